@@ -1,0 +1,73 @@
+"""The contract between io and core: what is read in one step.
+
+A Batch holds *valid* tokens only, flat, with offsets per row.  The house first had core drop masked tokens; reading
+does it instead, because the values must be checked after masking anyway (a NaN on a masked token is fine, on a valid
+one it is an error that must name its file and row) and because fewer bytes then travel to a device.  So no formula
+carries a mask and a mean is a mean.  Empty rows stay, with length 0.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Format = Literal["parquet", "jsonl"]
+GroupKey = tuple[Any, ...]
+"""One group's values, in the order of the columns asked for: (3,), ("math", 3), ()."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A small description of work: one part of one input.
+
+    index: its place in the dump's order.  part: Parquet row groups (first, past the last), or a byte range of a
+    plain JSON-lines file; None is the whole file.  n_bytes: what reading it costs, for progress.
+    """
+
+    index: int
+    path: str
+    format: Format
+    part: tuple[int, int] | None
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B rows with V valid tokens together; checked once, by the reader.
+
+    offsets: i64[B+1], starts at 0, ends at V.  train_logp, rollout_logp: f32 or f64 [V], finite, <= 1e-6, nats.
+    current_logp: the policy after updates, where the dump has it beside the old one, else None.
+    n_masked: i64[B], tokens the mask left out.  reward: f64[B], NaN = none; None without a reward column.
+    leaf: i32[B], index into keys: which group each row belongs to.
+    """
+
+    offsets: NDArray[np.int64]
+    train_logp: NDArray[Any]
+    rollout_logp: NDArray[Any]
+    current_logp: NDArray[Any] | None
+    n_masked: NDArray[np.int64]
+    reward: NDArray[np.float64] | None
+    leaf: NDArray[np.int32]
+    keys: tuple[GroupKey, ...]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, empty ones included."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_tokens(self) -> int:
+        """Valid tokens."""
+        return int(self.offsets[-1])
+
+
+@dataclass(frozen=True)
+class Input:
+    """One file as it was read: for the report's `inputs`.  columns: canonical name -> the file's column."""
+
+    path: str
+    format: Format
+    rows: int
+    n_bytes: int
+    columns: dict[str, str]

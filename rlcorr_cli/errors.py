@@ -1,0 +1,50 @@
+"""The errors a user can cause, and the exit status of each.
+
+Everything raised on purpose is an RlcorrError; any other exception is a fault of ours and keeps its
+traceback.  The command line turns the first kind into two lines on stderr (`cli/app.py`, the one door).
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RlcorrError(Exception):
+    """What is wrong and where (`message`), then what to type (`hint`).
+
+    exit_status: the status the process ends with (spec: 2 usage, 3 data, 4 output).
+    """
+
+    exit_status = 70
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(RlcorrError):
+    """An unknown preset, a bad threshold, options that contradict each other."""
+
+    exit_status = 2
+
+
+class DataError(RlcorrError):
+    """A dump that cannot be used: unreadable, a missing column, unequal lengths, non-finite values."""
+
+    exit_status = 3
+
+
+class OutputError(RlcorrError):
+    """A result that could not be written."""
+
+    exit_status = 4
+
+
+def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
+    """The known names closest to a mistyped one, as text: 'a, b'; all of them when none is close.
+
+    At most twelve names, so that an error stays two lines.
+    """
+    names = sorted(known)
+    close = get_close_matches(name, names, n=n, cutoff=0.5) or names
+    return ", ".join(close[:12]) + (", …" if len(close) > 12 else "")

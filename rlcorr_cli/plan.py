@@ -1,0 +1,238 @@
+"""A correction as data: at most one weighting and a list of rejections.
+
+Notation (fixed for the whole project): a = log-prob of the sampled token under the training policy, b = under the
+rollout policy, log_ratio l = a - b, rho = exp(l); S = sum of l over a sequence's valid tokens, g = S / n.
+
+A weighting never changes the mask and a rejection never changes a weight.  All rejections are ANDed and each is
+computed on the original mask.  A veto is a rejection like any other: ratio, seq_min, low = 1e-4.
+
+Reading plans from files is `planfile.py`; named plans are `presets.py`; peers' configs are `profiles/`.
+"""
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from rlcorr_cli.errors import UsageError, nearest
+
+Scope = Literal["token", "seq_sum", "seq_mean", "seq_max", "seq_min"]
+WeightScope = Literal["token", "sequence", "geometric"]
+Mode = Literal["decoupled", "bypass"]
+Loss = Literal["ppo_clip", "reinforce"]
+LimitOn = Literal["reduced", "token"]
+Outside = Literal["clamp", "zero", "cap"]
+
+SCOPES: tuple[Scope, ...] = ("token", "seq_sum", "seq_mean", "seq_max", "seq_min")
+
+STATISTIC_FORMULAS: dict[str, str] = {
+    "ratio": "rho = e^l; seq_sum the product e^S, seq_mean the geometric mean e^g, seq_min/seq_max the extreme token",
+    "log_ratio": "l (AReaL's k1)",
+    "k1": "-l, the k1 estimate of KL(rollout || training)",
+    "k2": "l^2 / 2",
+    "k3": "e^l - 1 - l",
+    "k3_reverse": "e^-l - 1 + l",
+    "abs_log_ratio": "|l|",
+    "exp_abs_log_ratio": "e^|l|",
+    "prob_gap": "e^a - e^b",
+    "log_ratio_squared": "l^2",
+}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An inclusive interval in the statistic's own unit; either end may be open (None)."""
+
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        for end, value in (("low", self.low), ("high", self.high)):
+            if value is not None and not math.isfinite(value):
+                raise UsageError(f"The {end} bound must be a finite number, got {value}.", "Leave it out for no bound.")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise UsageError(f"The low bound {self.low:g} is above the high bound {self.high:g}.", "Swap them.")
+
+    def __str__(self) -> str:
+        if self.low is None:
+            return "unbounded" if self.high is None else f"<= {self.high:g}"
+        return f">= {self.low:g}" if self.high is None else f"[{self.low:g}, {self.high:g}]"
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """IS weights: reduce l by scope, clamp to the limit, exp, then clamp to the bounds or zero outside them.
+
+    scope: token e^l; sequence e^S; geometric e^g, the last two spread over the sequence's tokens.
+    outside: "clamp" moves a weight to the nearer bound, "zero" makes it 0, "cap" clamps from above only and merely
+    counts what lies below (verl's 2025-10 truncation with a lower threshold).
+    normalize: "batch" divides by the mean weight of the training batch (token scope: over valid tokens; else over
+    non-empty sequences).
+    """
+
+    scope: WeightScope
+    bounds: Bounds = field(default_factory=Bounds)
+    outside: Outside = "clamp"
+    normalize: Literal["none", "batch"] = "none"
+
+    def __post_init__(self) -> None:
+        for end, value in (("low", self.bounds.low), ("high", self.bounds.high)):
+            if value is not None and (value < 0 or (end == "high" and value == 0)):
+                raise UsageError(
+                    f"An IS weight's {end} bound must be positive, got {value:g}.",
+                    "Weights are ratios: 2.0 is a usual high, 0.5 a usual low.",
+                )
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Keep what lies inside the bounds: one token each at token scope, else the whole sequence.
+
+    `name` is what reports and metrics call it; `{scope}_{statistic}` unless given.
+    """
+
+    statistic: str
+    scope: Scope
+    bounds: Bounds
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.statistic not in STATISTIC_FORMULAS:
+            raise UsageError(
+                f"Unknown statistic '{self.statistic}'.", f"Try one of: {nearest(self.statistic, STATISTIC_FORMULAS)}."
+            )
+        if self.scope not in SCOPES:
+            raise UsageError(f"Unknown scope '{self.scope}'.", f"Try one of: {', '.join(SCOPES)}.")
+        if self.bounds.low is None and self.bounds.high is None:
+            raise UsageError("A rejection needs a low or a high bound.", "For example ratio.seq_mean:0.999,1.001.")
+        if self.statistic == "ratio" and self.bounds.high is not None and self.bounds.high <= 0:
+            raise UsageError(
+                f"A ratio's high bound must be positive, got {self.bounds.high:g}.", "A ratio of 1 means no change."
+            )
+        if not self.name:
+            object.__setattr__(self, "name", f"{self.scope}_{self.statistic}")
+
+    @property
+    def is_veto(self) -> bool:
+        """Whether this is the veto of the literature: a floor under the smallest token ratio."""
+        return self.statistic == "ratio" and self.scope == "seq_min" and self.bounds.low is not None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One correction, complete.
+
+    log_ratio_limit: log-ratios are clamped to +-limit before they are exponentiated for weights and rejections
+    (None: no limit); a veto and seq_max ratios look at unlimited tokens.  limit_on: whether `ratio` and `k1` clamp
+    the reduced value (canonical) or each token before reducing (verl >= 0.7); other statistics are always limited per
+    token.
+    """
+
+    name: str = "custom"
+    weighting: Weighting | None = None
+    rejections: tuple[Rejection, ...] = ()
+    log_ratio_limit: float | None = 20.0
+    limit_on: LimitOn = "reduced"
+    mode: Mode = "decoupled"
+    loss: Loss = "ppo_clip"
+
+    def __post_init__(self) -> None:
+        if self.log_ratio_limit is not None and not 0 < self.log_ratio_limit <= 340:
+            raise UsageError(
+                f"log_ratio_limit must lie in (0, 340], got {self.log_ratio_limit:g}.",
+                "20 is what verl and slime use; leave it out (TOML) or null for no limit.",
+            )
+        names = [rejection.name for rejection in self.rejections]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"Two rejections are called '{name}'.", "Give each its own name in a plan file.")
+
+    @property
+    def rejects_tokens(self) -> bool:
+        """Whether some rejection clears single tokens (else only whole sequences go)."""
+        return any(rejection.scope == "token" for rejection in self.rejections)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON and for a plan file; `planfile.plan_from_dict` reads it back."""
+        weighting = self.weighting and {
+            "scope": self.weighting.scope,
+            **asdict(self.weighting.bounds),
+            "outside": self.weighting.outside,
+            "normalize": self.weighting.normalize,
+        }
+        rejections = [
+            {"name": r.name, "statistic": r.statistic, "scope": r.scope, **asdict(r.bounds)} for r in self.rejections
+        ]
+        return {
+            "name": self.name,
+            "mode": self.mode,
+            "loss": self.loss,
+            "log_ratio_limit": self.log_ratio_limit,
+            "limit_on": self.limit_on,
+            "weighting": weighting,
+            "rejections": rejections,
+        }
+
+
+def veto(low: float) -> Rejection:
+    """Reject a sequence that holds any token with rho < low (unlimited log-ratio)."""
+    if not 0 < low < 1:
+        raise UsageError(f"A veto threshold must lie between 0 and 1, got {low:g}.", "verl's default is 1e-4.")
+    return Rejection("ratio", "seq_min", Bounds(low, None), "veto")
+
+
+def parse_rejection(text: str) -> Rejection:
+    """'STATISTIC.SCOPE:LOW,HIGH' -> Rejection; either bound may be left empty: 'k3.token:,0.01'."""
+    head, colon, tail = text.partition(":")
+    statistic, dot, scope = head.partition(".")
+    ends = tail.split(",")
+    if not colon or not dot or len(ends) != 2:
+        raise UsageError(
+            f"Cannot read the rejection '{text}'.",
+            "Write STATISTIC.SCOPE:LOW,HIGH, for example ratio.seq_mean:0.999,1.001 or k3.token:,0.01.",
+        )
+    low, high = (_bound(end, text) for end in ends)
+    return Rejection(statistic.strip(), scope.strip(), Bounds(low, high))  # type: ignore[arg-type]  # checked inside
+
+
+def _bound(text: str, context: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(
+            f"'{text}' in '{context}' is not a number.", "Bounds are plain numbers: ratio.token:0.5,2.0."
+        ) from None
+
+
+def override(
+    plan: Plan,
+    *,
+    scope: WeightScope | None = None,
+    high: float | None = None,
+    low: float | None = None,
+    outside: Outside | None = None,
+    normalize: Literal["none", "batch"] | None = None,
+    rejections: tuple[Rejection, ...] = (),
+    mode: Mode | None = None,
+) -> Plan:
+    """`plan` with single knobs turned (the command line's flags).
+
+    Weighting knobs change the plan's weighting, or start one (token scope needs `scope` to be named).  A rejection
+    replaces the plan's rejection of the same name, else it is added.
+    """
+    touched = [v for v in (scope, high, low, outside, normalize) if v is not None]
+    weighting = plan.weighting
+    if touched:
+        if weighting is None and scope is None:
+            raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
+        base = weighting or Weighting(scope or "token")
+        weighting = Weighting(
+            scope or base.scope,
+            Bounds(base.bounds.low if low is None else low, base.bounds.high if high is None else high),
+            outside or base.outside,
+            normalize or base.normalize,
+        )
+    merged = {rejection.name: rejection for rejection in (*plan.rejections, *rejections)}
+    changed = replace(plan, weighting=weighting, rejections=tuple(merged.values()), mode=mode or plan.mode)
+    return changed if changed == plan else replace(changed, name=f"{plan.name}+flags" if plan.name != "custom" else plan.name)

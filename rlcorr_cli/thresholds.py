@@ -1,0 +1,25 @@
+"""The fixed numbers inside diagnostics, and the two a user may set."""
+
+from dataclasses import dataclass
+
+from rlcorr_cli.errors import UsageError
+
+CHI2_LIMIT = 20.0
+"""chi2_token and chi2_seq clamp the log-ratio (the sum, for a sequence) to +-20, as verl does."""
+
+RETENTION_BANDS: tuple[tuple[float, float], ...] = ((0.999, 1.002), (0.99, 1.01), (0.95, 1.05))
+"""Ratio bands whose share of tokens and sequences is reported (maxtext)."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """extreme_ratio: a token is extreme when |l| > log of this (AReaL: 2).  ppo_clip: PPO's epsilon (0.2)."""
+
+    extreme_ratio: float = 2.0
+    ppo_clip: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not self.extreme_ratio > 1:
+            raise UsageError(f"--extreme-ratio must be above 1, got {self.extreme_ratio:g}.", "2.0 is the default.")
+        if not 0 < self.ppo_clip < 1:
+            raise UsageError(f"--ppo-clip must lie between 0 and 1, got {self.ppo_clip:g}.", "0.2 is the default.")
