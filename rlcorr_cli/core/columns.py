@@ -1,0 +1,290 @@
+"""Every quantity rlcorr adds up, summed per sequence first: one row of numbers per sequence.
+
+Grouping, resampling and selection then work on that small table.  A Columns maps names to f64[B] tensors:
+sums (added over sequences), lows and highs, and logs (log of a sum of exponentials, one value per sequence).
+`metrics.py` turns the totals into metrics; the names here are what it reads.
+
+Deviations are taken about a centre (1 for ratios, 0 for log-ratios), so that a spread of 1e-6 around 1 keeps its
+digits; plain sums and squares are kept beside them where weights of 1e-9 must keep theirs.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
+from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.core.statistics import EXP_LIMIT
+from rlcorr_cli.plan import Bounds
+from rlcorr_cli.thresholds import CHI2_LIMIT, RETENTION_BANDS, Thresholds
+
+Table = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Named f64[B] tensors of one set of sequences, by how they combine."""
+
+    sums: Table = field(default_factory=dict)
+    lows: Table = field(default_factory=dict)
+    highs: Table = field(default_factory=dict)
+    logs: Table = field(default_factory=dict)
+
+    def __add__(self, other: "Columns") -> "Columns":
+        """Both sets of columns side by side."""
+        return Columns(
+            self.sums | other.sums, self.lows | other.lows, self.highs | other.highs, self.logs | other.logs
+        )
+
+    def under(self, prefix: str) -> "Columns":
+        """The same columns with a prefix before every name."""
+        tables = (self.sums, self.lows, self.highs, self.logs)
+        return Columns(*({prefix + name: values for name, values in table.items()} for table in tables))
+
+
+def diagnostics(tokens: Tokens, thresholds: Thresholds) -> Columns:
+    """What the off-policy diagnostics need, over whatever tokens are given (all of them, or those kept)."""
+    tables = _divergences(tokens), _probabilities(tokens), _shares(tokens, thresholds.extreme_ratio)
+    return sum(tables, start=_sequences(tokens))
+
+
+def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
+    """Weight and rejection families of a plan, and what the rejections take together."""
+    columns = Columns()
+    if corrected.weighted:
+        one = corrected.weighted
+        bounds, token_scope = one.weighting.bounds, one.weighting.scope == "token"
+        raw = _family(tokens.ragged, one.raw, token_scope, reciprocal(bounds), centre=1.0)
+        columns += (raw + _log_extremes(tokens, one.log_raw, token_scope)).under("weight.")
+        columns += _applied(tokens.ragged, one.applied, one.raw, token_scope, bounds).under("applied.")
+    for rejected in corrected.rejected:
+        columns += _rejection(tokens, rejected).under(f"rs.{rejected.rejection.name}.")
+    if corrected.keep is not None:
+        columns += _losses(tokens.ragged, ~corrected.keep).under("rs.")
+    return columns
+
+
+def drift(tokens: Tokens, ppo_clip: float) -> Columns:
+    """Old -> current policy, c = current - old: e^c, old - current, and tokens outside PPO's clip range."""
+    if tokens.current_logp is None:
+        return Columns()
+    change = tokens.current_logp - tokens.train_logp
+    ratio = torch.exp(change)
+    total = tokens.ragged.sum
+    return Columns(
+        sums={
+            "drift.ratio": total(ratio),
+            "drift.kl": -total(change),
+            "drift.high": total(_above(ratio, 1 + ppo_clip)),
+            "drift.low": total(_below(ratio, 1 - ppo_clip)),
+        },
+        highs={"drift.ratio": tokens.ragged.high(ratio)},
+    )
+
+
+def reciprocal(bounds: Bounds) -> Bounds:
+    """The bounds with a missing low read as 1 / high, as peers do for their low fractions."""
+    if bounds.low is None and bounds.high is not None:
+        return Bounds(1 / bounds.high, bounds.high)
+    return bounds
+
+
+def _divergences(tokens: Tokens) -> Columns:
+    """Sums of the per-token divergences.
+
+    With E = e^l - 1: k3 = E - l; k3_reverse = l - E/rho (expm1(-l) = -E/rho); and because e^a/M + e^b/M = 2 the
+    Jensen-Shannon estimate is log cosh(l/2) = log1p(E^2 / (4 rho)) / 2, one log1p and no cancellation.
+    """
+    total, l, e = tokens.ragged.sum, tokens.log_ratio, tokens.rho_minus_1
+    # Small rho has no digits in 1 + E, and 1/rho needs them.
+    rho = torch.exp(tokens.limited(EXP_LIMIT))
+    inverse = rho.reciprocal()
+    e_over_rho = e * inverse
+    e_chi = tokens.limited_rho_minus_1(CHI2_LIMIT)
+    sums = {
+        "log_ratio": total(l),
+        "log_ratio_sq": total(l.square()),
+        "abs_log_ratio": total(l.abs()),
+        "k3": total(e - l),
+        "k3_reverse": total(l - e_over_rho),
+        "js": total(torch.log1p(e * e_over_rho / 4)) / 2,
+        "mult_error": total(torch.maximum(rho, inverse)),
+        "chi2": total(e_chi * (e_chi + 2)),
+    }
+    if tokens.reach <= 340:
+        logs = {"rho": total(rho).log(), "rho_sq": total(rho.square()).log()}
+    else:
+        logs = {"rho": tokens.ragged.log_sum_exp(l), "rho_sq": tokens.ragged.log_sum_exp(2 * l)}
+    return Columns(
+        sums=sums,
+        lows={"log_ratio": tokens.log_ratio_low},
+        highs={"log_ratio": tokens.log_ratio_high},
+        logs=logs,
+    )
+
+
+def _probabilities(tokens: Tokens) -> Columns:
+    """First and second moments of p = e^b and of the gap e^a - e^b, for their mean gap and correlation."""
+    total, p, gap = tokens.ragged.sum, tokens.rollout_prob, tokens.prob_gap
+    size = gap.abs()
+    sums = {
+        "prob": total(p),
+        "prob_gap": total(gap),
+        "abs_prob_gap": total(size),
+        "prob_sq": total(p.square()),
+        "prob_gap_sq": total(gap.square()),
+        "prob_x_gap": total(p * gap),
+    }
+    return Columns(sums=sums, highs={"abs_prob_gap": tokens.ragged.high(size)})
+
+
+def _shares(tokens: Tokens, extreme_ratio: float) -> Columns:
+    """Counts of tokens with an extreme ratio, and inside each retention band."""
+    total, l = tokens.ragged.sum, tokens.log_ratio
+    sums = {"extreme": total(_above(l.abs(), math.log(extreme_ratio)))}
+    for low, high in RETENTION_BANDS:
+        inside = tokens.ragged.lengths - total(_above(l, math.log(high))) - total(_below(l, math.log(low)))
+        sums[f"retained_{low}_{high}"] = inside
+    return Columns(sums=sums)
+
+
+def _sequences(tokens: Tokens) -> Columns:
+    """Per-sequence quantities: perplexities, their differences d = -g, chi2 of the product, retention of e^g."""
+    n = tokens.ragged.lengths
+    train = tokens.ragged.sum(tokens.train_logp) / n
+    g = tokens.log_ratio_sum / n
+    rollout = train - g
+    s = tokens.log_ratio_sum.clamp(-CHI2_LIMIT, CHI2_LIMIT)
+    sums = {
+        "sequences": torch.ones_like(n),
+        "tokens": n,
+        "training_ppl": torch.exp(-train),
+        "rollout_ppl": torch.exp(-rollout),
+        "training_log_ppl": -train,
+        "rollout_log_ppl": -rollout,
+        "log_ppl_diff": -g,
+        "log_ppl_abs_diff": g.abs(),
+        "ppl_ratio": torch.exp(-g),
+        "chi2_seq": torch.expm1(2 * s),
+    }
+    for low, high in RETENTION_BANDS:
+        sums[f"retained_geo_{low}_{high}"] = ((g >= math.log(low)) & (g <= math.log(high))).double()
+    return Columns(
+        sums=sums,
+        lows={"log_ppl_diff": -g},
+        highs={"log_ppl_diff": -g},
+        logs={"sequence_ratio": tokens.log_ratio_sum, "sequence_ratio_sq": 2 * tokens.log_ratio_sum},
+    )
+
+
+def sequence_averages(columns: Columns) -> Columns:
+    """Averages over tokens and then over sequences, which slime logs: k3 and rho^2 - 1."""
+    n = columns.sums["tokens"]
+    return Columns(sums={"seq.k3": columns.sums["k3"] / n, "seq.chi2": columns.sums["chi2"] / n})
+
+
+def _family(ragged: Ragged, x: Tensor, token_scope: bool, bounds: Bounds, centre: float) -> Columns:
+    """Moments, extremes and out-of-bounds counts of a statistic x over its units ([V] or [B]).
+
+    tok: sum over tokens (a sequence's value counts once per token); trim: of x clamped into the bounds (verl's
+    spread); seq: over sequences, of the sequence's token mean; *_dev: of (x - centre)^2; *_sq: of x^2.  high, low:
+    units outside, tok_*: their tokens, *_share: the share of a sequence's tokens, added over sequences.
+    """
+    over_tokens = ragged.sum if token_scope else lambda values: values * ragged.lengths
+    trim = x if bounds.low is None and bounds.high is None else x.clamp(bounds.low, bounds.high)
+    high = torch.zeros_like(x) if bounds.high is None else _above(x, bounds.high)
+    low = torch.zeros_like(x) if bounds.low is None else _below(x, bounds.low)
+    n_high, n_low = (ragged.sum(high), ragged.sum(low)) if token_scope else (high, low)
+    per_sequence = ragged.lengths if token_scope else torch.ones_like(ragged.lengths)
+    tok = over_tokens(x)
+    mean = tok / ragged.lengths
+    sums = {
+        "tok": tok,
+        "tok_dev": over_tokens((x - centre).square()),
+        "trim": over_tokens(trim),
+        "trim_dev": over_tokens((trim - centre).square()),
+        "trim_sq": over_tokens(trim.square()),
+        "high": n_high,
+        "low": n_low,
+        "tok_high": n_high if token_scope else over_tokens(high),
+        "tok_low": n_low if token_scope else over_tokens(low),
+        "high_share": n_high / per_sequence,
+        "low_share": n_low / per_sequence,
+        "seq": mean,
+        "seq_dev": (mean - centre).square(),
+        "seq_high": torch.zeros_like(mean) if bounds.high is None else _above(mean, bounds.high),
+        "seq_low": torch.zeros_like(mean) if bounds.low is None else _below(mean, bounds.low),
+    }
+    lows = {"unit": ragged.low(x) if token_scope else x, "seq": mean}
+    highs = {"unit": ragged.high(x) if token_scope else x, "seq": mean}
+    return Columns(sums, lows, highs)
+
+
+def _applied(ragged: Ragged, x: Tensor, raw: Tensor, token_scope: bool, bounds: Bounds) -> Columns:
+    """Applied weights before any batch mean: moments as in a family, per-sequence extremes (slime's), and
+    tokens outside the bounds."""
+    over_tokens = ragged.sum if token_scope else lambda values: values * ragged.lengths
+    tok = over_tokens(x)
+    mean = tok / ragged.lengths
+    outside = torch.zeros_like(raw)
+    if bounds.high is not None:
+        outside = outside + _above(raw, bounds.high)
+    if bounds.low is not None:
+        outside = outside + _below(raw, bounds.low)
+    low, high = (ragged.low(x), ragged.high(x)) if token_scope else (x, x)
+    sums = {
+        "tok": tok,
+        "tok_dev": over_tokens((x - 1).square()),
+        "tok_sq": over_tokens(x.square()),
+        "seq": mean,
+        "seq_dev": (mean - 1).square(),
+        "seq_sq": mean.square(),
+        "outside": over_tokens(outside),
+        "row_low": low,
+        "row_high": high,
+    }
+    return Columns(sums, {"unit": low, "seq": mean}, {"unit": high, "seq": mean})
+
+
+def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
+    """One rejection's family, what it alone would take, and for ratios the unlimited extremes."""
+    rejection = rejected.rejection
+    token_scope = rejection.scope == "token"
+    ratio = rejected.log_value is not None
+    family = _family(tokens.ragged, rejected.value, token_scope, rejection.bounds, centre=1.0 if ratio else 0.0)
+    lost = ~rejected.keep if token_scope else tokens.ragged.spread(~rejected.keep)
+    columns = family + _losses(tokens.ragged, lost)
+    if rejected.log_value is not None:
+        columns += _log_extremes(tokens, rejected.log_value, token_scope)
+    if rejection.is_veto and rejection.bounds.low:
+        below = tokens.ragged.sum(_below(tokens.log_ratio, math.log(rejection.bounds.low)))
+        columns += Columns(sums={"catastrophic": below, "catastrophic_share": below / tokens.ragged.lengths})
+    return columns
+
+
+def _losses(ragged: Ragged, lost: Tensor) -> Columns:
+    """Tokens lost, sequences that lose any, sequences that lose all; lost: bool [V]."""
+    n_lost = ragged.sum(lost.double())
+    sums = {
+        "masked": n_lost,
+        "seq_masked": (n_lost > 0).double(),
+        "seq_dropped": (n_lost == ragged.lengths).double(),
+    }
+    return Columns(sums=sums)
+
+
+def _log_extremes(tokens: Tokens, log_value: Tensor, token_scope: bool) -> Columns:
+    """Extremes of the reduced log-ratio before any limit, over units."""
+    low, high = (tokens.log_ratio_low, tokens.log_ratio_high) if token_scope else (log_value, log_value)
+    return Columns(lows={"log": low}, highs={"log": high})
+
+
+def _above(values: Tensor, bound: float) -> Tensor:
+    # Written straight into float64: half the cost of a bool tensor and a conversion.
+    return torch.gt(values, bound, out=torch.empty_like(values))
+
+
+def _below(values: Tensor, bound: float) -> Tensor:
+    return torch.lt(values, bound, out=torch.empty_like(values))

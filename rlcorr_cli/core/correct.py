@@ -1,0 +1,246 @@
+"""Tokens + Plan -> weights, what each rejection keeps, and what is left.
+
+Each rejection is statistic -> scope -> inside bounds; the weighting is reduce -> limit -> exp -> clamp or zero.
+Values live on *units*: tokens [V] at token scope, sequences [B] otherwise.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlcorr_cli.batch import Batch
+from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.core.statistics import EXP_LIMIT, STATISTICS
+from rlcorr_cli.plan import Plan, Rejection, Scope, Weighting
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The valid tokens of B non-empty sequences on a device: train_logp a, rollout_logp b, log_ratio l; f64[V].
+
+    current_logp is the policy after updates, where the dump has it.
+    """
+
+    ragged: Ragged
+    train_logp: Tensor
+    rollout_logp: Tensor
+    log_ratio: Tensor
+    current_logp: Tensor | None
+
+    @classmethod
+    def of(cls, batch: Batch, device: torch.device) -> "Tokens":
+        """Put a batch's non-empty rows on a device.  Differences are taken in float64."""
+        offsets = batch.offsets[np.concatenate([[True], np.diff(batch.offsets) > 0])]
+        train, rollout = (_to_device(values, device) for values in (batch.train_logp, batch.rollout_logp))
+        current = None if batch.current_logp is None else _to_device(batch.current_logp, device)
+        return cls(Ragged(offsets, device), train, rollout, train - rollout, current)
+
+    def keep(self, mask: Tensor) -> "tuple[Tokens, np.ndarray]":
+        """The tokens under a bool [V] mask, and which of the B sequences still have one."""
+        ragged, left = self.ragged.keep(mask)
+        current = None if self.current_logp is None else self.current_logp[mask]
+        return Tokens(ragged, self.train_logp[mask], self.rollout_logp[mask], self.log_ratio[mask], current), left
+
+    @cached_property
+    def log_ratio_sum(self) -> Tensor:
+        """S, [B]."""
+        return self.ragged.sum(self.log_ratio)
+
+    @cached_property
+    def log_ratio_low(self) -> Tensor:
+        """Smallest l of each sequence, [B]."""
+        return self.ragged.low(self.log_ratio)
+
+    @cached_property
+    def log_ratio_high(self) -> Tensor:
+        """Largest l of each sequence, [B]."""
+        return self.ragged.high(self.log_ratio)
+
+    @cached_property
+    def reach(self) -> float:
+        """max |l| over all tokens."""
+        return max(-float(self.log_ratio_low.min()), float(self.log_ratio_high.max()))
+
+    @cached_property
+    def rho_minus_1(self) -> Tensor:
+        """e^l - 1 with full digits near l = 0, [V]."""
+        return torch.expm1(self.limited(EXP_LIMIT))
+
+    @cached_property
+    def rollout_prob(self) -> Tensor:
+        """e^b, [V]."""
+        return torch.exp(self.rollout_logp)
+
+    @cached_property
+    def prob_gap(self) -> Tensor:
+        """e^a - e^b, computed as e^b (rho - 1) so that near-equal probabilities keep their digits; [V]."""
+        return self.rollout_prob * self.rho_minus_1
+
+    def limited(self, limit: float | None) -> Tensor:
+        """l clamped to +-limit (the same tensor where nothing reaches it)."""
+        if limit is None or self.reach <= limit:
+            return self.log_ratio
+        return self.log_ratio.clamp(-limit, limit)
+
+    def limited_rho_minus_1(self, limit: float | None) -> Tensor:
+        """e^l - 1 of the limited l, shared with rho_minus_1 where nothing reaches the limit."""
+        if self.reach <= (limit or EXP_LIMIT):
+            return self.rho_minus_1
+        return torch.expm1(self.limited(limit))
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """IS weights over units.  log_raw: reduced l, unlimited.  raw: e^(limited).  applied: after the bounds, not yet
+    divided by a batch mean (normalising is a scale, applied once totals are known)."""
+
+    weighting: Weighting
+    log_raw: Tensor
+    raw: Tensor
+    applied: Tensor
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """One rejection over units: the statistic, in its unit, and what it keeps.
+
+    log_value: for ratios, the reduced l before the limit; else None.
+    """
+
+    rejection: Rejection
+    value: Tensor
+    log_value: Tensor | None
+    keep: Tensor
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """A plan's verdict on some tokens.  keep: bool [V], all rejections ANDed; None when the plan rejects nothing."""
+
+    plan: Plan
+    weighted: Weighted | None
+    rejected: tuple[Rejected, ...]
+    keep: Tensor | None
+
+
+def correct(tokens: Tokens, plan: Plan) -> Corrected:
+    """Weights and rejections of a plan, each rejection on the original mask."""
+    weighted = plan.weighting and weigh(tokens, plan.weighting, plan.log_ratio_limit)
+    rejected = tuple(reject(tokens, rejection, plan) for rejection in plan.rejections)
+    keep = None
+    for one in rejected:
+        on_tokens = one.keep if one.rejection.scope == "token" else tokens.ragged.spread(one.keep)
+        keep = on_tokens if keep is None else keep & on_tokens
+    return Corrected(plan, weighted, rejected, keep)
+
+
+def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted:
+    """w = e^(l reduced by scope, then limited), then clamped to the bounds or zeroed outside them (inclusive)."""
+    scope: Scope = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}[weighting.scope]  # type: ignore[assignment]
+    log_raw = reduce_log_ratio(tokens, scope)
+    raw = tokens.limited_rho_minus_1(limit) + 1 if scope == "token" else torch.exp(_limit(log_raw, limit))
+    low, high = weighting.bounds.low, weighting.bounds.high
+    if low is None and high is None:
+        applied = raw
+    elif weighting.outside == "zero":
+        applied = torch.where(_inside(raw, low, high), raw, torch.zeros_like(raw))
+    else:
+        applied = raw.clamp(low if weighting.outside == "clamp" else None, high)
+    return Weighted(weighting, log_raw, raw, applied)
+
+
+def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
+    """One rejection's statistic and the units inside its bounds.
+
+    Ratios are compared in log space, log low <= l <= log high, so that a product of 10,000 tokens needs no e^S.
+    """
+    low, high = rejection.bounds.low, rejection.bounds.high
+    if rejection.statistic == "ratio":
+        log_value, log_limited = _log_linear(tokens, rejection.scope, plan)
+        keep = _inside(log_limited, None if low is None else _log(low), None if high is None else _log(high))
+        return Rejected(rejection, torch.exp(log_limited), log_value, keep)
+    value = statistic(tokens, rejection, plan)
+    return Rejected(rejection, value, None, _inside(value, low, high))
+
+
+def statistic(tokens: Tokens, rejection: Rejection, plan: Plan) -> Tensor:
+    """A non-ratio statistic over its units."""
+    if rejection.statistic in ("log_ratio", "k1"):
+        _, limited = _log_linear(tokens, rejection.scope, plan, negate=rejection.statistic == "k1")
+        return limited
+    if rejection.statistic == "prob_gap":
+        per_token = tokens.prob_gap
+    else:
+        per_token = STATISTICS[rejection.statistic](tokens.limited(plan.log_ratio_limit))
+    return _reduce(tokens.ragged, per_token, rejection.scope)
+
+
+def reduce_log_ratio(tokens: Tokens, scope: Scope) -> Tensor:
+    """l over units: [V] at token scope, else [B]: S, g, or the extreme token."""
+    match scope:
+        case "token":
+            return tokens.log_ratio
+        case "seq_sum":
+            return tokens.log_ratio_sum
+        case "seq_mean":
+            return tokens.log_ratio_sum / tokens.ragged.lengths
+        case "seq_min":
+            return tokens.log_ratio_low
+        case "seq_max":
+            return tokens.log_ratio_high
+
+
+def _log_linear(tokens: Tokens, scope: Scope, plan: Plan, negate: bool = False) -> tuple[Tensor, Tensor]:
+    """(l reduced without limit, with the plan's limit), negated for k1.  Extreme tokens are never limited."""
+    if negate:
+        flipped: Scope = {"seq_min": "seq_max", "seq_max": "seq_min"}.get(scope, scope)  # type: ignore[assignment]
+        raw, limited = _log_linear(tokens, flipped, plan)
+        return -raw, -limited
+    raw = reduce_log_ratio(tokens, scope)
+    if scope in ("seq_min", "seq_max"):
+        return raw, raw
+    if plan.limit_on == "token" and scope != "token":
+        return raw, _reduce(tokens.ragged, tokens.limited(plan.log_ratio_limit), scope)
+    return raw, _limit(raw, plan.log_ratio_limit)
+
+
+def _reduce(ragged: Ragged, values: Tensor, scope: Scope) -> Tensor:
+    match scope:
+        case "token":
+            return values
+        case "seq_sum":
+            return ragged.sum(values)
+        case "seq_mean":
+            return ragged.sum(values) / ragged.lengths
+        case "seq_max":
+            return ragged.high(values)
+        case "seq_min":
+            return ragged.low(values)
+
+
+def _inside(values: Tensor, low: float | None, high: float | None) -> Tensor:
+    if low is None and high is None:
+        return torch.ones_like(values, dtype=torch.bool)
+    if low is None:
+        return values <= high
+    return values >= low if high is None else (values >= low) & (values <= high)
+
+
+def _limit(values: Tensor, limit: float | None) -> Tensor:
+    return values if limit is None else values.clamp(-limit, limit)
+
+
+def _log(bound: float) -> float:
+    return math.log(bound) if bound > 0 else -math.inf
+
+
+def _to_device(values: np.ndarray, device: torch.device) -> Tensor:
+    if device.type == "cpu":
+        return torch.from_numpy(values.astype(np.float64))
+    # Travel in the dump's own width, widen there; a copy because Arrow's memory is read-only and not pinned.
+    pinned = torch.from_numpy(values.copy()).pin_memory()
+    return pinned.to(device, non_blocking=True).double()

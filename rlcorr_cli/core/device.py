@@ -1,0 +1,44 @@
+"""Where the tensors live, and how a worker thread uses it.
+
+On a GPU every worker thread has a stream of its own, so that one thread's batch is copied over while another's is
+computed.  On a CPU torch runs one thread per worker: work is split over shards, not inside an operation.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from rlcorr_cli.errors import UsageError
+
+DEFAULT_BATCH_TOKENS = {"cpu": 1 << 17, "cuda": 1 << 22}
+"""Tokens a batch holds: enough to hide per-call costs, few enough to stay in a CPU's cache."""
+
+
+def resolve(name: str) -> torch.device:
+    """'auto' (a GPU if there is one), 'cpu', 'cuda', 'cuda:1' -> device."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "mps":
+        raise UsageError("Apple's MPS has no float64, which every sum here needs.", "Use --device cpu.")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise UsageError(f"Unknown device '{name}'.", "Use auto, cpu, cuda or cuda:N.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        found = torch.cuda.device_count()
+        raise UsageError(f"There is no device '{name}': torch sees {found} CUDA devices.", "Use --device auto or cpu.")
+    return device
+
+
+@contextmanager
+def worker(device: torch.device) -> Iterator[None]:
+    """What one worker thread runs its shard in."""
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+        yield
+        return
+    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
+        yield

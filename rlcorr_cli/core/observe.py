@@ -1,0 +1,200 @@
+"""A batch -> one Summary per group, and the batch's bootstrap replicates.
+
+observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity means adding it in `columns.py` and
+reading it in `metrics.py`; nothing here knows a name.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlcorr_cli.batch import Batch, GroupKey
+from rlcorr_cli.core import bootstrap
+from rlcorr_cli.core.columns import Columns, corrections, diagnostics, drift, sequence_averages
+from rlcorr_cli.core.correct import Corrected, Tokens, correct
+from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.summary import Floats, Histogram, Layout, Replicates, Summary
+from rlcorr_cli.thresholds import Thresholds
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What to measure.  seed: of the bootstrap; None for no intervals."""
+
+    plan: Plan
+    thresholds: Thresholds = Thresholds()
+    has_current: bool = False
+    seed: int | None = 0
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A batch's summaries by group key, and its replicates (None without a seed or without a token)."""
+
+    groups: dict[GroupKey, Summary]
+    replicates: Replicates | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Columns of some sequences with the group of each (i64[B]), and values to count, under one prefix."""
+
+    columns: Columns
+    leaf: NDArray[np.int64]
+    tokens: Tokens
+    prefix: str
+
+
+def observe(batch: Batch, observation: Observation, device: torch.device) -> Observed:
+    """Everything the metrics need of one batch."""
+    layout = layout_of(observation)
+    lengths = np.diff(batch.offsets)
+    filled = lengths > 0
+    leaf = batch.leaf.astype(np.int64)
+    counts = _counts(batch, leaf, lengths, len(batch.keys))
+    if not filled.any():
+        return Observed(_summaries(layout, batch.keys, counts, []), None)
+    tokens = Tokens.of(batch, device)
+    rewards = None if batch.reward is None else batch.reward[filled]
+    parts, base = _parts(tokens, observation, leaf[filled], rewards)
+    replicates = None if observation.seed is None else bootstrap.resample(tokens, base, observation.seed)
+    return Observed(_summaries(layout, batch.keys, counts, parts), replicates)
+
+
+@lru_cache(maxsize=64)
+def layout_of(observation: Observation) -> Layout:
+    """The names an observation yields: those of observing one token."""
+    zero = torch.zeros(1, dtype=torch.float64)
+    ragged = Ragged(np.array([0, 1]), torch.device("cpu"))
+    tokens = Tokens(ragged, zero, zero, zero, zero if observation.has_current else None)
+    parts, _ = _parts(tokens, observation, np.zeros(1, np.int64), None)
+    if len(parts) == 1 and observation.plan.rejections:
+        parts.append(Part(parts[0].columns, parts[0].leaf, tokens, "kept."))
+    tables = [part.columns.under(part.prefix) for part in parts]
+    return Layout(
+        sums=("rows", "empty", "masked_tokens", *(name for t in tables for name in t.sums)),
+        lows=tuple(name for t in tables for name in t.lows),
+        highs=tuple(name for t in tables for name in t.highs),
+        logs=tuple(name for t in tables for name in t.logs),
+        histograms=tuple(f"{part.prefix}log_ratio" for part in parts),
+    )
+
+
+def _parts(
+    tokens: Tokens, observation: Observation, leaf: NDArray[np.int64], rewards: Floats | None
+) -> tuple[list[Part], Columns]:
+    """All tokens, and what the plan keeps; and the diagnostics of all tokens alone, for resampling."""
+    corrected = correct(tokens, observation.plan)
+    base = _diagnostics(tokens, observation.thresholds, rewards)
+    extra = drift(tokens, observation.thresholds.ppo_clip) + corrections(tokens, corrected)
+    parts = [Part(base + extra, leaf, tokens, "")]
+    if corrected.keep is not None:
+        parts += _kept(tokens, corrected, observation.thresholds, leaf, rewards)
+    return parts, base
+
+
+def _kept(
+    tokens: Tokens, corrected: Corrected, thresholds: Thresholds, leaf: NDArray[np.int64], rewards: Floats | None
+) -> list[Part]:
+    assert corrected.keep is not None
+    kept, left = tokens.keep(corrected.keep)
+    if not left.any():
+        return []
+    columns = _diagnostics(kept, thresholds, None if rewards is None else rewards[left])
+    return [Part(columns, leaf[left], kept, "kept.")]
+
+
+def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None) -> Columns:
+    columns = diagnostics(tokens, thresholds)
+    given = torch.zeros_like(tokens.ragged.lengths) if rewards is None else torch.from_numpy(rewards).to(
+        tokens.ragged.device
+    )
+    known = torch.zeros_like(given) if rewards is None else (~given.isnan()).double()
+    reward = Columns(sums={"reward": given.nan_to_num(), "rewarded": known})
+    return columns + sequence_averages(columns) + reward
+
+
+def _counts(batch: Batch, leaf: NDArray[np.int64], lengths: NDArray[np.int64], n_groups: int) -> Floats:
+    """Rows, empty rows and masked tokens per group: f64[3, G]."""
+    weights = np.ones(len(leaf)), (lengths == 0).astype(np.float64), batch.n_masked.astype(np.float64)
+    return np.stack([np.bincount(leaf, one, minlength=n_groups) for one in weights])
+
+
+def _summaries(
+    layout: Layout, keys: tuple[GroupKey, ...], counts: Floats, parts: list[Part]
+) -> dict[GroupKey, Summary]:
+    """Fold the parts' rows into one Summary per group."""
+    sums, lows = np.zeros((len(keys), len(layout.sums))), np.full((len(keys), len(layout.lows)), np.inf)
+    highs = np.full((len(keys), len(layout.highs)), -np.inf)
+    peaks, rests = np.full((len(keys), len(layout.logs)), -np.inf), np.zeros((len(keys), len(layout.logs)))
+    histograms = [[Histogram.empty() for _ in layout.histograms] for _ in keys]
+    sums[:, :3] = counts.T
+    sum_at, low_at, high_at, log_at = 3, 0, 0, 0
+    for i, part in enumerate(parts):
+        fold = _Fold(part.leaf)
+        columns, at = part.columns, fold.groups
+        sums[at, sum_at : (sum_at := sum_at + len(columns.sums))] = fold(np.add, columns.sums)
+        lows[at, low_at : (low_at := low_at + len(columns.lows))] = fold(np.minimum, columns.lows)
+        highs[at, high_at : (high_at := high_at + len(columns.highs))] = fold(np.maximum, columns.highs)
+        into = slice(log_at, log_at := log_at + len(columns.logs))
+        peaks[at, into], rests[at, into] = fold.logs(columns.logs)
+        for group, histogram in zip(at, fold.histograms(part.tokens), strict=True):
+            histograms[group][i] = histogram
+    return {
+        key: Summary(layout, sums[g], lows[g], highs[g], peaks[g], rests[g], tuple(histograms[g]))
+        for g, key in enumerate(keys)
+    }
+
+
+class _Fold:
+    """Rows by group: reduces tables [B] to [G, K] with one sort (none when all rows are of one group)."""
+
+    def __init__(self, leaf: NDArray[np.int64]) -> None:
+        self.leaf = leaf
+        self.order = None if (leaf == leaf[0]).all() else np.argsort(leaf, kind="stable")
+        ordered = leaf if self.order is None else leaf[self.order]
+        self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        self.groups = ordered[self.starts]
+
+    def __call__(self, ufunc: np.ufunc, table: dict[str, Tensor]) -> Floats:
+        return ufunc.reduceat(self._rows(table), self.starts, axis=1).T
+
+    def logs(self, table: dict[str, Tensor]) -> tuple[Floats, Floats]:
+        """(peak, rest) of each group."""
+        rows = self._rows(table)
+        peaks = np.maximum.reduceat(rows, self.starts, axis=1)
+        sizes = np.diff(np.append(self.starts, rows.shape[1]))
+        rests = np.add.reduceat(np.exp(rows - np.repeat(peaks, sizes, axis=1)), self.starts, axis=1)
+        return peaks.T, rests.T
+
+    def histograms(self, tokens: Tokens) -> list[Histogram]:
+        """The log-ratio histogram of each group."""
+        buckets = _buckets(tokens.log_ratio)
+        if self.order is None:
+            return [Histogram.of_counts(_bincount(buckets, 1 << 16))]
+        place = torch.from_numpy(np.searchsorted(self.groups, self.leaf)).to(buckets.device)
+        keyed = (tokens.ragged.spread(place) << 16) + buckets.long()
+        dense = _bincount(keyed, len(self.groups) << 16).reshape(len(self.groups), 1 << 16)
+        return [Histogram.of_counts(counts) for counts in dense]
+
+    def _rows(self, table: dict[str, Tensor]) -> Floats:
+        rows = torch.stack(tuple(table.values())).cpu().numpy()
+        return rows if self.order is None else rows[:, self.order]
+
+
+def _buckets(values: Tensor) -> Tensor:
+    """The top 16 bits of each value as float32."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(values.numpy().astype(np.float32).view(np.uint16)[1::2])
+    return (values.float().view(torch.int32).long() >> 16) & 0xFFFF
+
+
+def _bincount(buckets: Tensor, n: int) -> NDArray[np.int64]:
+    if buckets.device.type == "cpu":
+        return np.bincount(buckets.numpy(), minlength=n)
+    return torch.bincount(buckets, minlength=n).cpu().numpy()

@@ -1,0 +1,50 @@
+"""One function per formula, and the STATISTICS table that rejections pick from.
+
+All take float64 tensors of any one shape and return the same shape; nats.  log_ratio l = a - b (training minus
+rollout).  A formula that grows like e^l wants l limited first.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+EXP_LIMIT = 700.0
+"""e^+-700 is the last that float64 holds with room for a product; larger log-ratios are exponentiated as +-700."""
+
+
+def k2(log_ratio: Tensor) -> Tensor:
+    """l^2 / 2, Schulman's k2 estimate of KL(rollout || training) per token; >= 0.
+
+    Source: joschu.net/blog/kl-approx.html.
+    """
+    return log_ratio.square() / 2
+
+
+def k3(log_ratio: Tensor) -> Tensor:
+    """e^l - 1 - l, Schulman's low-variance estimate of KL(rollout || training) per token; >= 0, zero only at l = 0.
+
+    Source: joschu.net/blog/kl-approx.html.  AReaL's kl_k3 is k3(-l).
+    """
+    # expm1 keeps digits near l = 0, where e^l - 1 has none.
+    return torch.expm1(log_ratio) - log_ratio
+
+
+def k3_reverse(log_ratio: Tensor) -> Tensor:
+    """e^-l - 1 + l: k3 of the other direction (NeMo-RL's policy_kl_error); >= 0."""
+    return torch.expm1(-log_ratio) + log_ratio
+
+
+STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {
+    "k2": k2,
+    "k3": k3,
+    "k3_reverse": k3_reverse,
+    "abs_log_ratio": torch.abs,
+    "exp_abs_log_ratio": lambda log_ratio: torch.exp(log_ratio.abs()),
+    "log_ratio_squared": torch.square,
+}
+"""Rejection statistics that are a function of the limited log-ratio, per token.
+
+`ratio`, `log_ratio` and `k1` are not here: they reduce l itself (a sum of logs is the log of the product), and
+`prob_gap` needs both probabilities; `correct.py` has the four.
+"""

@@ -1,0 +1,370 @@
+"""METRICS: totals -> the numbers people know, by the names verl and others log.
+
+Each diagnostic is one row: name, formula, ideal value and how to read it from a summary's totals (`core/columns.py`
+makes them).  Formulas are Python on `Numbers`, so the same row serves a whole dump, a group, what a plan keeps, and,
+for intervals, all bootstrap replicates at once.  Notation as in `plan.py`: tok x is a mean over valid tokens, seq x
+over non-empty sequences, nats throughout.
+
+A metric of no data is None; so is one that overflows float64.  Peers' own names and quirks live in `profiles/`.
+NumPy is imported where formulas run, so that `explain` and `--help` can read the tables without it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlcorr_cli.plan import Bounds, Plan, Rejection
+from rlcorr_cli.thresholds import RETENTION_BANDS
+
+if TYPE_CHECKING:
+    from rlcorr_cli.summary import Numbers, Replicates
+
+Value = float | None
+Values = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One diagnostic.  ideal: its value when the policies are equal (None: no such value, or "equal" pairs).
+
+    resampled: whether the bootstrap gives it an interval (it is made of sums alone).
+    """
+
+    name: str
+    formula: str
+    ideal: float | None
+    value: Callable[["Numbers"], Any]
+    resampled: bool = True
+
+
+def _pearson(n: "Numbers") -> Any:
+    """Correlation of q = e^a with p = e^b, from the moments of p and of the gap q - p."""
+    import numpy as np
+
+    p, gap = n.per_token("prob"), n.per_token("prob_gap")
+    var_p = n.per_token("prob_sq") - p * p
+    var_gap = n.per_token("prob_gap_sq") - gap * gap
+    cov_gap = n.per_token("prob_x_gap") - p * gap
+    var_q = var_p + 2 * cov_gap + var_gap
+    scale = var_p * var_q
+    # A variance this far below the square it came from is rounding: the column is constant.
+    constant = (var_p <= 1e-14 * n.per_token("prob_sq")) | (var_q <= 1e-14 * n.per_token("prob_sq"))
+    return np.where(constant, np.nan, (var_p + cov_gap) / np.sqrt(np.where(constant, 1.0, scale)))
+
+
+def _std(n: "Numbers", first: str, second: str) -> Any:
+    """Population standard deviation over tokens from a sum and a sum of squares."""
+    return _variance(n.per_token(first), n.per_token(second)) ** 0.5
+
+
+def _variance(mean: Any, mean_square: Any) -> Any:
+    """mean_square - mean^2; 0 where what is left is only rounding of the two."""
+    import numpy as np
+
+    variance = mean_square - mean * mean
+    return np.where(variance > 1e-12 * mean_square, variance, 0.0)
+
+
+def _ess(log_sum: Any, log_sum_sq: Any, count: Any) -> Any:
+    """(sum w)^2 / (count sum w^2), from logs."""
+    import numpy as np
+
+    return np.exp(2 * log_sum - log_sum_sq) / count
+
+
+def _quantile(q: float) -> Callable[["Numbers"], Any]:
+    def value(n: "Numbers") -> float | None:
+        found = n.histogram("log_ratio").quantile(q)
+        # A bucket's middle may lie outside the data at either end; the extremes are known exactly.
+        return None if found is None else min(max(found, n.low("log_ratio")), n.high("log_ratio"))
+
+    return value
+
+
+def _largest_gap(n: "Numbers") -> float:
+    return max(-n.low("log_ratio"), n.high("log_ratio"))
+
+
+def _share(column: str, of_tokens: bool) -> Callable[["Numbers"], Any]:
+    return lambda n: n.per_token(column) if of_tokens else n.per_sequence(column)
+
+
+def _retention() -> tuple[Metric, ...]:
+    rows: list[Metric] = []
+    for low, high in RETENTION_BANDS:
+        for unit, total, formula in (("token", "", "share of tokens with rho"), ("geo", "geo_", "share of sequences with e^g")):
+            name, column = f"retention_{unit}_{low}_{high}", f"retained_{total}{low}_{high}"
+            rows.append(Metric(name, f"{formula} in [{low}, {high}]", 1.0, _share(column, unit == "token")))
+    return tuple(rows)
+
+
+QUANTILES = {"p01": 0.001, "p1": 0.01, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+METRICS: tuple[Metric, ...] = (
+    Metric("kl", "tok (b - a); k1 estimate of KL(rollout || training)", 0.0, lambda n: -n.per_token("log_ratio")),
+    Metric("k2_kl", "tok l^2 / 2", 0.0, lambda n: n.per_token("log_ratio_sq") / 2),
+    Metric("k3_kl", "tok (e^l - 1 - l)", 0.0, lambda n: n.per_token("k3")),
+    Metric("k3_kl_reverse", "tok (e^-l - 1 + l)", 0.0, lambda n: n.per_token("k3_reverse")),
+    Metric("js_divergence", "tok log cosh(l / 2), NeMo-RL's estimate simplified", 0.0, lambda n: n.per_token("js")),
+    Metric("training_ppl", "seq exp(-mean a)", None, lambda n: n.per_sequence("training_ppl")),
+    Metric("rollout_ppl", "seq exp(-mean b)", None, lambda n: n.per_sequence("rollout_ppl")),
+    Metric("training_log_ppl", "seq (-mean a)", None, lambda n: n.per_sequence("training_log_ppl")),
+    Metric("rollout_log_ppl", "seq (-mean b)", None, lambda n: n.per_sequence("rollout_log_ppl")),
+    Metric("log_ppl_diff", "seq d, d = mean b - mean a", 0.0, lambda n: n.per_sequence("log_ppl_diff")),
+    Metric("log_ppl_abs_diff", "seq |d|", 0.0, lambda n: n.per_sequence("log_ppl_abs_diff")),
+    Metric("log_ppl_diff_max", "max d", 0.0, lambda n: n.high("log_ppl_diff"), resampled=False),
+    Metric("log_ppl_diff_min", "min d", 0.0, lambda n: n.low("log_ppl_diff"), resampled=False),
+    Metric("ppl_ratio", "seq e^d", 1.0, lambda n: n.per_sequence("ppl_ratio")),
+    Metric("chi2_token", "tok rho^2 - 1, l limited to +-20", 0.0, lambda n: n.per_token("chi2")),
+    Metric("chi2_seq", "seq exp(2 S) - 1, S limited to +-20", 0.0, lambda n: n.per_sequence("chi2_seq")),
+    Metric("log_ratio_mean", "tok l", 0.0, lambda n: n.per_token("log_ratio")),
+    Metric("log_ratio_std", "population std of l over tokens", 0.0, lambda n: _std(n, "log_ratio", "log_ratio_sq")),
+    Metric("logprob_abs_diff_mean", "tok |l|", 0.0, lambda n: n.per_token("abs_log_ratio")),
+    Metric("logprob_abs_diff_std", "std of |l|", 0.0, lambda n: _std(n, "abs_log_ratio", "log_ratio_sq")),
+    Metric("logprob_abs_diff_max", "max |l|", 0.0, _largest_gap, resampled=False),
+    Metric("prob_abs_diff_mean", "tok |e^a - e^b|", 0.0, lambda n: n.per_token("abs_prob_gap")),
+    Metric("prob_abs_diff_std", "std of |e^a - e^b|", 0.0, lambda n: _std(n, "abs_prob_gap", "prob_gap_sq")),
+    Metric("prob_abs_diff_max", "max |e^a - e^b|", 0.0, lambda n: n.high("abs_prob_gap"), resampled=False),
+    Metric("prob_pearson", "Pearson correlation of e^a with e^b over tokens", 1.0, _pearson),
+    Metric("token_mult_prob_error", "tok e^|l|", 1.0, lambda n: n.per_token("mult_error")),
+    Metric(
+        "seq_ess",
+        "(sum e^S)^2 / (B sum e^2S): the share of sequences raw sequence IS would leave",
+        1.0,
+        lambda n: _ess(n.log("sequence_ratio"), n.log("sequence_ratio_sq"), n.sequences),
+    ),
+    Metric("token_ess", "(sum rho)^2 / (N sum rho^2)", 1.0, lambda n: _ess(n.log("rho"), n.log("rho_sq"), n.tokens)),
+    *(
+        Metric(f"log_ratio_{name}", f"{q:.1%} quantile of l over tokens", 0.0, _quantile(q), resampled=False)
+        for name, q in QUANTILES.items()
+    ),
+    Metric("extreme_token_fraction", "share of tokens with |l| > log 2", 0.0, lambda n: n.per_token("extreme")),
+    *_retention(),
+    Metric("length_mean", "valid tokens per non-empty sequence", None, lambda n: n.tokens / n.sequences),
+    Metric("reward_mean", "mean reward of non-empty sequences that have one", None, lambda n: n.sum("reward") / n.sum("rewarded")),
+)
+"""Section 1, in the order reports show them."""
+
+DRIFT: tuple[Metric, ...] = (
+    Metric("ois_mean", "tok e^(current - old)", 1.0, lambda n: n.per_token("drift.ratio"), resampled=False),
+    Metric("ois_max", "max e^(current - old)", 1.0, lambda n: n.high("drift.ratio"), resampled=False),
+    Metric("ppo_kl", "tok (old - current)", 0.0, lambda n: n.per_token("drift.kl"), resampled=False),
+    Metric("ppo_clip_fraction_high", "share with e^(current - old) > 1 + eps", 0.0, lambda n: n.per_token("drift.high"), resampled=False),
+    Metric("ppo_clip_fraction_low", "share with e^(current - old) < 1 - eps", 0.0, lambda n: n.per_token("drift.low"), resampled=False),
+)
+"""Old -> current policy, when the dump has both."""
+
+
+def canonical(numbers: "Numbers", plan: Plan) -> Values:
+    """Every metric of a plan's summary under rlcorr's own names."""
+    values = diagnostics(numbers)
+    if numbers.has("drift.ratio"):
+        values |= {metric.name: evaluate(metric, numbers) for metric in DRIFT}
+    values |= weight_metrics(numbers, plan)
+    values |= rejection_metrics(numbers, plan)
+    return values
+
+
+def diagnostics(numbers: "Numbers") -> Values:
+    """Section 1 over one set of tokens."""
+    return {metric.name: evaluate(metric, numbers) for metric in METRICS}
+
+
+def evaluate(metric: Metric, numbers: "Numbers") -> Value:
+    """A metric's value, or None where there is nothing to take it of."""
+    return _finite(lambda: metric.value(numbers)) if numbers.tokens else None
+
+
+def intervals(replicates: "Replicates | None") -> dict[str, tuple[float, float]]:
+    """95 % bootstrap intervals of the diagnostics made of sums, by name."""
+    if replicates is None:
+        return {}
+    import numpy as np
+
+    from rlcorr_cli.summary import ResampledNumbers
+
+    numbers = ResampledNumbers(replicates)
+    found: dict[str, tuple[float, float]] = {}
+    with np.errstate(all="ignore"):
+        for metric in (m for m in METRICS if m.resampled):
+            draws = np.asarray(metric.value(numbers), dtype=np.float64)
+            draws = draws[np.isfinite(draws)]
+            if len(draws) > 1:
+                low, high = np.quantile(draws, (0.025, 0.975))
+                found[metric.name] = (float(low), float(high))
+    return found
+
+
+def weight_metrics(numbers: "Numbers", plan: Plan) -> Values:
+    """rollout_is_*: raw weights before bounds, applied ones after (divided by the batch mean if the plan says so)."""
+    if plan.weighting is None:
+        return {}
+    bounds, token_scope = plan.weighting.bounds, plan.weighting.scope == "token"
+    normed = plan.weighting.normalize == "batch"
+    raw, bounded = Moments(numbers, "weight.", token_scope, 1.0), Moments(numbers, "applied.", token_scope, 1.0)
+    applied = Moments(numbers, "normed.", token_scope, 1.0) if normed else bounded
+    values = {
+        "rollout_is_mean": raw.mean(),
+        "rollout_is_std": raw.std(),
+        "rollout_is_min": raw.low(),
+        "rollout_is_max": raw.high(),
+        "rollout_is_ratio_fraction_high": raw.fraction("high", bounds.high is not None),
+        "rollout_is_ratio_fraction_low": raw.fraction("low", bounds != Bounds()),
+        "rollout_is_eff_sample_size": applied.ess(),
+        "rollout_is_seq_mean": raw.seq_mean(),
+        "rollout_is_seq_std": raw.seq_std(),
+        "rollout_is_seq_min": raw.low("seq"),
+        "rollout_is_seq_max": raw.high("seq"),
+        "rollout_is_seq_max_deviation": raw.seq_max_deviation(),
+        "rollout_is_seq_fraction_high": raw.seq_fraction("high", bounds.high is not None),
+        "rollout_is_seq_fraction_low": raw.seq_fraction("low", bounds != Bounds()),
+        "rollout_is_applied_mean": applied.mean(),
+        "rollout_is_applied_std": applied.std(),
+        "rollout_is_applied_max": applied.high(),
+    }
+    if plan.weighting.outside == "zero":
+        values["rollout_is_oob_ratio"] = bounded.per_token("outside")
+    if normed:
+        values["rollout_is_batch_norm_factor"] = bounded.unit_mean()
+    return values
+
+
+def rejection_metrics(numbers: "Numbers", plan: Plan) -> Values:
+    """rollout_rs_* of each rejection and of all together, the veto's two shares, and what is kept."""
+    if not plan.rejections:
+        return {}
+    values: Values = {}
+    for rejection in plan.rejections:
+        values |= _one_rejection(numbers, rejection)
+    lost = Moments(numbers, "rs.", True, 0.0)
+    values["rollout_rs_masked_fraction"] = lost.per_token("masked")
+    values["rollout_rs_seq_masked_fraction"] = lost.per_sequence("seq_masked")
+    values["rollout_rs_seq_dropped_fraction"] = lost.per_sequence("seq_dropped")
+    for rejection in (r for r in plan.rejections if r.is_veto):
+        veto = Moments(numbers, f"rs.{rejection.name}.", False, 1.0)
+        values.setdefault("rollout_is_veto_fraction", veto.per_sequence("seq_masked"))
+        values.setdefault("rollout_is_catastrophic_token_fraction", veto.per_token("catastrophic"))
+    kept = numbers.under("kept.")
+    values["kept_tokens"], values["kept_sequences"] = kept.tokens, kept.sequences
+    return values | {f"kept_{name}": value for name, value in diagnostics(kept).items()}
+
+
+def _one_rejection(numbers: "Numbers", rejection: Rejection) -> Values:
+    ratio = rejection.statistic == "ratio"
+    family = Moments(numbers, f"rs.{rejection.name}.", rejection.scope == "token", 1.0 if ratio else 0.0)
+    prefix = f"rollout_rs_{rejection.name}"
+    return {
+        f"{prefix}_mean": family.unit_mean(),
+        f"{prefix}_std": family.unit_std(),
+        f"{prefix}_min": family.low(),
+        f"{prefix}_max": family.high(),
+        f"{prefix}_fraction_high": family.fraction("high", rejection.bounds.high is not None),
+        f"{prefix}_fraction_low": family.fraction("low", rejection.bounds.low is not None),
+        f"{prefix}_masked_fraction": family.per_token("masked"),
+        f"{prefix}_seq_masked_fraction": family.per_sequence("seq_masked"),
+    }
+
+
+@dataclass(frozen=True)
+class Moments:
+    """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
+
+    Units are tokens at token scope and non-empty sequences otherwise; `seq_*` is of each sequence's token mean.
+    Every result is None where there is nothing to take it of.
+    """
+
+    numbers: "Numbers"
+    prefix: str
+    token_scope: bool
+    centre: float
+
+    def per_token(self, name: str) -> Value:
+        """A total over N."""
+        return _finite(lambda: self.numbers.per_token(self.prefix + name))
+
+    def per_sequence(self, name: str) -> Value:
+        """A total over B."""
+        return _finite(lambda: self.numbers.per_sequence(self.prefix + name))
+
+    def mean(self, moment: str = "tok") -> Value:
+        """Mean over tokens; a sequence's value counts once for each of its tokens."""
+        return self.per_token(moment)
+
+    def std(self, moment: str = "tok") -> Value:
+        """Population standard deviation over tokens ("trim": of the clamped statistic)."""
+        return _finite(lambda: math.sqrt(self._variance(moment, self.numbers.tokens)))
+
+    def token_ess(self, moment: str = "tok") -> Value:
+        """(sum w)^2 / (N sum w^2) over tokens."""
+        return self._ess(moment, self.numbers.tokens)
+
+    def ess(self) -> Value:
+        """(sum w)^2 / (n sum w^2) over the units."""
+        return self._ess(self._unit, self._n_units)
+
+    def unit_mean(self) -> Value:
+        """Mean over units."""
+        return _finite(lambda: self.numbers.sum(self.prefix + self._unit) / self._n_units)
+
+    def unit_std(self) -> Value:
+        """Population standard deviation over units."""
+        return _finite(lambda: math.sqrt(self._variance(self._unit, self._n_units)))
+
+    def seq_mean(self) -> Value:
+        """Mean over sequences of the sequence's token mean."""
+        return self.per_sequence("seq")
+
+    def seq_std(self) -> Value:
+        """Sample standard deviation (n - 1) of the sequences' token means."""
+        n = self.numbers.sequences
+        return _finite(lambda: math.sqrt(self._variance("seq", n) * n / (n - 1)))
+
+    def seq_max_deviation(self) -> Value:
+        """Largest distance of a sequence's token mean from the centre."""
+        low, high = self.low("seq"), self.high("seq")
+        return None if low is None or high is None else max(self.centre - low, high - self.centre)
+
+    def fraction(self, end: str, bounded: bool) -> Value:
+        """Share of units beyond a bound; None when the bound is absent."""
+        return _finite(lambda: self.numbers.sum(self.prefix + end) / self._n_units) if bounded else None
+
+    def seq_fraction(self, end: str, bounded: bool) -> Value:
+        """Share of sequences whose token mean lies beyond a bound."""
+        return self.per_sequence(f"seq_{end}") if bounded else None
+
+    def low(self, name: str = "unit") -> Value:
+        """Minimum over units ("seq": of the token means; "log": of the unlimited log ratio)."""
+        return _finite(lambda: self.numbers.low(self.prefix + name))
+
+    def high(self, name: str = "unit") -> Value:
+        """Maximum, likewise."""
+        return _finite(lambda: self.numbers.high(self.prefix + name))
+
+    @property
+    def _unit(self) -> str:
+        return "tok" if self.token_scope else "seq"
+
+    @property
+    def _n_units(self) -> float:
+        return self.numbers.tokens if self.token_scope else self.numbers.sequences
+
+    def _variance(self, moment: str, n: float) -> float:
+        mean = self.numbers.sum(self.prefix + moment) / n - self.centre
+        return float(_variance(mean, self.numbers.sum(f"{self.prefix}{moment}_dev") / n))
+
+    def _ess(self, moment: str, n: float) -> Value:
+        total, squares = self.numbers.sum(self.prefix + moment), self.numbers.sum(f"{self.prefix}{moment}_sq")
+        return _finite(lambda: total * total / (n * squares))
+
+
+def _finite(compute: Callable[[], Any]) -> Value:
+    """A number, or None for no data (a division by zero) and for what float64 cannot hold."""
+    import numpy as np
+
+    try:
+        with np.errstate(all="ignore"):
+            value = float(compute())
+    except (ZeroDivisionError, OverflowError, TypeError):
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,69 @@
+"""Batch normalisation as a scale on totals.
+
+Dividing every applied weight of a training batch by the batch's mean f only rescales its moments, so one pass is
+enough: leaves are kept per (batch, group), f comes from the batch's leaves together, and each leaf gets columns
+`normed.*` beside `applied.*`.  Never a mean over a reader chunk.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rlcorr_cli.batch import GroupKey
+from rlcorr_cli.metrics import Moments
+from rlcorr_cli.summary import Layout, Numbers, Summary, total
+
+_UNITS = {"tok": "tokens", "seq": "sequences"}
+_SUMS = ("tok", "tok_dev", "tok_sq", "seq", "seq_dev", "seq_sq", "row_low", "row_high")
+
+
+def normalize(
+    leaves: Mapping[GroupKey, Summary], layout: Layout, token_scope: bool, by_batch: bool
+) -> dict[GroupKey, Summary]:
+    """Leaves with `normed.*` added, each divided by its own batch's mean weight.
+
+    by_batch: keys are (batch, *group); else everything is one batch.  A batch whose mean is 0 (every weight zeroed)
+    is divided by 1.
+    """
+    batches: dict[Any, list[Summary]] = {}
+    for key, summary in leaves.items():
+        batches.setdefault(key[0] if by_batch else None, []).append(summary)
+    factors = {batch: _factor(summaries, layout, token_scope) for batch, summaries in batches.items()}
+    return {key: _scaled(summary, factors[key[0] if by_batch else None]) for key, summary in leaves.items()}
+
+
+def normed_layout(layout: Layout) -> Layout:
+    """A layout with the normalised columns added."""
+    sums = tuple(f"normed.{name}" for name in _SUMS)
+    ends = ("normed.unit", "normed.seq")
+    return replace(layout, sums=layout.sums + sums, lows=layout.lows + ends, highs=layout.highs + ends)
+
+
+def _factor(summaries: list[Summary], layout: Layout, token_scope: bool) -> float:
+    mean = Moments(Numbers(total(summaries, layout)), "applied.", token_scope, 1.0).unit_mean()
+    return mean or 1.0
+
+
+def _scaled(summary: Summary, factor: float) -> Summary:
+    numbers = Numbers(summary)
+    sums: list[Any] = []
+    for moment, unit in _UNITS.items():
+        n, total_x, dev, squares = (
+            numbers.sum(name) for name in (unit, f"applied.{moment}", f"applied.{moment}_dev", f"applied.{moment}_sq")
+        )
+        shift = factor - 1
+        # sum (x/f - 1)^2 from the moments of x about 1, without leaving the centre.
+        scaled_dev = (dev - 2 * shift * (total_x - n) + shift * shift * n) / factor**2
+        sums += [total_x / factor, scaled_dev, squares / factor**2]
+    sums += [numbers.sum(f"applied.{row}") / factor for row in ("row_low", "row_high")]
+    lows = [numbers.low(f"applied.{name}") / factor for name in ("unit", "seq")]
+    highs = [numbers.high(f"applied.{name}") / factor for name in ("unit", "seq")]
+    return replace(
+        summary,
+        layout=normed_layout(summary.layout),
+        sums=np.append(summary.sums, sums),
+        lows=np.append(summary.lows, lows),
+        highs=np.append(summary.highs, highs),
+    )
