@@ -1,0 +1,158 @@
+"""Plan files: TOML, YAML or JSON, either our own records or a peer's config block.
+
+Our own (see `Plan.to_dict`):
+
+    name = "mine"
+    [weighting]
+    scope = "token"
+    high = 2.0
+    [[rejections]]
+    statistic = "ratio"
+    scope = "seq_mean"
+    low = 0.999
+    high = 1.001
+
+A YAML threshold such as 0.5_2 without quotes is the number 0.52 to every YAML reader, the trainer's too; it is taken
+so and noted with its line.  1e-4, which PyYAML alone reads as text, is a number, as it is to OmegaConf.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.plan import Bounds, LimitOn, Loss, Mode, Outside, Plan, Rejection, Scope, Weighting, WeightScope
+from rlcorr_cli.profiles.profile import Profile
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """A file's plan and what its reader should know about it."""
+
+    plan: Plan
+    notes: tuple[str, ...]
+
+
+def read_plan(path: str, profile: Profile | None) -> PlanFile:
+    """The plan in a file: a peer's config when a profile is given, else our own records."""
+    data, notes = load(Path(path))
+    try:
+        plan = plan_from_dict(data) if profile is None else profile.read(_block(data, profile))
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.hint) from None
+    return PlanFile(plan, tuple(f"{path}, {note}" for note in notes))
+
+
+def load(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """A mapping from a TOML, YAML or JSON file, by suffix, and notes on scalars that may not mean what they show."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"Cannot read the plan file {path}: {reason}.", "Name a TOML, YAML or JSON file.") from None
+    suffix = path.suffix.lower()
+    if suffix not in (".toml", ".yaml", ".yml", ".json"):
+        raise UsageError(f"{path}: cannot tell a plan file's format.", "Call it .toml, .yaml or .json.")
+    try:
+        notes: list[str] = []
+        if suffix == ".toml":
+            data = tomllib.loads(text)
+        elif suffix == ".json":
+            data = json.loads(text)
+        else:
+            data, notes = _load_yaml(text)
+    except ValueError as error:  # tomllib's and json's errors are ValueErrors, and so is _load_yaml's
+        raise UsageError(f"{path} is not valid {suffix[1:].upper()}: {error}.", "Mend the file.") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} holds no mapping of options.", "See `rlcorr presets` for the records of a plan.")
+    return data, notes
+
+
+def plan_from_dict(data: Mapping[str, Any]) -> Plan:
+    """A plan from our own records; every wrong key and type is reported at once, with its path."""
+    import pydantic
+
+    class Closed(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="forbid", strict=False)
+
+    class WeightingRecord(Closed):
+        scope: WeightScope
+        low: float | None = None
+        high: float | None = None
+        outside: Outside = "clamp"
+        normalize: Literal["none", "batch"] = "none"
+
+    class RejectionRecord(Closed):
+        statistic: str
+        scope: Scope
+        low: float | None = None
+        high: float | None = None
+        name: str = ""
+
+    class PlanRecord(Closed):
+        name: str = "custom"
+        mode: Mode = "decoupled"
+        loss: Loss = "ppo_clip"
+        log_ratio_limit: float | None = 20.0
+        limit_on: LimitOn = "reduced"
+        weighting: WeightingRecord | None = None
+        rejections: list[RejectionRecord] = []
+
+    try:
+        record = PlanRecord.model_validate(data)
+    except pydantic.ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())
+        raise UsageError(
+            f"not a plan: {faults}.", "A peer's config needs its --profile (verl-0.6, verl-0.9, slime, ...)."
+        ) from None
+    weighting = record.weighting and Weighting(
+        record.weighting.scope,
+        Bounds(record.weighting.low, record.weighting.high),
+        record.weighting.outside,
+        record.weighting.normalize,
+    )
+    rejections = tuple(Rejection(r.statistic, r.scope, Bounds(r.low, r.high), r.name) for r in record.rejections)
+    return Plan(
+        record.name, weighting, rejections, record.log_ratio_limit, record.limit_on, record.mode, record.loss
+    )
+
+
+def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:
+    """The peer's options: under one of its blocks, else at top level."""
+    for path in profile.blocks:
+        inner: Any = data
+        for key in path:
+            inner = inner.get(key) if isinstance(inner, dict) else None
+        if isinstance(inner, dict) and any(key in profile.keys for key in inner):
+            found = {str(key): value for key, value in inner.items()}
+            # A whole trainer config's block holds options of other parts too; a correction block of its own does not.
+            return {k: v for k, v in found.items() if k in profile.keys} if path == ("algorithm",) else found
+    return data
+
+
+def _load_yaml(text: str) -> tuple[Any, list[str]]:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """SafeLoader that reads 1e-4 as a number, as YAML 1.2 and OmegaConf do."""
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+    )
+    try:
+        notes = [
+            f"line {token.start_mark.line + 1}: {token.value} without quotes is the number "
+            f"{yaml.load(token.value, Loader):g}, to the trainer as well; quote it if two bounds are meant."
+            for token in yaml.scan(text)
+            if isinstance(token, yaml.ScalarToken)
+            and token.plain
+            and re.fullmatch(r"[0-9.]+_[0-9_.]+", token.value)
+            and isinstance(yaml.load(token.value, Loader), int | float)
+        ]
+        return yaml.load(text, Loader), notes
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None

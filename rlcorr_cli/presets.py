@@ -1,0 +1,121 @@
+"""PRESETS: name -> Plan, one row each, with its source and when to take it.
+
+A new preset is one row.  Sources name framework, version and option; the records follow its documents or code.
+"""
+
+from dataclasses import dataclass
+
+from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, veto
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named plan.  aliases also name it; when says in one line what it is for; source where it comes from."""
+
+    plan: Plan
+    aliases: tuple[str, ...]
+    when: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.plan.name
+
+
+_TOKEN = Weighting("token", Bounds(None, 2.0))
+_SEQUENCE = Weighting("sequence", Bounds(None, 2.0))
+_GEOMETRIC = Rejection("ratio", "seq_mean", Bounds(0.999, 1.001), "geometric")
+_VETO = veto(1e-4)
+_GUIDE = "verl's rollout correction guide (2025-11)"
+
+_ROWS: tuple[Preset, ...] = (
+    Preset(Plan("disabled"), (), "Diagnostics only: look before you correct.", _GUIDE),
+    Preset(
+        Plan("decoupled_token_is", _TOKEN),
+        ("token_is", "token_tis"),
+        "Small to moderate mismatch: low variance, some bias.",
+        f"{_GUIDE}, rollout_is=token, threshold 2.0",
+    ),
+    Preset(
+        Plan("decoupled_seq_is", _SEQUENCE),
+        ("seq_is", "seq_tis"),
+        "Short sequences or a very small mismatch: unbiased up to the cap, high variance.",
+        f"{_GUIDE}, rollout_is=sequence, threshold 2.0",
+    ),
+    Preset(
+        Plan("decoupled_seq_is_rs", _SEQUENCE, (Rejection("ratio", "seq_sum", Bounds(0.5, 2.0), "sequence"),)),
+        ("seq_is_rs",),
+        "As seq_is, and sequences far off policy are dropped.",
+        f"{_GUIDE}, rollout_is=sequence, rollout_rs=sequence [0.5, 2.0]",
+    ),
+    Preset(
+        Plan("seq_mis", _SEQUENCE, (Rejection("ratio", "seq_sum", Bounds(0.0, 2.0), "sequence"),)),
+        (),
+        "Masked IS: keep true sequence weights, drop what would have been capped.",
+        f"{_GUIDE}, rollout_is=sequence, rollout_rs=sequence [0, 2.0]",
+    ),
+    Preset(
+        Plan("decoupled_geo_rs", None, (_GEOMETRIC, _VETO)),
+        ("geo_rs",),
+        "Long sequences: length-independent rejection, no weights.",
+        f"{_GUIDE}, rollout_rs=geometric [0.999, 1.001], veto 1e-4",
+    ),
+    Preset(
+        Plan("ppo_is_bypass", None, mode="bypass"),
+        ("bypass_ppo_clip",),
+        "Skip the old log-prob pass: PPO's own ratio carries the correction.",
+        f"{_GUIDE}, bypass_old_logprob_for_rollout",
+    ),
+    Preset(
+        Plan("pg_is", _SEQUENCE, mode="bypass", loss="reinforce"),
+        ("pure_is", "bypass_pg_is"),
+        "REINFORCE with sequence weights, no clipping.",
+        f"{_GUIDE}, use_pure_rollout_correction, rollout_is=sequence 2.0",
+    ),
+    Preset(
+        Plan("pg_rs", None, (_GEOMETRIC, _VETO), mode="bypass", loss="reinforce"),
+        ("bypass_pg_geo_rs",),
+        "REINFORCE on what geometric rejection keeps.",
+        f"{_GUIDE}, use_pure_rollout_correction, rollout_rs=geometric, veto 1e-4",
+    ),
+    Preset(
+        Plan("token_is_token_rs", _TOKEN, (Rejection("ratio", "token", Bounds(0.5, 2.0), "token"),)),
+        (),
+        "Token weights, and tokens beyond the cap are masked.",
+        "verl's rollout correction guide (2025-10), manual: token IS + token RS",
+    ),
+    Preset(
+        Plan("token_rs", None, (Rejection("ratio", "token", Bounds(0.5, 2.0), "token"),)),
+        (),
+        "Mask single tokens far off policy, no weights.",
+        "verl's rollout correction guide (2025-10), manual: token RS",
+    ),
+    Preset(
+        Plan("seq_rs", None, (Rejection("ratio", "seq_sum", Bounds(0.5, 2.0), "sequence"),)),
+        (),
+        "Drop sequences far off policy, no weights.",
+        "verl's rollout correction guide (2025-10), manual: sequence RS",
+    ),
+    Preset(
+        Plan("geo_is", Weighting("geometric", Bounds(None, 2.0))),
+        (),
+        "Length-normalised sequence weights: low variance, biased.",
+        "verl's rollout-IS documents (2025-10), rollout_is_level=geometric",
+    ),
+)
+
+PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}
+
+ALIASES: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
+
+
+def preset(name: str) -> Preset:
+    """The preset of a name or alias ('-' and '_' are the same)."""
+    key = name.strip().lower().replace("-", "_")
+    found = PRESETS.get(ALIASES.get(key, key))
+    if found is None:
+        near = nearest(key, [*PRESETS, *ALIASES])
+        raise UsageError(f"Unknown preset '{name}'.", f"Nearest: {near}. `rlcorr presets` lists all.")
+    return found

@@ -1,0 +1,126 @@
+"""slime's mis.py (2026-08): config keys, arithmetic and metric names.
+
+Every metric is a mean over a sequence's loss tokens, then over sequences.  `mask` mode leaves the weights raw and
+clears tokens (IcePop); rejection bounds that are not given are the weights' bounds, a low that is not given is
+1 / high; weights are divided by the batch mean after rejection.  Limits act after reducing.
+"""
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.metrics import Moments, Values, diagnostics
+from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, WeightScope, veto
+from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, flag, number, positive
+from rlcorr_cli.profiles.verl import LEVELS
+from rlcorr_cli.summary import Numbers
+
+KEYS = (
+    "use_tis",
+    "use_rs",
+    "tis_level",
+    "rs_level",
+    "tis_mode",
+    "tis_lower_bound",
+    "tis_upper_bound",
+    "rs_lower_bound",
+    "rs_upper_bound",
+    "rs_veto_threshold",
+    "tis_batch_normalize",
+)
+
+
+def _read(config: Config) -> Plan:
+    checked(config, KEYS, "slime")
+    bounds = _bounds(config)
+    rejections: list[Rejection] = []
+    weighting = None
+    if flag(config, "use_tis", True):
+        level: WeightScope = choice(config, "tis_level", tuple(LEVELS), "token") or "token"  # type: ignore[assignment]
+        mode = choice(config, "tis_mode", ("truncate", "clip", "mask"), "truncate")
+        kept = {"truncate": Bounds(0.0, bounds.high), "clip": bounds, "mask": Bounds()}[mode or "truncate"]
+        normalize = "batch" if flag(config, "tis_batch_normalize") else "none"
+        weighting = Weighting(level, kept, normalize=normalize)
+        if mode == "mask":
+            rejections.append(Rejection("ratio", LEVELS[level], bounds, "tis"))
+    if flag(config, "use_rs"):
+        low, high = number(config, "rs_lower_bound"), positive(config, "rs_upper_bound")
+        own = Bounds(bounds.low if low is None else low, bounds.high if high is None else high)
+        rejections.append(Rejection("ratio", LEVELS[choice(config, "rs_level", tuple(LEVELS), "token") or "token"], own, "rs"))
+        threshold = positive(config, "rs_veto_threshold")
+        if threshold is not None:
+            rejections.append(veto(threshold))
+    return Plan("slime", weighting, tuple(rejections))
+
+
+def _bounds(config: Config) -> Bounds:
+    high = positive(config, "tis_upper_bound", 2.0)
+    if high is None:
+        raise UsageError("slime needs tis_upper_bound.", "For example tis_upper_bound: 2.0.")
+    low = number(config, "tis_lower_bound")
+    return Bounds(1 / high if low is None else low, high)
+
+
+def _write(numbers: Numbers, plan: Plan) -> Values:
+    plain = diagnostics(numbers)
+    same = (
+        "training_log_ppl",
+        "training_ppl",
+        "rollout_log_ppl",
+        "rollout_ppl",
+        "log_ppl_diff",
+        "log_ppl_abs_diff",
+        "ppl_ratio",
+        "chi2_seq",
+    )
+    over = Moments(numbers, "seq.", True, 0.0)
+    values = {name: plain[name] for name in same}
+    # Averaged over sequences, tok (b - a) is the log-perplexity difference.
+    values |= {"kl": plain["log_ppl_diff"], "k3_kl": over.per_sequence("k3"), "chi2_token": over.per_sequence("chi2")}
+    values |= _weights(numbers, plan) | _rejections(numbers, plan)
+    return {f"mis_{name}": value for name, value in values.items()}
+
+
+def _weights(numbers: Numbers, plan: Plan) -> Values:
+    if plan.weighting is None:
+        return {}
+    token_scope = plan.weighting.scope == "token"
+    raw, applied = Moments(numbers, "weight.", token_scope, 1.0), Moments(numbers, "applied.", token_scope, 1.0)
+    values = {
+        "tis_weight_before_bound": raw.seq_mean(),
+        "tis_weight_after_bound": applied.seq_mean(),
+        "is_ratio_mean_after_tis_rs": applied.seq_mean(),
+    }
+    final = applied
+    if plan.weighting.normalize == "batch":
+        final = Moments(numbers, "normed.", token_scope, 1.0)
+        values["batch_norm_factor"] = applied.unit_mean()
+    values["is_ratio_mean_final"] = final.seq_mean()
+    values["is_ratio_min_final"] = final.per_sequence("row_low")
+    values["is_ratio_max_final"] = final.per_sequence("row_high")
+    return values | _bound_shares(numbers, plan)
+
+
+def _bound_shares(numbers: Numbers, plan: Plan) -> Values:
+    """Shares of tokens beyond the weights' bounds, under the name of the mode."""
+    masks = any(rejection.name == "tis" for rejection in plan.rejections)
+    family = Moments(numbers, "rs.tis." if masks else "weight.", True, 1.0)
+    high, low = family.per_sequence("high_share"), family.per_sequence("low_share")
+    if masks:
+        return {"tis_mask_fraction_low": low, "tis_mask_fraction_high": high}
+    if plan.weighting is not None and plan.weighting.bounds.low:
+        return {"tis_clip_fraction_low": low, "tis_clip_fraction_high": high}
+    return {"tis_truncate_fraction": high}
+
+
+def _rejections(numbers: Numbers, plan: Plan) -> Values:
+    values: Values = {}
+    for rejection in plan.rejections:
+        family = Moments(numbers, f"rs.{rejection.name}.", True, 1.0)
+        if rejection.name == "rs":
+            values["rs_mask_fraction_low"] = family.per_sequence("low_share")
+            values["rs_mask_fraction_high"] = family.per_sequence("high_share")
+        elif rejection.is_veto:
+            values["rs_catastrophic_token_fraction"] = family.per_sequence("catastrophic_share")
+            values["rs_catastrophic_seq_fraction"] = family.per_sequence("seq_masked")
+    return values
+
+
+SLIME = Profile("slime", KEYS, (("custom_config",), ("mis",)), _read, _write)

@@ -1,0 +1,60 @@
+"""verl's mismatch_helper of 2025-10 (`mismatch/` metrics), before it was renamed rollout correction.
+
+One ratio at one level (token, sequence, geometric) is either truncated from above or, in mask mode, left raw while
+what lies outside [low, high] is masked.  Diagnostics carry `mismatch_` and there is no chi2.
+"""
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.metrics import Moments, Values
+from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, WeightScope, veto
+from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, number, positive, with_empty
+from rlcorr_cli.profiles.verl import LEVELS, off_policy, ratio_family, veto_metrics
+from rlcorr_cli.summary import Numbers
+
+KEYS = (
+    "rollout_is_level",
+    "rollout_is_mode",
+    "rollout_is_threshold",
+    "rollout_is_threshold_lower",
+    "rollout_is_veto_threshold",
+)
+
+
+def _read(config: Config) -> Plan:
+    checked(config, KEYS, "verl-mismatch")
+    level: WeightScope = choice(config, "rollout_is_level", tuple(LEVELS), "token") or "token"  # type: ignore[assignment]
+    mode = choice(config, "rollout_is_mode", ("truncate", "mask"), "truncate")
+    high = positive(config, "rollout_is_threshold")
+    if high is None:
+        raise UsageError("verl-mismatch needs rollout_is_threshold.", "For example rollout_is_threshold: 2.0.")
+    low = number(config, "rollout_is_threshold_lower")
+    bounds = Bounds(1 / high if low is None else low, high)
+    threshold = positive(config, "rollout_is_veto_threshold")
+    vetoes = () if threshold is None else (veto(threshold),)
+    if mode == "truncate":
+        return Plan("verl-mismatch", Weighting(level, bounds, "cap"), vetoes)
+    return Plan("verl-mismatch", Weighting(level), (Rejection("ratio", LEVELS[level], bounds, "is"), *vetoes))
+
+
+def _write(numbers: Numbers, plan: Plan) -> Values:
+    masks = [r for r in plan.rejections if r.name == "is"]
+    assert plan.weighting is not None
+    token_scope = plan.weighting.scope == "token"
+    bounds = masks[0].bounds if masks else plan.weighting.bounds
+    family = Moments(numbers, "rs.is." if masks else "weight.", token_scope, 1.0)
+    values = {f"rollout_is_{name}": value for name, value in ratio_family(family, numbers, bounds).items()}
+    if plan.weighting.scope == "geometric":
+        # This release counts sequences at the sequence level only; the geometric level falls to tokens.
+        values["rollout_is_ratio_fraction_high"] = family.per_token("tok_high")
+        values["rollout_is_ratio_fraction_low"] = family.per_token("tok_low")
+    if masks:
+        values["rollout_is_masked_fraction"] = family.per_token("masked")
+        values["rollout_is_seq_masked_fraction"] = with_empty(family.per_sequence("seq_masked"), numbers, 0.0)
+    values |= veto_metrics(numbers, plan)
+    diagnostics = {f"mismatch_{name}": value for name, value in off_policy(numbers).items() if "chi2" not in name}
+    return {f"mismatch/{name}": value for name, value in (values | diagnostics).items()}
+
+
+VERL_MISMATCH = Profile(
+    "verl-mismatch", KEYS, (("algorithm",), ("algorithm", "rollout_correction")), _read, _write
+)
