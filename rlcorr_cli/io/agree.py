@@ -1,0 +1,148 @@
+"""One mapping for all files of a dump: what they must share, and what is left out where they do not."""
+
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from rlcorr_cli.errors import DataError, RlcorrError
+from rlcorr_cli.io import types
+from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, key_column, resolve, roles_of
+from rlcorr_cli.io.sources import shown
+from rlcorr_cli.plan import Mode
+
+FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    "response_mask": (types.holds_mask, types.MASK),
+    "reward": (types.holds_reward, types.REWARD),
+}
+OPTIONAL = ("current_log_probs", "reward")
+APART = "Read such files apart, or use --map to name a column that all of them have."
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to read a dump.
+
+    columns: canonical -> column, before any guess.  keys: columns to group rows by, canonical (`step`) or the
+    dump's own.  lead: a column that goes before the keys where every file has it, and is left out where not.
+    """
+
+    format: str = "auto"
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
+    mode: Mode = "decoupled"
+    keys: tuple[str, ...] = ()
+    lead: str | None = None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """columns: canonical or key name -> column, as reported.  roles: the same, as read."""
+
+    columns: dict[str, str]
+    roles: Roles
+    notes: tuple[str, ...]
+
+
+def agree(schemas: Mapping[str, pa.Schema], request: Request) -> Agreement:
+    """Resolve each file, then hold them against the first.
+
+    schemas: path -> all columns of that file, at least one file.  A file whose policies, mask or keys lie in other
+    columns is a DataError that names it; a reward or current policy that not all files share is left out.
+    """
+    request = _with_lead(request, schemas)
+    notes: list[str] = []
+    found = {path: _resolved(path, schema, request, notes) for path, schema in schemas.items()}
+    columns = _shared(found, OPTIONAL if request.mode == "decoupled" else ("reward",))
+    notes += [
+        f"{name} is not in every file under one name: not used."
+        for name in sorted({name for theirs in found.values() for name in theirs} - set(columns))
+    ]
+    keys = _shared({path: _keys(path, schema, request) for path, schema in schemas.items()}, ())
+    roles = roles_of(columns, tuple(keys[name] for name in request.keys))
+    columns = {**columns, **keys}
+    available = {name for schema in schemas.values() for name in schema.names}
+    return Agreement(columns, roles, tuple(dict.fromkeys([*_choices(columns, available, request), *notes])))
+
+
+def _shared(found: Mapping[str, dict[str, str]], optional: Collection[str]) -> dict[str, str]:
+    (first, columns), *others = found.items()
+    for path, theirs in others:
+        for name in sorted({*columns, *theirs} - set(optional)):
+            here, there = columns.get(name), theirs.get(name)
+            if here != there:
+                raise DataError(
+                    f"{shown(path)} has {there or 'no column'} for {name}, {shown(first)} has {here or 'none'}.", APART
+                )
+    return {name: column for name, column in columns.items() if all(t.get(name) == column for t in found.values())}
+
+
+def _resolved(path: str, schema: pa.Schema, request: Request, notes: list[str]) -> dict[str, str]:
+    with _named(path):
+        columns = resolve(schema.names, request.columns, request.mode)
+        for name, column in list(columns.items()):
+            type = _type(schema, column)
+            fits, expected = FITS.get(name, (types.holds_log_probs, types.LOG_PROBS))
+            if fits(type):
+                continue
+            if _can_go_without(name, columns, request):
+                notes.append(f"{column} is not used as {name}: it holds {type}, not {expected}.")
+                del columns[name]
+                continue
+            raise DataError(f"{column} holds {type}; {name} must be {expected}.", _flatten_hint(name, type))
+    return columns
+
+
+def _with_lead(request: Request, schemas: Mapping[str, pa.Schema]) -> Request:
+    lead = request.lead
+    if lead is None or any(len(candidates(lead, s.names, request.columns)) != 1 for s in schemas.values()):
+        return request
+    return replace(request, keys=(lead, *request.keys))
+
+
+def _keys(path: str, schema: pa.Schema, request: Request) -> dict[str, str]:
+    with _named(path):
+        found = {name: key_column(name, schema.names, request.columns) for name in request.keys}
+        for name, column in found.items():
+            if not types.holds_key(type := _type(schema, column)):
+                raise DataError(
+                    f"{column} holds {type}; to group by {name} takes {types.KEY}.", "Group by another column."
+                )
+    return found
+
+
+def _type(schema: pa.Schema, column: str) -> pa.DataType:
+    if len(schema.get_all_field_indices(column)) > 1:
+        raise DataError(f"Two columns are called {column}.", "Rename one of them and write the file again.")
+    return schema.field(column).type
+
+
+def _can_go_without(name: str, columns: Mapping[str, str], request: Request) -> bool:
+    optional = name == "reward" or (name == "current_log_probs" and "old_log_probs" in columns)
+    return optional and name not in request.columns
+
+
+def _flatten_hint(name: str, type: pa.DataType) -> str:
+    if types.is_nested_list(type):
+        return "Some frameworks wrap each row in a list of one: write it flat, one list of numbers per row."
+    return f"Name another column with --map {name}=COLUMN, or write this one so."
+
+
+def _choices(columns: Mapping[str, str], available: Collection[str], request: Request) -> Iterator[str]:
+    for name, column in columns.items():
+        if column not in (name, request.columns.get(name)):
+            yield f"{name} is read from {column}."
+    mask = columns.get("response_mask")
+    if mask is None:
+        yield "No mask column: every token counts as valid."
+    elif (second := SECOND_MASKS.get(mask)) in available:
+        yield f"{second} is not applied: only {mask} masks tokens."
+
+
+@contextmanager
+def _named(path: str) -> Generator[None]:
+    """Let an error about columns say which file it is about."""
+    try:
+        yield
+    except RlcorrError as error:
+        raise type(error)(f"{shown(path)}: {error.message}", error.hint) from error

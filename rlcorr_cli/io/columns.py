@@ -1,0 +1,208 @@
+"""Which column of a dump plays which part.
+
+Names seen in dumps of sixteen frameworks; those that mean different things in different frameworks are kept apart
+(AMBIGUOUS) and are only ever suggested.  A mapping is a plain dict, canonical name -> the dump's column.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rlcorr_cli.errors import DataError, UsageError, nearest
+from rlcorr_cli.plan import Mode
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "rollout_log_probs": (
+        "rollout_logprobs",
+        "generation_logprobs",
+        "generation_log_probs",
+        "inference_logprobs",
+        "infer_logprobs",
+        "infer_log_probs",
+        "sampling_per_token_logps",
+        "sampling_logprobs",
+        "sampler_logprobs",
+        "sampled_logprobs",
+        "vllm_logprobs",
+        "completion_logprobs",
+        "response_logprobs",
+        "output_logprobs",
+        "behavior_log_probs",
+        "behav_logp",
+        "mu_log_probs",
+    ),
+    "old_log_probs": (
+        "prev_logprobs",
+        "action_log_probs",
+        "old_per_token_logps",
+        "prox_logp",
+        "proximal_logprobs",
+        "actor_logprobs",
+        "actor_log_probs",
+        "old_logprobs",
+        "old_logprob",
+    ),
+    "current_log_probs": (
+        "trainer_logprobs",
+        "training_logprobs",
+        "curr_logprobs",
+        "per_token_logps",
+        "new_logprobs",
+        "local_logprobs",
+        "log_prob",
+    ),
+    "response_mask": (
+        "loss_mask",
+        "loss_masks",
+        "local_loss_mask",
+        "token_loss_mask",
+        "token_mask",
+        "action_mask",
+        "completion_mask",
+        "sampled_mask",
+    ),
+    "reward": ("raw_reward", "score", "scores", "total_reward", "reward_score"),
+    "step": ("global_step", "global_steps", "training_step", "gen_step", "iteration"),
+    "sample_id": (
+        "index",
+        "sample_index",
+        "sample_indices",
+        "sample_idx",
+        "idx",
+        "request_id",
+        "rollout_position",
+        "_ng_rollout_index",
+        "traj_idx",
+        "rid",
+    ),
+}
+AMBIGUOUS: dict[str, tuple[str, ...]] = {
+    "rollout_log_probs": ("logprobs",),
+    "old_log_probs": ("log_probs", "train_log_probs"),
+    "current_log_probs": ("train_log_probs", "log_probs"),
+}
+# A framework multiplies these by a second mask, which is not read here.
+SECOND_MASKS: dict[str, str] = {"token_loss_mask": "sample_loss_mask", "completion_mask": "tool_mask"}
+SHOWN = 15
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns that are read, by what they are for.
+
+    train: the training side.  current: the policy after updates, where it stands beside the old one.
+    keys: what rows are grouped by, in the order asked for.
+    """
+
+    rollout: str
+    train: str
+    current: str | None = None
+    mask: str | None = None
+    reward: str | None = None
+    keys: tuple[str, ...] = ()
+
+    @property
+    def log_probs(self) -> list[str]:
+        """The two or three policies' columns."""
+        return [column for column in (self.rollout, self.train, self.current) if column]
+
+    @property
+    def needed(self) -> list[str]:
+        """Every column to read, each once."""
+        rest = [column for column in (self.mask, self.reward, *self.keys) if column]
+        return list(dict.fromkeys(self.log_probs + rest))
+
+
+def roles_of(columns: Mapping[str, str], keys: tuple[str, ...] = ()) -> Roles:
+    """A resolved mapping read by role; keys are columns, already found."""
+    old, current = columns.get("old_log_probs"), columns.get("current_log_probs")
+    train = old or columns["current_log_probs"]
+    beside = current if old else None
+    mask, reward = columns.get("response_mask"), columns.get("reward")
+    return Roles(columns["rollout_log_probs"], train, beside, mask, reward, keys)
+
+
+def resolve(available: Sequence[str], overrides: Mapping[str, str], mode: Mode) -> dict[str, str]:
+    """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any.
+
+    The training side is old_log_probs; in bypass mode, and nowhere else, it is current_log_probs.  A decoupled dump
+    that has only a current policy lends it as the old one, and then has no current one.
+    """
+    check_names(overrides)
+    for canonical, column in overrides.items():
+        if column not in available:
+            near = nearest(column, available)
+            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"There is: {near}.")
+    chosen: dict[str, str | None] = {"rollout_log_probs": _one("rollout_log_probs", available, overrides)}
+    current = _one("current_log_probs", available, overrides)
+    if mode == "bypass":
+        chosen["current_log_probs"] = current
+    else:
+        old = _one("old_log_probs", available, overrides)
+        chosen["old_log_probs"] = old or current
+        if old and current:
+            chosen["current_log_probs"] = current
+    for canonical, column in chosen.items():
+        if column is None:
+            raise _missing(canonical, available, overrides, mode)
+    for canonical in ("response_mask", "reward"):
+        chosen[canonical] = _one(canonical, available, overrides)
+    return {canonical: column for canonical, column in chosen.items() if column}
+
+
+def candidates(name: str, available: Sequence[str], overrides: Mapping[str, str]) -> list[str]:
+    """Columns that `name`, canonical or a column's own, may stand for: none, one, or several aliases."""
+    if name in overrides:
+        return [overrides[name]]
+    free = [column for column in available if column not in overrides.values()]
+    aliases = [alias for alias in ALIASES.get(name, ()) if alias in free]
+    if name == "response_mask" and name in free and "loss_mask" in aliases:
+        return [name, "loss_mask"]  # SkyRL: response_mask only marks padding there
+    return [name] if name in available and (name in free or name not in ALIASES) else aliases
+
+
+def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]) -> str:
+    """The column a group key stands for."""
+    if name in available and name not in ALIASES:
+        return name
+    column = _one(name, available, overrides)
+    if column is None:
+        raise DataError(f"There is no column '{name}' to group by.", f"There is: {nearest(name, available)}.")
+    return column
+
+
+def check_names(overrides: Mapping[str, str]) -> None:
+    """Refuse overrides that are wrong whatever the dump holds."""
+    taken: dict[str, str] = {}
+    for canonical, column in overrides.items():
+        if canonical not in ALIASES:
+            raise UsageError(f"--map knows no '{canonical}'.", f"Canonical names: {', '.join(ALIASES)}.")
+        if column in taken:
+            raise UsageError(
+                f"--map gives '{column}' to both {taken[column]} and {canonical}.", "Map each column to one name."
+            )
+        taken[column] = canonical
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as text, at most SHOWN of them."""
+    names = list(names)
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+
+
+def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:
+    found = candidates(canonical, available, overrides)
+    if len(found) > 1:
+        raise DataError(
+            f"{' and '.join(found)} could each be {canonical}.", f"Say which: --map {canonical}={found[-1]}."
+        )
+    return found[0] if found else None
+
+
+def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, str], mode: Mode) -> DataError:
+    message = f"There is no column for {canonical}; the columns are {listed(available)}."
+    if mode == "bypass" and canonical == "current_log_probs" and candidates("old_log_probs", available, {}):
+        return DataError(message, "--mode decoupled compares old_log_probs, which the dump has.")
+    guesses = [name for name in AMBIGUOUS[canonical] if name in available and name not in overrides.values()]
+    if guesses:
+        return DataError(message, f"If it is meant, try --map {canonical}={guesses[0]}.")
+    return DataError(message, f"Name it with --map {canonical}=COLUMN; nearest: {nearest(canonical, available)}.")

@@ -1,0 +1,73 @@
+"""A dump: the files of one run, opened, their columns settled, and the work cut into shards."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.io.agree import Request, agree
+from rlcorr_cli.io.columns import Roles, candidates, check_names
+from rlcorr_cli.io.readers import READERS
+from rlcorr_cli.io.sources import STDIN, Source, find
+from rlcorr_cli.io.streams import Stdin
+
+__all__ = ["Dump", "Request", "open_dump"]
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What `readers.read` needs, and what a report says about its inputs.
+
+    columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
+    notes: what was chosen for the user, in sentences.  available: columns that every file has.
+    schemas: path -> the needed columns.  stdin: where '-' is among the sources; then the dump can be read once.
+    """
+
+    sources: tuple[Source, ...]
+    columns: dict[str, str]
+    roles: Roles
+    shards: tuple[Shard, ...]
+    notes: tuple[str, ...]
+    available: tuple[str, ...]
+    overrides: Mapping[str, str]
+    schemas: Mapping[str, pa.Schema]
+    stdin: Stdin | None = None
+
+    def has(self, name: str) -> bool:
+        """Whether `name`, canonical or a column's own, stands for one column that every file has."""
+        return len(candidates(name, self.available, self.overrides)) == 1
+
+
+def open_dump(paths: Sequence[str], request: Request | None = None) -> Dump:
+    """Find the files, settle the columns, cut the work; reads footers and first rows only.
+
+    A dump without rows opens, and has no shards or shards that yield nothing.
+    """
+    request = request or Request()
+    check_names(request.columns)
+    sources = find(paths, request.format)
+    stdin = Stdin(sys.stdin.buffer) if any(source.path == STDIN for source in sources) else None
+    schemas = {source.path: READERS[source.format].schema(source.path, stdin) for source in sources}
+    agreed = agree(schemas, request)
+    needed = {path: pa.schema([schema.field(n) for n in agreed.roles.needed]) for path, schema in schemas.items()}
+    first, *others = (schema.names for schema in schemas.values())
+    return Dump(
+        sources=tuple(sources),
+        columns=agreed.columns,
+        roles=agreed.roles,
+        shards=_shards(sources, agreed.roles),
+        notes=agreed.notes,
+        available=tuple(name for name in first if all(name in names for names in others)),
+        overrides=request.columns,
+        schemas=needed,
+        stdin=stdin,
+    )
+
+
+def _shards(sources: Sequence[Source], roles: Roles) -> tuple[Shard, ...]:
+    pieces = [(source, *piece) for source in sources for piece in READERS[source.format].parts(source, roles)]
+    return tuple(
+        Shard(index, source.path, source.format, part, n_bytes) for index, (source, part, n_bytes) in enumerate(pieces)
+    )

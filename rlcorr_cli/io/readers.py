@@ -1,0 +1,48 @@
+"""From a shard to batches: one Reader per format.
+
+A new format is one module with these three functions and its row here.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rlcorr_cli.batch import Batch, Format, Shard
+from rlcorr_cli.io import jsonl, parquet
+from rlcorr_cli.io.batches import Rows, batches
+from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.sources import Source
+from rlcorr_cli.io.streams import Stdin
+
+if TYPE_CHECKING:
+    from rlcorr_cli.io.dump import Dump
+
+Piece = tuple[tuple[int, int] | None, int]
+"""What Shard calls part and n_bytes."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One format: schema gives all columns of a file, parts cuts it, read yields one part's needed columns."""
+
+    schema: Callable[[str, Stdin | None], pa.Schema]
+    parts: Callable[[Source, Roles], Sequence[Piece]]
+    read: Callable[[Shard, Roles, pa.Schema, Stdin | None], Iterator[Rows]]
+
+
+READERS: dict[Format, Reader] = {
+    "parquet": Reader(parquet.schema, parquet.parts, parquet.read),
+    "jsonl": Reader(jsonl.schema, jsonl.parts, jsonl.read),
+}
+
+
+def read(dump: "Dump", shard: Shard, batch_tokens: int) -> Iterator[Batch]:
+    """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
+
+    A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.
+    Shards may be read in any order and at once from several threads.
+    """
+    for rows in READERS[shard.format].read(shard, dump.roles, dump.schemas[shard.path], dump.stdin):
+        yield from batches(rows, dump.roles, batch_tokens)

@@ -1,0 +1,152 @@
+"""From what a person typed to the files that are read, each with its format and size."""
+
+import glob
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from rlcorr_cli.batch import Format
+from rlcorr_cli.errors import DataError, UsageError, nearest
+
+STDIN = "-"
+SUFFIXES: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".jsonl.gz": "jsonl",
+    ".jsonl.zst": "jsonl",
+}
+MAGIC: dict[bytes, Format] = {b"PAR1": "parquet", b"\x1f\x8b": "jsonl", b"\x28\xb5\x2f\xfd": "jsonl", b"{": "jsonl"}
+KINDS = "*" + ", *".join(SUFFIXES)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input; path is '-' and n_bytes 0 for standard input."""
+
+    path: str
+    format: Format
+    n_bytes: int
+
+
+def shown(path: str) -> str:
+    """A path as messages name it."""
+    return "standard input" if path == STDIN else path
+
+
+def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
+    """Files in the order named; directories and globs expand in sorted order.
+
+    format: 'auto' goes by suffix, then by the first bytes; 'parquet' or 'jsonl' holds for every file.
+    A file reached twice through different arguments would be counted twice, so that is a UsageError.
+    """
+    if format not in ("auto", *get_args(Format)):
+        raise UsageError(f"Unknown format '{format}'.", "Try one of: auto, parquet, jsonl.")
+    if not paths:
+        raise UsageError("No dump is named.", "Name a file, a directory, a glob, or - for JSON lines on stdin.")
+    found: dict[str, Source] = {}
+    for typed in paths:
+        for path in _expand(typed):
+            same = path if path == STDIN else os.path.realpath(path)
+            if same in found:
+                raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
+            found[same] = _source(path, format)
+    return list(found.values())
+
+
+def _expand(typed: str) -> Iterator[str]:
+    if typed == STDIN:
+        yield typed
+    elif re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", typed):
+        raise UsageError(f"{typed}: object stores are not read in this version.", "Download it first, then name it.")
+    elif os.path.isdir(typed):
+        yield from _within(typed)
+    elif not os.path.lexists(typed) and glob.has_magic(typed):
+        yield from _matching(typed)
+    else:
+        yield typed
+
+
+def _within(directory: str) -> list[str]:
+    found = [os.path.join(top, name) for top, name in _walk(directory) if _suffix(name)]
+    if not found:
+        raise DataError(f"{directory} holds no dump.", f"A directory is searched for {KINDS}; name other files singly.")
+    return sorted(found)
+
+
+def _walk(directory: str) -> Iterator[tuple[str, str]]:
+    def unreadable(error: OSError) -> None:
+        raise _unreadable(error.filename or directory, error) from error
+
+    for top, below, names in os.walk(directory, onerror=unreadable):
+        below[:] = [name for name in below if not name.startswith((".", "_"))]
+        yield from ((top, name) for name in names if not name.startswith((".", "_")))
+
+
+def _matching(pattern: str) -> list[str]:
+    """Files by the glob; those without a dump's suffix only where no match has one (`part-*`)."""
+    hits = glob.glob(pattern, recursive=True)
+    if not any(part.startswith("_") for part in Path(pattern).parts):
+        hits = [path for path in hits if not any(part.startswith("_") for part in Path(path).parts)]
+    files = [path for path in hits if not os.path.isdir(path)]
+    chosen = {os.path.normpath(path) for path in files if _suffix(path)} or set(files)
+    if not chosen:
+        chosen = {os.path.normpath(path) for hit in hits for path in _within(hit)}
+    if not chosen:
+        raise DataError(
+            f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
+        )
+    return sorted(chosen)
+
+
+def _suffix(path: str) -> Format | None:
+    name = path.lower()
+    return next((format for suffix, format in SUFFIXES.items() if name.endswith(suffix)), None)
+
+
+def _source(path: str, format: str) -> Source:
+    if path == STDIN:
+        if format == "parquet":
+            raise UsageError("Standard input is read as JSON lines, not as Parquet.", "Save it to a file first.")
+        return Source(STDIN, "jsonl", 0)
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"{path} is not a regular file.", "Pipe JSON lines to rlcorr and name the dump -.")
+        with open(path, "rb") as file:
+            head = file.read(4)
+    except FileNotFoundError as error:
+        raise _missing(path) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not head:
+        raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
+    return Source(path, _format(path, head, format), status.st_size)
+
+
+def _format(path: str, head: bytes, format: str) -> Format:
+    if format == "parquet" or format == "jsonl":
+        return format
+    by_magic: Format | None = next((kind for magic, kind in MAGIC.items() if head.lstrip().startswith(magic)), None)
+    known: Format | None = _suffix(path) or by_magic
+    if known is None:
+        raise DataError(
+            f"{path} looks like neither Parquet nor JSON lines.", "Say which with --format parquet or --format jsonl."
+        )
+    return known
+
+
+def _missing(path: str) -> DataError:
+    folder = Path(path).parent
+    names = [name for name in os.listdir(folder) if not name.startswith(".")] if folder.is_dir() else []
+    if names:
+        return DataError(f"{path}: no such file.", f"In {folder} there is: {nearest(Path(path).name, names)}.")
+    return DataError(f"{path}: no such file.", f"{folder} is empty." if folder.is_dir() else f"Nor is there {folder}.")
+
+
+def _unreadable(path: str, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.")

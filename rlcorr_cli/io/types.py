@@ -1,0 +1,42 @@
+"""Which Arrow types can play which part."""
+
+import pyarrow as pa
+import pyarrow.types as is_
+
+LOG_PROBS = "a list of floats per row"
+MASK = "a list of 0/1 or booleans per row"
+REWARD = "one number per row"
+KEY = "one number, string, boolean or date per row"
+
+
+def holds_log_probs(type: pa.DataType) -> bool:
+    """A list, of whatever layout, of float16, 32 or 64."""
+    return _is_list(type) and is_.is_floating(type.value_type)
+
+
+def holds_mask(type: pa.DataType) -> bool:
+    """A list of booleans, integers or floats; that they are 0 and 1 is checked as they are read."""
+    return _is_list(type) and holds_reward(type.value_type)
+
+
+def holds_reward(type: pa.DataType) -> bool:
+    """A number or a boolean; null where every row so far is."""
+    return any(test(type) for test in (is_.is_integer, is_.is_floating, is_.is_boolean, is_.is_null))
+
+
+def holds_key(type: pa.DataType) -> bool:
+    """A scalar with a plain Python value, or a dictionary of them."""
+    if is_.is_dictionary(type):
+        return holds_key(type.value_type)
+    text = is_.is_string(type) or is_.is_large_string(type) or is_.is_string_view(type)
+    return text or holds_reward(type) or is_.is_date(type) or is_.is_timestamp(type)
+
+
+def is_nested_list(type: pa.DataType) -> bool:
+    """A list of lists, as some frameworks write for a batch of one."""
+    return _is_list(type) and _is_list(type.value_type)
+
+
+def _is_list(type: pa.DataType) -> bool:
+    views = is_.is_list_view(type) or is_.is_large_list_view(type)
+    return views or is_.is_list(type) or is_.is_large_list(type) or is_.is_fixed_size_list(type)

@@ -1,0 +1,209 @@
+import gzip
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dumps import compressed, jsonl, opened, parquet, plain, read_rows, row
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io import jsonl as reading
+from rlcorr_cli.io.dump import Dump
+
+ROOT = Path(__file__).parents[2]
+
+
+def cut(dump: Dump, range_bytes: int) -> Dump:
+    (source,) = dump.sources
+    pieces = reading.parts(source, dump.roles, range_bytes)
+    shards = [Shard(i, source.path, "jsonl", part, n) for i, (part, n) in enumerate(pieces)]
+    assert sum(shard.n_bytes for shard in shards) == source.n_bytes
+    return replace(dump, shards=tuple(shards))
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\n\n \n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_byte_ranges_of_any_size_read_every_line_once(tmp_path: Path, ending: str, last: bool) -> None:
+    rows = plain(5, uid="é")
+    text = ending.join(json.dumps(r, ensure_ascii=False) for r in rows) + (ending if last else "")
+    (tmp_path / "a.jsonl").write_bytes(text.encode())
+    dump = opened(str(tmp_path / "a.jsonl"))
+    whole = read_rows(dump)
+    assert len(whole) == 5
+    for range_bytes in range(1, len(text.encode()) + 2):
+        assert read_rows(cut(dump, range_bytes)) == whole
+
+
+def test_large_plain_files_have_several_shards_and_compressed_ones_one(tmp_path: Path) -> None:
+    text = "".join(json.dumps(row([-1.0] * 1000, [-1.5] * 1000, n=i)) + "\n" for i in range(1700))
+    (tmp_path / "a.jsonl").write_text(text)
+    dump = opened(str(tmp_path / "a.jsonl"), keys=("n",))
+    assert len(dump.shards) == 2 and all(s.n_bytes <= reading.RANGE_BYTES for s in dump.shards)
+    assert [r["key"] for r in read_rows(dump)] == [(i,) for i in range(1700)]
+    for codec in ("gzip", "zstd"):
+        packed = opened(compressed(tmp_path / "a.packed", text, codec), keys=("n",))
+        assert [s.part for s in packed.shards] == [None]
+        assert [r["key"] for r in read_rows(packed)] == [(i,) for i in range(1700)]
+
+
+def test_members_of_a_gzip_file_are_all_read(tmp_path: Path) -> None:
+    lines = [json.dumps(r).encode() + b"\n" for r in plain(4)]
+    (tmp_path / "a.jsonl.gz").write_bytes(b"".join(gzip.compress(line) for line in lines))
+    assert len(read_rows(opened(str(tmp_path / "a.jsonl.gz")))) == 4
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_a_truncated_stream_is_an_error_that_names_the_file(tmp_path: Path, codec: str) -> None:
+    noise = -np.random.default_rng(0).random(30_000)
+    text = "".join(json.dumps(row(noise.tolist(), noise.tolist(), n=i)) + "\n" for i in range(3))
+    path = Path(compressed(tmp_path / "a.jsonl.x", text, codec))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match="a.jsonl.x cannot be read: .*runcated"):
+        read_rows(opened(str(path)))
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(DataError, match="a.jsonl.x cannot be read: .*runcated"):
+        opened(str(path))
+
+
+def test_bare_nan_and_infinity_are_read_and_null_is_nan(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"rollout_log_probs": [NaN, -1, Infinity, null], "old_log_probs": [-Infinity, -2.5, null, NaN],'
+        ' "response_mask": [0, 1, 0, 0], "reward": null}\n'
+        '{"rollout_log_probs": [], "old_log_probs": [], "response_mask": [], "reward": NaN}\n'
+    )
+    first, second = read_rows(opened(str(tmp_path / "a.jsonl")))
+    assert (first["rollout"], first["train"], first["n_masked"]) == ([-1.0], [-2.5], 3)
+    assert second["rollout"] == [] and np.isnan(first["reward"]) and np.isnan(second["reward"])
+
+
+MIXED: list[tuple[Any, Any]] = [([1, 0], [True, False]), ([True, False], [1, 0]), ([1.0, 0.0], [1, False])]
+
+
+@pytest.mark.parametrize(("first", "second"), MIXED)
+def test_masks_of_mixed_kinds_are_read_by_python(tmp_path: Path, first: Any, second: Any) -> None:
+    rows = [row([-1.0, -2.0], [-1.0, -2.0], mask, step=i) for i, mask in enumerate((first, second))]
+    assert [r["rollout"] for r in read_rows(opened(jsonl(tmp_path / "a.jsonl", rows)))] == [[-1.0], [-1.0]]
+
+
+def test_kinds_that_change_after_the_first_rows_are_read(tmp_path: Path) -> None:
+    n = reading.LOOKED_AT
+    rows = plain(n, step=None, level=1, reward=0) + [plain(1, step="s", level=1.5, reward=0.5)[0]] + plain(1)
+    dump = opened(jsonl(tmp_path / "a.jsonl", rows), keys=("step", "level"))
+    found = read_rows(dump)
+    assert [r["key"] for r in found[-3:]] == [(None, 1), ("s", 1.5), (None, None)]
+    assert found[n]["reward"] == 0.5 and np.isnan(found[n + 1]["reward"])
+
+
+LINES: list[tuple[bytes, str]] = [
+    (b'{"rollout_log_probs": [-1.0], "old_log', "line 5 is not JSON: "),
+    (b"[1, 2]", "line 5 is an array, not an object"),
+    (b"null", "line 5.* is null"),
+    (b'{"uid": "\xff\xfe", "rollout_log_probs": [], "old_log_probs": []}', "line 5 is not UTF-8 at byte 9"),
+    (b'{"rollout_log_probs": ["-1"], "old_log_probs": [-1]}', "line 5 has a string in rollout_log_probs"),
+    (b'{"rollout_log_probs": [false], "old_log_probs": [-1]}', "line 5 has a boolean in rollout_log_probs"),
+    (b'{"rollout_log_probs": -1.0, "old_log_probs": [-1]}', "line 5 has a number in rollout_log_probs"),
+    (b'{"rollout_log_probs": [-1], "old_log_probs": [-1], "uid": 3}', "line 5 has a number in uid"),
+    (b'{"rollout_log_probs": [-1], "old_log_probs": [-1]} {}', "line 5 is not JSON: Extra data"),
+    (b'{"rollout_log_probs": [-1],\n "old_log_probs": [-1]}', "line 5 is not JSON"),
+    (b'{"rollout_log_probs": [-1, -1], "old_log_probs": [-1]}', "line 5: old_log_probs has 1 tokens"),
+    (b'{"rollout_log_probs": [-1]}', "line 5: old_log_probs is null"),
+    (b'{"rollout_log_probs": [-1], "old_log_probs": [1e400]}', r"line 5: old_log_probs\[0\] is inf"),
+    (b'{"rollout_log_probs": [-1], "old_log_probs": [null]}', r"line 5: old_log_probs\[0\] is null"),
+    (b'{"rollout_log_probs": [0.5], "old_log_probs": [-1]}', r"line 5: rollout_log_probs\[0\] is 0.5"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), LINES)
+@pytest.mark.parametrize("range_bytes", [100, 10**6])
+def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: bytes, message: str, range_bytes: int) -> None:
+    good = b'{"uid": "x", "rollout_log_probs": [-1.0], "old_log_probs": [-1]}\n'
+    # Blank lines count, and the bad line lies past the rows that are looked at when opening.
+    before = good + b"\n" + good + b"  \n"
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(before + good)
+    dump = opened(str(path), keys=("uid",))
+    path.write_bytes(before + line + b"\n" + good)
+    dump = replace(dump, sources=(replace(dump.sources[0], n_bytes=path.stat().st_size),))
+    with pytest.raises(DataError, match=f"a.jsonl, {message}") as caught:
+        read_rows(cut(dump, range_bytes))
+    assert caught.value.hint
+
+
+def test_a_bad_first_line_is_named_when_opening(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('\n[{"rollout_log_probs": [-1.0]}]\n')
+    with pytest.raises(DataError, match="a.jsonl, line 2 is an array, not an object"):
+        opened(str(tmp_path / "a.jsonl"))
+    (tmp_path / "a.jsonl").write_text("\n \n")
+    with pytest.raises(DataError, match="a.jsonl has no rows"):
+        opened(str(tmp_path / "a.jsonl"))
+
+
+def test_a_bad_line_of_a_compressed_file_keeps_its_number_in_later_blocks(tmp_path: Path) -> None:
+    long = json.dumps(row([-1.0] * 4000, [-1.0] * 4000)) + "\n"
+    text = long * 700 + json.dumps(row([-1.0], [0.5])) + "\n"
+    path = compressed(tmp_path / "a.jsonl.zst", text, "zstd")
+    with pytest.raises(DataError, match=r"line 701: old_log_probs\[0\] is 0.5"):
+        read_rows(opened(path))
+
+
+def test_keys_of_strings_and_numbers_do_not_mix(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", plain(reading.LOOKED_AT) + plain(1, uid=1) + plain(1, uid="1"))
+    (tmp_path / "b.jsonl").write_text(json.dumps(plain(1, uid=None)[0]) + "\n" + Path(path).read_text())
+    with pytest.raises(DataError, match="uid mixes strings and numbers"):
+        read_rows(opened(str(tmp_path / "b.jsonl"), keys=("uid",)))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    path = Path(jsonl(tmp_path / "a.jsonl", plain(3)))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert len(read_rows(opened(str(path)))) == 3
+    packed = compressed(tmp_path / "b.jsonl.gz", path.read_text(), "gzip")
+    assert len(read_rows(opened(packed))) == 3
+
+
+def test_a_first_line_longer_than_the_head_is_read(tmp_path: Path) -> None:
+    n = 150_000
+    rows = [row([-1.25] * n, [-1.5] * n, [1] * n), *plain(1)]
+    for path in (jsonl(tmp_path / "a.jsonl", rows), jsonl(tmp_path / "b.jsonl", rows[:1])):
+        assert len(read_rows(cut(opened(path), 1 << 18))[0]["rollout"]) == n
+
+
+def test_parquet_and_jsonl_make_one_dump(tmp_path: Path) -> None:
+    paths = [parquet(tmp_path / "a.parquet", plain(2, step=1)), jsonl(tmp_path / "b.jsonl", plain(3, step=2))]
+    assert [r["key"] for r in read_rows(opened(paths, keys=("step",)))] == [(1,)] * 2 + [(2,)] * 3
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from dumps import opened, read_rows
+from rlcorr_cli.errors import UsageError
+dump = opened("-", keys=("n",))
+rows = read_rows(dump)
+print(len(rows), [r["key"][0] for r in rows] == list(range(len(rows))), dump.sources[0].path)
+try:
+    read_rows(dump)
+except UsageError as error:
+    print(error.message)
+"""
+
+
+@pytest.mark.parametrize("codec", [None, "gzip", "zstd"])
+def test_standard_input_is_read_whole_and_only_once(tmp_path: Path, codec: str | None) -> None:
+    noise = [round(-0.001 * i, 3) for i in range(1000)]
+    text = "".join(json.dumps(row(noise, noise, n=i)) + "\n" for i in range(300))
+    path = compressed(tmp_path / "in", text, codec) if codec else str(tmp_path / "in")
+    if not codec:
+        Path(path).write_text(text)
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(ROOT), str(Path(__file__).parent)],
+        input=Path(path).read_bytes(),
+        capture_output=True,
+        check=True,
+    )
+    assert run.stdout.decode().splitlines() == ["300 True -", "Standard input can be read only once."]

@@ -1,0 +1,118 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.io.sources import Source, find
+
+
+def touch(path: Path, content: bytes = b"{}\n") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return str(path)
+
+
+def names(sources: list[Source]) -> list[str]:
+    return [Path(source.path).name for source in sources]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("b.jsonl", "a.parquet", "sub/c.jsonl.gz", "sub/d.jsonl.zst", "sub/deep/e.ndjson"):
+        touch(tmp_path / name)
+    for name in ("README.md", ".hidden.jsonl", "_tmp.jsonl", "_logs/x.jsonl", ".git/y.jsonl", "f.pt", "g.json"):
+        touch(tmp_path / name)
+    return tmp_path
+
+
+def test_a_directory_gives_its_dumps_sorted_and_nothing_hidden(tree: Path) -> None:
+    assert names(find([str(tree)])) == ["a.parquet", "b.jsonl", "c.jsonl.gz", "d.jsonl.zst", "e.ndjson"]
+
+
+def test_a_double_star_reaches_below(tree: Path) -> None:
+    assert names(find([f"{tree}/**/*.ndjson"])) == ["e.ndjson"]
+    assert names(find([f"{tree}/**"])) == ["a.parquet", "b.jsonl", "c.jsonl.gz", "d.jsonl.zst", "e.ndjson"]
+
+
+def test_a_glob_over_directories_searches_them(tree: Path) -> None:
+    assert names(find([f"{tree}/s*"])) == ["c.jsonl.gz", "d.jsonl.zst", "e.ndjson"]
+
+
+def test_a_file_whose_name_looks_like_a_glob_is_itself(tmp_path: Path) -> None:
+    touch(tmp_path / "a1.jsonl")
+    assert names(find([touch(tmp_path / "a[1].jsonl")])) == ["a[1].jsonl"]
+
+
+def test_arguments_keep_their_order_and_sources_their_size(tree: Path) -> None:
+    found = find([str(tree / "b.jsonl"), str(tree / "a.parquet"), "-"])
+    assert found == [
+        Source(str(tree / "b.jsonl"), "jsonl", 3),
+        Source(str(tree / "a.parquet"), "parquet", 3),
+        Source("-", "jsonl", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "format"),
+    [(b"PAR1....", "parquet"), (b'  {"a": 1}\n', "jsonl"), (b"\x1f\x8b\x08\x00", "jsonl"), (b"(\xb5/\xfd", "jsonl")],
+)
+def test_the_first_bytes_tell_a_format_where_the_suffix_does_not(tmp_path: Path, content: bytes, format: str) -> None:
+    assert find([touch(tmp_path / "dump.bin", content)])[0].format == format
+
+
+def test_format_can_be_forced(tmp_path: Path) -> None:
+    path = touch(tmp_path / "a.jsonl")
+    assert find([path], "parquet")[0].format == "parquet"
+    assert find([touch(tmp_path / "x.bin", b"????")], "jsonl")[0].format == "jsonl"
+
+
+def test_a_missing_file_names_its_neighbours(tree: Path) -> None:
+    with pytest.raises(DataError, match="a.parqet: no such file") as caught:
+        find([str(tree / "a.parqet")])
+    assert "a.parquet" in caught.value.hint
+    with pytest.raises(DataError, match="no such file"):
+        find([str(tree / "nowhere" / "a.parquet")])
+
+
+def test_sources_that_hold_nothing_are_data_errors(tree: Path) -> None:
+    (tree / "void").mkdir()
+    with pytest.raises(DataError, match="void holds no dump"):
+        find([str(tree / "void")])
+    with pytest.raises(DataError, match="matches no file"):
+        find([str(tree / "*.csv")])
+    with pytest.raises(DataError, match=r"is empty \(0 bytes\)"):
+        find([touch(tree / "zero.jsonl", b"")])
+
+
+def test_what_cannot_be_opened_is_a_data_error(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.jsonl"
+    loop.symlink_to(loop)
+    with pytest.raises(DataError, match="cannot be read"):
+        find([str(loop)])
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(DataError, match="not a regular file"):
+        find([str(tmp_path / "pipe.jsonl")])
+    with pytest.raises(DataError, match="neither Parquet nor JSON lines"):
+        find([touch(tmp_path / "x.bin", b"????")])
+
+
+def test_a_file_reached_twice_is_a_usage_error(tree: Path) -> None:
+    (tree / "link.jsonl").symlink_to(tree / "b.jsonl")
+    for again in (str(tree), str(tree / "sub" / ".." / "b.jsonl"), str(tree / "link.jsonl")):
+        with pytest.raises(UsageError, match="named twice"):
+            find([str(tree / "b.jsonl"), again])
+    with pytest.raises(UsageError, match="named twice"):
+        find(["-", "-"])
+
+
+def test_urls_unknown_formats_and_no_paths_are_usage_errors(tree: Path) -> None:
+    with pytest.raises(UsageError, match="object stores are not read") as caught:
+        find(["s3://bucket/dump.parquet"])
+    assert "Download" in caught.value.hint
+    with pytest.raises(UsageError, match="Unknown format"):
+        find([str(tree)], "slime")
+    with pytest.raises(UsageError, match="No dump"):
+        find([])
+    with pytest.raises(UsageError, match="not as Parquet"):
+        find(["-"], "parquet")
