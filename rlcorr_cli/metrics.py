@@ -9,19 +9,16 @@ A metric of no data is None; so is one that overflows float64.  Peers' own names
 NumPy is imported where formulas run, so that `explain` and `--help` can read the tables without it.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlcorr_cli.moments import Moments, Value, Values, finite, variance
 from rlcorr_cli.plan import Bounds, Plan, Rejection
 from rlcorr_cli.thresholds import RETENTION_BANDS
 
 if TYPE_CHECKING:
     from rlcorr_cli.summary import Numbers, Replicates
-
-Value = float | None
-Values = dict[str, Value]
 
 
 @dataclass(frozen=True)
@@ -55,15 +52,7 @@ def _pearson(n: "Numbers") -> Any:
 
 def _std(n: "Numbers", first: str, second: str) -> Any:
     """Population standard deviation over tokens from a sum and a sum of squares."""
-    return _variance(n.per_token(first), n.per_token(second)) ** 0.5
-
-
-def _variance(mean: Any, mean_square: Any) -> Any:
-    """mean_square - mean^2; 0 where what is left is only rounding of the two."""
-    import numpy as np
-
-    variance = mean_square - mean * mean
-    return np.where(variance > 1e-12 * mean_square, variance, 0.0)
+    return variance(n.per_token(first), n.per_token(second)) ** 0.5
 
 
 def _ess(log_sum: Any, log_sum_sq: Any, count: Any) -> Any:
@@ -93,7 +82,10 @@ def _share(column: str, of_tokens: bool) -> Callable[["Numbers"], Any]:
 def _retention() -> tuple[Metric, ...]:
     rows: list[Metric] = []
     for low, high in RETENTION_BANDS:
-        for unit, total, formula in (("token", "", "share of tokens with rho"), ("geo", "geo_", "share of sequences with e^g")):
+        for unit, total, formula in (
+            ("token", "", "share of tokens with rho"),
+            ("geo", "geo_", "share of sequences with e^g"),
+        ):
             name, column = f"retention_{unit}_{low}_{high}", f"retained_{total}{low}_{high}"
             rows.append(Metric(name, f"{formula} in [{low}, {high}]", 1.0, _share(column, unit == "token")))
     return tuple(rows)
@@ -142,7 +134,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("extreme_token_fraction", "share of tokens with |l| > log 2", 0.0, lambda n: n.per_token("extreme")),
     *_retention(),
     Metric("length_mean", "valid tokens per non-empty sequence", None, lambda n: n.tokens / n.sequences),
-    Metric("reward_mean", "mean reward of non-empty sequences that have one", None, lambda n: n.sum("reward") / n.sum("rewarded")),
+    Metric(
+        "reward_mean",
+        "mean reward of non-empty sequences that have one",
+        None,
+        lambda n: n.sum("reward") / n.sum("rewarded"),
+    ),
 )
 """Section 1, in the order reports show them."""
 
@@ -150,8 +147,20 @@ DRIFT: tuple[Metric, ...] = (
     Metric("ois_mean", "tok e^(current - old)", 1.0, lambda n: n.per_token("drift.ratio"), resampled=False),
     Metric("ois_max", "max e^(current - old)", 1.0, lambda n: n.high("drift.ratio"), resampled=False),
     Metric("ppo_kl", "tok (old - current)", 0.0, lambda n: n.per_token("drift.kl"), resampled=False),
-    Metric("ppo_clip_fraction_high", "share with e^(current - old) > 1 + eps", 0.0, lambda n: n.per_token("drift.high"), resampled=False),
-    Metric("ppo_clip_fraction_low", "share with e^(current - old) < 1 - eps", 0.0, lambda n: n.per_token("drift.low"), resampled=False),
+    Metric(
+        "ppo_clip_fraction_high",
+        "share with e^(current - old) > 1 + eps",
+        0.0,
+        lambda n: n.per_token("drift.high"),
+        resampled=False,
+    ),
+    Metric(
+        "ppo_clip_fraction_low",
+        "share with e^(current - old) < 1 - eps",
+        0.0,
+        lambda n: n.per_token("drift.low"),
+        resampled=False,
+    ),
 )
 """Old -> current policy, when the dump has both."""
 
@@ -173,7 +182,7 @@ def diagnostics(numbers: "Numbers") -> Values:
 
 def evaluate(metric: Metric, numbers: "Numbers") -> Value:
     """A metric's value, or None where there is nothing to take it of."""
-    return _finite(lambda: metric.value(numbers)) if numbers.tokens else None
+    return finite(lambda: metric.value(numbers)) if numbers.tokens else None
 
 
 def intervals(replicates: "Replicates | None") -> dict[str, tuple[float, float]]:
@@ -264,107 +273,3 @@ def _one_rejection(numbers: "Numbers", rejection: Rejection) -> Values:
         f"{prefix}_masked_fraction": family.per_token("masked"),
         f"{prefix}_seq_masked_fraction": family.per_sequence("seq_masked"),
     }
-
-
-@dataclass(frozen=True)
-class Moments:
-    """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
-
-    Units are tokens at token scope and non-empty sequences otherwise; `seq_*` is of each sequence's token mean.
-    Every result is None where there is nothing to take it of.
-    """
-
-    numbers: "Numbers"
-    prefix: str
-    token_scope: bool
-    centre: float
-
-    def per_token(self, name: str) -> Value:
-        """A total over N."""
-        return _finite(lambda: self.numbers.per_token(self.prefix + name))
-
-    def per_sequence(self, name: str) -> Value:
-        """A total over B."""
-        return _finite(lambda: self.numbers.per_sequence(self.prefix + name))
-
-    def mean(self, moment: str = "tok") -> Value:
-        """Mean over tokens; a sequence's value counts once for each of its tokens."""
-        return self.per_token(moment)
-
-    def std(self, moment: str = "tok") -> Value:
-        """Population standard deviation over tokens ("trim": of the clamped statistic)."""
-        return _finite(lambda: math.sqrt(self._variance(moment, self.numbers.tokens)))
-
-    def token_ess(self, moment: str = "tok") -> Value:
-        """(sum w)^2 / (N sum w^2) over tokens."""
-        return self._ess(moment, self.numbers.tokens)
-
-    def ess(self) -> Value:
-        """(sum w)^2 / (n sum w^2) over the units."""
-        return self._ess(self._unit, self._n_units)
-
-    def unit_mean(self) -> Value:
-        """Mean over units."""
-        return _finite(lambda: self.numbers.sum(self.prefix + self._unit) / self._n_units)
-
-    def unit_std(self) -> Value:
-        """Population standard deviation over units."""
-        return _finite(lambda: math.sqrt(self._variance(self._unit, self._n_units)))
-
-    def seq_mean(self) -> Value:
-        """Mean over sequences of the sequence's token mean."""
-        return self.per_sequence("seq")
-
-    def seq_std(self) -> Value:
-        """Sample standard deviation (n - 1) of the sequences' token means."""
-        n = self.numbers.sequences
-        return _finite(lambda: math.sqrt(self._variance("seq", n) * n / (n - 1)))
-
-    def seq_max_deviation(self) -> Value:
-        """Largest distance of a sequence's token mean from the centre."""
-        low, high = self.low("seq"), self.high("seq")
-        return None if low is None or high is None else max(self.centre - low, high - self.centre)
-
-    def fraction(self, end: str, bounded: bool) -> Value:
-        """Share of units beyond a bound; None when the bound is absent."""
-        return _finite(lambda: self.numbers.sum(self.prefix + end) / self._n_units) if bounded else None
-
-    def seq_fraction(self, end: str, bounded: bool) -> Value:
-        """Share of sequences whose token mean lies beyond a bound."""
-        return self.per_sequence(f"seq_{end}") if bounded else None
-
-    def low(self, name: str = "unit") -> Value:
-        """Minimum over units ("seq": of the token means; "log": of the unlimited log ratio)."""
-        return _finite(lambda: self.numbers.low(self.prefix + name))
-
-    def high(self, name: str = "unit") -> Value:
-        """Maximum, likewise."""
-        return _finite(lambda: self.numbers.high(self.prefix + name))
-
-    @property
-    def _unit(self) -> str:
-        return "tok" if self.token_scope else "seq"
-
-    @property
-    def _n_units(self) -> float:
-        return self.numbers.tokens if self.token_scope else self.numbers.sequences
-
-    def _variance(self, moment: str, n: float) -> float:
-        mean = self.numbers.sum(self.prefix + moment) / n - self.centre
-        return float(_variance(mean, self.numbers.sum(f"{self.prefix}{moment}_dev") / n))
-
-    def _ess(self, moment: str, n: float) -> Value:
-        total, squares = self.numbers.sum(self.prefix + moment), self.numbers.sum(f"{self.prefix}{moment}_sq")
-        return _finite(lambda: total * total / (n * squares))
-
-
-def _finite(compute: Callable[[], Any]) -> Value:
-    """A number, or None for no data (a division by zero) and for what float64 cannot hold."""
-    import numpy as np
-
-    try:
-        with np.errstate(all="ignore"):
-            value = float(compute())
-    except (ZeroDivisionError, OverflowError, TypeError):
-        return None
-    return value if math.isfinite(value) else None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.batch import GroupKey
-from rlcorr_cli.metrics import Moments
+from rlcorr_cli.moments import Moments
 from rlcorr_cli.summary import Layout, Numbers, Summary, total
 
 _UNITS = {"tok": "tokens", "seq": "sequences"}

@@ -235,4 +235,8 @@ def override(
         )
     merged = {rejection.name: rejection for rejection in (*plan.rejections, *rejections)}
     changed = replace(plan, weighting=weighting, rejections=tuple(merged.values()), mode=mode or plan.mode)
-    return changed if changed == plan else replace(changed, name=f"{plan.name}+flags" if plan.name != "custom" else plan.name)
+    return (
+        changed
+        if changed == plan
+        else replace(changed, name=f"{plan.name}+flags" if plan.name != "custom" else plan.name)
+    )

@@ -100,7 +100,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         log_ratio_limit: float | None = 20.0
         limit_on: LimitOn = "reduced"
         weighting: WeightingRecord | None = None
-        rejections: list[RejectionRecord] = []
+        rejections: tuple[RejectionRecord, ...] = ()
 
     try:
         record = PlanRecord.model_validate(data)
@@ -116,9 +116,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         record.weighting.normalize,
     )
     rejections = tuple(Rejection(r.statistic, r.scope, Bounds(r.low, r.high), r.name) for r in record.rejections)
-    return Plan(
-        record.name, weighting, rejections, record.log_ratio_limit, record.limit_on, record.mode, record.loss
-    )
+    return Plan(record.name, weighting, rejections, record.log_ratio_limit, record.limit_on, record.mode, record.loss)
 
 
 def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:

@@ -56,11 +56,10 @@ class Histogram:
         return cls(buckets.astype(np.uint16), dense[buckets])
 
     def __add__(self, other: "Histogram") -> "Histogram":
-        buckets = np.union1d(self.buckets, other.buckets)
-        counts = np.zeros(len(buckets), np.int64)
-        for part in (self, other):
-            counts[np.searchsorted(buckets, part.buckets)] += part.counts
-        return Histogram(buckets, counts)
+        dense = np.zeros(1 << 16, np.int64)
+        dense[self.buckets] = self.counts
+        dense[other.buckets] += other.counts
+        return Histogram.of_counts(dense)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -142,9 +141,7 @@ class Summary:
             },
             "logs": {
                 name: [peak if rest else None, rest]
-                for name, peak, rest in zip(
-                    layout.logs, self.log_peaks.tolist(), self.log_rests.tolist(), strict=True
-                )
+                for name, peak, rest in zip(layout.logs, self.log_peaks.tolist(), self.log_rests.tolist(), strict=True)
             },
             "histograms": {
                 name: [h.buckets.tolist(), h.counts.tolist()]
@@ -187,9 +184,7 @@ class Replicates:
     def __add__(self, other: "Replicates") -> "Replicates":
         if (self.names, self.logs) != (other.names, other.logs):
             raise ValueError("replicates of different plans do not add")
-        peaks, rests = add_logs(
-            self.log_peaks[:, None], self.log_rests, other.log_peaks[:, None], other.log_rests
-        )
+        peaks, rests = add_logs(self.log_peaks[:, None], self.log_rests, other.log_peaks[:, None], other.log_rests)
         return Replicates(self.names, self.sums + other.sums, self.logs, peaks[:, 0], rests)
 
 

@@ -11,7 +11,6 @@ twin, or seven parts of either), not by its place; two identical rows get the sa
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlcorr_cli.core.columns import Columns
 from rlcorr_cli.core.correct import Tokens
@@ -39,11 +38,11 @@ def row_hashes(tokens: Tokens) -> NDArray[np.uint64]:
     """One 64-bit identity per sequence, from its length and six of its log-probs; u64[B]."""
     offsets = tokens.ragged.offsets
     first, last = offsets[:-1], offsets[1:] - 1
+    places = torch.from_numpy(np.concatenate([first, (first + last) // 2, last])).to(tokens.ragged.device)
     state = np.diff(offsets).astype(np.uint64)
-    for at in (first, (first + last) // 2, last):
-        index = torch.from_numpy(at).to(tokens.ragged.device)
-        for values in (tokens.train_logp, tokens.rollout_logp):
-            state = _mix(state ^ values[index].cpu().numpy().view(np.uint64))
+    for values in (tokens.train_logp, tokens.rollout_logp):
+        for words in values.index_select(0, places).cpu().numpy().view(np.uint64).reshape(3, -1):
+            state = _mix(state ^ words)
     return state
 
 

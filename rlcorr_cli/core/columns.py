@@ -9,7 +9,7 @@ digits; plain sums and squares are kept beside them where weights of 1e-9 must k
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -34,9 +34,7 @@ class Columns:
 
     def __add__(self, other: "Columns") -> "Columns":
         """Both sets of columns side by side."""
-        return Columns(
-            self.sums | other.sums, self.lows | other.lows, self.highs | other.highs, self.logs | other.logs
-        )
+        return Columns(self.sums | other.sums, self.lows | other.lows, self.highs | other.highs, self.logs | other.logs)
 
     def under(self, prefix: str) -> "Columns":
         """The same columns with a prefix before every name."""
@@ -97,18 +95,18 @@ def _divergences(tokens: Tokens) -> Columns:
     With E = e^l - 1: k3 = E - l; k3_reverse = l - E/rho (expm1(-l) = -E/rho); and because e^a/M + e^b/M = 2 the
     Jensen-Shannon estimate is log cosh(l/2) = log1p(E^2 / (4 rho)) / 2, one log1p and no cancellation.
     """
-    total, l, e = tokens.ragged.sum, tokens.log_ratio, tokens.rho_minus_1
+    total, log_ratio, e = tokens.ragged.sum, tokens.log_ratio, tokens.rho_minus_1
     # Small rho has no digits in 1 + E, and 1/rho needs them.
     rho = torch.exp(tokens.limited(EXP_LIMIT))
     inverse = rho.reciprocal()
     e_over_rho = e * inverse
     e_chi = tokens.limited_rho_minus_1(CHI2_LIMIT)
     sums = {
-        "log_ratio": total(l),
-        "log_ratio_sq": total(l.square()),
-        "abs_log_ratio": total(l.abs()),
-        "k3": total(e - l),
-        "k3_reverse": total(l - e_over_rho),
+        "log_ratio": total(log_ratio),
+        "log_ratio_sq": total(log_ratio.square()),
+        "abs_log_ratio": total(log_ratio.abs()),
+        "k3": total(e - log_ratio),
+        "k3_reverse": total(log_ratio - e_over_rho),
         "js": total(torch.log1p(e * e_over_rho / 4)) / 2,
         "mult_error": total(torch.maximum(rho, inverse)),
         "chi2": total(e_chi * (e_chi + 2)),
@@ -116,7 +114,7 @@ def _divergences(tokens: Tokens) -> Columns:
     if tokens.reach <= 340:
         logs = {"rho": total(rho).log(), "rho_sq": total(rho.square()).log()}
     else:
-        logs = {"rho": tokens.ragged.log_sum_exp(l), "rho_sq": tokens.ragged.log_sum_exp(2 * l)}
+        logs = {"rho": tokens.ragged.log_sum_exp(log_ratio), "rho_sq": tokens.ragged.log_sum_exp(2 * log_ratio)}
     return Columns(
         sums=sums,
         lows={"log_ratio": tokens.log_ratio_low},
@@ -142,10 +140,12 @@ def _probabilities(tokens: Tokens) -> Columns:
 
 def _shares(tokens: Tokens, extreme_ratio: float) -> Columns:
     """Counts of tokens with an extreme ratio, and inside each retention band."""
-    total, l = tokens.ragged.sum, tokens.log_ratio
-    sums = {"extreme": total(_above(l.abs(), math.log(extreme_ratio)))}
+    total, log_ratio = tokens.ragged.sum, tokens.log_ratio
+    sums = {"extreme": total(_above(log_ratio.abs(), math.log(extreme_ratio)))}
     for low, high in RETENTION_BANDS:
-        inside = tokens.ragged.lengths - total(_above(l, math.log(high))) - total(_below(l, math.log(low)))
+        inside = (
+            tokens.ragged.lengths - total(_above(log_ratio, math.log(high))) - total(_below(log_ratio, math.log(low)))
+        )
         sums[f"retained_{low}_{high}"] = inside
     return Columns(sums=sums)
 

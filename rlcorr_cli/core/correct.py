@@ -223,11 +223,8 @@ def _reduce(ragged: Ragged, values: Tensor, scope: Scope) -> Tensor:
 
 
 def _inside(values: Tensor, low: float | None, high: float | None) -> Tensor:
-    if low is None and high is None:
-        return torch.ones_like(values, dtype=torch.bool)
-    if low is None:
-        return values <= high
-    return values >= low if high is None else (values >= low) & (values <= high)
+    inside = torch.ones_like(values, dtype=torch.bool) if low is None else values >= low
+    return inside if high is None else inside & (values <= high)
 
 
 def _limit(values: Tensor, limit: float | None) -> Tensor:

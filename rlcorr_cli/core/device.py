@@ -4,7 +4,7 @@ On a GPU every worker thread has a stream of its own, so that one thread's batch
 computed.  On a CPU torch runs one thread per worker: work is split over shards, not inside an operation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -34,7 +34,7 @@ def resolve(name: str) -> torch.device:
 
 
 @contextmanager
-def worker(device: torch.device) -> Iterator[None]:
+def worker(device: torch.device) -> Generator[None]:
     """What one worker thread runs its shard in."""
     if device.type == "cpu":
         torch.set_num_threads(1)

@@ -4,7 +4,7 @@ observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity mean
 reading it in `metrics.py`; nothing here knows a name.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -27,7 +27,7 @@ class Observation:
     """What to measure.  seed: of the bootstrap; None for no intervals."""
 
     plan: Plan
-    thresholds: Thresholds = Thresholds()
+    thresholds: Thresholds = field(default_factory=Thresholds)
     has_current: bool = False
     seed: int | None = 0
 
@@ -111,8 +111,10 @@ def _kept(
 
 def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None) -> Columns:
     columns = diagnostics(tokens, thresholds)
-    given = torch.zeros_like(tokens.ragged.lengths) if rewards is None else torch.from_numpy(rewards).to(
-        tokens.ragged.device
+    given = (
+        torch.zeros_like(tokens.ragged.lengths)
+        if rewards is None
+        else torch.from_numpy(rewards).to(tokens.ragged.device)
     )
     known = torch.zeros_like(given) if rewards is None else (~given.isnan()).double()
     reward = Columns(sums={"reward": given.nan_to_num(), "rewarded": known})
@@ -122,7 +124,7 @@ def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None)
 def _counts(batch: Batch, leaf: NDArray[np.int64], lengths: NDArray[np.int64], n_groups: int) -> Floats:
     """Rows, empty rows and masked tokens per group: f64[3, G]."""
     weights = np.ones(len(leaf)), (lengths == 0).astype(np.float64), batch.n_masked.astype(np.float64)
-    return np.stack([np.bincount(leaf, one, minlength=n_groups) for one in weights])
+    return np.stack([np.bincount(leaf, one, minlength=n_groups).astype(np.float64) for one in weights])
 
 
 def _summaries(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.metrics import Moments, Value, Values
+from rlcorr_cli.moments import Moments, Value, Values
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.summary import Numbers
 

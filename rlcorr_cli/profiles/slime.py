@@ -6,7 +6,8 @@ clears tokens (IcePop); rejection bounds that are not given are the weights' bou
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.metrics import Moments, Values, diagnostics
+from rlcorr_cli.metrics import diagnostics
+from rlcorr_cli.moments import Moments, Values
 from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, flag, number, positive
 from rlcorr_cli.profiles.verl import LEVELS
@@ -43,7 +44,9 @@ def _read(config: Config) -> Plan:
     if flag(config, "use_rs"):
         low, high = number(config, "rs_lower_bound"), positive(config, "rs_upper_bound")
         own = Bounds(bounds.low if low is None else low, bounds.high if high is None else high)
-        rejections.append(Rejection("ratio", LEVELS[choice(config, "rs_level", tuple(LEVELS), "token") or "token"], own, "rs"))
+        rejections.append(
+            Rejection("ratio", LEVELS[choice(config, "rs_level", tuple(LEVELS), "token") or "token"], own, "rs")
+        )
         threshold = positive(config, "rs_veto_threshold")
         if threshold is not None:
             rejections.append(veto(threshold))

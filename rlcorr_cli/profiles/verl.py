@@ -1,4 +1,4 @@
-"""verl's rollout_corr_helper, releases 0.6.1, 0.7.1 and 0.9.1: config keys, arithmetic and metric names.
+"""verl's rollout_corr_helper, releases 0.6.1, 0.7.1 and 0.9.1: config keys and plans; `verl_metrics.py` has names.
 
 What differs from the canonical definitions, all of it verl's own:
 * empty sequences are counted in sequence means: as weight 0, perplexity 1, difference 0, product ratio 1;
@@ -9,28 +9,20 @@ What differs from the canonical definitions, all of it verl's own:
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.metrics import Moments, Value, Values, diagnostics
 from rlcorr_cli.plan import Bounds, Plan, Rejection, Scope, Weighting, veto
 from rlcorr_cli.profiles.profile import (
     Config,
     Profile,
     checked,
     choice,
-    extreme,
     flag,
     number,
     positive,
-    std_with_empty,
-    with_empty,
 )
-from rlcorr_cli.summary import Numbers
-
-PREFIX = "rollout_corr/"
-LIMIT = 20.0
+from rlcorr_cli.profiles.verl_metrics import Release, write
 
 MODE_KEYS = (
     "bypass_old_logprob_for_rollout",
@@ -51,34 +43,22 @@ KEYS_0_6 = (
     "rollout_is_batch_normalize",
     *MODE_KEYS,
 )
-KEYS_0_7 = tuple(
-    key for key in KEYS_0_6 if key not in ("rollout_rs_threshold_lower", "rollout_token_veto_threshold")
-)
+KEYS_0_7 = tuple(key for key in KEYS_0_6 if key not in ("rollout_rs_threshold_lower", "rollout_token_veto_threshold"))
 BLOCKS = (("algorithm", "rollout_correction"), ("rollout_correction",))
 
+_SCOPES: tuple[tuple[Scope, tuple[str, ...]], ...] = (
+    ("token", ("k1", "k2", "k3")),
+    ("seq_sum", ("k1", "k2", "k3")),
+    ("seq_mean", ("k1", "k2", "k3")),
+    ("seq_max", ("k2", "k3")),
+)
 OPTIONS: dict[str, tuple[str, Scope]] = {
-    f"{scope}_{statistic}": (statistic, scope)
-    for scope, statistics in (
-        ("token", ("k1", "k2", "k3")),
-        ("seq_sum", ("k1", "k2", "k3")),
-        ("seq_mean", ("k1", "k2", "k3")),
-        ("seq_max", ("k2", "k3")),
-    )
-    for statistic in statistics
+    f"{scope}_{statistic}": (statistic, scope) for scope, statistics in _SCOPES for statistic in statistics
 }
 """rollout_rs of 0.7 and later: option -> (statistic, scope)."""
 
 LEVELS: dict[str, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
 """rollout_rs of 0.6: level -> scope of the ratio."""
-
-
-@dataclass(frozen=True)
-class Release:
-    """What changed between releases."""
-
-    name: str
-    options: bool
-    applied: bool
 
 
 def read_mode(config: Config) -> dict[str, Any]:
@@ -110,9 +90,7 @@ def _read_later(release: Release, config: Config) -> Plan:
     weighting = _weighting(config, icepop=release.applied)
     options = _options(config)
     bounds = _option_bounds(options, config.get("rollout_rs_threshold")) if options else []
-    rejections = tuple(
-        Rejection(*OPTIONS[option], one, option) for option, one in zip(options, bounds, strict=True)
-    )
+    rejections = tuple(Rejection(*OPTIONS[option], one, option) for option, one in zip(options, bounds, strict=True))
     return Plan(release.name, weighting, rejections, limit_on="token", **read_mode(config))
 
 
@@ -188,195 +166,9 @@ def inverse_notes(plan: Plan) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _write(release: Release, numbers: Numbers, plan: Plan) -> Values:
-    values: Values = {}
-    if plan.weighting is not None:
-        family = _is_applied if release.applied else _is_raw
-        values |= {f"rollout_is_{name}": value for name, value in family(numbers, plan.weighting).items()}
-        if plan.weighting.normalize == "batch":
-            values["rollout_is_batch_norm_factor"] = _norm_factor(numbers, plan.weighting, release)
-    if release.options:
-        values |= _rs_options(numbers, plan)
-    else:
-        values |= _rs_0_6(numbers, plan) | veto_metrics(numbers, plan)
-    return {PREFIX + name: value for name, value in (values | off_policy(numbers)).items()}
-
-
-def off_policy(numbers: Numbers) -> Values:
-    """verl's always-on diagnostics, empty sequences counted at perplexity 1."""
-    plain = diagnostics(numbers)
-    at_empty = {
-        "training_ppl": 1.0,
-        "training_log_ppl": 0.0,
-        "rollout_ppl": 1.0,
-        "rollout_log_ppl": 0.0,
-        "log_ppl_diff": 0.0,
-        "log_ppl_abs_diff": 0.0,
-        "ppl_ratio": 1.0,
-        "chi2_seq": 0.0,
-    }
-    values = {name: plain[name] for name in ("kl", "k3_kl", "chi2_token")}
-    values |= {name: with_empty(plain[name], numbers, value) for name, value in at_empty.items()}
-    values["log_ppl_diff_max"] = extreme(plain["log_ppl_diff_max"], numbers, 0.0, max)
-    values["log_ppl_diff_min"] = extreme(plain["log_ppl_diff_min"], numbers, 0.0, min)
-    return values
-
-
-def veto_metrics(numbers: Numbers, plan: Plan) -> Values:
-    """Shares of sequences vetoed and of tokens below the veto; 0 when there is none."""
-    names = ("rollout_is_veto_fraction", "rollout_is_catastrophic_token_fraction")
-    for rejection in (r for r in plan.rejections if r.is_veto):
-        family = Moments(numbers, f"rs.{rejection.name}.", False, 1.0)
-        share = with_empty(family.per_sequence("seq_masked"), numbers, 0.0)
-        return dict(zip(names, (share, family.per_token("catastrophic")), strict=True))
-    return dict.fromkeys(names, 0.0)
-
-
-def ratio_family(family: Moments, numbers: Numbers, bounds: Bounds) -> Values:
-    """verl's statistics of one ratio, raw: over tokens, with spread of the clamped ratio."""
-    values: Values = {
-        "mean": family.mean(),
-        "std": masked_std(family, "trim"),
-        "eff_sample_size": family.token_ess("trim"),
-        **_range(family, numbers),
-        **_unit_fractions(family, numbers, bounds),
-        **_sequence_means(family, numbers),
-    }
-    return values | _sequence_fractions(family, numbers, bounds)
-
-
-def masked_std(family: Moments, moment: str) -> Value:
-    """verl's spread over tokens: mean(x^2) - mean(x)^2, each mean divided by N + 1e-8; 0.0 of one token.
-
-    With e = N / (N + 1e-8) that is e var + e (1 - e) mean^2, which the second term rules when var is below 1e-8.
-    """
-    n, mean, std = family.numbers.tokens, family.mean(moment), family.std(moment)
-    if mean is None or std is None or n < 2:
-        return 0.0 if n == 1 else None
-    e = n / (n + 1e-8)
-    return math.sqrt(e * std * std + e * (1e-8 / (n + 1e-8)) * mean * mean)
-
-
-def _is_raw(numbers: Numbers, weighting: Weighting) -> Values:
-    return ratio_family(Moments(numbers, "weight.", weighting.scope == "token", 1.0), numbers, weighting.bounds)
-
-
-def _is_applied(numbers: Numbers, weighting: Weighting) -> Values:
-    token_scope = weighting.scope == "token"
-    raw, applied = Moments(numbers, "weight.", token_scope, 1.0), Moments(numbers, "applied.", token_scope, 1.0)
-    values: Values = {
-        "mean": applied.mean(),
-        "std": masked_std(applied, "tok"),
-        "eff_sample_size": applied.token_ess(),
-        **({"max": applied.high(), "min": applied.low()} if token_scope else _range(raw, numbers)),
-        **_unit_fractions(raw, numbers, weighting.bounds),
-        **_sequence_means(applied, numbers),
-        **_sequence_fractions(raw, numbers, weighting.bounds),
-    }
-    if weighting.outside == "zero":
-        values["oob_ratio"] = applied.per_token("outside")
-    return values
-
-
-def _range(family: Moments, numbers: Numbers) -> Values:
-    if family.token_scope:
-        return {"max": family.high(), "min": family.low()}
-    high = extreme(family.high("log"), numbers, 0.0, max)
-    low = extreme(family.low("log"), numbers, 0.0, min)
-    return {
-        "max": None if high is None else math.exp(min(high, LIMIT)),
-        "min": None if low is None else math.exp(low),
-    }
-
-
-def _unit_fractions(family: Moments, numbers: Numbers, bounds: Bounds) -> Values:
-    high, low = family.fraction("high", True), family.fraction("low", True)
-    if not family.token_scope:
-        # An empty sequence has product 1.
-        high = with_empty(high, numbers, float(bounds.high is not None and bounds.high < 1))
-        low = with_empty(low, numbers, float(_low(bounds) > 1))
-    return {"ratio_fraction_high": high, "ratio_fraction_low": low}
-
-
-def _sequence_means(family: Moments, numbers: Numbers) -> Values:
-    return {
-        "seq_mean": with_empty(family.seq_mean(), numbers, 0.0),
-        "seq_std": std_with_empty(family, numbers, 0.0),
-        "seq_max": extreme(family.high("seq"), numbers, 0.0, max),
-        "seq_min": extreme(family.low("seq"), numbers, 0.0, min),
-        "seq_max_deviation": extreme(family.seq_max_deviation(), numbers, 1.0, max),
-    }
-
-
-def _sequence_fractions(family: Moments, numbers: Numbers, bounds: Bounds) -> Values:
-    # An empty sequence has a mean weight of 0, which is below any low.
-    return {
-        "seq_fraction_high": with_empty(family.seq_fraction("high", True), numbers, 0.0),
-        "seq_fraction_low": with_empty(family.seq_fraction("low", True), numbers, float(_low(bounds) > 0)),
-    }
-
-
-def _norm_factor(numbers: Numbers, weighting: Weighting, release: Release) -> Value:
-    factor = Moments(numbers, "applied.", weighting.scope == "token", 1.0).unit_mean()
-    if weighting.scope == "sequence" and not release.options:
-        factor = with_empty(factor, numbers, 0.0)
-    return factor if factor is None or factor > 1e-8 else 1.0
-
-
-def _rs_0_6(numbers: Numbers, plan: Plan) -> Values:
-    for rejection in (r for r in plan.rejections if r.name == "rs"):
-        token_scope = rejection.scope == "token"
-        family = Moments(numbers, "rs.rs.", token_scope, 1.0)
-        values = ratio_family(family, numbers, rejection.bounds)
-        at_one = not token_scope and not (rejection.bounds.low or 0) <= 1 <= (rejection.bounds.high or math.inf)
-        values["masked_fraction"] = family.per_token("masked")
-        values["seq_masked_fraction"] = with_empty(family.per_sequence("seq_masked"), numbers, float(at_one))
-        return {f"rollout_rs_{name}": value for name, value in values.items()}
-    return {}
-
-
-def _rs_options(numbers: Numbers, plan: Plan) -> Values:
-    values: Values = {}
-    for rejection in plan.rejections:
-        one = _rs_option(Moments(numbers, f"rs.{rejection.name}.", rejection.scope == "token", 0.0), rejection)
-        values |= {f"rollout_rs_{rejection.name}_{name}": value for name, value in one.items()}
-    if plan.rejections:
-        lost = Moments(numbers, "rs.", True, 0.0)
-        values["rollout_rs_masked_fraction"] = lost.per_token("masked")
-        values["rollout_rs_seq_masked_fraction"] = with_empty(lost.per_sequence("seq_masked"), numbers, 0.0)
-    return values
-
-
-def _rs_option(family: Moments, rejection: Rejection) -> Values:
-    one_sequence = family.numbers.sequences < 2
-    values: Values = {
-        "mean": family.mean(),
-        "max": family.high(),
-        "min": family.low(),
-        "fraction_high": family.fraction("high", True),
-        "fraction_low": family.fraction("low", True),
-        "std": masked_std(family, "trim"),
-        "seq_mean": family.seq_mean(),
-        "seq_std": 0.0 if one_sequence else family.seq_std(),
-        "seq_max": family.high("seq"),
-        "seq_min": family.low("seq"),
-        "seq_max_deviation": family.seq_max_deviation(),
-        "seq_fraction_high": family.seq_fraction("high", True),
-        "masked_fraction": family.per_token("masked"),
-        "seq_masked_fraction": family.per_sequence("seq_masked"),
-    }
-    if rejection.statistic == "k1":
-        values["seq_fraction_low"] = family.seq_fraction("low", True)
-    return values
-
-
-def _low(bounds: Bounds) -> float:
-    return 1 / bounds.high if bounds.low is None and bounds.high else bounds.low or 0.0
-
-
 def _profile(release: Release, keys: tuple[str, ...]) -> Profile:
     read = (lambda config: _read_later(release, config)) if release.options else _read_0_6
-    return Profile(release.name, keys, BLOCKS, read, lambda numbers, plan: _write(release, numbers, plan), inverse_notes)
+    return Profile(release.name, keys, BLOCKS, read, lambda numbers, plan: write(release, numbers, plan), inverse_notes)
 
 
 VERL_0_6 = _profile(Release("verl-0.6", options=False, applied=False), KEYS_0_6)

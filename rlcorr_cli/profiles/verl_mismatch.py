@@ -5,10 +5,11 @@ what lies outside [low, high] is masked.  Diagnostics carry `mismatch_` and ther
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.metrics import Moments, Values
+from rlcorr_cli.moments import Moments, Values
 from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, number, positive, with_empty
-from rlcorr_cli.profiles.verl import LEVELS, off_policy, ratio_family, veto_metrics
+from rlcorr_cli.profiles.verl import LEVELS
+from rlcorr_cli.profiles.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.summary import Numbers
 
 KEYS = (
@@ -55,6 +56,4 @@ def _write(numbers: Numbers, plan: Plan) -> Values:
     return {f"mismatch/{name}": value for name, value in (values | diagnostics).items()}
 
 
-VERL_MISMATCH = Profile(
-    "verl-mismatch", KEYS, (("algorithm",), ("algorithm", "rollout_correction")), _read, _write
-)
+VERL_MISMATCH = Profile("verl-mismatch", KEYS, (("algorithm",), ("algorithm", "rollout_correction")), _read, _write)

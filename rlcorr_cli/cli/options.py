@@ -1,0 +1,125 @@
+"""Options that commands share, declared once."""
+
+from typing import Annotated
+
+import typer
+
+READING = "Reading the dump"
+PLAN = "Correction plan"
+COMPUTING = "Computing"
+OUTPUT = "Output"
+
+Dumps = Annotated[
+    list[str], typer.Argument(metavar="DUMP...", help="Files, directories, globs, or - for JSON lines on stdin.")
+]
+FormatName = Annotated[str, typer.Option("--format", help="auto, parquet or jsonl.", rich_help_panel=READING)]
+Map = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map", metavar="CANONICAL=COLUMN", help="Name a column yourself. Repeatable.", rich_help_panel=READING
+    ),
+]
+ModeName = Annotated[
+    str | None,
+    typer.Option(
+        "--mode", help="decoupled (old against rollout) or bypass (current against rollout).", rich_help_panel=READING
+    ),
+]
+GroupBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group-by", metavar="COLUMN", help="Metrics per value of a column. Repeatable.", rich_help_panel=READING
+    ),
+]
+BatchBy = Annotated[
+    str | None,
+    typer.Option(
+        "--batch-by",
+        metavar="COLUMN",
+        help="What a training batch is, for --normalize batch: a column (default step, if there), or none.",
+        rich_help_panel=READING,
+    ),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option("--preset", metavar="NAME", help="A named plan: see `rlcorr presets`.", rich_help_panel=PLAN),
+]
+PlanPath = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="FILE",
+        help="A plan, or with --profile a peer's config (TOML, YAML, JSON).",
+        rich_help_panel=PLAN,
+    ),
+]
+ProfileName = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        help="canonical, or a peer's exact arithmetic and names: verl-mismatch, verl-0.6, verl-0.7, verl-0.9, slime.",
+        rich_help_panel=PLAN,
+    ),
+]
+WeightScopeName = Annotated[
+    str | None,
+    typer.Option("--is", metavar="SCOPE", help="IS weights: token, sequence or geometric.", rich_help_panel=PLAN),
+]
+IsHigh = Annotated[float | None, typer.Option("--is-high", help="Upper bound of the weights.", rich_help_panel=PLAN)]
+IsLow = Annotated[float | None, typer.Option("--is-low", help="Lower bound of the weights.", rich_help_panel=PLAN)]
+IsOutside = Annotated[
+    str | None, typer.Option("--is-outside", help="Outside the bounds: clamp or zero.", rich_help_panel=PLAN)
+]
+Normalize = Annotated[
+    str | None,
+    typer.Option("--normalize", help="Divide weights by their batch mean: none or batch.", rich_help_panel=PLAN),
+]
+Rs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rs",
+        metavar="STAT.SCOPE:LOW,HIGH",
+        help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01. Repeatable.",
+        rich_help_panel=PLAN,
+    ),
+]
+Veto = Annotated[
+    float | None,
+    typer.Option("--veto", help="Reject sequences with a token ratio below this, such as 1e-4.", rich_help_panel=PLAN),
+]
+ExtremeRatio = Annotated[
+    float,
+    typer.Option(
+        "--extreme-ratio", help="A token beyond this ratio, or its inverse, is extreme.", rich_help_panel=PLAN
+    ),
+]
+PpoClip = Annotated[
+    float, typer.Option("--ppo-clip", help="PPO's epsilon, for the drift from old to current.", rich_help_panel=PLAN)
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.", rich_help_panel=COMPUTING)]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-tokens", min=1, metavar="N", help="Tokens held at once by a thread.", rich_help_panel=COMPUTING
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads", min=1, metavar="N", help="Worker threads; default one a core.", rich_help_panel=COMPUTING
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the bootstrap intervals.", rich_help_panel=COMPUTING)]
+Json = Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.", rich_help_panel=OUTPUT)]
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Also write the report to FILE (.json). Repeatable.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.", rich_help_panel=OUTPUT)]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT)]

@@ -1,0 +1,128 @@
+"""Moments: one statistic's family of totals, read as mean, spread, extremes and shares.
+
+Families are made in `core/columns.py` for raw and applied weights and for each rejection; canonical metrics and
+peers' profiles both read them here.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlcorr_cli.summary import Numbers
+
+Value = float | None
+Values = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
+
+    Units are tokens at token scope and non-empty sequences otherwise; `seq_*` is of each sequence's token mean.
+    Every result is None where there is nothing to take it of.
+    """
+
+    numbers: "Numbers"
+    prefix: str
+    token_scope: bool
+    centre: float
+
+    def per_token(self, name: str) -> Value:
+        """A total over N."""
+        return finite(lambda: self.numbers.per_token(self.prefix + name))
+
+    def per_sequence(self, name: str) -> Value:
+        """A total over B."""
+        return finite(lambda: self.numbers.per_sequence(self.prefix + name))
+
+    def mean(self, moment: str = "tok") -> Value:
+        """Mean over tokens; a sequence's value counts once for each of its tokens."""
+        return self.per_token(moment)
+
+    def std(self, moment: str = "tok") -> Value:
+        """Population standard deviation over tokens ("trim": of the clamped statistic)."""
+        return finite(lambda: math.sqrt(self._variance(moment, self.numbers.tokens)))
+
+    def token_ess(self, moment: str = "tok") -> Value:
+        """(sum w)^2 / (N sum w^2) over tokens."""
+        return self._ess(moment, self.numbers.tokens)
+
+    def ess(self) -> Value:
+        """(sum w)^2 / (n sum w^2) over the units."""
+        return self._ess(self._unit, self._n_units)
+
+    def unit_mean(self) -> Value:
+        """Mean over units."""
+        return finite(lambda: self.numbers.sum(self.prefix + self._unit) / self._n_units)
+
+    def unit_std(self) -> Value:
+        """Population standard deviation over units."""
+        return finite(lambda: math.sqrt(self._variance(self._unit, self._n_units)))
+
+    def seq_mean(self) -> Value:
+        """Mean over sequences of the sequence's token mean."""
+        return self.per_sequence("seq")
+
+    def seq_std(self) -> Value:
+        """Sample standard deviation (n - 1) of the sequences' token means."""
+        n = self.numbers.sequences
+        return finite(lambda: math.sqrt(self._variance("seq", n) * n / (n - 1)))
+
+    def seq_max_deviation(self) -> Value:
+        """Largest distance of a sequence's token mean from the centre."""
+        low, high = self.low("seq"), self.high("seq")
+        return None if low is None or high is None else max(self.centre - low, high - self.centre)
+
+    def fraction(self, end: str, bounded: bool) -> Value:
+        """Share of units beyond a bound; None when the bound is absent."""
+        return finite(lambda: self.numbers.sum(self.prefix + end) / self._n_units) if bounded else None
+
+    def seq_fraction(self, end: str, bounded: bool) -> Value:
+        """Share of sequences whose token mean lies beyond a bound."""
+        return self.per_sequence(f"seq_{end}") if bounded else None
+
+    def low(self, name: str = "unit") -> Value:
+        """Minimum over units ("seq": of the token means; "log": of the unlimited log ratio)."""
+        return finite(lambda: self.numbers.low(self.prefix + name))
+
+    def high(self, name: str = "unit") -> Value:
+        """Maximum, likewise."""
+        return finite(lambda: self.numbers.high(self.prefix + name))
+
+    @property
+    def _unit(self) -> str:
+        return "tok" if self.token_scope else "seq"
+
+    @property
+    def _n_units(self) -> float:
+        return self.numbers.tokens if self.token_scope else self.numbers.sequences
+
+    def _variance(self, moment: str, n: float) -> float:
+        mean = self.numbers.sum(self.prefix + moment) / n - self.centre
+        return float(variance(mean, self.numbers.sum(f"{self.prefix}{moment}_dev") / n))
+
+    def _ess(self, moment: str, n: float) -> Value:
+        total, squares = self.numbers.sum(self.prefix + moment), self.numbers.sum(f"{self.prefix}{moment}_sq")
+        return finite(lambda: total * total / (n * squares))
+
+
+def variance(mean: Any, mean_square: Any) -> Any:
+    """mean_square - mean^2; 0 where what is left is only rounding of the two."""
+    import numpy as np
+
+    variance = mean_square - mean * mean
+    return np.where(variance > 1e-12 * mean_square, variance, 0.0)
+
+
+def finite(compute: Callable[[], Any]) -> Value:
+    """A number, or None for no data (a division by zero) and for what float64 cannot hold."""
+    import numpy as np
+
+    try:
+        with np.errstate(all="ignore"):
+            value = float(compute())
+    except (ZeroDivisionError, OverflowError, TypeError):
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,77 @@
+"""Numbers as people read them, and the small pictures made of characters."""
+
+import math
+from collections.abc import Sequence
+
+from rlcorr_cli.summary import Histogram
+
+NOTHING = "–"
+BLOCKS = "▁▂▃▄▅▆▇█"
+ASCII_BLOCKS = "_.-:=+*#"
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, four from 1 up, and as many nines as there are below 1; a dash for no data."""
+    if value is None:
+        return NOTHING
+    size = abs(value)
+    if size in (0, 1):
+        return f"{value:.0f}"
+    if 0.99 < size < 1 - 1e-12:
+        return f"{value:.{1 - math.floor(math.log10(1 - size))}f}"
+    if size < 1e-4 or size >= 1e6:
+        return f"{value:.2e}"
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.{max(0, 3 - math.floor(math.log10(size)) - (size < 1))}f}"
+
+
+def interval(low: float, high: float) -> str:
+    """Both ends with the same decimals, enough to tell them apart."""
+    width = high - low
+    if width <= 0 or max(abs(low), abs(high)) >= 1e5 or max(abs(low), abs(high)) < 1e-3:
+        return f"{number(low)} .. {number(high)}"
+    decimals = min(max(0, 1 - math.floor(math.log10(width))), 9)
+    return f"{low:,.{decimals}f} .. {high:,.{decimals}f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, to two digits below one."""
+    return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def signed(value: float | None) -> str:
+    """As `number`, with a plus sign."""
+    return f"+{number(value)}" if value is not None and value > 0 else number(value)
+
+
+def share(value: float | None) -> str:
+    """A fraction as a percentage; what is not quite all or nothing does not round to it."""
+    if value is None:
+        return NOTHING
+    if value == 0 or value == 1:
+        return f"{value:.0%}"
+    if value < 0.0001 or value > 0.9999:
+        return "< 0.01 %" if value < 0.5 else "> 99.99 %"
+    return f"{100 * value:.2f} %" if value < 0.1 or value > 0.99 else f"{100 * value:.1f} %"
+
+
+def sparkline(values: Sequence[float | None], unicode: bool, low: float | None = None) -> str:
+    """One character a value, from the smallest to the largest; a blank for no data."""
+    known = [v for v in values if v is not None]
+    if not known:
+        return ""
+    bottom, top = (min(known) if low is None else low), max(known)
+    blocks = BLOCKS if unicode else ASCII_BLOCKS
+    scale = (len(blocks) - 1) / (top - bottom) if top > bottom else 0.0
+    return "".join(" " if v is None else blocks[round((v - bottom) * scale)] for v in values)
+
+
+def histogram_line(histogram: Histogram, low: float, high: float, width: int, unicode: bool) -> str:
+    """A histogram between two values as one line, log counts, so that tails show."""
+    values, counts = histogram.sorted_by_value()
+    bins = [0] * width
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        if low <= value <= high:
+            bins[min(int((value - low) / (high - low) * width), width - 1)] += count
+    return sparkline([math.log1p(n) if n else None for n in bins], unicode, low=0.0)

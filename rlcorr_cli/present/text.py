@@ -1,0 +1,200 @@
+"""The report on a terminal: a verdict, what is wrong with its cure, then the numbers.
+
+What is fine is quiet.  Readable at 80 columns, without colour, and piped; metric names are those of the JSON report
+and of people's dashboards.
+"""
+
+import os
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rlcorr_cli.metrics import METRICS, QUANTILES
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.present.groups import print_groups
+from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed
+from rlcorr_cli.present.sink import clean, is_unicode, render
+from rlcorr_cli.present.verdict import verdict
+from rlcorr_cli.report import QUANTILE_NOTE, Report
+from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR
+
+DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
+SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")
+IDEAL = {metric.name: metric.ideal for metric in METRICS}
+
+
+def print_report(report: Report) -> None:
+    """The whole report on stdout."""
+    render(lambda console: _draw(console, report))
+
+
+def _draw(console: Console, report: Report) -> None:
+    _headline(console, report)
+    console.print(Padding(Text(verdict(report), style="bold"), (0, 2)))
+    console.print()
+    _findings(console, report)
+    if report.profile == "canonical":
+        _diagnostics(console, report)
+        _distribution(console, report)
+        _weights(console, report)
+        _rejections(console, report)
+    else:
+        _peer(console, report)
+    print_groups(console, report)
+    _notes(console, report)
+
+
+def _headline(console: Console, report: Report) -> None:
+    counts, columns = report.whole.counts, report.inputs[0].columns
+    names = list(columns.values())
+    first = clean(os.path.basename(report.inputs[0].path.rstrip("/")) or report.inputs[0].path)
+    where = first if len(report.inputs) == 1 else f"{first} and {len(report.inputs) - 1} more files"
+    parts = [where, f"{counts['sequences']:,} sequences", f"{counts['tokens']:,} tokens"]
+    if report.groups:
+        parts.append(f"{len(report.groups):,} groups")
+    parts.append(duration(report.seconds))
+    console.print(Text("  ".join(parts)))
+    console.print(Text(f"{clean(names[1])} against {clean(names[0])}  plan {_plan(report)}", style="dim"))
+    left_out = [
+        f"{counts[name]:,} {label}"
+        for name, label in (("masked_tokens", "tokens masked"), ("empty_sequences", "sequences empty"))
+        if counts[name]
+    ]
+    if left_out:
+        console.print(Text(", ".join(left_out), style="dim"))
+    console.print()
+
+
+def _plan(report: Report) -> str:
+    profile = "" if report.profile == "canonical" else f", profile {report.profile}"
+    return f"{clean(report.plan.name)}{profile}"
+
+
+def _findings(console: Console, report: Report) -> None:
+    """Broken rules, worst first, each with its remedy."""
+    broken = [f for f in report.health if f["status"] in ("fail", "warn")]
+    for finding in sorted(broken, key=lambda f: f["status"] != "fail"):
+        style = "bold red" if finding["status"] == "fail" else "yellow"
+        line = Text(f"! {finding['metric']} {number(finding['value'])}", style=style)
+        line.append(f"  wants {finding['rule']}. {finding['remedy']}", style="default")
+        console.print(Padding(line, (0, 2)))
+    if broken:
+        console.print()
+
+
+def _diagnostics(console: Console, report: Report) -> None:
+    table = _table("divergence", "value", "ideal", "95 % interval")
+    for name in (*DIVERGENCE, *SAMPLE):
+        drawn = interval(*report.intervals[name]) if name in report.intervals else ""
+        table.add_row(_named(name, report), number(report.whole.values[name]), number(IDEAL[name]), drawn)
+    _print(console, table)
+
+
+def _distribution(console: Console, report: Report) -> None:
+    """Quantiles of the log-ratio and its histogram between the outermost of them."""
+    values = report.whole.values
+    table = _table("log_ratio at", *(f"{100 * q:g} %" for q in QUANTILES.values()))
+    table.add_row(
+        f"within {HISTOGRAM_RELATIVE_ERROR:.1%}", *(signed(values[f"log_ratio_{name}"]) for name in QUANTILES)
+    )
+    _print(console, table, gap=False)
+    low, high = values["log_ratio_p01"], values["log_ratio_p999"]
+    if low is not None and high is not None and high > low:
+        reach = max(abs(low), abs(high))
+        line = histogram_line(report.log_ratios, -reach, reach, 41, is_unicode())
+        console.print(Padding(Text(f"{number(-reach)} |{line}| +{number(reach)}  log counts"), (0, 2)))
+    console.print()
+
+
+def _weights(console: Console, report: Report) -> None:
+    if report.plan.weighting is None:
+        return
+    values = report.whole.values
+    table = _table("IS weights", "raw", "applied", "")
+    bound = _bound_words(report.plan)
+    rows = (
+        ("mean", number(values["rollout_is_mean"]), number(values["rollout_is_applied_mean"]), ""),
+        ("std", number(values["rollout_is_std"]), number(values["rollout_is_applied_std"]), ""),
+        ("max", number(values["rollout_is_max"]), number(values["rollout_is_applied_max"]), bound),
+        ("eff_sample_size", "", number(values["rollout_is_eff_sample_size"]), f"of {_units(report.plan)}"),
+        ("above high", share(values["rollout_is_ratio_fraction_high"]), "", f"of {_units(report.plan)}"),
+        ("below low", share(values["rollout_is_ratio_fraction_low"]), "", f"of {_units(report.plan)}"),
+        ("batch mean", "", number(values.get("rollout_is_batch_norm_factor")), "what weights were divided by"),
+    )
+    for name, raw, applied, remark in rows:
+        if {raw, applied} - {"", NOTHING}:
+            table.add_row(name, raw, applied, remark)
+    _print(console, table)
+
+
+def _bound_words(plan: Plan) -> str:
+    assert plan.weighting is not None
+    words = {"clamp": "clamped to", "zero": "zero outside", "cap": "capped in"}[plan.weighting.outside]
+    return f"{plan.weighting.scope}, {words} {plan.weighting.bounds}"
+
+
+def _units(plan: Plan) -> str:
+    return "tokens" if plan.weighting is not None and plan.weighting.scope == "token" else "sequences"
+
+
+def _rejections(console: Console, report: Report) -> None:
+    if not report.plan.rejections:
+        return
+    values, counts = report.whole.values, report.whole.counts
+    table = _table("rejected by", "keeps", "tokens lost", "sequences hit")
+    for one in report.plan.rejections:
+        prefix = f"rollout_rs_{one.name}"
+        table.add_row(
+            clean(one.name),
+            f"{one.statistic} {one.scope} {one.bounds}",
+            share(values[f"{prefix}_masked_fraction"]),
+            share(values[f"{prefix}_seq_masked_fraction"]),
+        )
+    lost, hit = values["rollout_rs_masked_fraction"], values["rollout_rs_seq_masked_fraction"]
+    table.add_row("all together", "", share(lost), share(hit), style="bold")
+    _print(console, table)
+    kept = _table("what is kept", "before", "after", "")
+    kept.add_row("tokens", f"{counts['tokens']:,}", f"{values['kept_tokens'] or 0:,.0f}", "")
+    kept.add_row("sequences", f"{counts['sequences']:,}", f"{values['kept_sequences'] or 0:,.0f}", "")
+    for name in ("length_mean", "reward_mean", "kl", "k3_kl", "seq_ess"):
+        if values[name] is not None:
+            kept.add_row(name, number(values[name]), number(values[f"kept_{name}"]), "")
+    _print(console, kept)
+
+
+def _peer(console: Console, report: Report) -> None:
+    """A profile's metrics under the peer's own names, with more digits: they are there to be compared."""
+    table = _table(f"as {report.profile} logs it", "value")
+    for name, value in report.whole.metrics.items():
+        table.add_row(name, NOTHING if value is None else f"{value:.6g}")
+    _print(console, table)
+
+
+def _notes(console: Console, report: Report) -> None:
+    for note in (note for note in report.notes if note != QUANTILE_NOTE):
+        console.print(Padding(Text(clean(note), style="dim"), (0, 2)))
+    n_warnings = sum(f["status"] in ("fail", "warn") for f in report.health)
+    more = (
+        f"`rlcorr explain {report.health[0]['metric']}` defines a metric; --json has all {len(report.whole.metrics)}."
+    )
+    console.print(Padding(Text(f"{n_warnings} warnings. {more}" if n_warnings != 1 else f"1 warning. {more}"), (0, 2)))
+
+
+def _named(name: str, report: Report) -> Text:
+    """A metric's name, marked when a rule on it is broken."""
+    broken = any(f["metric"] == name and f["status"] in ("fail", "warn") for f in report.health)
+    return Text(f"{name} !", style="yellow") if broken else Text(name)
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right" if name not in ("", "keeps") else "left", overflow="fold")
+    return table
+
+
+def _print(console: Console, table: Table, gap: bool = True) -> None:
+    console.print(Padding(table, (0, 0, int(gap), 2)))

@@ -1,0 +1,167 @@
+"""A Report: everything `analyze` found, as plain values; text, JSON and later forms render it.
+
+`to_dict` is the stable JSON form; `schema` changes when a key changes meaning.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlcorr_cli import __version__
+from rlcorr_cli.batch import GroupKey, Input
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.health import judge
+from rlcorr_cli.metrics import canonical, intervals
+from rlcorr_cli.moments import Values
+from rlcorr_cli.normalize import normalize, normed_layout
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.profiles.profile import Profile
+from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR, Histogram, Layout, Numbers, Replicates, Summary, total
+
+SCHEMA = 1
+QUANTILE_NOTE = (
+    f"Quantiles of the log-ratio come from a histogram: within {HISTOGRAM_RELATIVE_ERROR:.1%} of their own size."
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group of rows.  key: column -> value; metrics are the profile's, values the canonical ones."""
+
+    key: dict[str, Any]
+    counts: dict[str, int]
+    metrics: Values
+    values: Values
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole dump first, then its groups; health is judged on canonical values whatever the profile."""
+
+    inputs: tuple[Input, ...]
+    plan: Plan
+    profile: str
+    whole: Group
+    intervals: Mapping[str, tuple[float, float]]
+    groups: tuple[Group, ...]
+    health: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]
+    log_ratios: Histogram
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON report."""
+        return {
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
+            "inputs": [
+                {"path": i.path, "format": i.format, "rows": i.rows, "bytes": i.n_bytes, "columns": i.columns}
+                for i in self.inputs
+            ],
+            "plan": self.plan.to_dict(),
+            "profile": self.profile,
+            "counts": self.whole.counts,
+            "metrics": self.whole.metrics,
+            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "groups": [{"key": g.key, "counts": g.counts, "metrics": g.metrics} for g in self.groups],
+            "health": list(self.health),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How leaf keys are laid out.  batch: whether their first value is the training batch; columns: the rest."""
+
+    batch: bool
+    columns: tuple[str, ...]
+
+
+def build(
+    leaves: Mapping[GroupKey, Summary],
+    layout: Layout,
+    replicates: Replicates | None,
+    grouping: Grouping,
+    plan: Plan,
+    profile: Profile | None,
+    inputs: Sequence[Input],
+    notes: Sequence[str],
+) -> Report:
+    """A report of finished totals.  A dump without rows or without a valid token is a DataError."""
+    whole_counts = counts(total(leaves.values(), layout))
+    refuse_empty(whole_counts, inputs)
+    if plan.weighting is not None and plan.weighting.normalize == "batch":
+        leaves = normalize(leaves, layout, plan.weighting.scope == "token", grouping.batch)
+        layout = normed_layout(layout)
+    everything = total(leaves.values(), layout)
+    by_key: dict[GroupKey, list[Summary]] = {}
+    for key, summary in leaves.items():
+        by_key.setdefault(key[1:] if grouping.batch else key, []).append(summary)
+    groups = [
+        _group(dict(zip(grouping.columns, key, strict=True)), total(summaries, layout), plan, profile)
+        for key, summaries in sorted(by_key.items(), key=lambda item: [_order(value) for value in item[0]])
+    ]
+    whole = _group({}, everything, plan, profile)
+    return Report(
+        tuple(inputs),
+        plan,
+        profile.name if profile else "canonical",
+        whole,
+        intervals(replicates) if profile is None else {},
+        tuple(groups) if grouping.columns else (),
+        tuple(judge(whole.values)),
+        (*notes, *_notes(whole.values)),
+        Numbers(everything).histogram("log_ratio"),
+    )
+
+
+def counts(summary: Summary) -> dict[str, int]:
+    """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens, bad_rows."""
+    numbers = Numbers(summary)
+    return {
+        "rows": int(numbers.sum("rows")),
+        "sequences": int(numbers.sequences),
+        "empty_sequences": int(numbers.sum("empty")),
+        "tokens": int(numbers.tokens),
+        "masked_tokens": int(numbers.sum("masked_tokens")),
+        "bad_rows": 0,
+    }
+
+
+def refuse_empty(found: Mapping[str, int], inputs: Sequence[Input]) -> None:
+    """Nothing to measure is never a result."""
+    where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"
+    if not found["rows"]:
+        raise DataError(f"{where}: no rows.", "Name a dump that holds at least one sequence.")
+    if not found["tokens"]:
+        raise DataError(
+            f"{where}: no valid token; all {found['masked_tokens']:,} tokens of {found['rows']:,} rows are masked.",
+            "If another column is the mask, name it: --map response_mask=COLUMN.",
+        )
+
+
+def _group(key: dict[str, Any], summary: Summary, plan: Plan, profile: Profile | None) -> Group:
+    numbers = Numbers(summary)
+    values = canonical(numbers, plan)
+    metrics = values if profile is None else profile.write(numbers, plan)
+    return Group(key, counts(summary), metrics, values)
+
+
+def _notes(values: Values) -> list[str]:
+    notes = [QUANTILE_NOTE]
+    if values["logprob_abs_diff_max"] == 0:
+        notes.append(
+            "Both policies' log-probs are equal on every token: this may be a bypass copy, which says nothing about "
+            "the training policy."
+        )
+    if (values["logprob_abs_diff_max"] or 0) > 340:
+        notes.append("Some log-ratios lie beyond +-340; metrics that float64 cannot hold are null.")
+    return notes
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    """Numbers in order, then text, then the rest; null last."""
+    if value is None:
+        return (3, "")
+    if isinstance(value, int | float):
+        return (0, value)
+    return (1, value) if isinstance(value, str) else (2, str(value))
