@@ -128,10 +128,7 @@ def resolve(available: Sequence[str], overrides: Mapping[str, str], mode: Mode) 
     that has only a current policy lends it as the old one, and then has no current one.
     """
     check_names(overrides)
-    for canonical, column in overrides.items():
-        if column not in available:
-            near = nearest(column, available)
-            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"There is: {near}.")
+    _check_present(available, overrides)
     chosen: dict[str, str | None] = {"rollout_log_probs": _one("rollout_log_probs", available, overrides)}
     current = _one("current_log_probs", available, overrides)
     if mode == "bypass":
@@ -187,6 +184,13 @@ def listed(names: Iterable[str]) -> str:
     """Names as text, at most SHOWN of them."""
     names = list(names)
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+
+
+def _check_present(available: Sequence[str], overrides: Mapping[str, str]) -> None:
+    for canonical, column in overrides.items():
+        if column not in available:
+            near = nearest(column, available)
+            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"There is: {near}.")
 
 
 def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:

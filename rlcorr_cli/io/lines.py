@@ -91,7 +91,7 @@ def _value(value: Any, type: pa.DataType) -> Any:
 
 
 def _number(value: Any, booleans: bool) -> Any:
-    if value is None or isinstance(value, int | float) and (booleans or not isinstance(value, bool)):
+    if value is None or (isinstance(value, int | float) and (booleans or not isinstance(value, bool))):
         return value
     raise _UnfitError(_kind(value))
 

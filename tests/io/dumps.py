@@ -48,7 +48,8 @@ def read_rows(dump: Dump, batch_tokens: int = 10**6) -> list[Row]:
     rows: list[Row] = []
     for shard in dump.shards:
         for batch in read(dump, shard, batch_tokens):
-            assert batch.offsets[0] == 0 and batch.n_tokens == len(batch.rollout_logp) == len(batch.train_logp)
+            assert batch.offsets[0] == 0
+            assert batch.n_tokens == len(batch.rollout_logp) == len(batch.train_logp)
             for i in range(batch.n_rows):
                 at = slice(batch.offsets[i], batch.offsets[i + 1])
                 rows.append(

@@ -43,12 +43,28 @@ def test_large_plain_files_have_several_shards_and_compressed_ones_one(tmp_path:
     text = "".join(json.dumps(row([-1.0] * 1000, [-1.5] * 1000, n=i)) + "\n" for i in range(1700))
     (tmp_path / "a.jsonl").write_text(text)
     dump = opened(str(tmp_path / "a.jsonl"), keys=("n",))
-    assert len(dump.shards) == 2 and all(s.n_bytes <= reading.RANGE_BYTES for s in dump.shards)
+    assert len(dump.shards) == 2
+    assert all(s.n_bytes <= reading.RANGE_BYTES for s in dump.shards)
     assert [r["key"] for r in read_rows(dump)] == [(i,) for i in range(1700)]
     for codec in ("gzip", "zstd"):
         packed = opened(compressed(tmp_path / "a.packed", text, codec), keys=("n",))
         assert [s.part for s in packed.shards] == [None]
         assert [r["key"] for r in read_rows(packed)] == [(i,) for i in range(1700)]
+
+
+def test_a_stream_may_lack_its_last_line_end(tmp_path: Path) -> None:
+    text = "\n".join(json.dumps(r) for r in plain(3))
+    for codec in ("gzip", "zstd"):
+        assert len(read_rows(opened(compressed(tmp_path / "a.packed", text, codec)))) == 3
+
+
+def test_keys_may_mix_booleans_and_numbers(tmp_path: Path) -> None:
+    rows = plain(1, ok=True) + plain(1, ok=0) + plain(1, ok=2.5)
+    assert [r["key"] for r in read_rows(opened(jsonl(tmp_path / "a.jsonl", rows), keys=("ok",)))] == [
+        (1,),
+        (0,),
+        (2.5,),
+    ]
 
 
 def test_members_of_a_gzip_file_are_all_read(tmp_path: Path) -> None:
@@ -63,10 +79,10 @@ def test_a_truncated_stream_is_an_error_that_names_the_file(tmp_path: Path, code
     text = "".join(json.dumps(row(noise.tolist(), noise.tolist(), n=i)) + "\n" for i in range(3))
     path = Path(compressed(tmp_path / "a.jsonl.x", text, codec))
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="a.jsonl.x cannot be read: .*runcated"):
+    with pytest.raises(DataError, match=r"a.jsonl.x cannot be read: .*runcated"):
         read_rows(opened(str(path)))
     path.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(DataError, match="a.jsonl.x cannot be read: .*runcated"):
+    with pytest.raises(DataError, match=r"a.jsonl.x cannot be read: .*runcated"):
         opened(str(path))
 
 
@@ -78,7 +94,9 @@ def test_bare_nan_and_infinity_are_read_and_null_is_nan(tmp_path: Path) -> None:
     )
     first, second = read_rows(opened(str(tmp_path / "a.jsonl")))
     assert (first["rollout"], first["train"], first["n_masked"]) == ([-1.0], [-2.5], 3)
-    assert second["rollout"] == [] and np.isnan(first["reward"]) and np.isnan(second["reward"])
+    assert second["rollout"] == []
+    assert np.isnan(first["reward"])
+    assert np.isnan(second["reward"])
 
 
 MIXED: list[tuple[Any, Any]] = [([1, 0], [True, False]), ([True, False], [1, 0]), ([1.0, 0.0], [1, False])]
@@ -92,11 +110,12 @@ def test_masks_of_mixed_kinds_are_read_by_python(tmp_path: Path, first: Any, sec
 
 def test_kinds_that_change_after_the_first_rows_are_read(tmp_path: Path) -> None:
     n = reading.LOOKED_AT
-    rows = plain(n, step=None, level=1, reward=0) + [plain(1, step="s", level=1.5, reward=0.5)[0]] + plain(1)
+    rows = [*plain(n, step=None, level=1, reward=0), plain(1, step="s", level=1.5, reward=0.5)[0], *plain(1)]
     dump = opened(jsonl(tmp_path / "a.jsonl", rows), keys=("step", "level"))
     found = read_rows(dump)
     assert [r["key"] for r in found[-3:]] == [(None, 1), ("s", 1.5), (None, None)]
-    assert found[n]["reward"] == 0.5 and np.isnan(found[n + 1]["reward"])
+    assert found[n]["reward"] == 0.5
+    assert np.isnan(found[n + 1]["reward"])
 
 
 LINES: list[tuple[bytes, str]] = [
@@ -136,10 +155,10 @@ def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: bytes, message:
 
 def test_a_bad_first_line_is_named_when_opening(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('\n[{"rollout_log_probs": [-1.0]}]\n')
-    with pytest.raises(DataError, match="a.jsonl, line 2 is an array, not an object"):
+    with pytest.raises(DataError, match=r"a.jsonl, line 2 is an array, not an object"):
         opened(str(tmp_path / "a.jsonl"))
     (tmp_path / "a.jsonl").write_text("\n \n")
-    with pytest.raises(DataError, match="a.jsonl has no rows"):
+    with pytest.raises(DataError, match=r"a.jsonl has no rows"):
         opened(str(tmp_path / "a.jsonl"))
 
 
@@ -154,7 +173,7 @@ def test_a_bad_line_of_a_compressed_file_keeps_its_number_in_later_blocks(tmp_pa
 def test_keys_of_strings_and_numbers_do_not_mix(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", plain(reading.LOOKED_AT) + plain(1, uid=1) + plain(1, uid="1"))
     (tmp_path / "b.jsonl").write_text(json.dumps(plain(1, uid=None)[0]) + "\n" + Path(path).read_text())
-    with pytest.raises(DataError, match="uid mixes strings and numbers"):
+    with pytest.raises(DataError, match=r"uid mixes strings and numbers"):
         read_rows(opened(str(tmp_path / "b.jsonl"), keys=("uid",)))
 
 

@@ -26,14 +26,14 @@ def test_aliases_are_found_and_exact_names_win_over_them() -> None:
 
 
 def test_two_aliases_without_an_exact_name_are_ambiguous() -> None:
-    with pytest.raises(DataError, match="prev_logprobs and old_logprobs could each be old_log_probs") as caught:
+    with pytest.raises(DataError, match=r"prev_logprobs and old_logprobs could each be old_log_probs") as caught:
         resolve(["rollout_log_probs", "old_logprobs", "prev_logprobs"], {}, "decoupled")
     assert "--map old_log_probs=old_logprobs" in caught.value.hint
 
 
 def test_two_masks_are_ambiguous_unless_one_is_named() -> None:
     masks = [*PAIR, "response_mask", "loss_mask"]
-    with pytest.raises(DataError, match="response_mask and loss_mask"):
+    with pytest.raises(DataError, match=r"response_mask and loss_mask"):
         resolve(masks, {}, "decoupled")
     for mask in masks[2:]:
         assert resolve(masks, {"response_mask": mask}, "decoupled")["response_mask"] == mask
@@ -55,14 +55,14 @@ def test_bypass_trains_against_the_current_policy() -> None:
     columns = resolve([*PAIR, "trainer_logprobs"], {}, "bypass")
     assert columns == {"rollout_log_probs": "rollout_log_probs", "current_log_probs": "trainer_logprobs"}
     assert roles_of(columns).train == "trainer_logprobs"
-    with pytest.raises(DataError, match="no column for current_log_probs") as caught:
+    with pytest.raises(DataError, match=r"no column for current_log_probs") as caught:
         resolve(PAIR, {}, "bypass")
     assert "--mode decoupled" in caught.value.hint
 
 
 def test_a_missing_column_suggests_the_ambiguous_name_and_lists_few_others() -> None:
     many = [f"c{i}" for i in range(40)]
-    with pytest.raises(DataError, match="no column for old_log_probs") as caught:
+    with pytest.raises(DataError, match=r"no column for old_log_probs") as caught:
         resolve(["rollout_log_probs", *many, "log_probs"], {}, "decoupled")
     assert "--map old_log_probs=log_probs" in caught.value.hint
     assert caught.value.message.endswith("c13, ….")
@@ -77,18 +77,18 @@ def test_an_override_beats_every_guess_and_frees_no_column_twice() -> None:
         "rollout_log_probs": "inference_logprobs",
         "old_log_probs": "trainer_logprobs",
     }
-    with pytest.raises(DataError, match="no column for old_log_probs"):
+    with pytest.raises(DataError, match=r"no column for old_log_probs"):
         resolve(PAIR, {"rollout_log_probs": "old_log_probs"}, "decoupled")
 
 
 def test_overrides_that_cannot_be_followed_are_usage_errors() -> None:
-    with pytest.raises(UsageError, match="no column 'old_logprob'") as caught:
+    with pytest.raises(UsageError, match=r"no column 'old_logprob'") as caught:
         resolve(PAIR, {"old_log_probs": "old_logprob"}, "decoupled")
     assert "old_log_probs" in caught.value.hint
-    with pytest.raises(UsageError, match="--map knows no 'old'") as caught:
+    with pytest.raises(UsageError, match=r"--map knows no 'old'") as caught:
         check_names({"old": "old_log_probs"})
     assert "response_mask" in caught.value.hint
-    with pytest.raises(UsageError, match="to both"):
+    with pytest.raises(UsageError, match=r"to both"):
         check_names({"old_log_probs": "x", "rollout_log_probs": "x"})
 
 
@@ -96,9 +96,9 @@ def test_keys_are_canonical_or_the_dumps_own() -> None:
     assert key_column("step", ["global_steps", "uid"], {}) == "global_steps"
     assert key_column("step", ["global_steps", "iteration"], {"step": "iteration"}) == "iteration"
     assert key_column("global_steps", ["global_steps"], {"step": "global_steps"}) == "global_steps"
-    with pytest.raises(DataError, match="could each be step"):
+    with pytest.raises(DataError, match=r"could each be step"):
         key_column("step", ["global_steps", "iteration"], {})
-    with pytest.raises(DataError, match="no column 'uids'") as caught:
+    with pytest.raises(DataError, match=r"no column 'uids'") as caught:
         key_column("uids", ["global_steps", "uid"], {})
     assert "uid" in caught.value.hint
     assert candidates("step", ["uid"], {}) == []

@@ -161,13 +161,15 @@ def test_several_keys_group_by_their_combination(tmp_path: Path) -> None:
     dump = opened(parquet(tmp_path / "a.parquet", rows), keys=("step", "env"))
     assert [r["key"] for r in read_rows(dump)] == [(1, "a"), (2, "a"), (1, "b"), (1, "a"), (None, "b")]
     (batch,) = read(dump, dump.shards[0], 100)
-    assert len(batch.keys) == len(set(batch.keys)) == 4 and batch.leaf.dtype == np.int32
+    assert len(batch.keys) == len(set(batch.keys)) == 4
+    assert batch.leaf.dtype == np.int32
 
 
 def test_without_keys_all_rows_are_one_group(tmp_path: Path) -> None:
     dump = opened(parquet(tmp_path / "a.parquet", plain(3)))
     (batch,) = read(dump, dump.shards[0], 100)
-    assert batch.keys == ((),) and batch.leaf.tolist() == [0, 0, 0]
+    assert batch.keys == ((),)
+    assert batch.leaf.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("type", [pa.bool_(), pa.int64(), pa.float32()])
@@ -175,7 +177,8 @@ def test_rewards_are_floats_and_missing_ones_nan(tmp_path: Path, type: pa.DataTy
     table = pa.Table.from_pylist(plain(2)).append_column("reward", pa.array([True, None]).cast(type))
     pq.write_table(table, tmp_path / "a.parquet")
     first, second = read_rows(opened(str(tmp_path / "a.parquet")))
-    assert first["reward"] == 1.0 and np.isnan(second["reward"])
+    assert first["reward"] == 1.0
+    assert np.isnan(second["reward"])
 
 
 def test_a_batch_closes_before_it_would_pass_its_tokens(tmp_path: Path) -> None:
@@ -193,7 +196,8 @@ def test_float32_stays_float32_and_float16_becomes_it(tmp_path: Path) -> None:
         pq.write_table(table, tmp_path / "a.parquet")
         dump = opened(str(tmp_path / "a.parquet"))
         (batch,) = read(dump, dump.shards[0], 10)
-        assert batch.train_logp.dtype == np.float32 and batch.train_logp.tolist() == [-1.5]
+        assert batch.train_logp.dtype == np.float32
+        assert batch.train_logp.tolist() == [-1.5]
 
 
 def test_tiny_row_groups_share_a_shard_and_large_ones_do_not(tmp_path: Path) -> None:
@@ -235,7 +239,8 @@ def test_a_row_group_that_swells_is_read_in_steps(tmp_path: Path) -> None:
     (shard,) = dump.shards
     assert shard.n_bytes < 1 << 20
     tables = list(reading.read(shard, dump.roles, dump.schemas[shard.path]))
-    assert len(tables) > 2 and max(t.data.nbytes for t in tables) < 2 * reading.STEP_BYTES
+    assert len(tables) > 2
+    assert max(t.data.nbytes for t in tables) < 2 * reading.STEP_BYTES
     assert [key for b in read(dump, shard, 10**9) for (key,) in b.keys] == list(range(rows))
 
 
@@ -261,7 +266,7 @@ def test_a_damaged_footer_is_an_error_that_names_the_file(tmp_path: Path, damage
     path = tmp_path / "a.parquet"
     parquet(path, plain(50))
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match="a.parquet cannot be read as Parquet"):
+    with pytest.raises(DataError, match=r"a.parquet cannot be read as Parquet"):
         opened(str(path))
 
 
@@ -272,19 +277,19 @@ def test_a_damaged_page_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     content[4:400] = b"\xff" * 396
     path.write_bytes(content)
     dump = opened(str(path))
-    with pytest.raises(DataError, match="a.parquet cannot be read as Parquet"):
+    with pytest.raises(DataError, match=r"a.parquet cannot be read as Parquet"):
         read_rows(dump)
 
 
 def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
     dump = opened(parquet(tmp_path / "a.parquet", plain(3)))
     (tmp_path / "a.parquet").unlink()
-    with pytest.raises(DataError, match="a.parquet cannot be read"):
+    with pytest.raises(DataError, match=r"a.parquet cannot be read"):
         read_rows(dump)
 
 
 def test_keys_that_are_not_utf8_are_an_error(tmp_path: Path) -> None:
     broken = pa.StringArray.from_buffers(1, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe"))
     pq.write_table(pa.Table.from_pylist(plain(1)).append_column("uid", broken), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="uid is not UTF-8"):
+    with pytest.raises(DataError, match=r"uid is not UTF-8"):
         read_rows(opened(str(tmp_path / "a.parquet"), keys=("uid",)))

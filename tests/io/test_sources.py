@@ -68,18 +68,18 @@ def test_format_can_be_forced(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_names_its_neighbours(tree: Path) -> None:
-    with pytest.raises(DataError, match="a.parqet: no such file") as caught:
+    with pytest.raises(DataError, match=r"a.parqet: no such file") as caught:
         find([str(tree / "a.parqet")])
     assert "a.parquet" in caught.value.hint
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match=r"no such file"):
         find([str(tree / "nowhere" / "a.parquet")])
 
 
 def test_sources_that_hold_nothing_are_data_errors(tree: Path) -> None:
     (tree / "void").mkdir()
-    with pytest.raises(DataError, match="void holds no dump"):
+    with pytest.raises(DataError, match=r"void holds no dump"):
         find([str(tree / "void")])
-    with pytest.raises(DataError, match="matches no file"):
+    with pytest.raises(DataError, match=r"matches no file"):
         find([str(tree / "*.csv")])
     with pytest.raises(DataError, match=r"is empty \(0 bytes\)"):
         find([touch(tree / "zero.jsonl", b"")])
@@ -88,31 +88,31 @@ def test_sources_that_hold_nothing_are_data_errors(tree: Path) -> None:
 def test_what_cannot_be_opened_is_a_data_error(tmp_path: Path) -> None:
     loop = tmp_path / "loop.jsonl"
     loop.symlink_to(loop)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"cannot be read"):
         find([str(loop)])
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(DataError, match="not a regular file"):
+    with pytest.raises(DataError, match=r"not a regular file"):
         find([str(tmp_path / "pipe.jsonl")])
-    with pytest.raises(DataError, match="neither Parquet nor JSON lines"):
+    with pytest.raises(DataError, match=r"neither Parquet nor JSON lines"):
         find([touch(tmp_path / "x.bin", b"????")])
 
 
 def test_a_file_reached_twice_is_a_usage_error(tree: Path) -> None:
     (tree / "link.jsonl").symlink_to(tree / "b.jsonl")
     for again in (str(tree), str(tree / "sub" / ".." / "b.jsonl"), str(tree / "link.jsonl")):
-        with pytest.raises(UsageError, match="named twice"):
+        with pytest.raises(UsageError, match=r"named twice"):
             find([str(tree / "b.jsonl"), again])
-    with pytest.raises(UsageError, match="named twice"):
+    with pytest.raises(UsageError, match=r"named twice"):
         find(["-", "-"])
 
 
 def test_urls_unknown_formats_and_no_paths_are_usage_errors(tree: Path) -> None:
-    with pytest.raises(UsageError, match="object stores are not read") as caught:
+    with pytest.raises(UsageError, match=r"object stores are not read") as caught:
         find(["s3://bucket/dump.parquet"])
     assert "Download" in caught.value.hint
-    with pytest.raises(UsageError, match="Unknown format"):
+    with pytest.raises(UsageError, match=r"Unknown format"):
         find([str(tree)], "slime")
-    with pytest.raises(UsageError, match="No dump"):
+    with pytest.raises(UsageError, match=r"No dump"):
         find([])
-    with pytest.raises(UsageError, match="not as Parquet"):
+    with pytest.raises(UsageError, match=r"not as Parquet"):
         find(["-"], "parquet")
