@@ -221,22 +221,19 @@ def override(
     Weighting knobs change the plan's weighting, or start one (token scope needs `scope` to be named).  A rejection
     replaces the plan's rejection of the same name, else it is added.
     """
-    touched = [v for v in (scope, high, low, outside, normalize) if v is not None]
     weighting = plan.weighting
-    if touched:
-        if weighting is None and scope is None:
-            raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
+    if any(knob is not None for knob in (scope, high, low, outside, normalize)):
         base = weighting or Weighting(scope or "token")
-        weighting = Weighting(
+        changed = Weighting(
             scope or base.scope,
             Bounds(base.bounds.low if low is None else low, base.bounds.high if high is None else high),
             outside or base.outside,
             normalize or base.normalize,
         )
+        if weighting is None and scope is None:
+            raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
+        weighting = changed
     merged = {rejection.name: rejection for rejection in (*plan.rejections, *rejections)}
-    changed = replace(plan, weighting=weighting, rejections=tuple(merged.values()), mode=mode or plan.mode)
-    return (
-        changed
-        if changed == plan
-        else replace(changed, name=f"{plan.name}+flags" if plan.name != "custom" else plan.name)
-    )
+    result = replace(plan, weighting=weighting, rejections=tuple(merged.values()), mode=mode or plan.mode)
+    named = plan.name in ("custom", "disabled")
+    return result if result == plan else replace(result, name="custom" if named else f"{plan.name}+flags")

@@ -1,6 +1,6 @@
 """Which plan a command line asks for: preset, then file, then flags; resolved in one place."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from rlcorr_cli.errors import UsageError, nearest
@@ -59,7 +59,7 @@ def _with_flags(plan: Plan, flags: Flags) -> Plan:
     rejections = tuple(parse_rejection(text) for text in flags.rejections)
     if flags.veto is not None:
         rejections += (veto(flags.veto),)
-    changed = override(
+    return override(
         plan,
         scope=_choice("--is", flags.scope, WeightScope),
         high=flags.high,
@@ -69,7 +69,6 @@ def _with_flags(plan: Plan, flags: Flags) -> Plan:
         rejections=rejections,
         mode=_choice("--mode", flags.mode, Mode),
     )
-    return replace(changed, name="custom") if changed.name == "disabled+flags" else changed
 
 
 def _choice(option: str, value: str | None, literal: Any) -> Any:

@@ -122,7 +122,8 @@ def _batch_notes(chosen: Chosen, dump: Dump, measured: Measured, grouped: bool) 
         return []
     if grouped:
         batches = len({key[0] for key in measured.leaves})
-        return [f"Weights are divided by the mean of their own batch: {batches:,} values of {dump.roles.keys[0]}."]
+        found = "one value" if batches == 1 else f"{batches:,} values"
+        return [f"Weights are divided by the mean of their own batch: {found} of {dump.roles.keys[0]}."]
     return ["Weights are divided by the mean over the whole dump, as one batch; --batch-by COLUMN makes batches."]
 
 

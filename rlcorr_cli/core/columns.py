@@ -9,6 +9,7 @@ digits; plain sums and squares are kept beside them where weights of 1e-9 must k
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor
 
 from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
 from rlcorr_cli.core.ragged import Ragged
-from rlcorr_cli.core.statistics import EXP_LIMIT
 from rlcorr_cli.plan import Bounds
 from rlcorr_cli.thresholds import CHI2_LIMIT, RETENTION_BANDS, Thresholds
 
@@ -42,6 +42,43 @@ class Columns:
         return Columns(*({prefix + name: values for name, values in table.items()} for table in tables))
 
 
+@dataclass(frozen=True)
+class Units:
+    """What a statistic has one value for: every token ([V]), or every sequence ([B]).  Results are [B]."""
+
+    ragged: Ragged
+    token_scope: bool
+
+    @property
+    def tokens(self) -> Tensor:
+        """How many tokens a unit stands for, as far as its counts do not say so already."""
+        return torch.ones_like(self.ragged.lengths) if self.token_scope else self.ragged.lengths
+
+    def over_tokens(self, x: Tensor) -> Tensor:
+        """Sum over a sequence's tokens."""
+        return self.ragged.sum(x) if self.token_scope else x * self.ragged.lengths
+
+    def above(self, x: Tensor, bound: float | None) -> Tensor:
+        """Units above a bound."""
+        return self.ragged.above(x, bound) if self.token_scope else _beyond(torch.gt, x, bound)
+
+    def below(self, x: Tensor, bound: float | None) -> Tensor:
+        """Units below a bound."""
+        return self.ragged.below(x, bound) if self.token_scope else _beyond(torch.lt, x, bound)
+
+    def low(self, x: Tensor) -> Tensor:
+        """Each sequence's smallest value."""
+        return self.ragged.low(x) if self.token_scope else x
+
+    def high(self, x: Tensor) -> Tensor:
+        """Each sequence's largest value."""
+        return self.ragged.high(x) if self.token_scope else x
+
+    def spread(self, x: Tensor) -> Tensor:
+        """A value for every token."""
+        return x if self.token_scope else self.ragged.spread(x)
+
+
 def diagnostics(tokens: Tokens, thresholds: Thresholds) -> Columns:
     """What the off-policy diagnostics need, over whatever tokens are given (all of them, or those kept)."""
     tables = _divergences(tokens), _probabilities(tokens), _shares(tokens, thresholds.extreme_ratio)
@@ -53,10 +90,11 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
     columns = Columns()
     if corrected.weighted:
         one = corrected.weighted
-        bounds, token_scope = one.weighting.bounds, one.weighting.scope == "token"
-        raw = _family(tokens.ragged, one.raw, token_scope, reciprocal(bounds), centre=1.0)
-        columns += (raw + _log_extremes(tokens, one.log_raw, token_scope)).under("weight.")
-        columns += _applied(tokens.ragged, one.applied, one.raw, token_scope, bounds).under("applied.")
+        bounds, units = one.weighting.bounds, Units(tokens.ragged, one.weighting.scope == "token")
+        raw = _family(units, one.raw, reciprocal(bounds), centre=1.0)
+        columns += (raw + _log_extremes(units, one.log_raw)).under("weight.")
+        outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
+        columns += _applied(units, one.applied, outside).under("applied.")
     for rejected in corrected.rejected:
         columns += _rejection(tokens, rejected).under(f"rs.{rejected.rejection.name}.")
     if corrected.keep is not None:
@@ -75,8 +113,8 @@ def drift(tokens: Tokens, ppo_clip: float) -> Columns:
         sums={
             "drift.ratio": total(ratio),
             "drift.kl": -total(change),
-            "drift.high": total(_above(ratio, 1 + ppo_clip)),
-            "drift.low": total(_below(ratio, 1 - ppo_clip)),
+            "drift.high": tokens.ragged.above(ratio, 1 + ppo_clip),
+            "drift.low": tokens.ragged.below(ratio, 1 - ppo_clip),
         },
         highs={"drift.ratio": tokens.ragged.high(ratio)},
     )
@@ -96,8 +134,7 @@ def _divergences(tokens: Tokens) -> Columns:
     Jensen-Shannon estimate is log cosh(l/2) = log1p(E^2 / (4 rho)) / 2, one log1p and no cancellation.
     """
     total, log_ratio, e = tokens.ragged.sum, tokens.log_ratio, tokens.rho_minus_1
-    # Small rho has no digits in 1 + E, and 1/rho needs them.
-    rho = torch.exp(tokens.limited(EXP_LIMIT))
+    rho = tokens.rho
     inverse = rho.reciprocal()
     e_over_rho = e * inverse
     e_chi = tokens.limited_rho_minus_1(CHI2_LIMIT)
@@ -140,13 +177,11 @@ def _probabilities(tokens: Tokens) -> Columns:
 
 def _shares(tokens: Tokens, extreme_ratio: float) -> Columns:
     """Counts of tokens with an extreme ratio, and inside each retention band."""
-    total, log_ratio = tokens.ragged.sum, tokens.log_ratio
-    sums = {"extreme": total(_above(log_ratio.abs(), math.log(extreme_ratio)))}
+    ragged, log_ratio, extreme = tokens.ragged, tokens.log_ratio, math.log(extreme_ratio)
+    sums = {"extreme": ragged.above(log_ratio, extreme) + ragged.below(log_ratio, -extreme)}
     for low, high in RETENTION_BANDS:
-        inside = (
-            tokens.ragged.lengths - total(_above(log_ratio, math.log(high))) - total(_below(log_ratio, math.log(low)))
-        )
-        sums[f"retained_{low}_{high}"] = inside
+        outside = ragged.above(log_ratio, math.log(high)) + ragged.below(log_ratio, math.log(low))
+        sums[f"retained_{low}_{high}"] = ragged.lengths - outside
     return Columns(sums=sums)
 
 
@@ -185,63 +220,53 @@ def sequence_averages(columns: Columns) -> Columns:
     return Columns(sums={"seq.k3": columns.sums["k3"] / n, "seq.chi2": columns.sums["chi2"] / n})
 
 
-def _family(ragged: Ragged, x: Tensor, token_scope: bool, bounds: Bounds, centre: float) -> Columns:
-    """Moments, extremes and out-of-bounds counts of a statistic x over its units ([V] or [B]).
+def _family(units: Units, x: Tensor, bounds: Bounds, centre: float) -> Columns:
+    """Moments, extremes and out-of-bounds counts of a statistic x over its units.
 
     tok: sum over tokens (a sequence's value counts once per token); trim: of x clamped into the bounds (verl's
     spread); seq: over sequences, of the sequence's token mean; *_dev: of (x - centre)^2; *_sq: of x^2.  high, low:
     units outside, tok_*: their tokens, *_share: the share of a sequence's tokens, added over sequences.
     """
-    over_tokens = ragged.sum if token_scope else lambda values: values * ragged.lengths
-    trim = x if bounds.low is None and bounds.high is None else x.clamp(bounds.low, bounds.high)
-    high = torch.zeros_like(x) if bounds.high is None else _above(x, bounds.high)
-    low = torch.zeros_like(x) if bounds.low is None else _below(x, bounds.low)
-    n_high, n_low = (ragged.sum(high), ragged.sum(low)) if token_scope else (high, low)
-    per_sequence = ragged.lengths if token_scope else torch.ones_like(ragged.lengths)
-    tok = over_tokens(x)
-    mean = tok / ragged.lengths
+    lengths = units.ragged.lengths
+    trim = x if bounds == Bounds() else x.clamp(bounds.low, bounds.high)
+    high, low = units.above(x, bounds.high), units.below(x, bounds.low)
+    tok_high, tok_low = high * units.tokens, low * units.tokens
+    tok = units.over_tokens(x)
+    mean = tok / lengths
     sums = {
         "tok": tok,
-        "tok_dev": over_tokens((x - centre).square()),
-        "trim": over_tokens(trim),
-        "trim_dev": over_tokens((trim - centre).square()),
-        "trim_sq": over_tokens(trim.square()),
-        "high": n_high,
-        "low": n_low,
-        "tok_high": n_high if token_scope else over_tokens(high),
-        "tok_low": n_low if token_scope else over_tokens(low),
-        "high_share": n_high / per_sequence,
-        "low_share": n_low / per_sequence,
+        "tok_dev": units.over_tokens((x - centre).square()),
+        "trim": units.over_tokens(trim),
+        "trim_dev": units.over_tokens((trim - centre).square()),
+        "trim_sq": units.over_tokens(trim.square()),
+        "high": high,
+        "low": low,
+        "tok_high": tok_high,
+        "tok_low": tok_low,
+        "high_share": tok_high / lengths,
+        "low_share": tok_low / lengths,
         "seq": mean,
         "seq_dev": (mean - centre).square(),
-        "seq_high": torch.zeros_like(mean) if bounds.high is None else _above(mean, bounds.high),
-        "seq_low": torch.zeros_like(mean) if bounds.low is None else _below(mean, bounds.low),
+        "seq_high": _beyond(torch.gt, mean, bounds.high),
+        "seq_low": _beyond(torch.lt, mean, bounds.low),
     }
-    lows = {"unit": ragged.low(x) if token_scope else x, "seq": mean}
-    highs = {"unit": ragged.high(x) if token_scope else x, "seq": mean}
-    return Columns(sums, lows, highs)
+    return Columns(sums, {"unit": units.low(x), "seq": mean}, {"unit": units.high(x), "seq": mean})
 
 
-def _applied(ragged: Ragged, x: Tensor, raw: Tensor, token_scope: bool, bounds: Bounds) -> Columns:
-    """Applied weights before any batch mean: moments as in a family, per-sequence extremes (slime's), and
-    tokens outside the bounds."""
-    over_tokens = ragged.sum if token_scope else lambda values: values * ragged.lengths
-    tok = over_tokens(x)
-    mean = tok / ragged.lengths
-    outside = torch.zeros_like(raw)
-    if bounds.high is not None:
-        outside = outside + _above(raw, bounds.high)
-    if bounds.low is not None:
-        outside = outside + _below(raw, bounds.low)
-    low, high = (ragged.low(x), ragged.high(x)) if token_scope else (x, x)
+def _applied(units: Units, x: Tensor, outside: Tensor) -> Columns:
+    """Applied weights before any batch mean: moments as in a family, per-sequence extremes (slime's), and tokens
+    outside the bounds ([B])."""
+    tok = units.over_tokens(x)
+    mean = tok / units.ragged.lengths
+    low, high = units.low(x), units.high(x)
     sums = {
         "tok": tok,
-        "tok_dev": over_tokens((x - 1).square()),
-        "tok_sq": over_tokens(x.square()),
+        "tok_dev": units.over_tokens((x - 1).square()),
+        "tok_sq": units.over_tokens(x.square()),
         "seq": mean,
         "seq_dev": (mean - 1).square(),
         "seq_sq": mean.square(),
-        "outside": over_tokens(outside),
+        "outside": outside,
         "row_low": low,
         "row_high": high,
     }
@@ -251,15 +276,13 @@ def _applied(ragged: Ragged, x: Tensor, raw: Tensor, token_scope: bool, bounds: 
 def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
     """One rejection's family, what it alone would take, and for ratios the unlimited extremes."""
     rejection = rejected.rejection
-    token_scope = rejection.scope == "token"
-    ratio = rejected.log_value is not None
-    family = _family(tokens.ragged, rejected.value, token_scope, rejection.bounds, centre=1.0 if ratio else 0.0)
-    lost = ~rejected.keep if token_scope else tokens.ragged.spread(~rejected.keep)
-    columns = family + _losses(tokens.ragged, lost)
+    units = Units(tokens.ragged, rejection.scope == "token")
+    columns = _family(units, rejected.value, rejection.bounds, 0.0 if rejected.log_value is None else 1.0)
+    columns += _losses(tokens.ragged, ~units.spread(rejected.keep))
     if rejected.log_value is not None:
-        columns += _log_extremes(tokens, rejected.log_value, token_scope)
+        columns += _log_extremes(units, rejected.log_value)
     if rejection.is_veto and rejection.bounds.low:
-        below = tokens.ragged.sum(_below(tokens.log_ratio, math.log(rejection.bounds.low)))
+        below = tokens.ragged.below(tokens.log_ratio, math.log(rejection.bounds.low))
         columns += Columns(sums={"catastrophic": below, "catastrophic_share": below / tokens.ragged.lengths})
     return columns
 
@@ -275,16 +298,11 @@ def _losses(ragged: Ragged, lost: Tensor) -> Columns:
     return Columns(sums=sums)
 
 
-def _log_extremes(tokens: Tokens, log_value: Tensor, token_scope: bool) -> Columns:
+def _log_extremes(units: Units, log_value: Tensor) -> Columns:
     """Extremes of the reduced log-ratio before any limit, over units."""
-    low, high = (tokens.log_ratio_low, tokens.log_ratio_high) if token_scope else (log_value, log_value)
-    return Columns(lows={"log": low}, highs={"log": high})
+    return Columns(lows={"log": units.low(log_value)}, highs={"log": units.high(log_value)})
 
 
-def _above(values: Tensor, bound: float) -> Tensor:
-    # Written straight into float64: half the cost of a bool tensor and a conversion.
-    return torch.gt(values, bound, out=torch.empty_like(values))
-
-
-def _below(values: Tensor, bound: float) -> Tensor:
-    return torch.lt(values, bound, out=torch.empty_like(values))
+def _beyond(operator: Callable[..., Tensor], values: Tensor, bound: float | None) -> Tensor:
+    """1 where a comparison with a bound holds, 0 elsewhere and without a bound; f64."""
+    return torch.zeros_like(values) if bound is None else operator(values, bound).double()

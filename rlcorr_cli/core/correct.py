@@ -71,6 +71,14 @@ class Tokens:
         return torch.expm1(self.limited(EXP_LIMIT))
 
     @cached_property
+    def rho(self) -> Tensor:
+        """e^l with full relative digits, [V]."""
+        if float(self.log_ratio_low.min()) > -10:
+            # 1 + (rho - 1) keeps 12 digits of rho >= e^-10, and spares an exponential.
+            return self.rho_minus_1 + 1
+        return torch.exp(self.limited(EXP_LIMIT))
+
+    @cached_property
     def rollout_prob(self) -> Tensor:
         """e^b, [V]."""
         return torch.exp(self.rollout_logp)
@@ -86,11 +94,13 @@ class Tokens:
             return self.log_ratio
         return self.log_ratio.clamp(-limit, limit)
 
+    def limited_rho(self, limit: float | None) -> Tensor:
+        """e^l of the limited l; the same tensor as rho where nothing reaches the limit."""
+        return self.rho if self.reach <= (limit or EXP_LIMIT) else torch.exp(self.limited(limit))
+
     def limited_rho_minus_1(self, limit: float | None) -> Tensor:
-        """e^l - 1 of the limited l, shared with rho_minus_1 where nothing reaches the limit."""
-        if self.reach <= (limit or EXP_LIMIT):
-            return self.rho_minus_1
-        return torch.expm1(self.limited(limit))
+        """The same for e^l - 1."""
+        return self.rho_minus_1 if self.reach <= (limit or EXP_LIMIT) else torch.expm1(self.limited(limit))
 
 
 @dataclass(frozen=True)
@@ -142,7 +152,7 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
     """w = e^(l reduced by scope, then limited), then clamped to the bounds or zeroed outside them (inclusive)."""
     scope: Scope = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}[weighting.scope]  # type: ignore[assignment]
     log_raw = reduce_log_ratio(tokens, scope)
-    raw = tokens.limited_rho_minus_1(limit) + 1 if scope == "token" else torch.exp(_limit(log_raw, limit))
+    raw = tokens.limited_rho(limit) if scope == "token" else torch.exp(_limit(log_raw, limit))
     low, high = weighting.bounds.low, weighting.bounds.high
     if low is None and high is None:
         applied = raw

@@ -49,7 +49,8 @@ def _draw(console: Console, report: Report) -> None:
 def _headline(console: Console, report: Report) -> None:
     counts, columns = report.whole.counts, report.inputs[0].columns
     names = list(columns.values())
-    first = clean(os.path.basename(report.inputs[0].path.rstrip("/")) or report.inputs[0].path)
+    path = report.inputs[0].path
+    first = "stdin" if path == "-" else clean(os.path.basename(path))
     where = first if len(report.inputs) == 1 else f"{first} and {len(report.inputs) - 1} more files"
     parts = [where, f"{counts['sequences']:,} sequences", f"{counts['tokens']:,} tokens"]
     if report.groups:
@@ -176,10 +177,10 @@ def _notes(console: Console, report: Report) -> None:
     for note in (note for note in report.notes if note != QUANTILE_NOTE):
         console.print(Padding(Text(clean(note), style="dim"), (0, 2)))
     n_warnings = sum(f["status"] in ("fail", "warn") for f in report.health)
-    more = (
-        f"`rlcorr explain {report.health[0]['metric']}` defines a metric; --json has all {len(report.whole.metrics)}."
-    )
-    console.print(Padding(Text(f"{n_warnings} warnings. {more}" if n_warnings != 1 else f"1 warning. {more}"), (0, 2)))
+    found = {0: "No warnings.", 1: "1 warning."}.get(n_warnings, f"{n_warnings} warnings.")
+    name = next((f["metric"] for f in report.health if f["status"] in ("fail", "warn")), "kl")
+    more = f"`rlcorr explain {name}` defines a metric; --json has all {len(report.whole.metrics)}."
+    console.print(Padding(Text(f"{found} {more}"), (0, 2)))
 
 
 def _named(name: str, report: Report) -> Text:

@@ -1,4 +1,4 @@
-"""verl's rollout_corr_helper, releases 0.6.1, 0.7.1 and 0.9.1: our totals -> its metrics; see `verl.py` for its quirks."""
+"""verl's rollout_corr_helper, releases 0.6.1, 0.7.1 and 0.9.1: our totals -> its metrics.  Quirks: see `verl.py`."""
 
 import math
 from dataclasses import dataclass
