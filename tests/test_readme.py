@@ -1,0 +1,74 @@
+"""README is true: its commands run, its options exist, and every command and option it leaves out is known."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from rlcorr_cli.cli import app
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines()]
+COMMANDS = [line for line in LINES if line.startswith("rlcorr ")]
+VERL = {"algorithm": {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": "0.5_5.0"}}, "seed": 1}
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What README's commands name: a dump, a directory of them, JSON lines by step, a trainer's config."""
+    (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
+    dump = (ROOT / "sample_data" / "smollm2_bf16.parquet").read_bytes()
+    (tmp_path / "dump.parquet").write_bytes(dump)
+    (tmp_path / "dump").mkdir()
+    (tmp_path / "dump" / "000001.parquet").write_bytes(dump)
+    (tmp_path / "steps").mkdir()
+    (tmp_path / "steps" / "1.jsonl").write_bytes((ROOT / "sample_data" / "smollm2_bf16.jsonl").read_bytes())
+    (tmp_path / "trainer.yaml").write_text(json.dumps(VERL))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_in_readme_runs(command: str, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = [arg.replace("*.jsonl.gz", "*.jsonl") for arg in shlex.split(command)[1:]]
+    assert app._run(args) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out
+
+
+def test_the_plan_file_in_readme_is_a_plan(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    toml = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)[0]
+    (workplace / "plan.toml").write_text(toml)
+    assert app._run(["analyze", "dump.parquet", "--plan", "plan.toml", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert plan["name"] == "mine"
+    assert plan["rejections"][0]["scope"] == "seq_mean"
+
+
+def test_every_option_in_readme_exists(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert app._run(["analyze", "--help"]) == 0
+    known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+    prose = "\n".join(line for line in README.splitlines() if "pip" not in line)
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", prose)) <= known
+
+
+def test_every_command_is_in_readme() -> None:
+    commands = [command.name for command in app.app.registered_commands]
+    assert len(commands) > 2
+    assert all(f"rlcorr {name} " in README for name in commands)
+
+
+def test_ci_runs_readmes_test_command() -> None:
+    command = next(line for line in LINES if line.endswith("-m pytest"))
+    assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+def test_every_exit_status_in_readme_is_an_error_kind() -> None:
+    from rlcorr_cli import errors
+
+    for kind in (errors.UsageError, errors.DataError, errors.OutputError):
+        assert re.search(rf"^\| {kind.exit_status} \|", README, re.MULTILINE)
