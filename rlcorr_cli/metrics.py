@@ -131,7 +131,12 @@ METRICS: tuple[Metric, ...] = (
         Metric(f"log_ratio_{name}", f"{q:.1%} quantile of l over tokens", 0.0, _quantile(q), resampled=False)
         for name, q in QUANTILES.items()
     ),
-    Metric("extreme_token_fraction", "share of tokens with |l| > log 2", 0.0, lambda n: n.per_token("extreme")),
+    Metric(
+        "extreme_token_fraction",
+        "share of tokens with |l| > log of --extreme-ratio (2)",
+        0.0,
+        lambda n: n.per_token("extreme"),
+    ),
     *_retention(),
     Metric("length_mean", "valid tokens per non-empty sequence", None, lambda n: n.tokens / n.sequences),
     Metric(
@@ -205,38 +210,93 @@ def intervals(replicates: "Replicates | None") -> dict[str, tuple[float, float]]
     return found
 
 
+@dataclass(frozen=True)
+class Weights:
+    """What weight formulas read.  raw: before bounds; bounded: after; applied: also divided by the batch mean, where
+    the plan says so."""
+
+    raw: Moments
+    bounded: Moments
+    applied: Moments
+    bounds: Bounds
+
+
+@dataclass(frozen=True)
+class WeightMetric:
+    """One rollout_is_* metric: its formula in words and how to read it."""
+
+    name: str
+    formula: str
+    value: Callable[[Weights], Value]
+
+
+WEIGHTS: tuple[WeightMetric, ...] = (
+    WeightMetric("mean", "tok w of raw weights", lambda w: w.raw.mean()),
+    WeightMetric("std", "population std over tokens of raw weights", lambda w: w.raw.std()),
+    WeightMetric("min", "smallest raw weight", lambda w: w.raw.low()),
+    WeightMetric("max", "largest raw weight", lambda w: w.raw.high()),
+    WeightMetric(
+        "ratio_fraction_high",
+        "share of units (tokens, or sequences) with raw w above the high bound",
+        lambda w: w.raw.fraction("high", w.bounds.high is not None),
+    ),
+    WeightMetric(
+        "ratio_fraction_low",
+        "share of units with raw w below the low bound, 1 / high where there is none",
+        lambda w: w.raw.fraction("low", w.bounds != Bounds()),
+    ),
+    WeightMetric("eff_sample_size", "(sum w)^2 / (n sum w^2) of applied weights over units", lambda w: w.applied.ess()),
+    WeightMetric("seq_mean", "seq m, m = a sequence's token mean of raw w", lambda w: w.raw.seq_mean()),
+    WeightMetric("seq_std", "sample std of m over sequences", lambda w: w.raw.seq_std()),
+    WeightMetric("seq_min", "smallest m", lambda w: w.raw.low("seq")),
+    WeightMetric("seq_max", "largest m", lambda w: w.raw.high("seq")),
+    WeightMetric("seq_max_deviation", "largest |m - 1|", lambda w: w.raw.seq_max_deviation()),
+    WeightMetric(
+        "seq_fraction_high",
+        "share of sequences with m above the high bound",
+        lambda w: w.raw.seq_fraction("high", w.bounds.high is not None),
+    ),
+    WeightMetric(
+        "seq_fraction_low",
+        "share of sequences with m below the low bound, 1 / high where there is none",
+        lambda w: w.raw.seq_fraction("low", w.bounds != Bounds()),
+    ),
+    WeightMetric("applied_mean", "tok w of weights after bounds and batch mean", lambda w: w.applied.mean()),
+    WeightMetric("applied_std", "population std over tokens of those", lambda w: w.applied.std()),
+    WeightMetric("applied_max", "largest of those", lambda w: w.applied.high()),
+)
+"""Section 2: rollout_is_*."""
+
+OOB = WeightMetric("oob_ratio", "share of tokens whose weight was zeroed", lambda w: w.bounded.per_token("outside"))
+FACTOR = WeightMetric(
+    "batch_norm_factor",
+    "what weights were divided by: the mean weight of the batch; none over batches with different ones",
+    lambda w: w.applied.low("factor") if w.applied.low("factor") == w.applied.high("factor") else None,
+)
+
+
 def weight_metrics(numbers: "Numbers", plan: Plan) -> Values:
     """rollout_is_*: raw weights before bounds, applied ones after (divided by the batch mean if the plan says so)."""
     if plan.weighting is None:
         return {}
-    bounds, token_scope = plan.weighting.bounds, plan.weighting.scope == "token"
-    normed = plan.weighting.normalize == "batch"
+    token_scope, normed = plan.weighting.scope == "token", plan.weighting.normalize == "batch"
     raw, bounded = Moments(numbers, "weight.", token_scope, 1.0), Moments(numbers, "applied.", token_scope, 1.0)
     applied = Moments(numbers, "normed.", token_scope, 1.0) if normed else bounded
-    values = {
-        "rollout_is_mean": raw.mean(),
-        "rollout_is_std": raw.std(),
-        "rollout_is_min": raw.low(),
-        "rollout_is_max": raw.high(),
-        "rollout_is_ratio_fraction_high": raw.fraction("high", bounds.high is not None),
-        "rollout_is_ratio_fraction_low": raw.fraction("low", bounds != Bounds()),
-        "rollout_is_eff_sample_size": applied.ess(),
-        "rollout_is_seq_mean": raw.seq_mean(),
-        "rollout_is_seq_std": raw.seq_std(),
-        "rollout_is_seq_min": raw.low("seq"),
-        "rollout_is_seq_max": raw.high("seq"),
-        "rollout_is_seq_max_deviation": raw.seq_max_deviation(),
-        "rollout_is_seq_fraction_high": raw.seq_fraction("high", bounds.high is not None),
-        "rollout_is_seq_fraction_low": raw.seq_fraction("low", bounds != Bounds()),
-        "rollout_is_applied_mean": applied.mean(),
-        "rollout_is_applied_std": applied.std(),
-        "rollout_is_applied_max": applied.high(),
-    }
-    if plan.weighting.outside == "zero":
-        values["rollout_is_oob_ratio"] = bounded.per_token("outside")
-    if normed:
-        values["rollout_is_batch_norm_factor"] = bounded.unit_mean()
-    return values
+    read = Weights(raw, bounded, applied, plan.weighting.bounds)
+    rows = [*WEIGHTS, *((OOB,) if plan.weighting.outside == "zero" else ()), *((FACTOR,) if normed else ())]
+    return {f"rollout_is_{row.name}": row.value(read) for row in rows}
+
+
+REJECTIONS: dict[str, str] = {
+    "rollout_rs_masked_fraction": "valid tokens lost to all rejections together",
+    "rollout_rs_seq_masked_fraction": "sequences that lose any token",
+    "rollout_rs_seq_dropped_fraction": "sequences with no token left",
+    "rollout_is_veto_fraction": "sequences that the veto rejects",
+    "rollout_is_catastrophic_token_fraction": "tokens with l below log of the veto's bound, unlimited",
+    "kept_tokens": "valid tokens left",
+    "kept_sequences": "sequences with a token left",
+}
+"""Section 3 over all rejections together; each has rollout_rs_{name}_* of its own, see `_one_rejection`."""
 
 
 def rejection_metrics(numbers: "Numbers", plan: Plan) -> Values:

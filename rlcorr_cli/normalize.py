@@ -37,7 +37,7 @@ def normalize(
 def normed_layout(layout: Layout) -> Layout:
     """A layout with the normalised columns added."""
     sums = tuple(f"normed.{name}" for name in _SUMS)
-    ends = ("normed.unit", "normed.seq")
+    ends = ("normed.unit", "normed.seq", "normed.factor")
     return replace(layout, sums=layout.sums + sums, lows=layout.lows + ends, highs=layout.highs + ends)
 
 
@@ -58,8 +58,8 @@ def _scaled(summary: Summary, factor: float) -> Summary:
         scaled_dev = (dev - 2 * shift * (total_x - n) + shift * shift * n) / factor**2
         sums += [total_x / factor, scaled_dev, squares / factor**2]
     sums += [numbers.sum(f"applied.{row}") / factor for row in ("row_low", "row_high")]
-    lows = [numbers.low(f"applied.{name}") / factor for name in ("unit", "seq")]
-    highs = [numbers.high(f"applied.{name}") / factor for name in ("unit", "seq")]
+    lows = [*(numbers.low(f"applied.{name}") / factor for name in ("unit", "seq")), factor]
+    highs = [*(numbers.high(f"applied.{name}") / factor for name in ("unit", "seq")), factor]
     return replace(
         summary,
         layout=normed_layout(summary.layout),

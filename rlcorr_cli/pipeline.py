@@ -1,23 +1,36 @@
-"""measure(): the one place where io and core meet.
+"""measure() and analyze(): the one place where io and core meet.
 
-Shards go through an engine; each becomes a small Measured, and Measureds add.  What the totals mean (groups, batch
-means, metrics, notes) is `report.py`'s.
+Shards go through an engine; each becomes a small Measured, and Measureds add.  Leaf keys are the values of the
+dump's key columns: the training batch first, where weights are normalised per batch, then the groups asked for.
+What the totals mean is `report.py`'s.
 """
 
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 
-from rlcorr_cli.batch import GroupKey, Shard
+from rlcorr_cli.batch import GroupKey, Input, Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Observation, layout_of, observe
 from rlcorr_cli.engine import LocalEngine
-from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.dump import Dump, Request, open_dump
 from rlcorr_cli.io.readers import read
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.profiles.profile import Profile
+from rlcorr_cli.report import Grouping, Report, build
 from rlcorr_cli.summary import Layout, Replicates, Summary
+from rlcorr_cli.thresholds import Thresholds
+
+NO_COLUMN = "none"
+"""What --batch-by takes for: the whole dump is one batch."""
 
 Progress = Callable[[int, int], None]
 """Called after each shard with its tokens and bytes."""
+
+Watch = Callable[[int], AbstractContextManager[Progress]]
+"""Given the bytes to come, a context around the reading that yields a Progress."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +42,32 @@ class Measured:
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __add__(self, other: "Measured") -> "Measured":
-        leaves = dict(self.leaves)
-        for key, summary in other.leaves.items():
+        return gather((self, other))
+
+
+def gather(parts: Iterable[Measured]) -> Measured:
+    """The sum of any number of Measureds, none included; one pass, whatever the number of leaves."""
+    leaves: dict[GroupKey, Summary] = {}
+    replicates: Replicates | None = None
+    rows: Counter[str] = Counter()
+    for part in parts:
+        for key, summary in part.leaves.items():
             leaves[key] = leaves[key] + summary if key in leaves else summary
-        replicates = self.replicates
-        if replicates is None or other.replicates is None:
-            replicates = replicates or other.replicates
-        else:
-            replicates = replicates + other.replicates
-        return Measured(leaves, replicates, dict(Counter(self.rows) + Counter(other.rows)))
+        if part.replicates is not None:
+            replicates = part.replicates if replicates is None else replicates + part.replicates
+        rows.update(part.rows)
+    return Measured(leaves, replicates, dict(rows))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which dump, and how its rows are read and grouped.  columns: canonical -> column."""
+
+    paths: tuple[str, ...]
+    format: str = "auto"
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
+    group_by: tuple[str, ...] = ()
+    batch_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +79,36 @@ class Computing:
     batch_tokens: int | None = None
 
 
+def analyze(
+    reading: Reading,
+    plan: Plan,
+    profile: Profile | None = None,
+    thresholds: Thresholds | None = None,
+    computing: Computing | None = None,
+    seed: int = 0,
+    notes: tuple[str, ...] = (),
+    watch: Watch | None = None,
+) -> Report:
+    """Measure a dump once and report it.  notes: what the plan's reader already had to say."""
+    started = time.perf_counter()
+    thresholds = thresholds or Thresholds()
+    batch, lead = _batch_key(reading, plan, profile)
+    keys = (*batch, *reading.group_by)
+    dump = open_dump(reading.paths, Request(reading.format, reading.columns, plan.mode, keys, lead))
+    by_batch = len(dump.roles.keys) > len(reading.group_by)
+    observation = Observation(plan, thresholds, dump.roles.current is not None, seed)
+    with watch(sum(shard.n_bytes for shard in dump.shards)) if watch else nullcontext() as progress:
+        measured, layout = measure(dump, observation, computing or Computing(), progress)
+    said = (*dump.notes, *notes, *_batch_notes(reading, plan, dump, measured, by_batch), *_settings(thresholds, seed))
+    inputs = [
+        Input(source.path, source.format, measured.rows.get(source.path, 0), source.n_bytes, dump.columns)
+        for source in dump.sources
+    ]
+    grouping = Grouping(by_batch, reading.group_by)
+    found = build(measured.leaves, layout, measured.replicates, grouping, plan, profile, inputs, said)
+    return replace(found, seconds=time.perf_counter() - started)
+
+
 def measure(
     dump: Dump, observation: Observation, computing: Computing, progress: Progress | None = None
 ) -> tuple[Measured, Layout]:
@@ -56,19 +116,57 @@ def measure(
     device = devices.resolve(computing.device)
     batch_tokens = computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type]
     engine = LocalEngine(computing.threads)
+    layout = layout_of(observation)
+    tokens = layout.sums.index("tokens")
+
+    def batches(shard: Shard) -> Iterable[Measured]:
+        for batch in read(dump, shard, batch_tokens):
+            engine.check()
+            observed = observe(batch, observation, device)
+            yield Measured(observed.groups, observed.replicates, {shard.path: batch.n_rows})
 
     def work(shard: Shard) -> Measured:
-        result = Measured()
         with devices.worker(device):
-            for batch in read(dump, shard, batch_tokens):
-                engine.check()
-                observed = observe(batch, observation, device)
-                result = result + Measured(observed.groups, observed.replicates, {shard.path: batch.n_rows})
-        return result
+            return gather(batches(shard))
 
-    total = Measured()
-    for shard, result in zip(dump.shards, engine.map(dump.shards, work), strict=True):
-        total = total + result
-        if progress is not None:
-            progress(int(sum(s.sums[s.layout.sums.index("tokens")] for s in result.leaves.values())), shard.n_bytes)
-    return total, layout_of(observation)
+    def results() -> Iterable[Measured]:
+        for shard, result in zip(dump.shards, engine.map(dump.shards, work), strict=True):
+            if progress is not None:
+                progress(int(sum(leaf.sums[tokens] for leaf in result.leaves.values())), shard.n_bytes)
+            yield result
+
+    return gather(results()), layout
+
+
+def _batch_key(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[tuple[str, ...], str | None]:
+    """The batch column to read before the groups': the one asked for, or `step` where there is one.
+
+    A peer's function knows no steps, so with a profile the whole dump is one batch unless a column is named.
+    """
+    if plan.weighting is None or plan.weighting.normalize != "batch" or reading.batch_by == NO_COLUMN:
+        return (), None
+    if reading.batch_by is not None:
+        return (reading.batch_by,), None
+    return (), None if profile else "step"
+
+
+def _batch_notes(reading: Reading, plan: Plan, dump: Dump, measured: Measured, by_batch: bool) -> list[str]:
+    if plan.weighting is None or plan.weighting.normalize != "batch":
+        return [] if reading.batch_by is None else ["--batch-by changes nothing: the plan does not normalize weights."]
+    if by_batch:
+        batches = len({key[0] for key in measured.leaves})
+        found = "one value" if batches == 1 else f"{batches:,} values"
+        return [f"Weights are divided by the mean of their own batch: {found} of {dump.roles.keys[0]}."]
+    return ["Weights are divided by the mean over the whole dump, as one batch; --batch-by COLUMN makes batches."]
+
+
+def _settings(thresholds: Thresholds, seed: int) -> list[str]:
+    """What was set away from its default and no other part of a report says."""
+    default = Thresholds()
+    said = (
+        (thresholds.extreme_ratio != default.extreme_ratio, f"extreme ratio {thresholds.extreme_ratio:g}"),
+        (thresholds.ppo_clip != default.ppo_clip, f"PPO clip {thresholds.ppo_clip:g}"),
+        (seed != 0, f"bootstrap seed {seed}"),
+    )
+    chosen = ", ".join(words for differs, words in said if differs)
+    return [f"Set by option: {chosen}."] if chosen else []

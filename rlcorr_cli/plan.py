@@ -10,6 +10,7 @@ Reading plans from files is `planfile.py`; named plans are `presets.py`; peers' 
 """
 
 import math
+import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -21,8 +22,14 @@ Mode = Literal["decoupled", "bypass"]
 Loss = Literal["ppo_clip", "reinforce"]
 LimitOn = Literal["reduced", "token"]
 Outside = Literal["clamp", "zero", "cap"]
+Normalize = Literal["none", "batch"]
 
 SCOPES: tuple[Scope, ...] = ("token", "seq_sum", "seq_mean", "seq_max", "seq_min")
+LEVELS: dict[str, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
+"""How a weight of each scope reduces l; verl and slime name a ratio's level so, too."""
+NONNEGATIVE = ("ratio", "k2", "k3", "k3_reverse", "abs_log_ratio", "exp_abs_log_ratio", "log_ratio_squared")
+RESERVED = ("seq",)
+"""Rejection names whose metrics would collide with those of all rejections together."""
 
 STATISTIC_FORMULAS: dict[str, str] = {
     "ratio": "rho = e^l; seq_sum the product e^S, seq_mean the geometric mean e^g, seq_min/seq_max the extreme token",
@@ -72,7 +79,7 @@ class Weighting:
     scope: WeightScope
     bounds: Bounds = field(default_factory=Bounds)
     outside: Outside = "clamp"
-    normalize: Literal["none", "batch"] = "none"
+    normalize: Normalize = "none"
 
     def __post_init__(self) -> None:
         for end, value in (("low", self.bounds.low), ("high", self.bounds.high)):
@@ -104,17 +111,25 @@ class Rejection:
             raise UsageError(f"Unknown scope '{self.scope}'.", f"Try one of: {', '.join(SCOPES)}.")
         if self.bounds.low is None and self.bounds.high is None:
             raise UsageError("A rejection needs a low or a high bound.", "For example ratio.seq_mean:0.999,1.001.")
-        if self.statistic == "ratio" and self.bounds.high is not None and self.bounds.high <= 0:
-            raise UsageError(
-                f"A ratio's high bound must be positive, got {self.bounds.high:g}.", "A ratio of 1 means no change."
-            )
+        if self.statistic in NONNEGATIVE:
+            for end, value in (("low", self.bounds.low), ("high", self.bounds.high)):
+                if value is not None and value < 0:
+                    raise UsageError(
+                        f"{self.statistic} is never negative; its {end} bound is {value:g}.",
+                        f"It is {STATISTIC_FORMULAS[self.statistic]}.",
+                    )
         if not self.name:
             object.__setattr__(self, "name", f"{self.scope}_{self.statistic}")
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name) or self.name in RESERVED:
+            raise UsageError(
+                f"A rejection cannot be called {self.name!r}.",
+                "Names are lower-case letters, digits and _, for example geometric.",
+            )
 
     @property
     def is_veto(self) -> bool:
         """Whether this is the veto of the literature: a floor under the smallest token ratio."""
-        return self.statistic == "ratio" and self.scope == "seq_min" and self.bounds.low is not None
+        return self.statistic == "ratio" and self.scope == "seq_min" and bool(self.bounds.low)
 
 
 @dataclass(frozen=True)
@@ -145,11 +160,6 @@ class Plan:
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"Two rejections are called '{name}'.", "Give each its own name in a plan file.")
-
-    @property
-    def rejects_tokens(self) -> bool:
-        """Whether some rejection clears single tokens (else only whole sequences go)."""
-        return any(rejection.scope == "token" for rejection in self.rejections)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON and for a plan file; `planfile.plan_from_dict` reads it back."""
@@ -212,14 +222,14 @@ def override(
     high: float | None = None,
     low: float | None = None,
     outside: Outside | None = None,
-    normalize: Literal["none", "batch"] | None = None,
+    normalize: Normalize | None = None,
     rejections: tuple[Rejection, ...] = (),
     mode: Mode | None = None,
 ) -> Plan:
     """`plan` with single knobs turned (the command line's flags).
 
-    Weighting knobs change the plan's weighting, or start one (token scope needs `scope` to be named).  A rejection
-    replaces the plan's rejection of the same name, else it is added.
+    Weighting knobs change the plan's weighting, or start one (which needs `scope` to be named).  A rejection replaces
+    the plan's of the same statistic and scope, and keeps its name; else it is added.
     """
     weighting = plan.weighting
     if any(knob is not None for knob in (scope, high, low, outside, normalize)):
@@ -233,7 +243,12 @@ def override(
         if weighting is None and scope is None:
             raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
         weighting = changed
-    merged = {rejection.name: rejection for rejection in (*plan.rejections, *rejections)}
-    result = replace(plan, weighting=weighting, rejections=tuple(merged.values()), mode=mode or plan.mode)
+    given = {(one.statistic, one.scope): one for one in rejections}
+    if len(given) < len(rejections):
+        raise UsageError("Two rejections share statistic and scope.", "Give both bounds in one: k1.token:-1,1.")
+    own = {(one.statistic, one.scope) for one in plan.rejections}
+    kept = [replace(one, bounds=given.get((one.statistic, one.scope), one).bounds) for one in plan.rejections]
+    added = [one for key, one in given.items() if key not in own]
+    result = replace(plan, weighting=weighting, rejections=(*kept, *added), mode=mode or plan.mode)
     named = plan.name in ("custom", "disabled")
     return result if result == plan else replace(result, name="custom" if named else f"{plan.name}+flags")

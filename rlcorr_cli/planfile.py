@@ -22,10 +22,22 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.plan import Bounds, LimitOn, Loss, Mode, Outside, Plan, Rejection, Scope, Weighting, WeightScope
+from rlcorr_cli.plan import (
+    Bounds,
+    LimitOn,
+    Loss,
+    Mode,
+    Normalize,
+    Outside,
+    Plan,
+    Rejection,
+    Scope,
+    Weighting,
+    WeightScope,
+)
 from rlcorr_cli.profiles.profile import Profile
 
 
@@ -84,7 +96,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         low: float | None = None
         high: float | None = None
         outside: Outside = "clamp"
-        normalize: Literal["none", "batch"] = "none"
+        normalize: Normalize = "none"
 
     class RejectionRecord(Closed):
         statistic: str
@@ -129,6 +141,11 @@ def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:
             found = {str(key): value for key, value in inner.items()}
             # A whole trainer config's block holds options of other parts too; a correction block of its own does not.
             return {k: v for k, v in found.items() if k in profile.keys} if path == ("algorithm",) else found
+    if data and not any(key in profile.keys for key in data):
+        where = " or ".join(".".join(path) for path in profile.blocks)
+        raise UsageError(
+            f"there is no option of {profile.name} in it.", f"They are looked for under {where}, and at top level."
+        )
     return data
 
 

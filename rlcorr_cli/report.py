@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from rlcorr_cli import __version__
@@ -62,7 +63,7 @@ class Report:
             "counts": self.whole.counts,
             "metrics": self.whole.metrics,
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "groups": [{"key": g.key, "counts": g.counts, "metrics": g.metrics} for g in self.groups],
+            "groups": [{"key": _plain(g.key), "counts": g.counts, "metrics": g.metrics} for g in self.groups],
             "health": list(self.health),
             "notes": list(self.notes),
         }
@@ -106,7 +107,7 @@ def build(
         plan,
         profile.name if profile else "canonical",
         whole,
-        intervals(replicates) if profile is None else {},
+        intervals(replicates) if profile is None and whole.counts["sequences"] > 1 else {},
         tuple(groups) if grouping.columns else (),
         tuple(judge(whole.values)),
         (*notes, *_notes(whole.values)),
@@ -159,9 +160,15 @@ def _notes(values: Values) -> list[str]:
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    """Numbers in order, then text, then the rest; null last."""
+    """Numbers in order, text that is a number among them; then other text, then dates; null last."""
     if value is None:
         return (3, "")
-    if isinstance(value, int | float):
-        return (0, value)
-    return (1, value) if isinstance(value, str) else (2, str(value))
+    try:
+        return (0, float(value))
+    except (TypeError, ValueError):
+        return (1, value) if isinstance(value, str) else (2, str(value))
+
+
+def _plain(key: Mapping[str, Any]) -> dict[str, Any]:
+    """A group's values as JSON has them; dates and times in ISO form."""
+    return {name: value.isoformat() if isinstance(value, date) else value for name, value in key.items()}

@@ -11,6 +11,7 @@ rest so that a sequence log-ratio of +-5000 neither overflows nor vanishes) and 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,10 +57,13 @@ class Histogram:
         return cls(buckets.astype(np.uint16), dense[buckets])
 
     def __add__(self, other: "Histogram") -> "Histogram":
-        dense = np.zeros(1 << 16, np.int64)
-        dense[self.buckets] = self.counts
-        dense[other.buckets] += other.counts
-        return Histogram.of_counts(dense)
+        if not len(self.buckets) or not len(other.buckets):
+            return self if len(self.buckets) else other
+        buckets = np.concatenate([self.buckets, other.buckets])
+        order = np.argsort(buckets, kind="stable")  # a radix sort on 16 bits
+        ordered = buckets[order]
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        return Histogram(ordered[starts], np.add.reduceat(np.concatenate([self.counts, other.counts])[order], starts))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -68,7 +72,8 @@ class Histogram:
             and np.array_equal(self.counts, other.counts)
         )
 
-    def sorted_by_value(self) -> tuple[Floats, NDArray[np.int64]]:
+    @cached_property
+    def by_value(self) -> tuple[Floats, NDArray[np.int64]]:
         """Bucket midpoints in ascending order, and their counts."""
         bits = self.buckets.astype(np.uint32) << 16
         edge = bits.view(np.float32).astype(np.float64)
@@ -82,7 +87,7 @@ class Histogram:
         total = int(self.counts.sum())
         if total == 0:
             return None
-        values, counts = self.sorted_by_value()
+        values, counts = self.by_value
         rank = max(1, math.ceil(q * total))
         return float(values[np.searchsorted(np.cumsum(counts), rank)])
 

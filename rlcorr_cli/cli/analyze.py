@@ -32,20 +32,22 @@ def analyze(
     debug: o.Debug = False,
 ) -> None:
     """How far apart the rollout and the training policy were, and what a correction would do."""
+    from rlcorr_cli import pipeline
     from rlcorr_cli.cli import run
     from rlcorr_cli.cli.plans import Flags, resolve
     from rlcorr_cli.thresholds import Thresholds
 
     flags = Flags(is_scope, is_high, is_low, is_outside, normalize, tuple(rs or ()), veto, mode)
     chosen = resolve(preset, plan, profile, flags)
-    reading = run.Reading(tuple(dumps), format, run.mapping(map or []), tuple(group_by or ()), batch_by)
     outputs = run.outputs(output or [])
-    report = run.report(
-        reading,
-        chosen,
+    report = pipeline.analyze(
+        pipeline.Reading(tuple(dumps), format, run.mapping(map or []), tuple(group_by or ()), batch_by),
+        chosen.plan,
+        chosen.profile,
         Thresholds(extreme_ratio, ppo_clip),
         run.computing(device, threads, batch_tokens),
         seed,
-        show_progress=not quiet,
+        chosen.notes,
+        run.watch(quiet),
     )
     run.write(report, outputs, as_json=json)

@@ -3,6 +3,7 @@
 Commands import what they need when they run, so that `--help` and completion load neither torch nor pyarrow.
 """
 
+import errno
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import typer
 
 from rlcorr_cli import __version__
 from rlcorr_cli.cli import analyze, explain, presets
-from rlcorr_cli.errors import RlcorrError
+from rlcorr_cli.errors import OutputError, RlcorrError
 
 app = typer.Typer(
     name="rlcorr",
@@ -51,11 +52,6 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if args is None else args)
     signal.signal(signal.SIGTERM, _terminate)
     status = _run(given)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.stderr.flush()
     if status in (130, 143):
         os._exit(status)  # worker threads may be in the middle of a shard; nobody waits for them
     sys.exit(status)
@@ -68,7 +64,8 @@ def _run(args: list[str]) -> int:
         return _show(error, args)
     except typer.TyperException as error:
         command = next((a for a in args if not a.startswith("-")), "")
-        hint = f"`rlcorr {command} --help`".replace("  ", " ") + " lists what there is."
+        known = {registered.name for registered in app.registered_commands}
+        hint = f"`rlcorr {command} --help` lists what there is." if command in known else "`rlcorr --help` lists all."
         return _show(RlcorrError(error.format_message(), hint), args, status=2)
     except BrokenPipeError:
         return 0
@@ -76,12 +73,20 @@ def _run(args: list[str]) -> int:
         return 130
     except Terminated:
         return 143
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            return _fault()
+        return _show(OutputError("There is no space left to write to.", "Free some, or write elsewhere."), args)
     except MemoryError:
         return _show(RlcorrError("Out of memory.", "Try a smaller --batch-tokens, or fewer --threads."), args, status=3)
     except Exception:
-        traceback.print_exc()
-        print("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.", file=sys.stderr)
-        return 70
+        return _fault()
+
+
+def _fault() -> int:
+    traceback.print_exc()
+    print("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.", file=sys.stderr)
+    return 70
 
 
 def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:

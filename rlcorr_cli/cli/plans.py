@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.plan import Mode, Outside, Plan, WeightScope, override, parse_rejection, veto
+from rlcorr_cli.plan import Mode, Normalize, Plan, WeightScope, override, parse_rejection, veto
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,12 @@ class Flags:
     veto: float | None
     mode: str | None
 
+    @property
+    def change_plan(self) -> bool:
+        """Whether any knob but the mode is turned."""
+        knobs = (self.scope, self.high, self.low, self.outside, self.normalize, self.veto)
+        return bool(self.rejections) or any(knob is not None for knob in knobs)
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -31,16 +37,23 @@ class Chosen:
 
 
 def resolve(preset: str | None, path: str | None, profile_name: str, flags: Flags) -> Chosen:
-    """preset < file < flags.  A file replaces a preset, so both together are refused rather than one ignored."""
+    """preset < file < flags.  A file replaces a preset, so both together are refused rather than one ignored.
+
+    A profile has its peer's plans only, from its peer's config: what it logs of any other would be made up.
+    """
+    from rlcorr_cli.planfile import read_plan
     from rlcorr_cli.profiles import profile as profile_of
 
     profile = profile_of(profile_name)
     if preset and path:
         raise UsageError("--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto.")
+    if profile is not None and (preset or flags.change_plan):
+        raise UsageError(
+            f"--profile {profile.name} takes its plan from that peer's own config, not from presets or flags.",
+            f"Write {profile.keys[0]} and the like to a YAML file and name it with --plan.",
+        )
     notes: tuple[str, ...] = ()
     if path:
-        from rlcorr_cli.planfile import read_plan
-
         found = read_plan(path, profile)
         plan, notes = found.plan, found.notes
     elif preset:
@@ -48,11 +61,9 @@ def resolve(preset: str | None, path: str | None, profile_name: str, flags: Flag
 
         plan = preset_of(preset).plan
     else:
-        plan = Plan("disabled")
+        plan = Plan("disabled") if profile is None else profile.read({})
     plan = _with_flags(plan, flags)
-    if profile is not None:
-        notes += profile.notes(plan)
-    return Chosen(plan, profile, notes)
+    return Chosen(plan, profile, notes if profile is None else notes + profile.notes(plan))
 
 
 def _with_flags(plan: Plan, flags: Flags) -> Plan:
@@ -61,20 +72,18 @@ def _with_flags(plan: Plan, flags: Flags) -> Plan:
         rejections += (veto(flags.veto),)
     return override(
         plan,
-        scope=_choice("--is", flags.scope, WeightScope),
+        scope=_choice("--is", flags.scope, get_args(WeightScope)),
         high=flags.high,
         low=flags.low,
-        outside=_choice("--is-outside", flags.outside, Outside),
-        normalize=_choice("--normalize", flags.normalize, None),
+        outside=_choice("--is-outside", flags.outside, ("clamp", "zero")),
+        normalize=_choice("--normalize", flags.normalize, get_args(Normalize)),
         rejections=rejections,
-        mode=_choice("--mode", flags.mode, Mode),
+        mode=_choice("--mode", flags.mode, get_args(Mode)),
     )
 
 
-def _choice(option: str, value: str | None, literal: Any) -> Any:
-    allowed = get_args(literal) if literal else ("none", "batch")
+def _choice(option: str, value: str | None, allowed: tuple[str, ...]) -> Any:
     if value is None or value in allowed:
         return value
-    raise UsageError(
-        f"{option} must be one of {', '.join(allowed)}, got '{value}'.", f"Try {nearest(value, allowed, 1)}."
-    )
+    message = f"{option} must be one of {', '.join(allowed)}, got '{value}'."
+    raise UsageError(message, f"Try {nearest(value, allowed, 1)}.")

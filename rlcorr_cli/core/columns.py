@@ -21,6 +21,7 @@ from rlcorr_cli.plan import Bounds
 from rlcorr_cli.thresholds import CHI2_LIMIT, RETENTION_BANDS, Thresholds
 
 Table = dict[str, Tensor]
+Ends = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,14 @@ def drift(tokens: Tokens, ppo_clip: float) -> Columns:
     )
 
 
-def reciprocal(bounds: Bounds) -> Bounds:
-    """The bounds with a missing low read as 1 / high, as peers do for their low fractions."""
+def reciprocal(bounds: Bounds) -> Ends:
+    """A weight's bounds with a missing low read as 1 / high, as peers do for their low fractions.
+
+    No Bounds: of a high below 1 the reciprocal lies above it.
+    """
     if bounds.low is None and bounds.high is not None:
-        return Bounds(1 / bounds.high, bounds.high)
-    return bounds
+        return 1 / bounds.high, bounds.high
+    return bounds.low, bounds.high
 
 
 def _divergences(tokens: Tokens) -> Columns:
@@ -220,16 +224,16 @@ def sequence_averages(columns: Columns) -> Columns:
     return Columns(sums={"seq.k3": columns.sums["k3"] / n, "seq.chi2": columns.sums["chi2"] / n})
 
 
-def _family(units: Units, x: Tensor, bounds: Bounds, centre: float) -> Columns:
-    """Moments, extremes and out-of-bounds counts of a statistic x over its units.
+def _family(units: Units, x: Tensor, ends: Ends, centre: float) -> Columns:
+    """Moments, extremes and out-of-bounds counts of a statistic x over its units; ends: low, high.
 
     tok: sum over tokens (a sequence's value counts once per token); trim: of x clamped into the bounds (verl's
     spread); seq: over sequences, of the sequence's token mean; *_dev: of (x - centre)^2; *_sq: of x^2.  high, low:
     units outside, tok_*: their tokens, *_share: the share of a sequence's tokens, added over sequences.
     """
     lengths = units.ragged.lengths
-    trim = x if bounds == Bounds() else x.clamp(bounds.low, bounds.high)
-    high, low = units.above(x, bounds.high), units.below(x, bounds.low)
+    trim = x if ends == (None, None) else x.clamp(*ends)
+    low, high = units.below(x, ends[0]), units.above(x, ends[1])
     tok_high, tok_low = high * units.tokens, low * units.tokens
     tok = units.over_tokens(x)
     mean = tok / lengths
@@ -247,8 +251,8 @@ def _family(units: Units, x: Tensor, bounds: Bounds, centre: float) -> Columns:
         "low_share": tok_low / lengths,
         "seq": mean,
         "seq_dev": (mean - centre).square(),
-        "seq_high": _beyond(torch.gt, mean, bounds.high),
-        "seq_low": _beyond(torch.lt, mean, bounds.low),
+        "seq_high": _beyond(torch.gt, mean, ends[1]),
+        "seq_low": _beyond(torch.lt, mean, ends[0]),
     }
     return Columns(sums, {"unit": units.low(x), "seq": mean}, {"unit": units.high(x), "seq": mean})
 
@@ -277,11 +281,13 @@ def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
     """One rejection's family, what it alone would take, and for ratios the unlimited extremes."""
     rejection = rejected.rejection
     units = Units(tokens.ragged, rejection.scope == "token")
-    columns = _family(units, rejected.value, rejection.bounds, 0.0 if rejected.log_value is None else 1.0)
+    ends = rejection.bounds.low, rejection.bounds.high
+    columns = _family(units, rejected.value, ends, 0.0 if rejected.log_value is None else 1.0)
     columns += _losses(tokens.ragged, ~units.spread(rejected.keep))
     if rejected.log_value is not None:
         columns += _log_extremes(units, rejected.log_value)
-    if rejection.is_veto and rejection.bounds.low:
+    if rejection.is_veto:
+        assert rejection.bounds.low is not None
         below = tokens.ragged.below(tokens.log_ratio, math.log(rejection.bounds.low))
         columns += Columns(sums={"catastrophic": below, "catastrophic_share": below / tokens.ragged.lengths})
     return columns

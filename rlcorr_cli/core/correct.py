@@ -15,7 +15,7 @@ from torch import Tensor
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.core.statistics import EXP_LIMIT, STATISTICS
-from rlcorr_cli.plan import Plan, Rejection, Scope, Weighting
+from rlcorr_cli.plan import LEVELS, Plan, Rejection, Scope, Weighting
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def correct(tokens: Tokens, plan: Plan) -> Corrected:
 
 def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted:
     """w = e^(l reduced by scope, then limited), then clamped to the bounds or zeroed outside them (inclusive)."""
-    scope: Scope = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}[weighting.scope]  # type: ignore[assignment]
+    scope = LEVELS[weighting.scope]
     log_raw = reduce_log_ratio(tokens, scope)
     raw = tokens.limited_rho(limit) if scope == "token" else torch.exp(_limit(log_raw, limit))
     low, high = weighting.bounds.low, weighting.bounds.high
@@ -248,6 +248,7 @@ def _log(bound: float) -> float:
 def _to_device(values: np.ndarray, device: torch.device) -> Tensor:
     if device.type == "cpu":
         return torch.from_numpy(values.astype(np.float64))
-    # Travel in the dump's own width, widen there; a copy because Arrow's memory is read-only and not pinned.
-    pinned = torch.from_numpy(values.copy()).pin_memory()
+    # Travel in the dump's own width from pinned memory, widen there.
+    pinned = torch.empty(values.shape, dtype=torch.float32 if values.itemsize == 4 else torch.float64, pin_memory=True)
+    np.copyto(pinned.numpy(), values)
     return pinned.to(device, non_blocking=True).double()

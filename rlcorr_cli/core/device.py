@@ -4,6 +4,7 @@ On a GPU every worker thread has a stream of its own, so that one thread's batch
 computed.  On a CPU torch runs one thread per worker: work is split over shards, not inside an operation.
 """
 
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -13,6 +14,8 @@ from rlcorr_cli.errors import UsageError
 
 DEFAULT_BATCH_TOKENS = {"cpu": 1 << 17, "cuda": 1 << 22}
 """Tokens a batch holds: enough to hide per-call costs, few enough to stay in a CPU's cache."""
+
+_LOCAL = threading.local()
 
 
 def resolve(name: str) -> torch.device:
@@ -40,5 +43,7 @@ def worker(device: torch.device) -> Generator[None]:
         torch.set_num_threads(1)
         yield
         return
-    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
+    if not hasattr(_LOCAL, "stream"):
+        _LOCAL.stream = torch.cuda.Stream(device)
+    with torch.cuda.device(device), torch.cuda.stream(_LOCAL.stream):
         yield

@@ -6,6 +6,7 @@ reading it in `metrics.py`; nothing here knows a name.
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -111,13 +112,12 @@ def _kept(
 
 def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None) -> Columns:
     columns = diagnostics(tokens, thresholds)
-    given = (
-        torch.zeros_like(tokens.ragged.lengths)
-        if rewards is None
-        else torch.from_numpy(rewards).to(tokens.ragged.device)
-    )
-    known = torch.zeros_like(given) if rewards is None else (~given.isnan()).double()
-    reward = Columns(sums={"reward": given.nan_to_num(), "rewarded": known})
+    known = given = torch.zeros_like(tokens.ragged.lengths)
+    if rewards is not None:
+        given = torch.from_numpy(rewards).to(tokens.ragged.device)
+        known = (~given.isnan()).double()
+        given = torch.where(given.isnan(), 0.0, given)
+    reward = Columns(sums={"reward": given, "rewarded": known})
     return columns + sequence_averages(columns) + reward
 
 
@@ -180,9 +180,10 @@ class _Fold:
         if self.order is None:
             return [Histogram.of_counts(_bincount(buckets, 1 << 16))]
         place = torch.from_numpy(np.searchsorted(self.groups, self.leaf)).to(buckets.device)
-        keyed = (tokens.ragged.spread(place) << 16) + buckets.long()
-        dense = _bincount(keyed, len(self.groups) << 16).reshape(len(self.groups), 1 << 16)
-        return [Histogram.of_counts(counts) for counts in dense]
+        keyed, counts = torch.unique((tokens.ragged.spread(place) << 16) + buckets.long(), return_counts=True)
+        places, counted = keyed.cpu().numpy(), counts.cpu().numpy()
+        cuts = np.searchsorted(places, np.arange(len(self.groups) + 1) << 16)
+        return [Histogram((places[a:b] & 0xFFFF).astype(np.uint16), counted[a:b]) for a, b in pairwise(cuts.tolist())]
 
     def _rows(self, table: dict[str, Tensor]) -> Floats:
         rows = torch.stack(tuple(table.values())).cpu().numpy()

@@ -62,7 +62,7 @@ class Ragged:
 
     def spread(self, rows: Tensor) -> Tensor:
         """One value per sequence to each of its tokens: [B] -> [V]."""
-        return torch.repeat_interleave(rows, self._counts)
+        return torch.repeat_interleave(rows, self._counts, output_size=int(self.offsets[-1]))
 
     def log_sum_exp(self, values: Tensor) -> Tensor:
         """log of the sum of e^values per sequence, without overflow: [V] -> [B]."""

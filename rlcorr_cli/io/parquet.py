@@ -1,5 +1,6 @@
 """Parquet: row groups are the shards, and only the needed columns are read."""
 
+import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,13 +23,13 @@ WIDTHS = {"FLOAT": 4, "INT32": 4, "DOUBLE": 8, "INT64": 8, "BOOLEAN": 1, "FIXED_
 
 def schema(path: str, stdin: Stdin | None = None) -> pa.Schema:
     """All columns, from the footer."""
-    with _reading(path):
-        return pq.read_schema(path)
+    with _file(path) as file:
+        return file.schema_arrow
 
 
 def parts(source: Source, roles: Roles) -> list[tuple[tuple[int, int], int]]:
     """Runs of row groups: each alone, but neighbours together while they stay under MERGE_BYTES compressed."""
-    with _reading(source.path), pq.ParquetFile(source.path) as file:
+    with _file(source.path) as file:
         wanted = _indices(file.metadata, roles.needed)
         groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
         sizes = [sum(group.column(j).total_compressed_size for j in wanted) for group in groups]
@@ -45,7 +46,7 @@ def parts(source: Source, roles: Roles) -> list[tuple[tuple[int, int], int]]:
 def read(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None) -> Iterator[Rows]:
     """The part's rows: at once while that takes under WHOLE_BYTES, else about STEP_BYTES at a time."""
     first, stop = shard.part or (0, 0)
-    with _reading(shard.path), pq.ParquetFile(shard.path) as file:
+    with _file(shard.path) as file:
         row = sum(file.metadata.row_group(i).num_rows for i in range(first))
         for batch in _record_batches(file, range(first, stop), roles.needed):
             yield Rows(batch, partial(_where, shard.path, row))
@@ -78,6 +79,13 @@ def _indices(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
 
 def _where(path: str, first: int, row: int) -> str:
     return f"{path}, row {first + row} (0-based)"
+
+
+@contextmanager
+def _file(path: str) -> Generator[pq.ParquetFile]:
+    """A file opened by its bytes: Arrow takes a name for UTF-8, which a name need not be."""
+    with _reading(path), pa.OSFile(os.fsencode(path)) as handle, pq.ParquetFile(handle) as file:
+        yield file
 
 
 @contextmanager

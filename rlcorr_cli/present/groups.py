@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rlcorr_cli.health import RULES
 from rlcorr_cli.moments import Value
-from rlcorr_cli.present.numbers import number, share, sparkline
+from rlcorr_cli.present.numbers import NOTHING, number, share, sparkline
 from rlcorr_cli.present.sink import clean, is_unicode
 from rlcorr_cli.report import Group, Report
 
@@ -22,6 +22,9 @@ COURSE: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
     ("ppl_ratio", max),
 )
 """Metrics drawn over many groups, with which end is the worse one when several share a character."""
+COUNTS = (("sequences", 5), ("tokens", 2))
+Column = tuple[str, list[Text], int]
+"""Heading, cells, rank."""
 
 
 def print_groups(console: Console, report: Report) -> None:
@@ -33,8 +36,8 @@ def print_groups(console: Console, report: Report) -> None:
         _print_table(console, report, groups)
         return
     _print_course(console, groups)
-    worst = sorted(groups, key=lambda g: -(g.values["k3_kl"] or 0.0))[:WORST]
-    shown = [g for g in groups if g in worst or g in (groups[0], groups[-1])]
+    by_k3 = sorted(range(len(groups)), key=lambda i: -(groups[i].values["k3_kl"] or 0.0))
+    shown = [groups[i] for i in sorted({0, len(groups) - 1, *by_k3[:WORST]})]
     console.print(
         Padding(
             Text(f"first, last and the {WORST} groups with the largest k3_kl, of {len(groups):,}", style="dim"), (0, 2)
@@ -61,7 +64,7 @@ def _print_course(console: Console, groups: Sequence[Group]) -> None:
         table.add_row(
             metric,
             sparkline(_binned(values, width, worse), is_unicode()),
-            f"{number(extreme)} at {', '.join(clean(value) for value in at.key.values())}",
+            f"{number(extreme)} at {', '.join(_shown(value) for value in at.key.values())}",
         )
     console.print(Padding(table, (0, 0, 1, 2)))
 
@@ -74,32 +77,52 @@ def _binned(values: Sequence[Value], width: int, worse: Callable[[Sequence[float
 
 
 def _print_table(console: Console, report: Report, groups: Sequence[Group]) -> None:
+    """One row a group, with as many columns as the console has room for: the last in `_columns` go first."""
+    keys = [[_shown(value) for value in (group.key[name] for group in groups)] for name in groups[0].key]
+    columns = [
+        (clean(name), [Text(cell) for cell in cells], -1) for name, cells in zip(groups[0].key, keys, strict=True)
+    ]
+    columns += _columns(report, groups)
+    while sum(_width(heading, cells) + 2 for heading, cells, _ in columns) > console.width - 2:
+        spare = max(columns, key=lambda column: column[2])
+        if spare[2] < 1:
+            break
+        columns.remove(spare)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in groups[0].key:
-        table.add_column(clean(column), overflow="ellipsis", max_width=24, no_wrap=True)
-    shown: list[tuple[str, str, Callable[[Value], str]]] = [
-        ("sequences", "", str),
-        ("tokens", "", str),
-        ("kl", "kl", number),
-        ("k3_kl", "k3_kl", number),
-        ("seq ESS", "seq_ess", number),
-        ("ppl ratio", "ppl_ratio", number),
+    for heading, _, rank in columns:
+        table.add_column(heading, justify="left" if rank < 0 else "right", no_wrap=True, overflow="ellipsis")
+    for row in zip(*(cells for _, cells, _ in columns), strict=True):
+        table.add_row(*row)
+    console.print(Padding(table, (0, 0, 1, 2)))
+
+
+def _columns(report: Report, groups: Sequence[Group]) -> list[Column]:
+    """The columns of numbers in order, each with its rank: 0 always stays, the highest is the first to go."""
+    metrics: list[tuple[str, str, Callable[[Value], str], int]] = [
+        ("kl", "kl", number, 4),
+        ("k3_kl", "k3_kl", number, 0),
+        ("seq ESS", "seq_ess", number, 0),
+        ("ppl ratio", "ppl_ratio", number, 3),
     ]
     if report.plan.weighting is not None:
-        shown.append(("IS ESS", "rollout_is_eff_sample_size", number))
+        metrics.append(("IS ESS", "rollout_is_eff_sample_size", number, 1))
     if report.plan.rejections:
-        shown.append(("lost", "rollout_rs_masked_fraction", share))
-    for heading, _, _ in shown:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for group in groups:
-        cells = [Text(clean("–" if value is None else value)) for value in group.key.values()]
-        for heading, metric, form in shown:
-            if metric:
-                cells.append(_cell(metric, group.values[metric], form))
-            else:
-                cells.append(Text(f"{group.counts[heading]:,}"))
-        table.add_row(*cells)
-    console.print(Padding(table, (0, 0, 1, 2)))
+        metrics.append(("lost", "rollout_rs_masked_fraction", share, 1))
+    counts = [(name, [Text(f"{group.counts[name]:,}") for group in groups], rank) for name, rank in COUNTS]
+    return counts + [
+        (heading, [_cell(name, group.values[name], form) for group in groups], rank)
+        for heading, name, form, rank in metrics
+    ]
+
+
+def _width(heading: str, cells: Sequence[Text]) -> int:
+    return max(len(heading), *(cell.cell_len for cell in cells))
+
+
+def _shown(value: object) -> str:
+    """A group's value, at most 24 characters of it."""
+    text = NOTHING if value is None else clean(value)
+    return text if len(text) <= 24 else f"{text[:23]}…"
 
 
 def _cell(metric: str, value: Value, form: Callable[[Value], str]) -> Text:
@@ -108,4 +131,4 @@ def _cell(metric: str, value: Value, form: Callable[[Value], str]) -> Text:
 
 
 def _label(group: Group) -> str:
-    return ", ".join(f"{clean(name)} {clean(value)}" for name, value in group.key.items())
+    return ", ".join(f"{clean(name)} {_shown(value)}" for name, value in group.key.items())

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.health import RULES
-from rlcorr_cli.metrics import METRICS
-from rlcorr_cli.plan import Plan
+from rlcorr_cli.metrics import DRIFT, FACTOR, METRICS, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.plan import STATISTIC_FORMULAS, Plan
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.presets import ALIASES, PRESETS, Preset
 
@@ -24,24 +24,44 @@ def print_presets(presets: Sequence[Preset]) -> None:
 
 
 def print_explanation(name: str) -> None:
-    """A metric or a preset; an unknown name is a UsageError with the nearest."""
-    metric = next((m for m in METRICS if m.name == name), None)
-    key = name.lower().replace("-", "_")
-    if metric is not None:
-        lines = [metric.name, *_wrapped(metric.formula)]
-        if metric.ideal is not None:
-            lines += _wrapped(f"Ideal: {metric.ideal:g}, when the policies are the same.")
-    elif ALIASES.get(key, key) in PRESETS:
-        one = PRESETS[ALIASES.get(key, key)]
-        lines = [one.name, *_wrapped(one.when), *_wrapped(records(one.plan)), *_wrapped(f"Source: {one.source}.")]
+    """A metric, statistic or preset, by its own name or a peer's; an unknown one is a UsageError with the nearest."""
+    key = name.strip().lower().replace("-", "_").rsplit("/", 1)[-1].removeprefix("mismatch_")
+    plain = key.removeprefix("kept_") if key not in REJECTIONS else key
+    preset = PRESETS.get(ALIASES.get(key, key))
+    if preset is not None:
+        lines = [preset.name, *_wrapped(preset.when), *_wrapped(records(preset.plan))]
+        lines += _wrapped(f"Source: {preset.source}.")
     else:
-        lines = [name] if any(rule.metric == name for rule in RULES) else []
+        lines = _definition(plain)
+        if lines and plain != key:
+            lines += _wrapped("Here over the tokens that the plan's rejections keep.")
+    if not lines:
+        known = [*DEFINED, *STATISTIC_FORMULAS, *PRESETS, *ALIASES]
+        raise UsageError(f"Nothing is called '{name}'.", f"Nearest: {nearest(key, set(known))}.")
+    emit("\n".join(lines) + "\n")
+
+
+DEFINED: dict[str, str] = {
+    **{metric.name: metric.formula for metric in (*METRICS, *DRIFT)},
+    **{f"rollout_is_{row.name}": row.formula for row in (*WEIGHTS, OOB, FACTOR)},
+    **REJECTIONS,
+}
+"""Every metric's formula, from the tables that compute them."""
+
+
+def _definition(name: str) -> list[str]:
+    """A metric's or statistic's lines; none for an unknown name."""
+    if name in STATISTIC_FORMULAS and name not in DEFINED:
+        return [name, *_wrapped(f"Rejection statistic: {STATISTIC_FORMULAS[name]}.")]
+    if name not in DEFINED:
+        return []
+    lines = [name, *_wrapped(DEFINED[name])]
+    ideal = next((metric.ideal for metric in (*METRICS, *DRIFT) if metric.name == name), None)
+    if ideal is not None:
+        lines += _wrapped(f"Ideal: {ideal:g}, when the policies are the same.")
     for rule in (rule for rule in RULES if rule.metric == name):
         lines += _wrapped(f"Rule ({rule.severity}): {rule}.  {rule.remedy}")
-    if not lines:
-        known = [*(m.name for m in METRICS), *PRESETS, *ALIASES, *(rule.metric for rule in RULES)]
-        raise UsageError(f"Nothing is called '{name}'.", f"Nearest: {nearest(name, set(known))}.")
-    emit("\n".join(lines) + "\n")
+    return lines
 
 
 def records(plan: Plan) -> str:

@@ -16,7 +16,7 @@ def number(value: float | None) -> str:
         return NOTHING
     size = abs(value)
     if size in (0, 1):
-        return f"{value:.0f}"
+        return f"{value + 0.0:.0f}"
     if 0.99 < size < 1 - 1e-12:
         return f"{value:.{1 - math.floor(math.log10(1 - size))}f}"
     if size < 1e-4 or size >= 1e6:
@@ -69,7 +69,7 @@ def sparkline(values: Sequence[float | None], unicode: bool, low: float | None =
 
 def histogram_line(histogram: Histogram, low: float, high: float, width: int, unicode: bool) -> str:
     """A histogram between two values as one line, log counts, so that tails show."""
-    values, counts = histogram.sorted_by_value()
+    values, counts = histogram.by_value
     bins = [0] * width
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         if low <= value <= high:

@@ -3,23 +3,35 @@
 Text is rendered first and written in one go, because rich turns a closed pipe into exit status 1; here it is no error.
 """
 
+import io
 import os
+import shutil
 import sys
 from collections.abc import Callable
 
 from rich.console import Console
 
+from rlcorr_cli.errors import OutputError
+
 
 def emit(text: str) -> None:
-    """Write to stdout; a reader that went away (`| head`) is fine."""
+    """Write to stdout; a reader that went away (`| head`) is fine, a full disk is an OutputError."""
+    if sys.stdout is None:  # closed by the caller: `>&-`
+        raise OutputError("Standard output is closed.", "Redirect it to a file, or use -o FILE.")
+    encoding = sys.stdout.encoding or "ascii"
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except UnicodeEncodeError:
-        encoding = sys.stdout.encoding or "ascii"
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        drop_stdout()
+    except OSError as error:
+        drop_stdout()
+        raise OutputError(f"Cannot write to standard output: {error.strerror}.", "Use -o FILE.") from None
+
+
+def drop_stdout() -> None:
+    """Send what may still be buffered nowhere, so that the interpreter's own flush at exit cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def render(draw: Callable[[Console], None]) -> None:
@@ -27,18 +39,24 @@ def render(draw: Callable[[Console], None]) -> None:
 
     NO_COLOR, like a pipe, means plain text: no bold or dim either.
     """
-    plain = bool(os.environ.get("NO_COLOR")) or not sys.stdout.isatty()
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    paper = io.StringIO()
     console = Console(
-        file=sys.stdout, color_system=None if plain else "auto", highlight=False, emoji=False, markup=False
+        file=paper,
+        width=shutil.get_terminal_size((80, 24)).columns if terminal or "COLUMNS" in os.environ else 80,
+        force_terminal=terminal,
+        color_system=None if os.environ.get("NO_COLOR") or not terminal else "auto",
+        highlight=False,
+        emoji=False,
+        markup=False,
     )
-    with console.capture() as capture:
-        draw(console)
-    emit("\n".join(line.rstrip() for line in capture.get().split("\n")))
+    draw(console)
+    emit("\n".join(line.rstrip() for line in paper.getvalue().split("\n")))
 
 
 def is_unicode() -> bool:
     """Whether stdout can carry block characters."""
-    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "").startswith("utf")
 
 
 def clean(value: object) -> str:

@@ -122,7 +122,7 @@ def _weights(console: Console, report: Report) -> None:
         ("eff_sample_size", "", number(values["rollout_is_eff_sample_size"]), f"of {_units(report.plan)}"),
         ("above high", share(values["rollout_is_ratio_fraction_high"]), "", f"of {_units(report.plan)}"),
         ("below low", share(values["rollout_is_ratio_fraction_low"]), "", f"of {_units(report.plan)}"),
-        ("batch mean", "", number(values.get("rollout_is_batch_norm_factor")), "what weights were divided by"),
+        ("divided by", "", number(values.get("rollout_is_batch_norm_factor")), "the batch's mean weight"),
     )
     for name, raw, applied, remark in rows:
         if {raw, applied} - {"", NOTHING}:

@@ -8,8 +8,7 @@ def verdict(report: Report) -> str:
     values = report.whole.values
     if values["logprob_abs_diff_max"] == 0:
         return "Equal on every token: the two columns hold the same numbers, so there is nothing to correct."
-    closeness = _closeness(values["k3_kl"], values["token_ess"])
-    sentences = [f"{closeness}: {_usable(values['token_ess'], values['seq_ess'])}."]
+    sentences = [_closeness(values["k3_kl"], values["token_ess"], values["seq_ess"])]
     turn = _turn(report.groups)
     if turn:
         sentences.append(turn)
@@ -19,24 +18,17 @@ def verdict(report: Report) -> str:
     return " ".join(sentences)
 
 
-def _closeness(k3: float | None, token_ess: float | None) -> str:
+def _closeness(k3: float | None, token_ess: float | None, seq_ess: float | None) -> str:
+    """How far apart the policies are, and which weights still leave a usable sample."""
     if k3 is None or token_ess is None or k3 > 0.1 or token_ess < 0.5:
-        return "Far apart"
-    if k3 < 1e-6:
-        return "The same policy to rounding"
-    return "Close" if k3 < 0.01 else "Apart"
-
-
-def _usable(token_ess: float | None, seq_ess: float | None) -> str:
-    token = token_ess is not None and token_ess >= 0.5
+        return "Far apart: this is more than weights can mend; see what is wrong first."
     sequence = seq_ess is not None and seq_ess >= 0.3
-    if token and sequence:
-        return "token-level and sequence-level weights are both usable"
-    if token:
-        return "token-level weights stay usable, sequence-level ones do not"
+    if k3 < 1e-6:
+        return "The same policy, to rounding."
+    close = "Close" if k3 < 0.01 else "Apart"
     if sequence:
-        return "a few extreme tokens dominate token-level weights"
-    return "neither token-level nor sequence-level weights keep a usable sample"
+        return f"{close}: token-level and sequence-level weights are both usable."
+    return f"{close}: token-level weights stay usable, sequence-level ones do not."
 
 
 def _turn(groups: tuple[Group, ...]) -> str:

@@ -88,7 +88,7 @@ def std_with_empty(family: Moments, numbers: Numbers, value: float) -> Value:
     n, empty = numbers.sequences, numbers.sum("empty")
     rows = n + empty
     if rows < 2:
-        return 0.0
+        return 0.0 if n else None
     mean = (numbers.sum(f"{family.prefix}seq") + empty * value) / rows
     deviation = numbers.sum(f"{family.prefix}seq_dev") + empty * (value - family.centre) ** 2
     return math.sqrt(max(deviation - rows * (mean - family.centre) ** 2, 0.0) / (rows - 1))

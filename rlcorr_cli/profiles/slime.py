@@ -8,9 +8,8 @@ clears tokens (IcePop); rejection bounds that are not given are the weights' bou
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics import diagnostics
 from rlcorr_cli.moments import Moments, Values
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, WeightScope, veto
+from rlcorr_cli.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, flag, number, positive
-from rlcorr_cli.profiles.verl import LEVELS
 from rlcorr_cli.summary import Numbers
 
 KEYS = (

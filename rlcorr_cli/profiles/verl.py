@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Scope, Weighting, veto
+from rlcorr_cli.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
 from rlcorr_cli.profiles.profile import (
     Config,
     Profile,
@@ -56,9 +56,6 @@ OPTIONS: dict[str, tuple[str, Scope]] = {
     f"{scope}_{statistic}": (statistic, scope) for scope, statistics in _SCOPES for statistic in statistics
 }
 """rollout_rs of 0.7 and later: option -> (statistic, scope)."""
-
-LEVELS: dict[str, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
-"""rollout_rs of 0.6: level -> scope of the ratio."""
 
 
 def read_mode(config: Config) -> dict[str, Any]:

@@ -6,9 +6,8 @@ what lies outside [low, high] is masked.  Diagnostics carry `mismatch_` and ther
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.moments import Moments, Values
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, WeightScope, veto
+from rlcorr_cli.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, number, positive, with_empty
-from rlcorr_cli.profiles.verl import LEVELS
 from rlcorr_cli.profiles.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.summary import Numbers
 
