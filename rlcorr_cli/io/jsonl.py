@@ -11,14 +11,15 @@ import pyarrow.json as pj
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import Rows
-from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.columns import ALIASES, Roles
 from rlcorr_cli.io.lines import inferred, numbered, parsed, row_of
 from rlcorr_cli.io.sources import STDIN, Source, shown
 from rlcorr_cli.io.streams import Block, Stdin, blocks, head, is_compressed
 
 RANGE_BYTES = 16 << 20
 LOOKED_AT = 200
-"""Rows from which columns and types are taken: one that first appears later is not seen."""
+"""Rows from which columns and types are taken.  A mask that first appears later is an error, not overlooked."""
+MASK_KEY = re.compile(b'"(%s)"' % "|".join(("response_mask", *ALIASES["response_mask"])).encode())
 
 
 def schema(path: str, stdin: Stdin | None = None) -> pa.Schema:
@@ -43,6 +44,8 @@ def read(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = No
     """The part's rows, a block at a time; keys a row lacks are null."""
     declared = _declared(schema, roles)
     for block in blocks(shard.path, shard.part, stdin):
+        if roles.mask is None:
+            _refuse_late_mask(block, shard.path)
         table = _fast(block.data, declared)
         if table is None:
             table = parsed(numbered(block.data, block.lines_before()), declared, shard.path)
@@ -84,6 +87,20 @@ def _fast(data: bytes, schema: pa.Schema) -> pa.Table | None:
     except pa.ArrowInvalid:
         return None
     return table if table.num_rows == sum(1 for _ in numbered(data, 0)) else None
+
+
+def _refuse_late_mask(block: Block, path: str) -> None:
+    """Rows were taken as unmasked because the first ones have no mask: a later one that has must not be."""
+    if not MASK_KEY.search(block.data):
+        return
+    for number, line in numbered(block.data, block.lines_before()):
+        names = {match.decode() for match in MASK_KEY.findall(line)}
+        late = sorted(names & row_of(line, path, number).keys()) if names else []
+        if late:
+            raise DataError(
+                f"{shown(path)}, line {number} has {late[0]}, which the first {LOOKED_AT} rows lack.",
+                "Put the mask in every row, the first ones too; 1 is a token that counts.",
+            )
 
 
 def _where(path: str, block: Block, row: int) -> str:

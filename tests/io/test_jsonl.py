@@ -226,3 +226,17 @@ def test_standard_input_is_read_whole_and_only_once(tmp_path: Path, codec: str |
         check=True,
     )
     assert run.stdout.decode().splitlines() == ["300 True -", "Standard input can be read only once."]
+
+
+def test_a_mask_that_first_appears_late_is_an_error_with_its_line(tmp_path: Path) -> None:
+    unmasked = {"rollout_log_probs": [-1.0, -2.0], "old_log_probs": [-1.0, -2.0]}
+    rows = [unmasked] * reading.LOOKED_AT + [{**unmasked, "response_mask": [1, 0]}]
+    path = jsonl(tmp_path / "a.jsonl", rows)
+    with pytest.raises(DataError, match=f"line {reading.LOOKED_AT + 1} has response_mask"):
+        read_rows(opened(path))
+
+
+def test_a_nested_key_that_looks_like_a_mask_is_none(tmp_path: Path) -> None:
+    nested = {"rollout_log_probs": [-1.0], "old_log_probs": [-1.0], "meta": {"loss_mask": 1}}
+    path = jsonl(tmp_path / "a.jsonl", [nested, nested])
+    assert len(read_rows(opened(path))) == 2
