@@ -271,7 +271,7 @@ OOB = WeightMetric("oob_ratio", "share of tokens whose weight was zeroed", lambd
 FACTOR = WeightMetric(
     "batch_norm_factor",
     "what weights were divided by: the mean weight of the batch; none over batches with different ones",
-    lambda w: w.applied.low("factor") if w.applied.low("factor") == w.applied.high("factor") else None,
+    lambda w: w.applied.only("factor"),
 )
 
 

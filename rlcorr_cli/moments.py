@@ -91,6 +91,11 @@ class Moments:
         """Maximum, likewise."""
         return finite(lambda: self.numbers.high(self.prefix + name))
 
+    def only(self, name: str) -> Value:
+        """The one value that a minimum and a maximum agree on, to rounding; None where they differ."""
+        low, high = self.low(name), self.high(name)
+        return low if low is not None and high is not None and math.isclose(low, high, rel_tol=1e-9) else None
+
     @property
     def _unit(self) -> str:
         return "tok" if self.token_scope else "seq"

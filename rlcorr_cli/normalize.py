@@ -58,12 +58,13 @@ def _scaled(summary: Summary, factor: float) -> Summary:
         scaled_dev = (dev - 2 * shift * (total_x - n) + shift * shift * n) / factor**2
         sums += [total_x / factor, scaled_dev, squares / factor**2]
     sums += [numbers.sum(f"applied.{row}") / factor for row in ("row_low", "row_high")]
-    lows = [*(numbers.low(f"applied.{name}") / factor for name in ("unit", "seq")), factor]
-    highs = [*(numbers.high(f"applied.{name}") / factor for name in ("unit", "seq")), factor]
+    lows = [numbers.low(f"applied.{name}") / factor for name in ("unit", "seq")]
+    highs = [numbers.high(f"applied.{name}") / factor for name in ("unit", "seq")]
+    used = (factor, factor) if numbers.tokens else (np.inf, -np.inf)
     return replace(
         summary,
         layout=normed_layout(summary.layout),
         sums=np.append(summary.sums, sums),
-        lows=np.append(summary.lows, lows),
-        highs=np.append(summary.highs, highs),
+        lows=np.append(summary.lows, [*lows, used[0]]),
+        highs=np.append(summary.highs, [*highs, used[1]]),
     )

@@ -18,6 +18,7 @@ import typer
 from rlcorr_cli import __version__
 from rlcorr_cli.cli import analyze, explain, presets
 from rlcorr_cli.errors import OutputError, RlcorrError
+from rlcorr_cli.present.sink import drop_stdout
 
 app = typer.Typer(
     name="rlcorr",
@@ -67,7 +68,9 @@ def _run(args: list[str]) -> int:
         known = {registered.name for registered in app.registered_commands}
         hint = f"`rlcorr {command} --help` lists what there is." if command in known else "`rlcorr --help` lists all."
         return _show(RlcorrError(error.format_message(), hint), args, status=2)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # rich and typer answer a closed pipe with SystemExit(1), and nothing else here raises one.
+        drop_stdout()
         return 0
     except (KeyboardInterrupt, typer.Abort):
         return 130

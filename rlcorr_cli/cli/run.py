@@ -20,9 +20,7 @@ def mapping(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         canonical, equals, column = pair.partition("=")
         if not equals or not canonical or not column:
-            raise UsageError(
-                f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN: old_log_probs=log_probs."
-            )
+            raise UsageError(f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN: old_log_probs=log_probs.")
         if canonical in columns:
             raise UsageError(f"--map names {canonical} twice.", "Map each canonical name once.")
         columns[canonical] = column

@@ -8,10 +8,12 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import OutputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def emit(text: str) -> None:
@@ -34,11 +36,13 @@ def drop_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def render(draw: Callable[[Console], None]) -> None:
+def render(draw: "Callable[[Console], None]") -> None:
     """Draw on a console as wide as the terminal (80 columns when piped), and emit the result.
 
     NO_COLOR, like a pipe, means plain text: no bold or dim either.
     """
+    from rich.console import Console
+
     terminal = sys.stdout is not None and sys.stdout.isatty()
     paper = io.StringIO()
     console = Console(
