@@ -12,10 +12,11 @@ from rlcorr_cli import __version__
 from rlcorr_cli.batch import GroupKey, Input
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.health import judge
-from rlcorr_cli.metrics import canonical, intervals
+from rlcorr_cli.metrics import intervals
 from rlcorr_cli.moments import Values
 from rlcorr_cli.normalize import normalize, normed_layout
 from rlcorr_cli.plan import Plan
+from rlcorr_cli.plan_metrics import canonical
 from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR, Histogram, Layout, Numbers, Replicates, Summary, total
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.health import RULES
-from rlcorr_cli.metrics import DRIFT, FACTOR, METRICS, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.metrics import DRIFT, METRICS
 from rlcorr_cli.plan import STATISTIC_FORMULAS, Plan
+from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.presets import ALIASES, PRESETS, Preset
 
