@@ -35,18 +35,15 @@ class Metric:
 
 
 def _pearson(n: "Numbers") -> Any:
-    """Correlation of q = e^a with p = e^b, from the moments of p and of the gap q - p."""
+    """Correlation of q = e^a with p = e^b; nothing where a column is constant (to rounding)."""
     import numpy as np
 
-    p, gap = n.per_token("prob"), n.per_token("prob_gap")
-    var_p = n.per_token("prob_sq") - p * p
-    var_gap = n.per_token("prob_gap_sq") - gap * gap
-    cov_gap = n.per_token("prob_x_gap") - p * gap
-    var_q = var_p + 2 * cov_gap + var_gap
-    scale = var_p * var_q
-    # A variance this far below the square it came from is rounding: the column is constant.
-    constant = (var_p <= 1e-14 * n.per_token("prob_sq")) | (var_q <= 1e-14 * n.per_token("prob_sq"))
-    return np.where(constant, np.nan, (var_p + cov_gap) / np.sqrt(np.where(constant, 1.0, scale)))
+    p, q = n.per_token("rollout_prob"), n.per_token("train_prob")
+    var_p = variance(p, n.per_token("rollout_prob_sq"))
+    var_q = variance(q, n.per_token("train_prob_sq"))
+    constant = (var_p == 0) | (var_q == 0)
+    scale = np.sqrt(np.where(constant, 1.0, var_p)) * np.sqrt(np.where(constant, 1.0, var_q))
+    return np.where(constant, np.nan, (n.per_token("prob_product") - p * q) / scale)
 
 
 def _std(n: "Numbers", first: str, second: str) -> Any:

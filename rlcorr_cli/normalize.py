@@ -53,9 +53,13 @@ def _scaled(summary: Summary, factor: float) -> Summary:
         n, total_x, dev, squares = (
             numbers.sum(name) for name in (unit, f"applied.{moment}", f"applied.{moment}_dev", f"applied.{moment}_sq")
         )
+        # sum (x/f - 1)^2: from the moments about 1 where x and f are near it, else from the plain ones, because
+        # either keeps digits only on its own side.
         shift = factor - 1
-        # sum (x/f - 1)^2 from the moments of x about 1, without leaving the centre.
-        scaled_dev = (dev - 2 * shift * (total_x - n) + shift * shift * n) / factor**2
+        if abs(shift) < 0.5:
+            scaled_dev = (dev - 2 * shift * (total_x - n) + shift * shift * n) / factor**2
+        else:
+            scaled_dev = squares / factor**2 - 2 * total_x / factor + n
         sums += [total_x / factor, scaled_dev, squares / factor**2]
     sums += [numbers.sum(f"applied.{row}") / factor for row in ("row_low", "row_high")]
     lows = [numbers.low(f"applied.{name}") / factor for name in ("unit", "seq")]

@@ -154,7 +154,7 @@ class Plan:
         if self.log_ratio_limit is not None and not 0 < self.log_ratio_limit <= 340:
             raise UsageError(
                 f"log_ratio_limit must lie in (0, 340], got {self.log_ratio_limit:g}.",
-                "20 is what verl and slime use; leave it out (TOML) or null for no limit.",
+                "20 is what verl and slime use; null (inf in TOML) switches it off.",
             )
         names = [rejection.name for rejection in self.rejections]
         for name in names:

@@ -17,6 +17,7 @@ so and noted with its line.  1e-4, which PyYAML alone reads as text, is a number
 """
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -128,7 +129,8 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         record.weighting.normalize,
     )
     rejections = tuple(Rejection(r.statistic, r.scope, Bounds(r.low, r.high), r.name) for r in record.rejections)
-    return Plan(record.name, weighting, rejections, record.log_ratio_limit, record.limit_on, record.mode, record.loss)
+    limit = None if record.log_ratio_limit == math.inf else record.log_ratio_limit  # TOML has no null
+    return Plan(record.name, weighting, rejections, limit, record.limit_on, record.mode, record.loss)
 
 
 def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:

@@ -165,16 +165,17 @@ def _divergences(tokens: Tokens) -> Columns:
 
 
 def _probabilities(tokens: Tokens) -> Columns:
-    """First and second moments of p = e^b and of the gap e^a - e^b, for their mean gap and correlation."""
+    """First and second moments of p = e^b, q = e^a and of the gap q - p, for their mean gap and correlation."""
     total, p, gap = tokens.ragged.sum, tokens.rollout_prob, tokens.prob_gap
-    size = gap.abs()
+    q, size = p * tokens.rho, gap.abs()
     sums = {
-        "prob": total(p),
-        "prob_gap": total(gap),
+        "rollout_prob": total(p),
+        "train_prob": total(q),
+        "rollout_prob_sq": total(p.square()),
+        "train_prob_sq": total(q.square()),
+        "prob_product": total(p * q),
         "abs_prob_gap": total(size),
-        "prob_sq": total(p.square()),
         "prob_gap_sq": total(gap.square()),
-        "prob_x_gap": total(p * gap),
     }
     return Columns(sums=sums, highs={"abs_prob_gap": tokens.ragged.high(size)})
 
