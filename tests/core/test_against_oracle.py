@@ -1,0 +1,104 @@
+"""Canonical metrics against a second implementation in slow loops (tests/oracle.py), written from the definitions."""
+
+import math
+from itertools import pairwise
+
+import oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made import dumps, metrics, simulated
+from oracle import Row
+
+from rlcorr_cli.plan import SCOPES, STATISTIC_FORMULAS, Bounds, Plan, Rejection, Scope, Weighting, veto
+from rlcorr_cli.presets import PRESETS
+
+SIGNED = ("ratio", "log_ratio", "k1", "prob_gap")
+"""Statistics that may be negative; a ratio's bounds are chosen as logs."""
+WEIGHT_BOUNDS = (Bounds(None, 2.0), Bounds(0.5, 2.0), Bounds(0.97, 1.02), Bounds(0.98, None), Bounds())
+
+
+def assert_equal_to_oracle(rows: list[Row], plan: Plan) -> None:
+    found, expected = metrics(rows, plan), oracle.metrics(rows, plan.to_dict())
+    ours = {f"rollout_rs_{r.name}_{end}" for r in plan.rejections for end in ("masked_fraction", "seq_masked_fraction")}
+    assert set(found) - set(expected) <= ours
+    assert set(expected) <= set(found)
+    wrong = {name: (found[name], value) for name, value in expected.items() if not same(name, found[name], value)}
+    assert not wrong
+
+
+def same(name: str, found: float | None, expected: float | None) -> bool:
+    if expected is None or not math.isfinite(expected):
+        return found is None
+    if found is None:
+        return False
+    relative = 2.0**-7 if "log_ratio_p" in name else 1e-9
+    return math.isclose(found, expected, rel_tol=relative, abs_tol=1e-8 if name.endswith("_std") else 1e-12)
+
+
+def splitting(rows: list[Row], statistic: str, scope: Scope, ends: str = "both") -> Bounds:
+    """Bounds between the rows' own values of a statistic, so that some are inside and some outside."""
+    record = {"statistic": statistic, "scope": scope}
+    found = [x for s in oracle.view(rows, [r.mask for r in rows]) for x in oracle.statistic_units(s, record, 20.0)]
+    values = sorted(found) or [0.0]
+    gaps = [(a + b) / 2 for a, b in pairwise(values) if b - a > 1e-6]
+    low, high = (gaps[len(gaps) // 4], gaps[-1 - len(gaps) // 4]) if gaps else (values[0] - 1, values[0] + 1)
+    if statistic not in SIGNED:
+        low = max(low, 0.0)
+    if statistic == "ratio":
+        low, high = math.exp(low), math.exp(high)
+    return Bounds(None if ends == "high" else low, None if ends == "low" else high)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@settings(max_examples=25)
+@given(rows=dumps())
+def test_presets(name: str, rows: list[Row]) -> None:
+    assert_equal_to_oracle(rows, PRESETS[name].plan)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("statistic", STATISTIC_FORMULAS)
+@settings(max_examples=12)
+@given(rows=dumps(), ends=st.sampled_from(["both", "low", "high"]))
+def test_rejections(statistic: str, scope: Scope, rows: list[Row], ends: str) -> None:
+    bounds = splitting(rows, statistic, scope, ends)
+    assert_equal_to_oracle(rows, Plan(rejections=(Rejection(statistic, scope, bounds),)))
+
+
+@pytest.mark.parametrize("normalize", ["none", "batch"])
+@pytest.mark.parametrize("outside", ["clamp", "zero"])
+@pytest.mark.parametrize("scope", ["token", "sequence", "geometric"])
+@settings(max_examples=30)
+@given(rows=dumps(), bounds=st.sampled_from(WEIGHT_BOUNDS))
+def test_weightings(scope: str, outside: str, normalize: str, rows: list[Row], bounds: Bounds) -> None:
+    assert_equal_to_oracle(rows, Plan(weighting=Weighting(scope, bounds, outside, normalize)))  # type: ignore[arg-type]
+
+
+@given(rows=dumps())
+def test_weights_with_three_rejections(rows: list[Row]) -> None:
+    rejections = (
+        Rejection("ratio", "token", splitting(rows, "ratio", "token")),
+        Rejection("k3", "seq_mean", splitting(rows, "k3", "seq_mean", "high")),
+        veto(1e-4),
+    )
+    assert_equal_to_oracle(rows, Plan(weighting=Weighting("token", Bounds(None, 1.02)), rejections=rejections))
+
+
+@pytest.mark.parametrize("limit", [0.05, 1.0, None])
+@given(rows=dumps())
+def test_other_limits(limit: float | None, rows: list[Row]) -> None:
+    rejections = (Rejection("ratio", "seq_sum", Bounds(0.9, 1.1)), Rejection("k3", "token", Bounds(None, 0.001)))
+    plan = Plan(weighting=Weighting("geometric", Bounds(0.98, 1.02)), rejections=rejections, log_ratio_limit=limit)
+    assert_equal_to_oracle(rows, plan)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("statistic", STATISTIC_FORMULAS)
+def test_a_rejection_that_takes_some_and_leaves_some(statistic: str, scope: Scope) -> None:
+    rows = simulated(24, seed=3)
+    plan = Plan(rejections=(Rejection(statistic, scope, splitting(rows, statistic, scope)),))
+    assert_equal_to_oracle(rows, plan)
+    kept = metrics(rows, plan)["rollout_rs_masked_fraction"]
+    assert kept is not None
+    assert 0.2 < kept < 0.8

@@ -1,0 +1,104 @@
+"""The Poisson bootstrap: draws hang on the row alone, and intervals hold the truth about as often as they say."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made import CPU, batch, dumps, metrics, observed, row, simulated
+from oracle import Row
+
+from rlcorr_cli.core.bootstrap import REPLICATES, poisson_draws, row_hashes
+from rlcorr_cli.core.correct import Tokens
+from rlcorr_cli.metrics import intervals
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.summary import Replicates
+
+INTEGERS = ("sequences", "tokens", "rewarded", "extreme")
+
+
+def hashes(rows: list[Row]) -> np.ndarray:
+    return row_hashes(Tokens.of(batch(rows), CPU))
+
+
+def replicates(rows: list[Row], seed: int = 0) -> Replicates:
+    found = observed(rows, Plan(), seed).replicates
+    assert found is not None
+    return found
+
+
+@given(rows=dumps(min_rows=2), cut=st.integers(1, 7))
+def test_any_split_gives_bit_equal_sums(rows: list[Row], cut: int) -> None:
+    parts = [observed(part, Plan(), seed=4).replicates for part in (rows[:cut], rows[cut:]) if part]
+    known = [part for part in parts if part is not None]
+    whole = observed(rows, Plan(), seed=4).replicates
+    if whole is None:
+        assert not known
+        return
+    together = known[0] if len(known) == 1 else known[0] + known[1]
+    for name in INTEGERS:
+        assert together.sums[whole.names.index(name)].tolist() == whole.sums[whole.names.index(name)].tolist()
+
+
+def test_draws_do_not_depend_on_order_place_or_masked_tokens() -> None:
+    rows = simulated(20, seed=1)
+    shuffled = random.Random(2).sample(rows, len(rows))
+    assert sorted(hashes(rows)) == sorted(hashes(shuffled))
+    plain = [row([0.1, -0.2], probs=[-1.0, -2.0])]
+    padded = [row([0.1, 9.0, -0.2], probs=[-1.0, -3.0, -2.0], mask=[1, 0, 1])]
+    assert hashes(plain) == hashes(padded)
+
+
+def test_different_rows_get_different_draws() -> None:
+    found = hashes(simulated(2000, seed=1)).tolist()
+    assert len(found) > 1900
+    assert len(set(found)) == len(found)
+
+
+def test_draws_are_poisson_of_mean_1() -> None:
+    rows = hashes(simulated(3000, seed=1))
+    draws = poisson_draws(rows, seed=0)
+    assert draws.shape == (len(rows), REPLICATES)
+    assert draws.mean() == pytest.approx(1.0, abs=0.01)
+    assert draws.var() == pytest.approx(1.0, abs=0.02)
+    # e^-1, e^-1, e^-1 / 2, e^-1 / 6
+    assert (np.bincount(draws.astype(int).ravel())[:4] / draws.size).tolist() == pytest.approx(
+        [0.3679, 0.3679, 0.1839, 0.0613], abs=0.005
+    )
+
+
+def test_draws_of_rows_and_of_replicates_are_uncorrelated() -> None:
+    draws = poisson_draws(hashes(simulated(3000, seed=1)), seed=0)
+    between = np.corrcoef(draws, rowvar=False) - np.eye(REPLICATES)
+    assert np.abs(between).max() < 0.1
+    assert draws.mean(axis=1).std() == pytest.approx(REPLICATES**-0.5, rel=0.1)
+    assert draws.mean(axis=0).std() == pytest.approx(3000**-0.5, rel=0.2)
+
+
+def test_another_seed_gives_other_draws_and_the_same_seed_the_same() -> None:
+    some = hashes(simulated(200, seed=1))
+    assert (poisson_draws(some, 7) == poisson_draws(some, 7)).all()
+    assert abs(np.corrcoef(poisson_draws(some, 7).ravel(), poisson_draws(some, 8).ravel())[0, 1]) < 0.02
+
+
+def test_interval_of_kl_holds_the_truth_about_95_times_in_100() -> None:
+    hits = 0
+    for trial in range(100):
+        low, high = intervals(replicates(simulated(60, seed=trial, mean=-0.02, std=0.2)))["kl"]
+        hits += low <= 0.02 <= high
+    assert 85 <= hits <= 100
+
+
+def test_more_data_gives_a_narrower_interval() -> None:
+    few, many = (intervals(replicates(simulated(n, seed=9)))["kl"] for n in (40, 640))
+    # Sixteen times the data: about a quarter of the width.
+    assert 2.5 < (few[1] - few[0]) / (many[1] - many[0]) < 6.5
+
+
+def test_intervals_of_200_rows_hold_their_metric() -> None:
+    rows = simulated(200, seed=12)
+    values, found = metrics(rows, Plan()), intervals(replicates(rows))
+    assert {"kl", "k3_kl", "seq_ess", "chi2_seq", "ppl_ratio"} <= found.keys()
+    outside = {name for name, (low, high) in found.items() if not low <= (values[name] or 0.0) <= high}
+    assert outside == set()

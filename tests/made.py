@@ -1,0 +1,98 @@
+"""Made-up dumps: rows as the oracle takes them, as a Batch, and what rlcorr measures of them."""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from oracle import Row
+
+from rlcorr_cli.batch import Batch
+from rlcorr_cli.core.observe import Observation, Observed, layout_of, observe
+from rlcorr_cli.moments import Values
+from rlcorr_cli.normalize import normalize, normed_layout
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.plan_metrics import canonical
+from rlcorr_cli.summary import Numbers, total
+
+CPU = torch.device("cpu")
+FAR = (-30.0, 30.0, -5.0, 5.0, -0.125, 0.125, 0.0, 0.03125)
+
+
+def row(log_ratios: Sequence[float], probs: Sequence[float] | None = None, **more: object) -> Row:
+    """A row of these log-ratios; probs: the larger of the two log-probs, -1 unless given."""
+    upper = [-1.0] * len(log_ratios) if probs is None else probs
+    train = [p + min(x, 0.0) for p, x in zip(upper, log_ratios, strict=True)]
+    rollout = [p - max(x, 0.0) for p, x in zip(upper, log_ratios, strict=True)]
+    return Row(train, rollout, **{"mask": [1] * len(train), **more})  # type: ignore[arg-type]
+
+
+def batch(rows: Sequence[Row]) -> Batch:
+    """The rows' valid tokens; the group of a row is its training batch."""
+    valid = [[t for t, m in enumerate(r.mask) if m] for r in rows]
+    has_current = all(r.current is not None for r in rows)
+    keys = sorted({r.batch for r in rows}, key=str)
+    return Batch(
+        offsets=np.cumsum([0, *map(len, valid)]).astype(np.int64),
+        train_logp=np.array([r.train[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64),
+        rollout_logp=np.array([r.rollout[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64),
+        current_logp=np.array([(r.current or [])[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64)
+        if has_current
+        else None,
+        n_masked=np.array([len(r.mask) - len(at) for r, at in zip(rows, valid, strict=True)], np.int64),
+        reward=np.array([np.nan if r.reward is None else r.reward for r in rows]),
+        leaf=np.array([keys.index(r.batch) for r in rows], np.int32),
+        keys=tuple((key,) for key in keys),
+    )
+
+
+def observed(rows: Sequence[Row], plan: Plan, seed: int | None = None) -> Observed:
+    """What rlcorr adds up, by training batch."""
+    one = batch(rows)
+    return observe(one, Observation(plan, has_current=one.current_logp is not None, seed=seed), CPU)
+
+
+def metrics(rows: Sequence[Row], plan: Plan) -> Values:
+    """rlcorr's canonical metrics of the rows, weights normalised per training batch where the plan says so."""
+    one = batch(rows)
+    observation = Observation(plan, has_current=one.current_logp is not None, seed=None)
+    leaves, layout = observe(one, observation, CPU).groups, layout_of(observation)
+    if plan.weighting is not None and plan.weighting.normalize == "batch":
+        leaves = normalize(leaves, layout, plan.weighting.scope == "token", by_batch=True)
+        layout = normed_layout(layout)
+    return canonical(Numbers(total(leaves.values(), layout)), plan)
+
+
+def simulated(n: int, seed: int, mean: float = 0.0, std: float = 0.05, longest: int = 20) -> list[Row]:
+    """n rows of 1 to `longest` tokens with normal log-ratios, in two training batches; some masked, some rewarded."""
+    rng = random.Random(seed)
+    rows: list[Row] = []
+    for i in range(n):
+        length = rng.randint(1, longest)
+        b = [-rng.random() * 3 - 4 * (std + abs(mean)) for _ in range(length)]
+        a = [x + rng.gauss(mean, std) for x in b]
+        mask = [int(rng.random() > 0.1) for _ in b]
+        rows.append(Row(a, b, mask, [x - 0.3 * rng.random() for x in a], rng.choice([None, 0.0, 1.0]), i % 2))
+    return rows
+
+
+@st.composite
+def dumps(draw: st.DrawFn, min_rows: int = 1, max_rows: int = 8, max_tokens: int = 10) -> list[Row]:
+    """Ragged rows, some empty or wholly masked: near, equal, constant or far policies; two training batches."""
+    near = st.integers(-250, 250).map(lambda k: k / 1000)
+    log_ratio = draw(st.sampled_from([near, near, st.just(0.0), st.just(-0.01), st.sampled_from(FAR)]))
+    has_current, has_mask = draw(st.booleans()), draw(st.booleans())
+    token = st.tuples(log_ratio, st.integers(0, 320), st.integers(0, 4), st.integers(-100, 100))
+    rows: list[Row] = []
+    for _ in range(draw(st.integers(min_rows, max_rows))):
+        tokens = draw(st.lists(token, max_size=draw(st.sampled_from([1, max_tokens]))))
+        one = row([t[0] for t in tokens], [-t[1] / 64 for t in tokens])
+        if has_mask:
+            one.mask = [int(t[2] > 0) for t in tokens]
+        if has_current:
+            one.current = [min(a + t[3] / 200, 0.0) for a, t in zip(one.train, tokens, strict=True)]
+        one.reward = draw(st.sampled_from([None, 0.0, 1.0, -0.25]))
+        one.batch = draw(st.integers(0, 1))
+        rows.append(one)
+    return rows

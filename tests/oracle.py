@@ -1,0 +1,602 @@
+"""A second, independent implementation of every metric, as slow plain-Python loops over lists of floats.
+
+Written from shared/spec/metrics.md (section 1 without pareto_k, 1b, 2, 3) and shared/spec/corrections.md section 1
+only; it shares no code with the tool, so a test that compares the two compares two readings of the specification.
+
+Notation: a = train, b = rollout, l = a - b, S = sum of l over a sequence's valid tokens, g = S / n; N valid tokens,
+B non-empty sequences, tok = mean over valid tokens, seq = mean over non-empty sequences. "No data" is None. Values too
+large for a float are inf. Where a formula as written would cancel (e^x - 1 - x, e^a - e^b, mean(rho^2) - 1 near 0), an
+algebraically equal stable form is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+Value = float | None
+Plan = dict  # {"weighting": None | dict, "rejections": [dict], "log_ratio_limit": float | None}
+
+CHI2_LIMIT = 20.0
+PPO_EPSILON = 0.2
+QUANTILES = {"p01": 1, "p1": 10, "p5": 50, "p50": 500, "p95": 950, "p99": 990, "p999": 999}  # in thousandths
+BANDS = (("0.999", "1.002"), ("0.99", "1.01"), ("0.95", "1.05"))
+
+
+@dataclass
+class Row:
+    """One sequence as given: log-probs per token, the response mask, and what else the metrics look at."""
+
+    train: list[float]
+    rollout: list[float]
+    mask: list[int]
+    current: list[float] | None = None
+    reward: float | None = None
+    batch: object = None
+
+
+@dataclass
+class Seq:
+    """The valid tokens of one row under some mask (positions `at` in the row); empty when the mask has none."""
+
+    row: Row
+    at: list[int]
+
+    @property
+    def a(self) -> list[float]:
+        return [self.row.train[t] for t in self.at]
+
+    @property
+    def b(self) -> list[float]:
+        return [self.row.rollout[t] for t in self.at]
+
+    @property
+    def logs(self) -> list[float]:
+        """l = a - b of every valid token."""
+        return [self.row.train[t] - self.row.rollout[t] for t in self.at]
+
+    @property
+    def total(self) -> float:
+        """S = sum of l."""
+        return math.fsum(self.logs)
+
+    @property
+    def average(self) -> float:
+        """g = S / n."""
+        return _of(mean(self.logs))
+
+    @property
+    def drift(self) -> list[float]:
+        """theta - old of every valid token."""
+        assert self.row.current is not None
+        return [self.row.current[t] - self.row.train[t] for t in self.at]
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def exp(x: float) -> float:
+    """e^x, inf where a float cannot hold it."""
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def expm1(x: float) -> float:
+    """e^x - 1, inf where a float cannot hold it."""
+    try:
+        return math.expm1(x)
+    except OverflowError:
+        return math.inf
+
+
+def log(x: float) -> float:
+    """log x, -inf at and below 0 (a bound there is never reached by a ratio)."""
+    return math.log(x) if x > 0 else -math.inf
+
+
+def k3(x: float) -> float:
+    """e^x - 1 - x >= 0; near 0 by its series x^2/2! + x^3/3! + ..., where the subtraction would cancel."""
+    if abs(x) > 0.1:
+        return expm1(x) - x
+    return math.fsum(x**k / math.factorial(k) for k in range(2, 16))
+
+
+def limited(x: float, limit: float | None) -> float:
+    """x clamped to [-limit, limit]; None is no limit."""
+    return x if limit is None else max(-limit, min(limit, x))
+
+
+def _of(x: Value) -> float:
+    """A value that must be there."""
+    assert x is not None
+    return x
+
+
+def mean(xs: Sequence[float]) -> Value:
+    """sum x / n; None without data; exact where all values are equal."""
+    if not xs:
+        return None
+    if min(xs) == max(xs):
+        return xs[0]
+    if math.inf in xs:
+        return math.inf
+    try:
+        return math.fsum(xs) / len(xs)
+    except OverflowError:
+        return math.fsum(x / len(xs) for x in xs)
+
+
+def _scaled_deviations(xs: Sequence[float]) -> tuple[float, list[float]]:
+    """(m, [(x - mean x) / m]), m the largest deviation: squares neither overflow nor vanish; m = 0 if all are equal."""
+    if min(xs) == max(xs):
+        return 0.0, [0.0] * len(xs)
+    centre = _of(mean(xs))
+    largest = max(abs(x - centre) for x in xs)
+    return largest, [(x - centre) / largest for x in xs]
+
+
+def std(xs: Sequence[float], sample: bool = False) -> Value:
+    """sqrt(sum (x - mean)^2 / n), over n - 1 for a sample; None without data (a sample needs two values)."""
+    if len(xs) < (2 if sample else 1):
+        return None
+    if math.inf in xs:
+        return math.inf
+    largest, deviations = _scaled_deviations(xs)
+    return largest * math.sqrt(math.fsum(d * d for d in deviations) / (len(xs) - sample))
+
+
+def top(xs: Sequence[float]) -> Value:
+    """Largest value, None without data."""
+    return max(xs) if xs else None
+
+
+def bottom(xs: Sequence[float]) -> Value:
+    """Smallest value, None without data."""
+    return min(xs) if xs else None
+
+
+def share(flags: Iterable[bool]) -> Value:
+    """Count of true over count of all, None without data."""
+    flags = list(flags)
+    return sum(1 for f in flags if f) / len(flags) if flags else None
+
+
+def ess(weights: Sequence[float]) -> Value:
+    """(sum w)^2 / (n sum w^2); None without data, when all weights are 0, and when one is inf."""
+    largest = max(weights, default=0.0)
+    if largest == 0.0 or largest == math.inf:
+        return None
+    scaled = [w / largest for w in weights]
+    return math.fsum(scaled) ** 2 / (len(scaled) * math.fsum(w * w for w in scaled))
+
+
+def log_ess(logs: Sequence[float]) -> Value:
+    """ess of e^x, computed relative to the largest x."""
+    return ess([exp(x - max(logs)) for x in logs]) if logs else None
+
+
+def pearson(xs: Sequence[float], ys: Sequence[float]) -> Value:
+    """cov(x, y) / (std x std y); None without data or when a variance is 0."""
+    if not xs or min(xs) == max(xs) or min(ys) == max(ys):
+        return None
+    dx, dy = _scaled_deviations(xs)[1], _scaled_deviations(ys)[1]
+    cov = math.fsum(x * y for x, y in zip(dx, dy, strict=True))
+    return cov / math.sqrt(math.fsum(x * x for x in dx) * math.fsum(y * y for y in dy))
+
+
+def quantile(xs: Sequence[float], thousandths: int) -> Value:
+    """Sorted value at index ceil(q N) - 1, at least 0, in whole numbers; None without data."""
+    if not xs:
+        return None
+    rank = (thousandths * len(xs) + 999) // 1000
+    return sorted(xs)[max(rank - 1, 0)]
+
+
+def flat(lists: Iterable[Sequence[float]]) -> list[float]:
+    """All values of all lists in order."""
+    return [x for xs in lists for x in xs]
+
+
+# ---------------------------------------------------------------- section 1
+
+
+def view(rows: Sequence[Row], masks: Sequence[Sequence[int]]) -> list[Seq]:
+    """Every row, empty ones too, with the tokens that the mask keeps."""
+    return [Seq(row, [t for t, m in enumerate(mask) if m]) for row, mask in zip(rows, masks, strict=True)]
+
+
+def prob_gap(a: float, b: float) -> float:
+    """e^a - e^b, without cancelling where a is near b."""
+    return -exp(a) * expm1(b - a) if a > b else exp(b) * expm1(a - b)
+
+
+def minus_middle(x: float, y: float) -> float:
+    """x - M, M = log((e^x + e^y) / 2), which is -log((1 + e^(y - x)) / 2)."""
+    gap = y - x
+    if gap > 30.0:
+        return math.log(2.0) - gap - math.log1p(math.exp(-gap))
+    return -math.log1p(math.expm1(gap) / 2.0)
+
+
+def js(a: float, b: float) -> float:
+    """(k3(a, M) + k3(b, M)) / 2 with k3(x, M) = e^(x - M) - (x - M) - 1."""
+    return 0.5 * (k3(minus_middle(a, b)) + k3(minus_middle(b, a)))
+
+
+def divergences(seqs: list[Seq]) -> dict[str, Value]:
+    """The KL family, Jensen-Shannon and chi squared."""
+    logs = flat(s.logs for s in seqs)
+    sums = [s.total for s in seqs]
+    pairs = [ab for s in seqs for ab in zip(s.a, s.b, strict=True)]
+    return {
+        "kl": mean([-x for x in logs]),
+        "k2_kl": mean([0.5 * x * x for x in logs]),
+        "k3_kl": mean([k3(x) for x in logs]),
+        "k3_kl_reverse": mean([k3(-x) for x in logs]),
+        "js_divergence": mean([js(a, b) for a, b in pairs]),
+        # mean(e^2x) - 1 = mean(e^2x - 1)
+        "chi2_token": mean([expm1(2.0 * limited(x, CHI2_LIMIT)) for x in logs]),
+        "chi2_seq": mean([expm1(2.0 * limited(x, CHI2_LIMIT)) for x in sums]),
+    }
+
+
+def perplexities(seqs: list[Seq]) -> dict[str, Value]:
+    """Per-sequence perplexities and their differences d = mean b - mean a = -g."""
+    out: dict[str, Value] = {}
+    for who, values in (("training", [s.a for s in seqs]), ("rollout", [s.b for s in seqs])):
+        surprise = [-_of(mean(v)) for v in values]
+        out[f"{who}_ppl"] = mean([exp(x) for x in surprise])
+        out[f"{who}_log_ppl"] = mean(surprise)
+    d = [-s.average for s in seqs]
+    out["log_ppl_diff"] = mean(d)
+    out["log_ppl_diff_max"] = top(d)
+    out["log_ppl_diff_min"] = bottom(d)
+    out["log_ppl_abs_diff"] = mean([abs(x) for x in d])
+    out["ppl_ratio"] = mean([exp(x) for x in d])
+    return out
+
+
+def distances(seqs: list[Seq]) -> dict[str, Value]:
+    """abs l, abs(e^a - e^b), correlation of the probabilities, tok e^(abs l), ESS of raw token and sequence ratios."""
+    logs = flat(s.logs for s in seqs)
+    a, b = flat(s.a for s in seqs), flat(s.b for s in seqs)
+    out: dict[str, Value] = {}
+    gaps = {
+        "logprob_abs_diff": [abs(x) for x in logs],
+        "prob_abs_diff": [abs(prob_gap(x, y)) for x, y in zip(a, b, strict=True)],
+    }
+    for name, values in gaps.items():
+        out |= {f"{name}_mean": mean(values), f"{name}_std": std(values), f"{name}_max": top(values)}
+    out["prob_pearson"] = pearson([exp(x) for x in a], [exp(x) for x in b])
+    out["token_mult_prob_error"] = mean([exp(abs(x)) for x in logs])
+    out["seq_ess"] = log_ess([s.total for s in seqs])
+    out["token_ess"] = log_ess(logs)
+    return out
+
+
+def distribution(seqs: list[Seq]) -> dict[str, Value]:
+    """Mean, std and quantiles of l, share of extreme tokens, shares inside the bands."""
+    logs = flat(s.logs for s in seqs)
+    out: dict[str, Value] = {"log_ratio_mean": mean(logs), "log_ratio_std": std(logs)}
+    for name, q in QUANTILES.items():
+        out[f"log_ratio_{name}"] = quantile(logs, q)
+    out["extreme_token_fraction"] = share(abs(x) > math.log(2.0) for x in logs)
+    for low, high in BANDS:
+        lo, hi = math.log(float(low)), math.log(float(high))
+        out[f"retention_token_{low}_{high}"] = share(lo <= x <= hi for x in logs)
+        out[f"retention_geo_{low}_{high}"] = share(lo <= s.average <= hi for s in seqs)
+    return out
+
+
+def diagnostics(rows: Sequence[Row], masks: Sequence[Sequence[int]]) -> dict[str, Value]:
+    """Section 1 over the tokens that the masks keep, with length_mean and reward_mean."""
+    seqs = [s for s in view(rows, masks) if s.at]
+    out = divergences(seqs) | perplexities(seqs) | distances(seqs) | distribution(seqs)
+    out["length_mean"] = mean([float(len(s.at)) for s in seqs])
+    out["reward_mean"] = mean([s.row.reward for s in seqs if s.row.reward is not None])
+    return out
+
+
+def policy_drift(rows: Sequence[Row]) -> dict[str, Value]:
+    """Section 1b, old -> current: r = e^(theta - old); absent unless every row has the current policy."""
+    if not rows or any(row.current is None for row in rows):
+        return {}
+    drift = flat(s.drift for s in view(rows, [row.mask for row in rows]))
+    ratios = [exp(x) for x in drift]
+    return {
+        "ois_mean": mean(ratios),
+        "ois_max": top(ratios),
+        "ppo_kl": mean([-x for x in drift]),
+        "ppo_clip_fraction_high": share(r > 1.0 + PPO_EPSILON for r in ratios),
+        "ppo_clip_fraction_low": share(r < 1.0 - PPO_EPSILON for r in ratios),
+    }
+
+
+# ---------------------------------------------------------------- section 2
+
+
+def raw_logs(seq: Seq, scope: str, limit: float | None) -> list[float]:
+    """Limited log weight of each valid token: lim(l), lim(S) or lim(g)."""
+    if scope == "token":
+        return [limited(x, limit) for x in seq.logs]
+    if not seq.at:
+        return []
+    reduced = {"sequence": seq.total, "geometric": seq.average}[scope]
+    return [limited(reduced, limit)] * len(seq.at)
+
+
+def is_outside(log_weight: float, weighting: dict) -> bool:
+    """Whether e^x lies outside the plan's own bounds, compared as logs."""
+    low, high = weighting.get("low"), weighting.get("high")
+    return (low is not None and log_weight < log(low)) or (high is not None and log_weight > log(high))
+
+
+def bounded(log_weight: float, weighting: dict) -> float:
+    """e^x after clamping to the bounds, or 0 outside them."""
+    if not is_outside(log_weight, weighting):
+        return exp(log_weight)
+    if weighting["outside"] == "zero":
+        return 0.0
+    low, high = weighting.get("low"), weighting.get("high")
+    return low if low is not None and log_weight < log(low) else _of(high)
+
+
+def units(per_token: Sequence[Sequence[float]], scope: str) -> list[float]:
+    """The weighting's units: every token at token scope, else one value for each non-empty sequence."""
+    return flat(per_token) if scope == "token" else [xs[0] for xs in per_token if xs]
+
+
+def divisors(rows: Sequence[Row], weights: list[list[float]], weighting: dict) -> list[float]:
+    """What each row's weights are divided by: its batch's mean over units (1 for a mean of 0); 1 if not normalised."""
+    if weighting.get("normalize", "none") != "batch":
+        return [1.0] * len(rows)
+    out = []
+    for row in rows:
+        members = [w for other, w in zip(rows, weights, strict=True) if other.batch == row.batch]
+        out.append(mean(units(members, weighting["scope"])) or 1.0)
+    return out
+
+
+@dataclass
+class Weights:
+    """Weights of the valid tokens, one list a row: log of the raw ones, bounded ones, applied ones; by: the divisor."""
+
+    log_raw: list[list[float]]
+    bounded: list[list[float]]
+    applied: list[list[float]]
+    by: list[float]
+
+
+def compute_weights(rows: Sequence[Row], weighting: dict, limit: float | None) -> Weights:
+    """Reduce by scope -> limit -> exp -> clamp or zero -> divide by the batch mean."""
+    log_raw = [raw_logs(s, weighting["scope"], limit) for s in view(rows, [r.mask for r in rows])]
+    inside = [[bounded(x, weighting) for x in xs] for xs in log_raw]
+    by = divisors(rows, inside, weighting)
+    # A weight that overflowed stays inf, also when the mean that it is divided by overflowed with it.
+    applied = [[w / d if w < math.inf else w for w in ws] for ws, d in zip(inside, by, strict=True)]
+    return Weights(log_raw, inside, applied, by)
+
+
+def report_bounds(weighting: dict) -> tuple[Value, Value]:
+    """(low, high) of the fraction metrics: low is 1 / high when the plan has none."""
+    low, high = weighting.get("low"), weighting.get("high")
+    if low is None and high is not None:
+        low = 1.0 / high if high > 0 else math.inf
+    return low, high
+
+
+def fractions(xs: Sequence[float], low: Value, high: Value, key: Callable[[float], float]) -> tuple[Value, Value]:
+    """(share of x > key(high), share of x < key(low)); None where the bound is absent or there is no data."""
+    above = None if high is None else share(x > key(high) for x in xs)
+    below = None if low is None else share(x < key(low) for x in xs)
+    return above, below
+
+
+def sequence_weight_metrics(raw: list[list[float]], low: Value, high: Value) -> dict[str, Value]:
+    """rollout_is_seq_*: of m_i, the mean raw weight over sequence i's valid tokens."""
+    means = [_of(mean(ws)) for ws in raw if ws]
+    above, below = fractions(means, low, high, float)
+    return {
+        "rollout_is_seq_mean": mean(means),
+        "rollout_is_seq_std": std(means, sample=True),
+        "rollout_is_seq_min": bottom(means),
+        "rollout_is_seq_max": top(means),
+        "rollout_is_seq_max_deviation": top([abs(m - 1.0) for m in means]),
+        "rollout_is_seq_fraction_high": above,
+        "rollout_is_seq_fraction_low": below,
+    }
+
+
+def applied_weight_metrics(weights: Weights, weighting: dict) -> dict[str, Value]:
+    """Mean, std, max over tokens, ESS over units of the applied weights; share zeroed; mean before the division."""
+    scope, tokens = weighting["scope"], flat(weights.applied)
+    out = {
+        "rollout_is_applied_mean": mean(tokens),
+        "rollout_is_applied_std": std(tokens),
+        "rollout_is_applied_max": top(tokens),
+        "rollout_is_eff_sample_size": ess(units(weights.applied, scope)),
+    }
+    if weighting["outside"] == "zero":
+        out["rollout_is_oob_ratio"] = share(is_outside(x, weighting) for x in flat(weights.log_raw))
+    if weighting.get("normalize", "none") == "batch":
+        # Per batch: one number only where every batch with a valid token was divided by the same one, to rounding.
+        by = [divisor for divisor, ws in zip(weights.by, weights.applied, strict=True) if ws]
+        out["rollout_is_batch_norm_factor"] = by[0] if by and max(by) <= min(by) * (1 + 1e-9) else None
+    return out
+
+
+def weight_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
+    """Section 2; absent without a weighting."""
+    weighting = plan.get("weighting")
+    if not weighting:
+        return {}
+    weights = compute_weights(rows, weighting, plan.get("log_ratio_limit", 20.0))
+    raw = [[exp(x) for x in xs] for xs in weights.log_raw]
+    tokens = flat(raw)
+    low, high = report_bounds(weighting)
+    above, below = fractions(units(weights.log_raw, weighting["scope"]), low, high, log)
+    out = {
+        "rollout_is_mean": mean(tokens),
+        "rollout_is_std": std(tokens),
+        "rollout_is_min": bottom(tokens),
+        "rollout_is_max": top(tokens),
+        "rollout_is_ratio_fraction_high": above,
+        "rollout_is_ratio_fraction_low": below,
+    }
+    return out | sequence_weight_metrics(raw, low, high) | applied_weight_metrics(weights, weighting)
+
+
+# ---------------------------------------------------------------- section 3
+
+# Statistics of one token, of its (limited) log-ratio.
+OF_LOG_RATIO: dict[str, Callable[[float], float]] = {
+    "k2": lambda x: 0.5 * x * x,
+    "k3": k3,
+    "k3_reverse": lambda x: k3(-x),
+    "abs_log_ratio": abs,
+    "exp_abs_log_ratio": lambda x: exp(abs(x)),
+    "log_ratio_squared": lambda x: x * x,
+}
+LINEAR = {"ratio": 1.0, "log_ratio": 1.0, "k1": -1.0}  # sign of l; ratio stays a log until it is reported
+
+
+def linear_statistic(seq: Seq, sign: float, scope: str, limit: float | None) -> list[float]:
+    """sign * l: limited at token scope and after reducing to S or g; the extremes are of unlimited tokens."""
+    if scope == "token":
+        return [sign * limited(x, limit) for x in seq.logs]
+    if scope in ("seq_sum", "seq_mean"):
+        return [sign * limited(seq.total if scope == "seq_sum" else seq.average, limit)]
+    return [{"seq_min": min, "seq_max": max}[scope](sign * x for x in seq.logs)]
+
+
+def other_statistic(seq: Seq, statistic: str, scope: str, limit: float | None) -> list[float]:
+    """A per-token value of lim(l) (prob_gap: of a and b), then its sum, mean, min or max over the sequence."""
+    if statistic == "prob_gap":
+        values = [prob_gap(a, b) for a, b in zip(seq.a, seq.b, strict=True)]
+    else:
+        values = [OF_LOG_RATIO[statistic](limited(x, limit)) for x in seq.logs]
+    if scope == "token":
+        return values
+    reduce = {"seq_sum": math.fsum, "seq_mean": mean, "seq_min": min, "seq_max": max}[scope]
+    return [_of(reduce(values))]
+
+
+def statistic_units(seq: Seq, rejection: dict, limit: float | None) -> list[float]:
+    """The statistic of a sequence's units (its tokens, or itself; none when empty). For `ratio` the log of it."""
+    if not seq.at:
+        return []
+    statistic, scope = rejection["statistic"], rejection["scope"]
+    if statistic in LINEAR:
+        return linear_statistic(seq, LINEAR[statistic], scope, limit)
+    return other_statistic(seq, statistic, scope, limit)
+
+
+def bound_key(rejection: dict) -> Callable[[float], float]:
+    """How a bound is brought to the statistic's own space: log for ratio."""
+    return log if rejection["statistic"] == "ratio" else float
+
+
+def keeps(x: float, rejection: dict) -> bool:
+    """low <= x <= high, an absent end open."""
+    key, low, high = bound_key(rejection), rejection.get("low"), rejection.get("high")
+    return (low is None or key(low) <= x) and (high is None or x <= key(high))
+
+
+def rejection_mask(seq: Seq, rejection: dict, limit: float | None) -> list[int]:
+    """The row's mask after this rejection alone."""
+    verdicts = [keeps(x, rejection) for x in statistic_units(seq, rejection, limit)]
+    if rejection["scope"] != "token":
+        verdicts = verdicts * len(seq.at)
+    mask = [0] * len(seq.row.mask)
+    for t, kept in zip(seq.at, verdicts, strict=True):
+        mask[t] = int(kept)
+    return mask
+
+
+def kept_masks(rows: Sequence[Row], plan: Plan) -> list[list[int]]:
+    """The original masks ANDed with every rejection's, each computed on the original mask."""
+    masks = [[int(bool(m)) for m in row.mask] for row in rows]
+    for rejection in plan.get("rejections") or []:
+        for i, seq in enumerate(view(rows, [row.mask for row in rows])):
+            verdict = rejection_mask(seq, rejection, plan.get("log_ratio_limit", 20.0))
+            masks[i] = [m * v for m, v in zip(masks[i], verdict, strict=True)]
+    return masks
+
+
+def statistic_metrics(seqs: list[Seq], rejection: dict, limit: float | None) -> dict[str, Value]:
+    """rollout_rs_{name}_*: over the rejection's units."""
+    keyed = flat(statistic_units(s, rejection, limit) for s in seqs)
+    xs = [exp(x) for x in keyed] if rejection["statistic"] == "ratio" else keyed
+    above, below = fractions(keyed, rejection.get("low"), rejection.get("high"), bound_key(rejection))
+    values = {"mean": mean(xs), "std": std(xs), "min": bottom(xs), "max": top(xs)}
+    values |= {"fraction_high": above, "fraction_low": below}
+    return {f"rollout_rs_{rejection['name']}_{key}": value for key, value in values.items()}
+
+
+def is_veto(rejection: dict) -> bool:
+    """ratio, seq_min, with a low bound."""
+    return (rejection["statistic"], rejection["scope"]) == ("ratio", "seq_min") and rejection.get("low") is not None
+
+
+def veto_metrics(seqs: list[Seq], rejections: list[dict], limit: float | None) -> dict[str, Value]:
+    """Share of sequences that the first veto rejects; share of tokens with l < log low."""
+    veto = next((r for r in rejections if is_veto(r)), None)
+    if veto is None:
+        return {}
+    verdicts = flat(statistic_units(s, veto, limit) for s in seqs)
+    return {
+        "rollout_is_veto_fraction": share(not keeps(x, veto) for x in verdicts),
+        "rollout_is_catastrophic_token_fraction": share(x < log(veto["low"]) for s in seqs for x in s.logs),
+    }
+
+
+def loss_metrics(rows: Sequence[Row], kept: list[list[int]]) -> dict[str, Value]:
+    """Tokens and sequences lost to all rejections together."""
+    pairs = [(len(s.at), sum(m)) for s, m in zip(view(rows, [r.mask for r in rows]), kept, strict=True) if s.at]
+    tokens = sum(before for before, _ in pairs)
+    return {
+        "rollout_rs_masked_fraction": sum(n - k for n, k in pairs) / tokens if tokens else None,
+        "rollout_rs_seq_masked_fraction": share(k < n for n, k in pairs),
+        "rollout_rs_seq_dropped_fraction": share(k == 0 for _, k in pairs),
+        "kept_tokens": float(sum(k for _, k in pairs)),
+        "kept_sequences": float(sum(1 for _, k in pairs if k)),
+    }
+
+
+def rejection_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
+    """Section 3; absent without rejections."""
+    rejections, limit = plan.get("rejections") or [], plan.get("log_ratio_limit", 20.0)
+    if not rejections:
+        return {}
+    seqs = view(rows, [row.mask for row in rows])
+    out: dict[str, Value] = {}
+    for rejection in rejections:
+        out |= statistic_metrics(seqs, rejection, limit)
+    kept = kept_masks(rows, plan)
+    out |= loss_metrics(rows, kept) | veto_metrics([s for s in seqs if s.at], rejections, limit)
+    return out | {f"kept_{name}": value for name, value in diagnostics(rows, kept).items()}
+
+
+# ---------------------------------------------------------------- interface
+
+
+def metrics(rows: list[Row], plan: Plan) -> dict[str, float | None]:
+    """Every metric that applies to the plan, by its canonical name."""
+    out = diagnostics(rows, [row.mask for row in rows]) | policy_drift(rows)
+    return out | weight_metrics(rows, plan) | rejection_metrics(rows, plan)
+
+
+def weights_and_mask(rows: list[Row], plan: Plan) -> tuple[list[list[float]] | None, list[list[int]]]:
+    """(applied weight of every token, 0 on masked ones; None without a weighting; the modified masks)."""
+    masks, weighting = kept_masks(rows, plan), plan.get("weighting")
+    if not weighting:
+        return None, masks
+    applied = compute_weights(rows, weighting, plan.get("log_ratio_limit", 20.0)).applied
+    full = [[0.0] * len(row.mask) for row in rows]
+    for out, seq, ws in zip(full, view(rows, [row.mask for row in rows]), applied, strict=True):
+        for t, w in zip(seq.at, ws, strict=True):
+            out[t] = w
+    return full, masks
