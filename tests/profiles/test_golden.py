@@ -1,0 +1,112 @@
+"""Peers' own functions, run once in float64 (tests/golden/README.md), against the profile of each."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from rlcorr_cli.batch import Batch
+from rlcorr_cli.core.correct import Corrected, Tokens, correct
+from rlcorr_cli.core.observe import Observation, layout_of, observe
+from rlcorr_cli.moments import Values
+from rlcorr_cli.normalize import normalize
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.profiles import PROFILES
+from rlcorr_cli.summary import Numbers
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+CPU = torch.device("cpu")
+CASES: dict[str, Any] = json.loads((GOLDEN / "expected_metrics.json").read_text())
+ROWS: list[dict[str, Any]] = pq.read_table(GOLDEN / "input.parquet").to_pylist()
+MASKS = [np.array(row["response_mask"], bool) for row in ROWS]
+
+
+def golden_batch() -> Batch:
+    train, rollout = (
+        [np.array(row[name], np.float32)[mask] for row, mask in zip(ROWS, MASKS, strict=True)]
+        for name in ("old_log_probs", "rollout_log_probs")
+    )
+    return Batch(
+        offsets=np.cumsum([0, *(mask.sum() for mask in MASKS)]).astype(np.int64),
+        train_logp=np.concatenate(train),
+        rollout_logp=np.concatenate(rollout),
+        current_logp=None,
+        n_masked=np.array([(~mask).sum() for mask in MASKS]),
+        reward=np.array([row["reward"] for row in ROWS]),
+        leaf=np.zeros(len(ROWS), np.int32),
+        keys=((None,),),
+    )
+
+
+def plan_of(case: str) -> Plan:
+    return PROFILES[case.split("/")[0]].read(CASES[case]["config"])
+
+
+def measured(case: str) -> Values:
+    plan = plan_of(case)
+    observation = Observation(plan, seed=None)
+    leaves = observe(golden_batch(), observation, CPU).groups
+    if plan.weighting is not None and plan.weighting.normalize == "batch":
+        leaves = normalize(leaves, layout_of(observation), plan.weighting.scope == "token", by_batch=True)
+    return PROFILES[case.split("/")[0]].write(Numbers(leaves[(None,)]), plan)
+
+
+@cache
+def expected_tokens() -> dict[tuple[str, str], dict[str, Any]]:
+    rows = pq.read_table(GOLDEN / "expected_tokens.parquet").to_pylist()
+    return {(row["case"], row["sample_id"]): row for row in rows}
+
+
+def test_the_golden_file_has_forty_cases_of_five_peers() -> None:
+    assert len(CASES) == 40
+    assert {case.split("/")[0] for case in CASES} == set(PROFILES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_metrics_are_the_peers(case: str) -> None:
+    found, expected = measured(case), CASES[case]["metrics"]
+    assert set(found) == set(expected)
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_masks_are_the_peers(case: str) -> None:
+    corrected = correct(Tokens.of(golden_batch(), CPU), plan_of(case))
+    everything = np.ones(int(sum(mask.sum() for mask in MASKS)), bool)
+    keep = everything if corrected.keep is None else corrected.keep.numpy()
+    for row, found in zip(ROWS, padded(keep.astype(np.int8)), strict=True):
+        assert found.tolist() == expected_tokens()[case, row["sample_id"]]["response_mask"], row["sample_id"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_are_the_peers(case: str) -> None:
+    corrected = correct(Tokens.of(golden_batch(), CPU), plan_of(case))
+    if corrected.weighted is None:
+        assert all(expected_tokens()[case, row["sample_id"]]["weights"] is None for row in ROWS)
+        return
+    for row, found in zip(ROWS, padded(token_weights(corrected)), strict=True):
+        expected = expected_tokens()[case, row["sample_id"]]["weights"]
+        assert found.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-12), row["sample_id"]
+
+
+def token_weights(corrected: Corrected) -> np.ndarray:
+    """One weight for each valid token, divided by the mean over units where the plan normalises."""
+    assert corrected.weighted is not None
+    weighting, weights = corrected.weighted.weighting, corrected.weighted.applied
+    if weighting.normalize == "batch":
+        weights = weights / weights.mean()
+    if weighting.scope != "token":
+        weights = Tokens.of(golden_batch(), CPU).ragged.spread(weights)
+    return weights.numpy()
+
+
+def padded(valid: np.ndarray) -> list[np.ndarray]:
+    """Values of valid tokens back in their rows, 0 on masked tokens."""
+    flat = np.zeros(sum(len(mask) for mask in MASKS), valid.dtype)
+    flat[np.concatenate(MASKS)] = valid
+    return np.split(flat, np.cumsum([len(mask) for mask in MASKS])[:-1])
