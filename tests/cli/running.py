@@ -1,0 +1,78 @@
+"""Run the command line: in this process (quick), or as the installed command."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rlcorr_cli.cli.app import _run
+
+SAMPLE = Path(__file__).parents[2] / "sample_data"
+BF16, STEPS = str(SAMPLE / "smollm2_bf16.parquet"), str(SAMPLE / "smollm2_steps.parquet")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The report on stdout of a run that was to succeed."""
+        assert self.status == 0, self.err
+        return json.loads(self.out)
+
+
+def run(*args: str) -> Ran:
+    """`rlcorr ARGS` in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = _run(list(args))
+    return Ran(status, out.getvalue(), err.getvalue())
+
+
+def analyzed(*args: str) -> dict[str, Any]:
+    """The JSON report of `rlcorr analyze ARGS`."""
+    return run("analyze", *args, "--json").json
+
+
+def command() -> str:
+    """The installed `rlcorr`."""
+    found = shutil.which("rlcorr", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    assert found, "rlcorr is not installed"
+    return found
+
+
+def run_installed(*args: str, env: Mapping[str, str] | None = None, stdin: str | None = None) -> Ran:
+    """`rlcorr ARGS` as a process of its own."""
+    done = subprocess.run(
+        [command(), *args], capture_output=True, text=True, env={**os.environ, **(env or {})}, input=stdin, timeout=120
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def row(rollout: Sequence[Any] = (-0.5, -1.0), old: Sequence[Any] = (-0.25, -2.0), **more: Any) -> dict[str, Any]:
+    return {"rollout_log_probs": list(rollout), "old_log_probs": list(old), **more}
+
+
+def parquet(path: Path, rows: Iterable[dict[str, Any]]) -> str:
+    pq.write_table(pa.Table.from_pylist(list(rows)), path)
+    return str(path)
+
+
+def jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return str(path)

@@ -1,0 +1,232 @@
+"""`rlcorr analyze` on the sample data: its JSON, its groups, its batches, its files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from running import BF16, SAMPLE, STEPS, analyzed, parquet, row, run
+
+TOP = ["rlcorr", "inputs", "plan", "profile", "counts", "metrics", "intervals", "groups", "health", "notes"]
+COUNTS = ["rows", "sequences", "empty_sequences", "tokens", "masked_tokens", "bad_rows"]
+STEP = ("--group-by", "step")
+NORMALIZED = ("--is", "token", "--is-high", "1.1", "--normalize", "batch")
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The rows of each step, in a file of their own."""
+    folder, table = tmp_path_factory.mktemp("steps"), pq.read_table(STEPS)
+    paths = [folder / f"step{step}.parquet" for step in range(5)]
+    for step, path in enumerate(paths):
+        pq.write_table(table.filter(pc.equal(table["step"], step)), path)
+    return [str(path) for path in paths]
+
+
+def same(found: dict[str, Any], expected: dict[str, Any], rel: float = 1e-9) -> bool:
+    """Equal numbers under equal names, null for null."""
+    missing = {name for name, value in expected.items() if value is None}
+    assert found.keys() == expected.keys()
+    assert {name for name, value in found.items() if value is None} == missing
+    numbers = {name: value for name, value in expected.items() if value is not None}
+    return {name: found[name] for name in numbers} == pytest.approx(numbers, rel=rel, abs=1e-12)
+
+
+def test_json_has_the_keys_of_the_specification() -> None:
+    report = analyzed(STEPS, "--preset", "seq_is_rs", *STEP)
+    assert list(report) == TOP
+    assert list(report["rlcorr"]) == ["version", "schema"]
+    assert report["rlcorr"]["schema"] == 1
+    assert list(report["inputs"][0]) == ["path", "format", "rows", "bytes", "columns"]
+    assert {"name", "mode", "weighting", "rejections"} <= report["plan"].keys()
+    assert list(report["counts"]) == COUNTS
+    assert list(report["groups"][0]) == ["key", "counts", "metrics"]
+    assert list(report["health"][0]) == ["metric", "value", "rule", "status", "remedy"]
+    assert {finding["status"] for finding in report["health"]} <= {"ok", "warn", "fail", "no data"}
+    assert all(low <= high for low, high in report["intervals"].values())
+
+
+def test_json_describes_its_input() -> None:
+    report = analyzed(BF16)
+    (given,) = report["inputs"]
+    assert given == {
+        "path": BF16,
+        "format": "parquet",
+        "rows": 64,
+        "bytes": Path(BF16).stat().st_size,
+        "columns": {name: name for name in ("rollout_log_probs", "old_log_probs", "response_mask", "reward")},
+    }
+    assert report["counts"] == {
+        "rows": 64,
+        "sequences": 64,
+        "empty_sequences": 0,
+        "tokens": 5493,
+        "masked_tokens": 0,
+        "bad_rows": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bf16", {"kl": 0.00103, "log_ratio_std": 0.0479, "k3_kl": 0.00114, "seq_ess": 0.707}),
+        ("fp32", {"log_ratio_std": 3.7e-6, "k3_kl": 6.85e-12}),
+        ("int8", {"log_ratio_mean": -0.00439, "log_ratio_std": 0.0905, "k3_kl": 0.00395, "seq_ess": 0.44}),
+    ],
+)
+def test_numbers_of_the_sample_data(name: str, expected: dict[str, float]) -> None:
+    metrics = analyzed(str(SAMPLE / f"smollm2_{name}.parquet"))["metrics"]
+    assert {key: metrics[key] for key in expected} == pytest.approx(expected, rel=6e-3)
+
+
+def test_json_lines_give_what_parquet_gives() -> None:
+    lines, columns = (analyzed(path, "--preset", "geo_rs") for path in (str(SAMPLE / "smollm2_bf16.jsonl"), BF16))
+    assert lines["counts"] == columns["counts"]
+    assert same(lines["metrics"], columns["metrics"], rel=1e-12)
+    assert lines["intervals"].keys() == columns["intervals"].keys()
+    for name, ends in lines["intervals"].items():
+        assert ends == pytest.approx(columns["intervals"][name], rel=1e-9, abs=1e-12)
+
+
+def test_counts_of_groups_add_up_to_the_total() -> None:
+    report = analyzed(STEPS, "--preset", "geo_rs", *STEP)
+    groups = report["groups"]
+    assert [group["key"] for group in groups] == [{"step": step} for step in range(5)]
+    assert {name: sum(g["counts"][name] for g in groups) for name in COUNTS} == report["counts"]
+    for name in ("kept_tokens", "kept_sequences"):
+        assert sum(g["metrics"][name] for g in groups) == report["metrics"][name]
+
+
+@pytest.mark.parametrize("plan", [("--preset", "geo_rs"), ("--preset", "token_is_token_rs"), NORMALIZED])
+def test_a_group_has_the_numbers_of_its_rows_alone(plan: tuple[str, ...], steps: list[str]) -> None:
+    groups = analyzed(STEPS, *plan, *STEP)["groups"]
+    for path, group in zip(steps, groups, strict=True):
+        alone = analyzed(path, *plan)
+        assert same(group["metrics"], alone["metrics"])
+        assert group["counts"] == alone["counts"]
+
+
+def test_a_profiles_group_has_the_peers_numbers_of_its_rows_alone(steps: list[str], tmp_path: Path) -> None:
+    config = tmp_path / "verl.yaml"
+    config.write_text("rollout_is: token\nrollout_is_threshold: 1.1\nrollout_is_batch_normalize: true\n")
+    plan = ("--profile", "verl-0.6", "--plan", str(config), "--batch-by", "step")
+    report = analyzed(STEPS, *plan, *STEP)
+    assert report["profile"] == "verl-0.6"
+    assert report["intervals"] == {}
+    assert report["metrics"].keys() == report["groups"][0]["metrics"].keys()
+    assert all(name.startswith("rollout_corr/") for name in report["metrics"])
+    for path, group in zip(steps, report["groups"], strict=True):
+        assert same(group["metrics"], analyzed(path, *plan)["metrics"])
+
+
+def test_groups_by_two_columns() -> None:
+    report = analyzed(STEPS, *STEP, "--group-by", "group_id")
+    assert len(report["groups"]) == 40
+    assert list(report["groups"][0]["key"]) == ["step", "group_id"]
+    assert sum(g["counts"]["tokens"] for g in report["groups"]) == report["counts"]["tokens"]
+
+
+def test_a_batch_is_a_step_unless_told_otherwise() -> None:
+    report = analyzed(STEPS, *NORMALIZED, *STEP)
+    means = [group["metrics"]["rollout_is_applied_mean"] for group in report["groups"]]
+    assert means == pytest.approx([1.0] * 5, rel=1e-12)
+    assert any("5 values of step" in note for note in report["notes"])
+
+
+def test_batch_by_none_makes_the_dump_one_batch() -> None:
+    report = analyzed(STEPS, *NORMALIZED, *STEP, "--batch-by", "none")
+    assert report["metrics"]["rollout_is_applied_mean"] == pytest.approx(1.0, rel=1e-12)
+    means = [group["metrics"]["rollout_is_applied_mean"] for group in report["groups"]]
+    assert max(abs(mean - 1.0) for mean in means) > 1e-3
+    assert any("over the whole dump" in note for note in report["notes"])
+
+
+def test_batch_by_another_column_makes_batches_of_its_values() -> None:
+    report = analyzed(STEPS, *NORMALIZED, "--batch-by", "group_id", "--group-by", "group_id")
+    means = [group["metrics"]["rollout_is_applied_mean"] for group in report["groups"]]
+    assert means == pytest.approx([1.0] * 8, rel=1e-12)
+
+
+def test_grouping_does_not_change_the_whole() -> None:
+    for plan in ((), ("--preset", "geo_rs"), NORMALIZED):
+        assert same(analyzed(STEPS, *plan, *STEP)["metrics"], analyzed(STEPS, *plan)["metrics"])
+
+
+@pytest.mark.parametrize(
+    "computing", [("--threads", "1"), ("--threads", "5"), ("--batch-tokens", "1"), ("--device", "cpu")]
+)
+def test_how_it_is_computed_changes_no_number(computing: tuple[str, ...]) -> None:
+    found, expected = (analyzed(STEPS, "--preset", "geo_rs", *more) for more in (computing, ()))
+    assert same(found["metrics"], expected["metrics"])
+    for name, ends in expected["intervals"].items():
+        assert found["intervals"][name] == pytest.approx(ends, rel=1e-9, abs=1e-12)
+
+
+def test_seed_changes_intervals_and_nothing_else() -> None:
+    first, second = (analyzed(BF16, "--seed", seed) for seed in ("0", "1"))
+    assert first["metrics"] == second["metrics"]
+    assert first["intervals"]["kl"] != second["intervals"]["kl"]
+
+
+def test_thresholds_change_what_they_name() -> None:
+    plain, strict = analyzed(BF16), analyzed(BF16, "--extreme-ratio", "1.05")
+    changed = {name for name in plain["metrics"] if plain["metrics"][name] != strict["metrics"][name]}
+    assert changed == {"extreme_token_fraction"}
+
+
+def test_flags_change_a_preset_in_the_reported_plan() -> None:
+    plan = analyzed(BF16, "--preset", "geo_rs", "--veto", "0.01", "--is", "token", "--is-high", "3")["plan"]
+    assert plan["name"] == "decoupled_geo_rs+flags"
+    assert plan["weighting"] == {"scope": "token", "low": None, "high": 3.0, "outside": "clamp", "normalize": "none"}
+    assert [(r["name"], r["low"], r["high"]) for r in plan["rejections"]] == [
+        ("geometric", 0.999, 1.001),
+        ("veto", 0.01, None),
+    ]
+
+
+@pytest.mark.parametrize("name", ["token_is", "token-tis", "Decoupled_Token_IS"])
+def test_a_preset_has_aliases(name: str) -> None:
+    assert analyzed(BF16, "--preset", name)["plan"]["name"] == "decoupled_token_is"
+
+
+def test_current_policy_adds_drift_and_bypass_takes_it(tmp_path: Path) -> None:
+    rows = [row([-0.5, -1.0], [-0.25, -2.0], current_log_probs=[-0.5, -1.0])]
+    path = parquet(tmp_path / "three.parquet", rows)
+    decoupled, bypass = analyzed(path), analyzed(path, "--mode", "bypass")
+    assert decoupled["metrics"]["kl"] == pytest.approx(0.375)
+    assert decoupled["metrics"]["ppo_kl"] == pytest.approx((0.25 - 1.0) / 2)
+    assert bypass["metrics"]["kl"] == 0.0
+    assert any("bypass copy" in note for note in bypass["notes"])
+
+
+def test_no_data_is_null_in_json(tmp_path: Path) -> None:
+    report = analyzed(parquet(tmp_path / "one.parquet", [row([-1.0], [-1.5])]))
+    assert report["metrics"]["prob_pearson"] is None
+    assert report["metrics"]["reward_mean"] is None
+
+
+def test_output_file_holds_what_json_prints(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("an earlier report")
+    printed = run("analyze", BF16, "--json", "-o", str(path))
+    assert path.read_text() == printed.out
+    assert [p.name for p in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_output_goes_to_every_file_beside_the_text(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    ran = run("analyze", BF16, "-o", str(paths[0]), "-o", str(paths[1]))
+    assert "divergence" in ran.out
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert list(json.loads(paths[0].read_text())) == TOP
+
+
+def test_a_failed_run_leaves_an_earlier_report_alone(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("an earlier report")
+    bad = parquet(tmp_path / "bad.parquet", [row(), row([-0.5, float("nan")])])
+    assert run("analyze", bad, "-o", str(path)).status == 3
+    assert path.read_text() == "an earlier report"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.parquet", "report.json"]

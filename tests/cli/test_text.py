@@ -1,0 +1,134 @@
+"""Text reports: inside the width, plain when piped, and never a way for a dump to write to the terminal."""
+
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from running import BF16, STEPS, command, parquet, row, run, run_installed
+
+REPORTS = {
+    "diagnostics": (BF16,),
+    "weights and groups": (STEPS, "--preset", "token_is", "--group-by", "step"),
+    "normalised": (STEPS, "--is", "sequence", "--is-high", "2", "--normalize", "batch"),
+    "rejections": (
+        STEPS,
+        "--preset",
+        "seq_is_rs",
+        "--rs",
+        "exp_abs_log_ratio.seq_mean:1.000001,1.0999999",
+        "--veto",
+        "0.5",
+    ),
+    "many groups": (STEPS, "--group-by", "sample_id", "--group-by", "step"),
+    "profile": (STEPS, "--profile", "verl-0.9", "--plan", "verl.yaml", "--group-by", "group_id"),
+}
+ESCAPE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+HOSTILE = "\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07\r\n\x9b1m"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_with_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "verl.yaml").write_text(
+        "{rollout_is: token, rollout_rs: 'token_k1,seq_max_k2', rollout_rs_threshold: '2,1'}"
+    )
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("report", REPORTS)
+def test_no_line_is_wider_than_the_terminal(report: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    ran = run("analyze", *REPORTS[report])
+    assert ran.status == 0
+    lines = ran.out.split("\n")
+    assert len(lines) > 10
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_piped_text_is_plain(report: str) -> None:
+    ran = run("analyze", *REPORTS[report])
+    assert ran.status == 0
+    assert not ESCAPE.search(ran.out)
+
+
+def test_the_first_sentence_says_what_is_usable() -> None:
+    assert "Close: token-level and sequence-level weights are both usable." in run("analyze", BF16).out
+
+
+def test_ascii_terminals_get_ascii() -> None:
+    ran = run_installed("analyze", *REPORTS["many groups"], "--preset", "geo_rs", env={"PYTHONIOENCODING": "ascii"})
+    assert ran.status == 0
+    assert ran.out.isascii()
+    assert "log counts" in ran.out
+
+
+def on_a_terminal(**env: str) -> str:
+    """What `rlcorr analyze` draws on a pseudo-terminal."""
+    ours, theirs = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [command(), "analyze", BF16, "--quiet"], stdout=theirs, env={**environment, "TERM": "xterm", **env}
+    )
+    os.close(theirs)
+    drawn = b""
+    try:
+        while part := os.read(ours, 65536):
+            drawn += part
+    except OSError:  # Linux says so when the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(60) == 0
+    return drawn.decode()
+
+
+def test_no_color_is_respected_on_a_terminal_that_has_colour() -> None:
+    assert "\x1b[" in on_a_terminal()
+    assert "\x1b" not in on_a_terminal(NO_COLOR="1")
+
+
+def test_hostile_group_values_are_shown_and_not_sent(tmp_path: Path) -> None:
+    rows = [row(source=HOSTILE), row(source="plain"), row(source=None)]
+    ran = run("analyze", parquet(tmp_path / "hostile.parquet", rows), "--group-by", "source")
+    assert ran.status == 0
+    assert not ESCAPE.search(ran.out)
+    assert r"\x1b[31mred" in ran.out
+
+
+def test_many_hostile_group_values_are_shown_and_not_sent(tmp_path: Path) -> None:
+    rows = [row(**{"step\x1b[1m": f"{i:02d}{HOSTILE}"}) for i in range(40)]
+    ran = run("analyze", parquet(tmp_path / "hostile.parquet", rows), "--group-by", "step\x1b[1m")
+    assert ran.status == 0
+    assert not ESCAPE.search(ran.out)
+
+
+def test_hostile_names_of_files_and_columns_are_shown_and_not_sent(tmp_path: Path) -> None:
+    rows = [{"roll\x1b[31m": [-1.0, -2.0], "old_log_probs": [-1.0, -2.5]}]
+    path = parquet(tmp_path / "du\x1b[31mmp.parquet", rows)
+    good = run("analyze", path, "--map", "rollout_log_probs=roll\x1b[31m")
+    assert good.status == 0
+    assert not ESCAPE.search(good.out)
+    bad = run("analyze", path)
+    assert bad.status == 3
+    assert not ESCAPE.search(bad.err)
+
+
+def test_hostile_group_values_stay_whole_in_json(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "hostile.parquet", [row(source=HOSTILE)])
+    ran = run("analyze", path, "--group-by", "source", "--json")
+    assert ran.json["groups"][0]["key"] == {"source": HOSTILE}
+    assert "\x1b" not in ran.out
+
+
+@pytest.mark.parametrize(
+    "args", [("presets",), ("explain", "kl"), ("explain", "geo_rs"), ("--help",), ("analyze", "--help")]
+)
+def test_listings_fit_eighty_columns(args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ran = run(*args)
+    assert ran.status == 0
+    assert ran.err == ""
+    assert 0 < max(map(len, ran.out.split("\n"))) <= 80
