@@ -141,19 +141,18 @@ def _divergences(tokens: Tokens) -> Columns:
     rho = tokens.rho
     inverse = rho.reciprocal()
     e_over_rho = e * inverse
-    e_chi = tokens.limited_rho_minus_1(CHI2_LIMIT)
     sums = {
-        "log_ratio": total(log_ratio),
+        "log_ratio": tokens.log_ratio_sum,
         "log_ratio_sq": total(log_ratio.square()),
         "abs_log_ratio": total(log_ratio.abs()),
         "k3": total(e - log_ratio),
         "k3_reverse": total(log_ratio - e_over_rho),
         "js": total(torch.log1p(e * e_over_rho / 4)) / 2,
         "mult_error": total(torch.maximum(rho, inverse)),
-        "chi2": total(e_chi * (e_chi + 2)),
+        "chi2": _chi2(tokens),
     }
     if tokens.reach <= 340:
-        logs = {"rho": total(rho).log(), "rho_sq": total(rho.square()).log()}
+        logs = {"rho": tokens.rho_sum.log(), "rho_sq": total(rho.square()).log()}
     else:
         logs = {"rho": tokens.ragged.log_sum_exp(log_ratio), "rho_sq": tokens.ragged.log_sum_exp(2 * log_ratio)}
     return Columns(
@@ -162,6 +161,14 @@ def _divergences(tokens: Tokens) -> Columns:
         highs={"log_ratio": tokens.log_ratio_high},
         logs=logs,
     )
+
+
+def _chi2(tokens: Tokens) -> Tensor:
+    """Sum of rho^2 - 1 = E (E + 2), with l limited; [B]."""
+    e = tokens.limited_rho_minus_1(CHI2_LIMIT)
+    if e is tokens.rho_minus_1:
+        return tokens.rho_deviation + 2 * tokens.ragged.sum(e)
+    return tokens.ragged.sum(e * (e + 2))
 
 
 def _probabilities(tokens: Tokens) -> Columns:

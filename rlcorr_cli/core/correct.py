@@ -79,6 +79,16 @@ class Tokens:
         return torch.exp(self.limited(EXP_LIMIT))
 
     @cached_property
+    def rho_sum(self) -> Tensor:
+        """Sum of e^l over each sequence, [B]."""
+        return self.ragged.sum(self.rho)
+
+    @cached_property
+    def rho_deviation(self) -> Tensor:
+        """Sum of (e^l - 1)^2 over each sequence, [B]."""
+        return self.ragged.sum(self.rho_minus_1.square())
+
+    @cached_property
     def rollout_prob(self) -> Tensor:
         """e^b, [V]."""
         return torch.exp(self.rollout_logp)

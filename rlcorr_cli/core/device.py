@@ -4,15 +4,17 @@ On a GPU every worker thread has a stream of its own, so that one thread's batch
 computed.  On a CPU torch runs one thread per worker: work is split over shards, not inside an operation.
 """
 
+import ctypes
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import torch
 
 from rlcorr_cli.errors import UsageError
 
-DEFAULT_BATCH_TOKENS = {"cpu": 1 << 17, "cuda": 1 << 22}
+DEFAULT_BATCH_TOKENS = {"cpu": 1 << 18, "cuda": 1 << 22}
 """Tokens a batch holds: enough to hide per-call costs, few enough to stay in a CPU's cache."""
 
 _LOCAL = threading.local()
@@ -36,11 +38,26 @@ def resolve(name: str) -> torch.device:
     return device
 
 
+@lru_cache(maxsize=1)
+def _keep_freed_memory() -> None:
+    """Ask glibc to keep what tensors free, in one arena: temporaries of a few MB come and go by the hundred, and
+    giving each back to the system and faulting it in again took a tenth of the time.  Elsewhere, nothing."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return
+    trim_threshold, mmap_threshold, arena_max = -1, -3, -8
+    mallopt(trim_threshold, 1 << 30)
+    mallopt(mmap_threshold, 1 << 25)
+    mallopt(arena_max, 1)
+
+
 @contextmanager
 def worker(device: torch.device) -> Generator[None]:
     """What one worker thread runs its shard in."""
     if device.type == "cpu":
         torch.set_num_threads(1)
+        _keep_freed_memory()
         yield
         return
     if not hasattr(_LOCAL, "stream"):

@@ -8,6 +8,7 @@ the reductions run in NumPy on the tensor's own memory: `np.add.reduceat` was 3-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,6 +36,14 @@ class Ragged:
     @cached_property
     def _device_offsets(self) -> Tensor:
         return torch.from_numpy(self.offsets).to(self.device)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return self.offsets[:-1]
+
+    @cached_property
+    def _count_type(self) -> type[np.signedinteger[Any]]:
+        return np.int16 if np.diff(self.offsets).max() < 1 << 15 else np.int64
 
     @cached_property
     def _counts(self) -> Tensor:
@@ -83,12 +92,11 @@ class Ragged:
             return torch.zeros_like(self.lengths)
         if self.device.type != "cpu":
             return self.sum(operator(values, bound).double())
-        # Half the time of a float64 sum: one byte a token, added as int16 where no sequence can overflow it.
-        width = np.int16 if np.diff(self.offsets).max() < 1 << 15 else np.int64
+        # Half the time of a float64 sum: one byte a token, added as int16 where no sequence is long enough to overflow.
         outside = ufunc(values.numpy(), bound).view(np.int8)
-        return torch.from_numpy(np.add.reduceat(outside, self.offsets[:-1], dtype=width).astype(np.float64))
+        return torch.from_numpy(np.add.reduceat(outside, self._starts, dtype=self._count_type).astype(np.float64))
 
     def _reduce(self, values: Tensor, ufunc: np.ufunc, how: str) -> Tensor:
         if self.device.type == "cpu":
-            return torch.from_numpy(ufunc.reduceat(values.numpy(), self.offsets[:-1]))
+            return torch.from_numpy(ufunc.reduceat(values.numpy(), self._starts))
         return torch.segment_reduce(values, how, offsets=self._device_offsets, unsafe=True)
