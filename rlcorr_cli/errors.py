@@ -1,7 +1,7 @@
 """The errors a user can cause, and the exit status of each.
 
 Everything raised on purpose is an RlcorrError; any other exception is a fault of ours and keeps its
-traceback.  The command line turns the first kind into two lines on stderr (`cli/app.py`, the one door).
+traceback.  The command line turns the first kind into two lines on stderr (`cli/door.py`, the one door).
 """
 
 from collections.abc import Iterable

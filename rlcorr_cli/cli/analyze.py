@@ -31,7 +31,7 @@ def analyze(
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
-    """How far apart the rollout and the training policy were, and what a correction would do."""
+    """Diagnose a dump, and see what a correction would do."""
     from rlcorr_cli import pipeline
     from rlcorr_cli.cli import run
     from rlcorr_cli.cli.plans import Flags, resolve

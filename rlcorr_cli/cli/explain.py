@@ -11,7 +11,7 @@ def explain(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A metric or a preset, such as seq_ess or geo_rs.")],
     debug: o.Debug = False,
 ) -> None:
-    """What a metric or preset is: formula, ideal, health rule, remedy, source."""
+    """Define a metric, statistic or preset."""
     from rlcorr_cli.present.listing import print_explanation
 
     print_explanation(name)

@@ -1,7 +1,6 @@
 """`presets` and `explain` on a terminal, from the tables the code uses; loads neither torch nor numpy."""
 
 import textwrap
-from collections.abc import Sequence
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.health import RULES
@@ -9,15 +8,15 @@ from rlcorr_cli.metrics import DRIFT, METRICS
 from rlcorr_cli.plan import STATISTIC_FORMULAS, Plan
 from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.present.sink import emit
-from rlcorr_cli.presets import ALIASES, PRESETS, Preset
+from rlcorr_cli.presets import ALIASES, PRESETS
 
 WIDTH = 80
 
 
-def print_presets(presets: Sequence[Preset]) -> None:
+def print_presets() -> None:
     """Each preset: name, aliases, records, when."""
     lines: list[str] = []
-    for one in presets:
+    for one in PRESETS.values():
         also = f"  (also {', '.join(one.aliases)})" if one.aliases else ""
         lines += [f"{one.name}{also}", *_wrapped(one.when), *_wrapped(records(one.plan)), ""]
     lines.append("Take one with --preset NAME; change it with --is, --rs, --veto and the like.")

@@ -1,0 +1,121 @@
+"""main(): where every command line comes in, and the one door through which every error leaves.
+
+typer is imported for what needs it: converting arguments goes through pydantic, which takes twice as long as all of
+`rlcorr presets` or `rlcorr explain NAME`, so these two go straight to their function when typed without options.
+"""
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+from rlcorr_cli.errors import OutputError, RlcorrError
+from rlcorr_cli.present.sink import drop_stdout
+
+
+class Terminated(BaseException):
+    """SIGTERM, raised so that temporary files are removed on the way out."""
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line; never returns.  Exit statuses are those of README."""
+    signal.signal(signal.SIGTERM, _terminate)
+    status = run(sys.argv[1:] if args is None else args)
+    if status in (130, 143):
+        os._exit(status)  # worker threads may be in the middle of a shard; nobody waits for them
+    sys.exit(status)
+
+
+def run(args: Sequence[str]) -> int:
+    """The exit status of a command line, errors shown."""
+    given = list(args)
+    try:
+        return _plain(given)
+    except RlcorrError as error:
+        return _show(error, given)
+    except (BrokenPipeError, SystemExit):
+        # rich and typer answer a closed pipe with SystemExit(1), and nothing else here raises one.
+        drop_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Terminated:
+        return 143
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            return _fault()
+        return _show(OutputError("There is no space left to write to.", "Free some, or write elsewhere."), given)
+    except MemoryError:
+        return _show(RlcorrError("Out of memory.", "Try a smaller --batch-tokens, or fewer --threads."), given, 3)
+    except Exception:
+        return _fault()
+
+
+def _plain(args: list[str]) -> int:
+    """Commands that need no options parsed, else the app.  A request for completion comes without arguments."""
+    if args == ["presets"]:
+        from rlcorr_cli.present.listing import print_presets
+
+        print_presets()
+        return 0
+    if len(args) == 2 and args[0] == "explain" and not args[1].startswith("-"):
+        from rlcorr_cli.present.listing import print_explanation
+
+        print_explanation(args[1])
+        return 0
+    return _typed(args)
+
+
+def _typed(args: list[str]) -> int:
+    import typer
+
+    from rlcorr_cli.cli import app
+
+    try:
+        return app.run(args)
+    except typer.TyperException as error:
+        command = next((arg for arg in args if arg in app.COMMANDS), None)
+        hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
+        return _show(RlcorrError(error.format_message(), hint), args, status=2)
+    except typer.Abort:
+        return 130
+
+
+def _fault() -> int:
+    import traceback
+
+    traceback.print_exc()
+    print("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.", file=sys.stderr)
+    return 70
+
+
+def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:
+    """Two lines on stderr: what is wrong and where, then what to type."""
+    status = error.exit_status if status is None else status
+    if "--debug" in args:
+        import traceback
+
+        traceback.print_exc()
+    if "--json" in args:
+        import json
+
+        text = json.dumps({"error": {"message": error.message, "hint": error.hint, "exit_status": status}})
+    else:
+        text = f"Error: {_line(error.message)}\n{_line(error.hint)}".rstrip()
+    try:
+        print(text, file=sys.stderr)
+    except BrokenPipeError:
+        pass
+    return status
+
+
+def _line(text: str) -> str:
+    """One line without control characters: file and column names come from outside."""
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
