@@ -51,6 +51,8 @@ def read(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = No
         for batch in _record_batches(file, range(first, stop), roles.needed):
             yield Rows(batch, partial(_where, shard.path, row))
             row += batch.num_rows
+    # Arrow's pool would keep the largest row group it ever held; on long dumps that adds up over threads.
+    pa.default_memory_pool().release_unused()
 
 
 def _record_batches(file: pq.ParquetFile, groups: range, names: list[str]) -> Iterator[pa.RecordBatch]:

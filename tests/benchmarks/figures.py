@@ -1,0 +1,219 @@
+"""The figures: how each is measured.
+
+Every figure is a ratio of things timed in one run, in rounds that interleave them, so that a busy machine slows all
+of them.  It is taken twice, from the medians of the rounds and from the least of each: on a shared machine the least
+says more about the code.
+"""
+
+import json
+import math
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from child import ChildFailed, Cost, answer, cost, script
+
+RLCORR = Path(sys.executable).with_name("rlcorr")
+PRESET = "decoupled_token_is"
+PEER = "verl==0.9.1"
+PEER_PROFILE = "verl-0.9"
+PEER_METRICS = ("kl", "k3_kl", "training_ppl", "chi2_token", "rollout_is_mean", "rollout_is_std", "rollout_is_seq_mean")
+DUMPS = {"tiny": 10, "check": 128, "W1": 20_000, "W2": 200_000}
+"""Name -> sequences."""
+BARE_APP = "import typer\ndef main(name: str): pass\ntyper.run(main)"
+"""What no typer command with a parameter can undercut."""
+
+T = TypeVar("T")
+Samples = dict[str, list[float]]
+Picked = dict[str, float]
+
+
+class NotHere(Exception):
+    """A figure that this machine cannot give, and why."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """value: from the medians.  least: from the least of each, where there are rounds.  details: lines below."""
+
+    value: float
+    least: float | None
+    details: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where dumps and peers are kept, how often to repeat, and P11's device and tokens."""
+
+    directory: Path
+    rounds: int
+    device: str
+    tokens: int
+
+    def dump(self, name: str) -> Path:
+        """Made once, then kept."""
+        path = self.directory / f"{name}.parquet"
+        if not path.exists():
+            say(f"writing {path} ({DUMPS[name]:,} sequences)")
+            cost(script("make_dump.py", str(DUMPS[name]), path))
+        return path
+
+    def analyze(self, name: str) -> Cost:
+        """One run of the command the figures are about."""
+        return cost([RLCORR, "analyze", self.dump(name), "--preset", PRESET, "--json"])
+
+    def wall(self, name: str) -> Callable[[], float]:
+        """A sampler of analyze's wall time."""
+        return lambda: self.analyze(name).wall
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The columns that analyze says it reads."""
+        report = json.loads(self.analyze("tiny").printed)
+        return list(report["inputs"][0]["columns"].values())
+
+    @cached_property
+    def growth(self) -> dict[str, list[Cost]]:
+        """Costs of tiny, W1 and W2, shared by P3 and P9."""
+        return interleave({name: partial(self.analyze, name) for name in ("tiny", "W1", "W2")}, self.rounds)
+
+    @cached_property
+    def peer_site(self) -> Path:
+        """The directory verl is installed in, without what it depends on."""
+        site = self.directory / PEER.replace("==", "-")
+        if not (site / "verl").is_dir():
+            say(f"installing {PEER} into {site}")
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, PEER]
+            try:
+                cost(pip)
+            except ChildFailed as error:
+                raise NotHere(f"{PEER} cannot be installed ({str(error).splitlines()[-1]})") from error
+        return site
+
+
+def p1(bench: Bench) -> Figure:
+    """analyze on W1, net of start-up, over decode."""
+    dump = bench.dump("W1")
+    works = {"decode": lambda: decode(dump, bench.columns), "tiny": bench.wall("tiny"), "full": bench.wall("W1")}
+    decode(dump, bench.columns)  # into the page cache
+    samples = interleave(works, bench.rounds)
+    columns = "decoded: " + ", ".join(bench.columns)
+    return figure(samples, lambda t: (t["full"] - t["tiny"]) / t["decode"], "s", columns)
+
+
+def p2(bench: Bench) -> Figure:
+    """verl's helper over analyze on W1, net of start-up."""
+    agreed = check_peer(bench)
+    works = {"verl": lambda: peer(bench, "W1")["seconds"], "tiny": bench.wall("tiny"), "full": bench.wall("W1")}
+    samples = interleave(works, max(3, bench.rounds // 2))
+    return figure(samples, lambda t: t["verl"] / (t["full"] - t["tiny"]), "s", agreed)
+
+
+def p3(bench: Bench) -> Figure:
+    """Peak memory on W2 over that on W1."""
+    peaks = {name: [one.peak for one in bench.growth[name]] for name in ("W1", "W2")}
+    return figure(peaks, lambda t: t["W2"] / t["W1"], "MB")
+
+
+def p4(bench: Bench) -> Figure:
+    """Peak memory on W1."""
+    return figure(interleave({"W1": lambda: bench.analyze("W1").peak}, bench.rounds), lambda t: t["W1"], "MB")
+
+
+def p8(bench: Bench) -> Figure:
+    """The slowest light command over importing typer; details give typer's own cost of running a command, too."""
+    commands = {"--help": ["--help"], "presets": ["presets"], "explain kl": ["explain", "kl"]}
+    works = {name: partial(wall, RLCORR, *args) for name, args in commands.items()}
+    works["import typer"] = partial(wall, sys.executable, "-c", "import typer")
+    works["bare app"] = partial(wall, sys.executable, "-c", BARE_APP, "kl")
+    interleave(works, 1)  # byte code and page cache
+    samples = interleave(works, max(9, bench.rounds))
+    middle = {name: statistics.median(values) for name, values in samples.items()}
+    each = ", ".join(f"{name} {middle[name] / middle['import typer']:.2f}" for name in (*commands, "bare app"))
+    return figure(samples, lambda t: max(t[name] for name in commands) / t["import typer"], "s", f"each: {each}")
+
+
+def p9(bench: Bench) -> Figure:
+    """CPU time on W2 over that on W1, each net of start-up."""
+    times = {name: [one.cpu for one in costs] for name, costs in bench.growth.items()}
+    return figure(times, lambda t: (t["W2"] - t["tiny"]) / (t["W1"] - t["tiny"]), "s of CPU")
+
+
+def p11(bench: Bench) -> Figure:
+    """Core compute's bytes read per second over the card's copy bandwidth, in percent."""
+    found = answer("core.py", "--device", bench.device, "--tokens", str(bench.tokens))
+    if found["device"] is None:
+        raise NotHere("torch sees no CUDA device here")
+    share = 100 * found["bytes"] / found["copy_bandwidth"]
+    bandwidth = f"{found['device']}: copies {found['copy_bandwidth'] / 1e9:,.0f} GB/s; {found['tokens']:,} tokens"
+    plain = found["seconds_without_bootstrap"]
+    times = f"observe {found['seconds']:.4f} s; without the bootstrap {plain:.4f} s ({share / plain:.1f} %)"
+    return Figure(share / found["seconds"], None, (bandwidth, times))
+
+
+def wall(*command: str | Path) -> float:
+    """Seconds of a command, start-up and all."""
+    return cost(command).wall
+
+
+def decode(dump: Path, columns: Sequence[str]) -> float:
+    """Seconds to read the columns and do nothing."""
+    return answer("decode.py", dump, *columns)["seconds"]
+
+
+def peer(bench: Bench, name: str) -> dict[str, Any]:
+    """What verl's helper takes, and finds in the first batch."""
+    return answer("peer_verl.py", bench.peer_site, bench.dump(name))
+
+
+def check_peer(bench: Bench) -> str:
+    """That both compute the same: one batch's metrics, verl in float32."""
+    theirs = peer(bench, "check")["first"]
+    config = bench.directory / "peer.json"
+    config.write_text(json.dumps({"rollout_is": "token", "rollout_is_threshold": 2.0}))
+    command = [RLCORR, "analyze", bench.dump("check"), "--profile", PEER_PROFILE, "--plan", config, "--json"]
+    ours = json.loads(cost(command).printed)["metrics"]
+    ours = {name.rpartition("/")[2]: value for name, value in ours.items()}
+    for name in PEER_METRICS:
+        if not math.isclose(ours[name], theirs[name], rel_tol=1e-4, abs_tol=1e-6):
+            raise AssertionError(f"{name}: verl finds {theirs[name]}, rlcorr {ours[name]}: not the same work")
+    shown = (f"{name} {theirs[name]:.6g} / {ours[name]:.6g}" for name in ("kl", "rollout_is_mean"))
+    return f"same numbers on one batch, verl / rlcorr: {', '.join(shown)}; {len(PEER_METRICS)} metrics agree"
+
+
+def interleave(works: dict[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """Each work once a round, in turn."""
+    samples: dict[str, list[T]] = {name: [] for name in works}
+    for i in range(rounds):
+        for name, work in works.items():
+            say(f"round {i + 1} of {rounds}: {name}")
+            samples[name].append(work())
+    return samples
+
+
+def figure(samples: Samples, formula: Callable[[Picked], float], unit: str, *details: str) -> Figure:
+    """The formula of the medians and of the least, with the medians and the ranges as details."""
+
+    def pick(how: Callable[[Iterable[float]], float]) -> float:
+        return formula({name: how(values) for name, values in samples.items()})
+
+    raw = [
+        f"{name}: median {statistics.median(values):.3f} {unit}, {min(values):.3f} to {max(values):.3f} ({len(values)})"
+        for name, values in samples.items()
+    ]
+    return Figure(pick(statistics.median), pick(min), (*raw, *details))
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def default_directory() -> Path:
+    """The same for every run, so that dumps are made once."""
+    return Path(tempfile.gettempdir()) / "rlcorr-benchmarks"

@@ -1,0 +1,125 @@
+"""Measure speed and memory, and compare them with the figures to reach.
+
+    python tests/benchmarks/run.py [P1 P2 ...] [--dir DIR] [--markdown]
+
+Without names, all are measured: about ten minutes on two cores, 1.8 GB of dumps in DIR, and verl fetched from the
+package index for P2.  Dumps and verl stay in DIR for the next run.  Exits with 1 when a figure is missed.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import figures
+from figures import Bench, Figure, NotHere
+
+
+@dataclass(frozen=True)
+class Target:
+    """One row: what is measured, what to reach and to stretch for, and how."""
+
+    what: str
+    reach: float
+    stretch: float
+    unit: str
+    measure: Callable[[Bench], Figure]
+    at_least: bool = False
+
+    def met(self, value: float) -> bool:
+        """Whether a value reaches `reach`."""
+        return value >= self.reach if self.at_least else value <= self.reach
+
+    def goal(self, value: float) -> str:
+        """A bound as text."""
+        return f"{'≥' if self.at_least else '≤'} {value:g}{self.unit}"
+
+
+TARGETS = {
+    "P1": Target("analyze W1, net of start-up / decode", 2.0, 1.3, "", figures.p1),
+    "P2": Target("verl 0.9.1's helper on W1 / the same", 8, 15, "", figures.p2, at_least=True),
+    "P3": Target("peak memory W2 / W1", 1.10, 1.02, "", figures.p3),
+    "P4": Target("peak memory W1", 900, 600, " MB", figures.p4),
+    "P8": Target("slowest of --help, presets, explain kl / import typer", 1.6, 1.2, "", figures.p8),
+    "P9": Target("CPU time W2 / W1, net of start-up", 10.5, 10, "", figures.p9),
+    "P11": Target("core compute / copy bandwidth of the card", 30, 60, " %", figures.p11, at_least=True),
+}
+HEADER = ("#", "figure", "medians", "least", "reach", "stretch", "")
+
+
+def main() -> int:
+    """Measure what is asked for and print it; 1 when a figure is missed."""
+    args = parse()
+    args.dir.mkdir(parents=True, exist_ok=True)
+    bench = Bench(args.dir, args.rounds, args.device, args.tokens)
+    load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start"
+    found = {name: attempt(name, bench) for name in args.names or TARGETS}
+    rows = [row(name, result) for name, result in found.items() if isinstance(result, Figure)]
+    if rows:
+        print(markdown(rows) if args.markdown else aligned(rows))
+    print(f"\n{load}, {os.getloadavg()[0]:.1f} at the end")
+    for name, result in found.items():
+        lines = (f"not measured: {result}",) if isinstance(result, NotHere) else result.details
+        print("\n".join(f"{'- ' if args.markdown else ''}{name} {line}" for line in lines))
+    missed = [r for name, r in found.items() if isinstance(r, Figure) and not TARGETS[name].met(r.value)]
+    return 1 if missed else 0
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="P", help=f"of {', '.join(TARGETS)}; all when none is named")
+    parser.add_argument("--dir", type=Path, default=figures.default_directory(), help="where dumps and verl are kept")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument("--rounds", type=int, default=5, help="repeats of each measurement (default 5)")
+    parser.add_argument("--device", default="cuda", help="P11: the device; cpu tries the code path")
+    parser.add_argument("--tokens", type=int, default=50_000_000, help="P11: tokens in its batch")
+    args = parser.parse_args()
+    if unknown := [name for name in args.names if name not in TARGETS]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(TARGETS)}")
+    return args
+
+
+def attempt(name: str, bench: Bench) -> Figure | NotHere:
+    """The figure, or why there is none."""
+    figures.say(f"{name}: {TARGETS[name].what}")
+    try:
+        return TARGETS[name].measure(bench)
+    except NotHere as reason:
+        return reason
+
+
+def row(name: str, found: Figure) -> tuple[str, ...]:
+    """One figure under HEADER."""
+    target = TARGETS[name]
+    value, least = (number(x, target.unit) for x in (found.value, found.least))
+    verdict = "ok" if target.met(found.value) else "missed"
+    return name, target.what, value, least, target.goal(target.reach), target.goal(target.stretch), verdict
+
+
+def number(value: float | None, unit: str) -> str:
+    """A value with its unit; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.0f}{unit}" if value >= 100 else f"{value:.2f}{unit}"
+
+
+def aligned(rows: list[tuple[str, ...]]) -> str:
+    """Columns padded with spaces."""
+    widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
+
+    def line(cells: tuple[str, ...]) -> str:
+        return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+    return "\n".join(map(line, (HEADER, *rows)))
+
+
+def markdown(rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEADER, ("---",) * len(HEADER), *rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
