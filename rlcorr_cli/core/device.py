@@ -14,7 +14,7 @@ import torch
 
 from rlcorr_cli.errors import UsageError
 
-DEFAULT_BATCH_TOKENS = {"cpu": 1 << 17, "cuda": 1 << 22}
+DEFAULT_BATCH_TOKENS = {"cpu": 1 << 18, "cuda": 1 << 22}
 """Tokens a batch holds: enough to hide per-call costs, few enough to stay in a CPU's cache."""
 
 _LOCAL = threading.local()

@@ -86,7 +86,7 @@ def _where(path: str, first: int, row: int) -> str:
 @contextmanager
 def _file(path: str) -> Generator[pq.ParquetFile]:
     """A file opened by its bytes: Arrow takes a name for UTF-8, which a name need not be."""
-    with _reading(path), pa.OSFile(os.fsencode(path)) as handle, pq.ParquetFile(handle) as file:
+    with _reading(path), pa.OSFile(os.fsencode(path)) as handle, pq.ParquetFile(handle, pre_buffer=False) as file:
         yield file
 
 
