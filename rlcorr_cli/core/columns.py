@@ -1,6 +1,6 @@
 """Every quantity rlcorr adds up, summed per sequence first: one row of numbers per sequence.
 
-Grouping, resampling and selection then work on that small table.  A Columns maps names to f64[B] tensors:
+Grouping, resampling and selection then work on that small table.  A Columns maps names to f64[B] arrays on the host:
 sums (added over sequences), lows and highs, and logs (log of a sum of exponentials, one value per sequence).
 `metrics.py` turns the totals into metrics; the names here are what it reads.
 
@@ -9,24 +9,27 @@ digits; plain sums and squares are kept beside them where weights of 1e-9 must k
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
-from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.core.ragged import Ragged, host
 from rlcorr_cli.plan import Bounds
+from rlcorr_cli.summary import Floats
 from rlcorr_cli.thresholds import CHI2_LIMIT, RETENTION_BANDS, Thresholds
 
-Table = dict[str, Tensor]
+Table = dict[str, Floats]
 Ends = tuple[float | None, float | None]
+Moments = tuple[Floats, Floats, Floats]
+"""Sums of x, (x - centre)^2 and x^2 over each sequence's tokens."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Named f64[B] tensors of one set of sequences, by how they combine."""
+    """Named f64[B] arrays of one set of sequences, by how they combine."""
 
     sums: Table = field(default_factory=dict)
     lows: Table = field(default_factory=dict)
@@ -45,35 +48,44 @@ class Columns:
 
 @dataclass(frozen=True)
 class Units:
-    """What a statistic has one value for: every token ([V]), or every sequence ([B]).  Results are [B]."""
+    """What a statistic has one value for: every token ([V]), or every sequence ([B]).  Results are [B], on the host."""
 
     ragged: Ragged
     token_scope: bool
 
     @property
-    def tokens(self) -> Tensor:
+    def tokens(self) -> Floats | float:
         """How many tokens a unit stands for, as far as its counts do not say so already."""
-        return torch.ones_like(self.ragged.lengths) if self.token_scope else self.ragged.lengths
+        return 1.0 if self.token_scope else self.ragged.sizes
 
-    def over_tokens(self, x: Tensor) -> Tensor:
-        """Sum over a sequence's tokens."""
-        return self.ragged.sum(x) if self.token_scope else x * self.ragged.lengths
+    def moments(self, x: Tensor, centre: float) -> Moments:
+        """Sums over a sequence's tokens; a sequence's own value counts once per token."""
+        if not self.token_scope:
+            values, n = host(x), self.ragged.sizes
+            return values * n, (values - centre) ** 2 * n, values**2 * n
+        rows = self.ragged.rows(1 if centre == 0 else 2)
+        torch.square(x, out=rows[-1])
+        if centre != 0:
+            torch.sub(x, centre, out=rows[0]).square_()
+        sums = self.ragged.totals(rows)
+        return host(self.ragged.sum(x)), sums[0], sums[-1]
 
-    def above(self, x: Tensor, bound: float | None) -> Tensor:
-        """Units above a bound."""
-        return self.ragged.above(x, bound) if self.token_scope else _beyond(torch.gt, x, bound)
+    def outside(self, x: Tensor, ends: Ends) -> tuple[Floats, Floats]:
+        """Units below and above their bounds; none where there is no bound."""
+        if not self.token_scope:
+            return _outside(host(x), ends)
+        low, high = ends
+        found = self.ragged.counts(x, () if low is None else (low,), () if high is None else (high,))
+        none = np.zeros(self.ragged.n_sequences)
+        return none if low is None else found[0], none if high is None else found[-1]
 
-    def below(self, x: Tensor, bound: float | None) -> Tensor:
-        """Units below a bound."""
-        return self.ragged.below(x, bound) if self.token_scope else _beyond(torch.lt, x, bound)
-
-    def low(self, x: Tensor) -> Tensor:
+    def low(self, x: Tensor) -> Floats:
         """Each sequence's smallest value."""
-        return self.ragged.low(x) if self.token_scope else x
+        return host(self.ragged.low(x) if self.token_scope else x)
 
-    def high(self, x: Tensor) -> Tensor:
+    def high(self, x: Tensor) -> Floats:
         """Each sequence's largest value."""
-        return self.ragged.high(x) if self.token_scope else x
+        return host(self.ragged.high(x) if self.token_scope else x)
 
     def spread(self, x: Tensor) -> Tensor:
         """A value for every token."""
@@ -92,7 +104,8 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
     if corrected.weighted:
         one = corrected.weighted
         bounds, units = one.weighting.bounds, Units(tokens.ragged, one.weighting.scope == "token")
-        raw = _family(units, one.raw, reciprocal(bounds), centre=1.0)
+        known = (host(tokens.rho_sum), host(tokens.rho_deviation)) if one.raw is tokens.rho else None
+        raw = _family(units, one.raw, reciprocal(bounds), 1.0, known)
         columns += (raw + _log_extremes(units, one.log_raw)).under("weight.")
         outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
         columns += _applied(units, one.applied, outside).under("applied.")
@@ -107,17 +120,17 @@ def drift(tokens: Tokens, ppo_clip: float) -> Columns:
     """Old -> current policy, c = current - old: e^c, old - current, and tokens outside PPO's clip range."""
     if tokens.current_logp is None:
         return Columns()
-    change = tokens.current_logp - tokens.train_logp
+    ragged, change = tokens.ragged, tokens.current_logp - (tokens.rollout_logp + tokens.log_ratio)
     ratio = torch.exp(change)
-    total = tokens.ragged.sum
+    low, high = ragged.counts(ratio, (1 - ppo_clip,), (1 + ppo_clip,))
     return Columns(
         sums={
-            "drift.ratio": total(ratio),
-            "drift.kl": -total(change),
-            "drift.high": tokens.ragged.above(ratio, 1 + ppo_clip),
-            "drift.low": tokens.ragged.below(ratio, 1 - ppo_clip),
+            "drift.ratio": host(ragged.sum(ratio)),
+            "drift.kl": -host(ragged.sum(change)),
+            "drift.high": high,
+            "drift.low": low,
         },
-        highs={"drift.ratio": tokens.ragged.high(ratio)},
+        highs={"drift.ratio": host(ragged.high(ratio))},
     )
 
 
@@ -137,93 +150,100 @@ def _divergences(tokens: Tokens) -> Columns:
     With E = e^l - 1: k3 = E - l; k3_reverse = l - E/rho (expm1(-l) = -E/rho); and because e^a/M + e^b/M = 2 the
     Jensen-Shannon estimate is log cosh(l/2) = log1p(E^2 / (4 rho)) / 2, one log1p and no cancellation.
     """
-    total, log_ratio, e = tokens.ragged.sum, tokens.log_ratio, tokens.rho_minus_1
-    rho = tokens.rho
+    ragged, log_ratio, e, rho = tokens.ragged, tokens.log_ratio, tokens.rho_minus_1, tokens.rho
     inverse = rho.reciprocal()
     e_over_rho = e * inverse
+    rows = ragged.rows(5)
+    torch.square(log_ratio, out=rows[0])
+    torch.abs(log_ratio, out=rows[1])
+    torch.mul(e, e_over_rho, out=rows[2]).mul_(0.25).log1p_()
+    torch.maximum(rho, inverse, out=rows[3])
+    torch.square(rho, out=rows[4])
+    square, size, js, mult_error, rho_sq = ragged.totals(rows)
+    total, total_e = host(tokens.log_ratio_sum), host(tokens.rho_minus_1_sum)
     sums = {
-        "log_ratio": tokens.log_ratio_sum,
-        "log_ratio_sq": total(log_ratio.square()),
-        "abs_log_ratio": total(log_ratio.abs()),
-        "k3": total(e - log_ratio),
-        "k3_reverse": total(log_ratio - e_over_rho),
-        "js": total(torch.log1p(e * e_over_rho / 4)) / 2,
-        "mult_error": total(torch.maximum(rho, inverse)),
+        "log_ratio": total,
+        "log_ratio_sq": square,
+        "abs_log_ratio": size,
+        "k3": total_e - total,
+        "k3_reverse": total - host(ragged.sum(e_over_rho)),
+        "js": js / 2,
+        "mult_error": mult_error,
         "chi2": _chi2(tokens),
     }
     if tokens.reach <= 340:
-        logs = {"rho": tokens.rho_sum.log(), "rho_sq": total(rho.square()).log()}
+        logs = {"rho": np.log(host(tokens.rho_sum)), "rho_sq": np.log(rho_sq)}
     else:
-        logs = {"rho": tokens.ragged.log_sum_exp(log_ratio), "rho_sq": tokens.ragged.log_sum_exp(2 * log_ratio)}
-    return Columns(
-        sums=sums,
-        lows={"log_ratio": tokens.log_ratio_low},
-        highs={"log_ratio": tokens.log_ratio_high},
-        logs=logs,
-    )
+        logs = {"rho": host(ragged.log_sum_exp(log_ratio)), "rho_sq": host(ragged.log_sum_exp(2 * log_ratio))}
+    lows, highs = {"log_ratio": host(tokens.log_ratio_low)}, {"log_ratio": host(tokens.log_ratio_high)}
+    return Columns(sums, lows, highs, logs)
 
 
-def _chi2(tokens: Tokens) -> Tensor:
+def _chi2(tokens: Tokens) -> Floats:
     """Sum of rho^2 - 1 = E (E + 2), with l limited; [B]."""
     e = tokens.limited_rho_minus_1(CHI2_LIMIT)
     if e is tokens.rho_minus_1:
-        return tokens.rho_deviation + 2 * tokens.ragged.sum(e)
-    return tokens.ragged.sum(e * (e + 2))
+        return host(tokens.rho_deviation) + 2 * host(tokens.rho_minus_1_sum)
+    return host(tokens.ragged.sum(e * (e + 2)))
 
 
 def _probabilities(tokens: Tokens) -> Columns:
     """First and second moments of p = e^b, q = e^a and of the gap q - p, for their mean gap and correlation."""
-    total, p, gap = tokens.ragged.sum, tokens.rollout_prob, tokens.prob_gap
-    q, size = p * tokens.rho, gap.abs()
+    ragged, p, gap = tokens.ragged, tokens.rollout_prob, tokens.prob_gap
+    rows = ragged.rows(6)
+    torch.mul(p, tokens.rho, out=rows[0])
+    torch.square(rows[0], out=rows[1])
+    torch.mul(p, rows[0], out=rows[2])
+    torch.square(p, out=rows[3])
+    torch.abs(gap, out=rows[4])
+    torch.square(gap, out=rows[5])
+    q, q_sq, product, p_sq, size, gap_sq = ragged.totals(rows)
     sums = {
-        "rollout_prob": total(p),
-        "train_prob": total(q),
-        "rollout_prob_sq": total(p.square()),
-        "train_prob_sq": total(q.square()),
-        "prob_product": total(p * q),
-        "abs_prob_gap": total(size),
-        "prob_gap_sq": total(gap.square()),
+        "rollout_prob": host(ragged.sum(p)),
+        "train_prob": q,
+        "rollout_prob_sq": p_sq,
+        "train_prob_sq": q_sq,
+        "prob_product": product,
+        "abs_prob_gap": size,
+        "prob_gap_sq": gap_sq,
     }
-    return Columns(sums=sums, highs={"abs_prob_gap": tokens.ragged.high(size)})
+    return Columns(sums=sums, highs={"abs_prob_gap": host(ragged.high(rows[4]))})
 
 
 def _shares(tokens: Tokens, extreme_ratio: float) -> Columns:
     """Counts of tokens with an extreme ratio, and inside each retention band."""
-    ragged, log_ratio, extreme = tokens.ragged, tokens.log_ratio, math.log(extreme_ratio)
-    sums = {"extreme": ragged.above(log_ratio, extreme) + ragged.below(log_ratio, -extreme)}
-    for low, high in RETENTION_BANDS:
-        outside = ragged.above(log_ratio, math.log(high)) + ragged.below(log_ratio, math.log(low))
-        sums[f"retained_{low}_{high}"] = ragged.lengths - outside
+    extreme, n_bands = math.log(extreme_ratio), len(RETENTION_BANDS)
+    lows, highs = zip(*((math.log(low), math.log(high)) for low, high in RETENTION_BANDS), strict=True)
+    counts = tokens.ragged.counts(tokens.log_ratio, (-extreme, *lows), (extreme, *highs))
+    outside = counts[: n_bands + 1] + counts[n_bands + 1 :]
+    sums = {"extreme": outside[0]}
+    for (low, high), n_outside in zip(RETENTION_BANDS, outside[1:], strict=True):
+        sums[f"retained_{low}_{high}"] = tokens.ragged.sizes - n_outside
     return Columns(sums=sums)
 
 
 def _sequences(tokens: Tokens) -> Columns:
     """Per-sequence quantities: perplexities, their differences d = -g, chi2 of the product, retention of e^g."""
-    n = tokens.ragged.lengths
-    train = tokens.ragged.sum(tokens.train_logp) / n
-    g = tokens.log_ratio_sum / n
-    rollout = train - g
-    s = tokens.log_ratio_sum.clamp(-CHI2_LIMIT, CHI2_LIMIT)
+    n, total = tokens.ragged.sizes, host(tokens.log_ratio_sum)
+    rollout = host(tokens.ragged.sum(tokens.rollout_logp)) / n
+    g = total / n
+    train = rollout + g
     sums = {
-        "sequences": torch.ones_like(n),
+        "sequences": np.ones_like(n),
         "tokens": n,
-        "training_ppl": torch.exp(-train),
-        "rollout_ppl": torch.exp(-rollout),
+        "training_ppl": np.exp(-train),
+        "rollout_ppl": np.exp(-rollout),
         "training_log_ppl": -train,
         "rollout_log_ppl": -rollout,
         "log_ppl_diff": -g,
-        "log_ppl_abs_diff": g.abs(),
-        "ppl_ratio": torch.exp(-g),
-        "chi2_seq": torch.expm1(2 * s),
+        "log_ppl_abs_diff": np.abs(g),
+        "ppl_ratio": np.exp(-g),
+        "chi2_seq": np.expm1(2 * total.clip(-CHI2_LIMIT, CHI2_LIMIT)),
     }
     for low, high in RETENTION_BANDS:
-        sums[f"retained_geo_{low}_{high}"] = ((g >= math.log(low)) & (g <= math.log(high))).double()
-    return Columns(
-        sums=sums,
-        lows={"log_ppl_diff": -g},
-        highs={"log_ppl_diff": -g},
-        logs={"sequence_ratio": tokens.log_ratio_sum, "sequence_ratio_sq": 2 * tokens.log_ratio_sum},
-    )
+        sums[f"retained_geo_{low}_{high}"] = ((g >= math.log(low)) & (g <= math.log(high))).astype(np.float64)
+    ends = {"log_ppl_diff": -g}
+    return Columns(sums, ends, ends, logs={"sequence_ratio": total, "sequence_ratio_sq": 2 * total})
 
 
 def sequence_averages(columns: Columns) -> Columns:
@@ -232,25 +252,27 @@ def sequence_averages(columns: Columns) -> Columns:
     return Columns(sums={"seq.k3": columns.sums["k3"] / n, "seq.chi2": columns.sums["chi2"] / n})
 
 
-def _family(units: Units, x: Tensor, ends: Ends, centre: float) -> Columns:
+def _family(units: Units, x: Tensor, ends: Ends, centre: float, known: tuple[Floats, Floats] | None = None) -> Columns:
     """Moments, extremes and out-of-bounds counts of a statistic x over its units; ends: low, high.
 
     tok: sum over tokens (a sequence's value counts once per token); trim: of x clamped into the bounds (verl's
     spread); seq: over sequences, of the sequence's token mean; *_dev: of (x - centre)^2; *_sq: of x^2.  high, low:
     units outside, tok_*: their tokens, *_share: the share of a sequence's tokens, added over sequences.
+    known: tok and tok_dev, where they have been taken before.
     """
-    lengths = units.ragged.lengths
-    trim = x if ends == (None, None) else x.clamp(*ends)
-    low, high = units.below(x, ends[0]), units.above(x, ends[1])
+    lengths = units.ragged.sizes
+    tok, dev = known or units.moments(x, centre)[:2]
+    trimmed = units.moments(x if ends == (None, None) else x.clamp(*ends), centre)
+    low, high = units.outside(x, ends)
     tok_high, tok_low = high * units.tokens, low * units.tokens
-    tok = units.over_tokens(x)
     mean = tok / lengths
+    seq_low, seq_high = _outside(mean, ends)
     sums = {
         "tok": tok,
-        "tok_dev": units.over_tokens((x - centre).square()),
-        "trim": units.over_tokens(trim),
-        "trim_dev": units.over_tokens((trim - centre).square()),
-        "trim_sq": units.over_tokens(trim.square()),
+        "tok_dev": dev,
+        "trim": trimmed[0],
+        "trim_dev": trimmed[1],
+        "trim_sq": trimmed[2],
         "high": high,
         "low": low,
         "tok_high": tok_high,
@@ -258,26 +280,26 @@ def _family(units: Units, x: Tensor, ends: Ends, centre: float) -> Columns:
         "high_share": tok_high / lengths,
         "low_share": tok_low / lengths,
         "seq": mean,
-        "seq_dev": (mean - centre).square(),
-        "seq_high": _beyond(torch.gt, mean, ends[1]),
-        "seq_low": _beyond(torch.lt, mean, ends[0]),
+        "seq_dev": (mean - centre) ** 2,
+        "seq_high": seq_high,
+        "seq_low": seq_low,
     }
     return Columns(sums, {"unit": units.low(x), "seq": mean}, {"unit": units.high(x), "seq": mean})
 
 
-def _applied(units: Units, x: Tensor, outside: Tensor) -> Columns:
+def _applied(units: Units, x: Tensor, outside: Floats) -> Columns:
     """Applied weights before any batch mean: moments as in a family, per-sequence extremes (slime's), and tokens
     outside the bounds ([B])."""
-    tok = units.over_tokens(x)
-    mean = tok / units.ragged.lengths
     low, high = units.low(x), units.high(x)
+    tok, dev, square = units.moments(x, 1.0)
+    mean = tok / units.ragged.sizes
     sums = {
         "tok": tok,
-        "tok_dev": units.over_tokens((x - 1).square()),
-        "tok_sq": units.over_tokens(x.square()),
+        "tok_dev": dev,
+        "tok_sq": square,
         "seq": mean,
-        "seq_dev": (mean - 1).square(),
-        "seq_sq": mean.square(),
+        "seq_dev": (mean - 1) ** 2,
+        "seq_sq": mean**2,
         "outside": outside,
         "row_low": low,
         "row_high": high,
@@ -296,18 +318,18 @@ def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
         columns += _log_extremes(units, rejected.log_value)
     if rejection.is_veto:
         assert rejection.bounds.low is not None
-        below = tokens.ragged.below(tokens.log_ratio, math.log(rejection.bounds.low))
-        columns += Columns(sums={"catastrophic": below, "catastrophic_share": below / tokens.ragged.lengths})
+        (below,) = tokens.ragged.counts(tokens.log_ratio, (math.log(rejection.bounds.low),), ())
+        columns += Columns(sums={"catastrophic": below, "catastrophic_share": below / tokens.ragged.sizes})
     return columns
 
 
 def _losses(ragged: Ragged, lost: Tensor) -> Columns:
     """Tokens lost, sequences that lose any, sequences that lose all; lost: bool [V]."""
-    n_lost = ragged.sum(lost.double())
+    n_lost = host(ragged.sum(lost.double()))
     sums = {
         "masked": n_lost,
-        "seq_masked": (n_lost > 0).double(),
-        "seq_dropped": (n_lost == ragged.lengths).double(),
+        "seq_masked": (n_lost > 0).astype(np.float64),
+        "seq_dropped": (n_lost == ragged.sizes).astype(np.float64),
     }
     return Columns(sums=sums)
 
@@ -317,6 +339,8 @@ def _log_extremes(units: Units, log_value: Tensor) -> Columns:
     return Columns(lows={"log": units.low(log_value)}, highs={"log": units.high(log_value)})
 
 
-def _beyond(operator: Callable[..., Tensor], values: Tensor, bound: float | None) -> Tensor:
-    """1 where a comparison with a bound holds, 0 elsewhere and without a bound; f64."""
-    return torch.zeros_like(values) if bound is None else operator(values, bound).double()
+def _outside(values: Floats, ends: Ends) -> tuple[Floats, Floats]:
+    """1 where a value lies below, and where above, its bounds; 0 elsewhere and without a bound."""
+    low, high = ends
+    below = np.zeros_like(values) if low is None else (values < low).astype(np.float64)
+    return below, np.zeros_like(values) if high is None else (values > high).astype(np.float64)

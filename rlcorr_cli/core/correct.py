@@ -20,13 +20,12 @@ from rlcorr_cli.plan import LEVELS, Plan, Rejection, Scope, Weighting
 
 @dataclass(frozen=True)
 class Tokens:
-    """The valid tokens of B non-empty sequences on a device: train_logp a, rollout_logp b, log_ratio l; f64[V].
+    """The valid tokens of B non-empty sequences on a device: rollout_logp b, log_ratio l = a - b; f64[V].
 
-    current_logp is the policy after updates, where the dump has it.
+    The training log-probs a are b + l, and not kept.  current_logp is the policy after updates, where the dump has it.
     """
 
     ragged: Ragged
-    train_logp: Tensor
     rollout_logp: Tensor
     log_ratio: Tensor
     current_logp: Tensor | None
@@ -35,15 +34,19 @@ class Tokens:
     def of(cls, batch: Batch, device: torch.device) -> "Tokens":
         """Put a batch's non-empty rows on a device.  Differences are taken in float64."""
         offsets = batch.offsets[np.concatenate([[True], np.diff(batch.offsets) > 0])]
-        train, rollout = (_to_device(values, device) for values in (batch.train_logp, batch.rollout_logp))
         current = None if batch.current_logp is None else _to_device(batch.current_logp, device)
-        return cls(Ragged(offsets, device), train, rollout, train - rollout, current)
+        rollout = _to_device(batch.rollout_logp, device)
+        if device.type == "cpu":
+            log_ratio = torch.from_numpy(np.subtract(batch.train_logp, batch.rollout_logp, dtype=np.float64))
+        else:
+            log_ratio = _to_device(batch.train_logp, device) - rollout
+        return cls(Ragged(offsets, device), rollout, log_ratio, current)
 
     def keep(self, mask: Tensor) -> "tuple[Tokens, np.ndarray]":
         """The tokens under a bool [V] mask, and which of the B sequences still have one."""
         ragged, left = self.ragged.keep(mask)
         current = None if self.current_logp is None else self.current_logp[mask]
-        return Tokens(ragged, self.train_logp[mask], self.rollout_logp[mask], self.log_ratio[mask], current), left
+        return Tokens(ragged, self.rollout_logp[mask], self.log_ratio[mask], current), left
 
     @cached_property
     def log_ratio_sum(self) -> Tensor:
@@ -71,12 +74,18 @@ class Tokens:
         return torch.expm1(self.limited(EXP_LIMIT))
 
     @cached_property
+    def rho_minus_1_sum(self) -> Tensor:
+        """Sum of e^l - 1 over each sequence, [B]."""
+        return self.ragged.sum(self.rho_minus_1)
+
+    @cached_property
     def rho(self) -> Tensor:
-        """e^l with full relative digits, [V]."""
-        if float(self.log_ratio_low.min()) > -10:
-            # 1 + (rho - 1) keeps 12 digits of rho >= e^-10, and spares an exponential.
-            return self.rho_minus_1 + 1
-        return torch.exp(self.limited(EXP_LIMIT))
+        """e^l, [V].  1 + (rho - 1) keeps 12 digits of it down to e^-10, and spares an exponential."""
+        rho = self.rho_minus_1 + 1
+        if float(self.log_ratio_low.min()) < -10:
+            far = self.log_ratio < -10
+            rho[far] = torch.exp(self.limited(EXP_LIMIT)[far])
+        return rho
 
     @cached_property
     def rho_sum(self) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.core import bootstrap
-from rlcorr_cli.core.columns import Columns, corrections, diagnostics, drift, sequence_averages
+from rlcorr_cli.core.columns import Columns, Table, corrections, diagnostics, drift, sequence_averages
 from rlcorr_cli.core.correct import Corrected, Tokens, correct
 from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.plan import Plan
@@ -72,7 +72,7 @@ def layout_of(observation: Observation) -> Layout:
     """The names an observation yields: those of observing one token."""
     zero = torch.zeros(1, dtype=torch.float64)
     ragged = Ragged(np.array([0, 1]), torch.device("cpu"))
-    tokens = Tokens(ragged, zero, zero, zero, zero if observation.has_current else None)
+    tokens = Tokens(ragged, zero, zero, zero if observation.has_current else None)
     parts, _ = _parts(tokens, observation, np.zeros(1, np.int64), None)
     if len(parts) == 1 and observation.plan.rejections:
         parts.append(Part(parts[0].columns, parts[0].leaf, tokens, "kept."))
@@ -112,12 +112,9 @@ def _kept(
 
 def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None) -> Columns:
     columns = diagnostics(tokens, thresholds)
-    known = given = torch.zeros_like(tokens.ragged.lengths)
-    if rewards is not None:
-        given = torch.from_numpy(rewards).to(tokens.ragged.device)
-        known = (~given.isnan()).double()
-        given = torch.where(given.isnan(), 0.0, given)
-    reward = Columns(sums={"reward": given, "rewarded": known})
+    given = np.full(tokens.ragged.n_sequences, np.nan) if rewards is None else rewards
+    unknown = np.isnan(given)
+    reward = Columns(sums={"reward": np.where(unknown, 0.0, given), "rewarded": (~unknown).astype(np.float64)})
     return columns + sequence_averages(columns) + reward
 
 
@@ -163,10 +160,10 @@ class _Fold:
         self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         self.groups = ordered[self.starts]
 
-    def __call__(self, ufunc: np.ufunc, table: dict[str, Tensor]) -> Floats:
+    def __call__(self, ufunc: np.ufunc, table: Table) -> Floats:
         return ufunc.reduceat(self._rows(table), self.starts, axis=1).T
 
-    def logs(self, table: dict[str, Tensor]) -> tuple[Floats, Floats]:
+    def logs(self, table: Table) -> tuple[Floats, Floats]:
         """(peak, rest) of each group."""
         rows = self._rows(table)
         peaks = np.maximum.reduceat(rows, self.starts, axis=1)
@@ -185,8 +182,8 @@ class _Fold:
         cuts = np.searchsorted(places, np.arange(len(self.groups) + 1) << 16)
         return [Histogram((places[a:b] & 0xFFFF).astype(np.uint16), counted[a:b]) for a, b in pairwise(cuts.tolist())]
 
-    def _rows(self, table: dict[str, Tensor]) -> Floats:
-        rows = torch.stack(tuple(table.values())).cpu().numpy()
+    def _rows(self, table: Table) -> Floats:
+        rows = np.stack(tuple(table.values()))
         return rows if self.order is None else rows[:, self.order]
 
 

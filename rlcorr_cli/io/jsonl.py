@@ -40,8 +40,10 @@ def parts(source: Source, roles: Roles, range_bytes: int = RANGE_BYTES) -> list[
     return [((start, end), end - start) for start, end in zip(starts, ends, strict=True)]
 
 
-def read(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None) -> Iterator[Rows]:
-    """The part's rows, a block at a time; keys a row lacks are null."""
+def read(
+    shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None, batch_tokens: int = 0
+) -> Iterator[Rows]:
+    """The part's rows, a block at a time, whatever batch_tokens; keys a row lacks are null."""
     declared = _declared(schema, roles)
     for block in blocks(shard.path, shard.part, stdin):
         if roles.mask is None:

@@ -25,11 +25,14 @@ Piece = tuple[tuple[int, int] | None, int]
 
 @dataclass(frozen=True)
 class Reader:
-    """One format: schema gives all columns of a file, parts cuts it, read yields one part's needed columns."""
+    """One format: schema gives all columns of a file, parts cuts it, read yields one part's needed columns.
+
+    The last argument of read is how many tokens a batch will hold; what it yields may be more or less.
+    """
 
     schema: Callable[[str, Stdin | None], pa.Schema]
     parts: Callable[[Source, Roles], Sequence[Piece]]
-    read: Callable[[Shard, Roles, pa.Schema, Stdin | None], Iterator[Rows]]
+    read: Callable[[Shard, Roles, pa.Schema, Stdin | None, int], Iterator[Rows]]
 
 
 READERS: dict[Format, Reader] = {
@@ -44,5 +47,5 @@ def read(dump: "Dump", shard: Shard, batch_tokens: int) -> Iterator[Batch]:
     A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.
     Shards may be read in any order and at once from several threads.
     """
-    for rows in READERS[shard.format].read(shard, dump.roles, dump.schemas[shard.path], dump.stdin):
+    for rows in READERS[shard.format].read(shard, dump.roles, dump.schemas[shard.path], dump.stdin, batch_tokens):
         yield from batches(rows, dump.roles, batch_tokens)
