@@ -27,11 +27,19 @@ def normalize(
     by_batch: keys are (batch, *group); else everything is one batch.  A batch whose mean is 0 (every weight zeroed)
     is divided by 1.
     """
+    found = factors(leaves, layout, token_scope, by_batch)
+    return {key: _scaled(summary, found[key]) for key, summary in leaves.items()}
+
+
+def factors(
+    leaves: Mapping[GroupKey, Summary], layout: Layout, token_scope: bool, by_batch: bool
+) -> dict[GroupKey, float]:
+    """What each leaf's weights are divided by: its batch's mean weight over units."""
     batches: dict[Any, list[Summary]] = {}
     for key, summary in leaves.items():
         batches.setdefault(key[0] if by_batch else None, []).append(summary)
-    factors = {batch: _factor(summaries, layout, token_scope) for batch, summaries in batches.items()}
-    return {key: _scaled(summary, factors[key[0] if by_batch else None]) for key, summary in leaves.items()}
+    means = {batch: _factor(summaries, layout, token_scope) for batch, summaries in batches.items()}
+    return {key: means[key[0] if by_batch else None] for key in leaves}
 
 
 def normed_layout(layout: Layout) -> Layout:

@@ -32,16 +32,16 @@ def analyze(
     debug: o.Debug = False,
 ) -> None:
     """Diagnose a dump, and see what a correction would do."""
-    from rlcorr_cli import pipeline
     from rlcorr_cli.cli import run
     from rlcorr_cli.cli.plans import Flags, resolve
+    from rlcorr_cli.pipeline import analysis
     from rlcorr_cli.thresholds import Thresholds
 
     flags = Flags(is_scope, is_high, is_low, is_outside, normalize, tuple(rs or ()), veto, mode)
     chosen = resolve(preset, plan, profile, flags)
     outputs = run.outputs(output or [])
-    report = pipeline.analyze(
-        pipeline.Reading(tuple(dumps), format, run.mapping(map or []), tuple(group_by or ()), batch_by),
+    report = analysis.analyze(
+        analysis.Reading(tuple(dumps), format, run.mapping(map or []), tuple(group_by or ()), batch_by),
         chosen.plan,
         chosen.profile,
         Thresholds(extreme_ratio, ppo_clip),

@@ -121,5 +121,44 @@ Outputs = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+Dataset = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="PATH",
+        help="The corrected dataset: .parquet, .jsonl, .jsonl.gz, .jsonl.zst, or a directory of parts.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Rejected = Annotated[
+    str,
+    typer.Option(
+        "--rejected", help="Rows without a token left: drop or keep (their mask is all 0).", rich_help_panel=OUTPUT
+    ),
+]
+RejectedOutput = Annotated[
+    str | None,
+    typer.Option("--rejected-output", metavar="PATH", help="Write dropped rows here.", rich_help_panel=OUTPUT),
+]
+RowsPerFile = Annotated[
+    int,
+    typer.Option("--rows-per-file", min=1, metavar="N", help="Of a directory's parts.", rich_help_panel=OUTPUT),
+]
+Resample = Annotated[
+    int | None,
+    typer.Option(
+        "--resample",
+        min=1,
+        metavar="N",
+        help="Draw N rows in proportion to their weights, instead of writing weights.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+DrawSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of --resample.", rich_help_panel=OUTPUT)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=OUTPUT)]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Write nothing; say what would be kept.", rich_help_panel=OUTPUT)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.", rich_help_panel=OUTPUT)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT)]

@@ -72,17 +72,18 @@ def _with_flags(plan: Plan, flags: Flags) -> Plan:
         rejections += (veto(flags.veto),)
     return override(
         plan,
-        scope=_choice("--is", flags.scope, get_args(WeightScope)),
+        scope=choice("--is", flags.scope, get_args(WeightScope)),
         high=flags.high,
         low=flags.low,
-        outside=_choice("--is-outside", flags.outside, ("clamp", "zero")),
-        normalize=_choice("--normalize", flags.normalize, get_args(Normalize)),
+        outside=choice("--is-outside", flags.outside, ("clamp", "zero")),
+        normalize=choice("--normalize", flags.normalize, get_args(Normalize)),
         rejections=rejections,
-        mode=_choice("--mode", flags.mode, get_args(Mode)),
+        mode=choice("--mode", flags.mode, get_args(Mode)),
     )
 
 
-def _choice(option: str, value: str | None, allowed: tuple[str, ...]) -> Any:
+def choice(option: str, value: str | None, allowed: tuple[str, ...]) -> Any:
+    """The value if it is allowed, or None."""
     if value is None or value in allowed:
         return value
     message = f"{option} must be one of {', '.join(allowed)}, got '{value}'."

@@ -6,13 +6,17 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import OutputError, UsageError
 from rlcorr_cli.io.parquet import prefer_jemalloc
-from rlcorr_cli.pipeline import Computing, Progress, Watch
+from rlcorr_cli.pipeline.analysis import Computing, Progress, Watch
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.present.text import print_report
 from rlcorr_cli.report import Report
+
+if TYPE_CHECKING:
+    from rlcorr_cli.filtered import Filtered
 
 
 def mapping(pairs: Sequence[str]) -> dict[str, str]:
@@ -67,6 +71,16 @@ def write(report: Report, paths: Sequence[Path], as_json: bool) -> None:
         emit(document)
     else:
         print_report(report)
+
+
+def show_filtered(filtered: "Filtered", as_json: bool) -> None:
+    """What filter did, on stdout."""
+    if as_json:
+        emit(json.dumps(filtered.to_dict(), indent=2, allow_nan=False) + "\n")
+        return
+    from rlcorr_cli.present.filtered import print_filtered
+
+    print_filtered(filtered)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -35,10 +35,13 @@ class Observation:
 
 @dataclass(frozen=True)
 class Observed:
-    """A batch's summaries by group key, and its replicates (None without a seed or without a token)."""
+    """A batch's summaries by group key, its replicates (None without a seed or without a token), and what was decided
+    about its non-empty rows (None without a token)."""
 
     groups: dict[GroupKey, Summary]
     replicates: Replicates | None
+    tokens: Tokens | None = None
+    corrected: Corrected | None = None
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,10 @@ def observe(batch: Batch, observation: Observation, device: torch.device) -> Obs
         return Observed(_summaries(layout, batch.keys, counts, []), None)
     tokens = Tokens.of(batch, device)
     rewards = None if batch.reward is None else batch.reward[filled]
-    parts, base = _parts(tokens, observation, leaf[filled], rewards)
+    corrected = correct(tokens, observation.plan)
+    parts, base = _parts(tokens, corrected, observation, leaf[filled], rewards)
     replicates = None if observation.seed is None else bootstrap.resample(tokens, base, observation.seed)
-    return Observed(_summaries(layout, batch.keys, counts, parts), replicates)
+    return Observed(_summaries(layout, batch.keys, counts, parts), replicates, tokens, corrected)
 
 
 @lru_cache(maxsize=64)
@@ -73,7 +77,7 @@ def layout_of(observation: Observation) -> Layout:
     zero = torch.zeros(1, dtype=torch.float64)
     ragged = Ragged(np.array([0, 1]), torch.device("cpu"))
     tokens = Tokens(ragged, zero, zero, zero if observation.has_current else None)
-    parts, _ = _parts(tokens, observation, np.zeros(1, np.int64), None)
+    parts, _ = _parts(tokens, correct(tokens, observation.plan), observation, np.zeros(1, np.int64), None)
     if len(parts) == 1 and observation.plan.rejections:
         parts.append(Part(parts[0].columns, parts[0].leaf, tokens, "kept."))
     tables = [part.columns.under(part.prefix) for part in parts]
@@ -87,10 +91,9 @@ def layout_of(observation: Observation) -> Layout:
 
 
 def _parts(
-    tokens: Tokens, observation: Observation, leaf: NDArray[np.int64], rewards: Floats | None
+    tokens: Tokens, corrected: Corrected, observation: Observation, leaf: NDArray[np.int64], rewards: Floats | None
 ) -> tuple[list[Part], Columns]:
     """All tokens, and what the plan keeps; and the diagnostics of all tokens alone, for resampling."""
-    corrected = correct(tokens, observation.plan)
     base = _diagnostics(tokens, observation.thresholds, rewards)
     extra = drift(tokens, observation.thresholds.ppo_clip) + corrections(tokens, corrected)
     parts = [Part(base + extra, leaf, tokens, "")]

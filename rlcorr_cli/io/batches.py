@@ -18,21 +18,41 @@ from rlcorr_cli.io.columns import Roles
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as read, unchecked.  where(row): how an error names one, `dump.jsonl, line 17`."""
+    """Rows as read, unchecked.  where(row): how an error names one, `dump.jsonl, line 17`.
+
+    lines: the rows' own bytes, where they are JSON lines; data then holds only the columns that are needed.
+    """
 
     data: pa.RecordBatch
     where: Callable[[int], str]
+    lines: Callable[[], list[bytes]] | None = None
 
 
-def batches(rows: Rows, roles: Roles, batch_tokens: int) -> Iterator[Batch]:
+@dataclass(frozen=True)
+class Portion:
+    """A Batch and the rows that it came from.
+
+    data: the rows as read.  lines: their bytes, of JSON lines.  offsets: i64[B+1] into all tokens, valid or not.
+    valid: bool over all tokens, None where all are.
+    """
+
+    batch: Batch
+    data: pa.RecordBatch
+    lines: list[bytes] | None
+    offsets: NDArray[np.int64]
+    valid: NDArray[np.bool_] | None
+
+
+def portions(rows: Rows, roles: Roles, batch_tokens: int) -> Iterator[Portion]:
     """The rows in order, cut where the next would pass batch_tokens; an error names the first bad row of its kind."""
     names = [*roles.log_probs, *([roles.mask] if roles.mask else [])]
     lists = {name: _flat(name, rows) for name in names}
     offsets = lists[roles.rollout].offsets
     for name in names[1:]:
         check_lengths(lists[name], lists[roles.rollout])
+    lines = rows.lines() if rows.lines else None
     for first, last in _cuts(offsets, batch_tokens):
-        yield _batch(rows, lists, roles, first, last)
+        yield _portion(rows, lists, roles, first, last, lines)
 
 
 def _cuts(offsets: NDArray[np.int64], batch_tokens: int) -> Iterator[tuple[int, int]]:
@@ -44,14 +64,16 @@ def _cuts(offsets: NDArray[np.int64], batch_tokens: int) -> Iterator[tuple[int, 
         first = last
 
 
-def _batch(rows: Rows, lists: dict[str, Lists], roles: Roles, first: int, last: int) -> Batch:
+def _portion(
+    rows: Rows, lists: dict[str, Lists], roles: Roles, first: int, last: int, lines: list[bytes] | None
+) -> Portion:
     cut = {name: whole.rows(first, last) for name, whole in lists.items()}
     keep = kept(cut[roles.mask]) if roles.mask else None
     valid = {name: check_log_probs(cut[name], keep, roles.mask) for name in roles.log_probs}
     offsets = cut[roles.rollout].offsets
     n_masked = _masked_per_row(keep, offsets)
     leaf, keys = _grouped(rows, roles.keys, first, last)
-    return Batch(
+    batch = Batch(
         offsets=offsets - np.concatenate([[0], np.cumsum(n_masked)]),
         train_logp=valid[roles.train],
         rollout_logp=valid[roles.rollout],
@@ -61,6 +83,7 @@ def _batch(rows: Rows, lists: dict[str, Lists], roles: Roles, first: int, last: 
         leaf=leaf,
         keys=keys,
     )
+    return Portion(batch, rows.data.slice(first, last - first), lines and lines[first:last], offsets, keep)
 
 
 def _flat(name: str, rows: Rows) -> Lists:

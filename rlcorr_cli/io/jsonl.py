@@ -41,9 +41,14 @@ def parts(source: Source, roles: Roles, range_bytes: int = RANGE_BYTES) -> list[
 
 
 def read(
-    shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None, batch_tokens: int = 0
+    shard: Shard,
+    roles: Roles,
+    schema: pa.Schema,
+    stdin: Stdin | None = None,
+    batch_tokens: int = 0,
+    whole: bool = False,
 ) -> Iterator[Rows]:
-    """The part's rows, a block at a time, whatever batch_tokens; keys a row lacks are null."""
+    """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
     declared = _declared(schema, roles)
     for block in blocks(shard.path, shard.part, stdin):
         if roles.mask is None:
@@ -52,7 +57,7 @@ def read(
         if table is None:
             table = parsed(numbered(block.data, block.lines_before()), declared, shard.path)
         for batch in table.combine_chunks().to_batches():
-            yield Rows(batch, partial(_where, shard.path, block))
+            yield Rows(batch, partial(_where, shard.path, block), partial(_lines, block) if whole else None)
 
 
 def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
@@ -103,6 +108,10 @@ def _refuse_late_mask(block: Block, path: str) -> None:
                 f"{shown(path)}, line {number} has {late[0]}, which the first {LOOKED_AT} rows lack.",
                 "Put the mask in every row, the first ones too; 1 is a token that counts.",
             )
+
+
+def _lines(block: Block) -> list[bytes]:
+    return [line for _, line in numbered(block.data, 0)]
 
 
 def _where(path: str, block: Block, row: int) -> str:

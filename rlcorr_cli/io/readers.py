@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rlcorr_cli.batch import Batch, Format, Shard
 from rlcorr_cli.io import jsonl, parquet
-from rlcorr_cli.io.batches import Rows, batches
+from rlcorr_cli.io.batches import Portion, Rows, portions
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.sources import Source
 from rlcorr_cli.io.streams import Stdin
@@ -27,12 +27,13 @@ Piece = tuple[tuple[int, int] | None, int]
 class Reader:
     """One format: schema gives all columns of a file, parts cuts it, read yields one part's needed columns.
 
-    The last argument of read is how many tokens a batch will hold; what it yields may be more or less.
+    The last arguments of read: how many tokens a batch will hold (what it yields may be more or less), and whether
+    the rows are to come whole, with all columns or their own lines.
     """
 
     schema: Callable[[str, Stdin | None], pa.Schema]
     parts: Callable[[Source, Roles], Sequence[Piece]]
-    read: Callable[[Shard, Roles, pa.Schema, Stdin | None, int], Iterator[Rows]]
+    read: Callable[[Shard, Roles, pa.Schema, Stdin | None, int, bool], Iterator[Rows]]
 
 
 READERS: dict[Format, Reader] = {
@@ -47,5 +48,15 @@ def read(dump: "Dump", shard: Shard, batch_tokens: int) -> Iterator[Batch]:
     A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.
     Shards may be read in any order and at once from several threads.
     """
-    for rows in READERS[shard.format].read(shard, dump.roles, dump.schemas[shard.path], dump.stdin, batch_tokens):
-        yield from batches(rows, dump.roles, batch_tokens)
+    return (portion.batch for portion in _portions(dump, shard, batch_tokens, whole=False))
+
+
+def read_whole(dump: "Dump", shard: Shard, batch_tokens: int) -> Iterator[Portion]:
+    """The same batches, each with its rows: all their columns, or their lines."""
+    return _portions(dump, shard, batch_tokens, whole=True)
+
+
+def _portions(dump: "Dump", shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Portion]:
+    reader, schema = READERS[shard.format], dump.schemas[shard.path]
+    for rows in reader.read(shard, dump.roles, schema, dump.stdin, batch_tokens, whole):
+        yield from portions(rows, dump.roles, batch_tokens)

@@ -31,22 +31,24 @@ def print_report(report: Report) -> None:
 
 
 def _draw(console: Console, report: Report) -> None:
-    _headline(console, report)
+    print_headline(console, report)
     console.print(Padding(Text(verdict(report), style="bold"), (0, 2)))
     console.print()
     _findings(console, report)
     if report.profile == "canonical":
         _diagnostics(console, report)
         _distribution(console, report)
-        _weights(console, report)
-        _rejections(console, report)
+        print_weights(console, report)
+        print_rejections(console, report)
     else:
         _peer(console, report)
     print_groups(console, report)
-    _notes(console, report)
+    print_notes(console, report)
+    _closing(console, report)
 
 
-def _headline(console: Console, report: Report) -> None:
+def print_headline(console: Console, report: Report) -> None:
+    """What was read, and under which plan."""
     counts, columns = report.whole.counts, report.inputs[0].columns
     names = list(columns.values())
     path = report.inputs[0].path
@@ -109,7 +111,8 @@ def _distribution(console: Console, report: Report) -> None:
     console.print()
 
 
-def _weights(console: Console, report: Report) -> None:
+def print_weights(console: Console, report: Report) -> None:
+    """The plan's weights, raw and as applied."""
     if report.plan.weighting is None:
         return
     values = report.whole.values
@@ -140,7 +143,8 @@ def _units(plan: Plan) -> str:
     return "tokens" if plan.weighting is not None and plan.weighting.scope == "token" else "sequences"
 
 
-def _rejections(console: Console, report: Report) -> None:
+def print_rejections(console: Console, report: Report) -> None:
+    """What each rejection takes, and the batch before and after."""
     if not report.plan.rejections:
         return
     values, counts = report.whole.values, report.whole.counts
@@ -173,9 +177,13 @@ def _peer(console: Console, report: Report) -> None:
     _print(console, table)
 
 
-def _notes(console: Console, report: Report) -> None:
+def print_notes(console: Console, report: Report) -> None:
+    """What was chosen for the user."""
     for note in (note for note in report.notes if note != QUANTILE_NOTE):
         console.print(Padding(Text(clean(note), style="dim"), (0, 2)))
+
+
+def _closing(console: Console, report: Report) -> None:
     n_warnings = sum(f["status"] in ("fail", "warn") for f in report.health)
     found = {0: "No warnings.", 1: "1 warning."}.get(n_warnings, f"{n_warnings} warnings.")
     name = next((f["metric"] for f in report.health if f["status"] in ("fail", "warn")), "kl")

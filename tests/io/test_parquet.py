@@ -10,7 +10,7 @@ from dumps import opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io import parquet as reading
-from rlcorr_cli.io.batches import Rows, batches
+from rlcorr_cli.io.batches import Rows, portions
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.readers import read
 
@@ -20,7 +20,7 @@ PAIR = Roles("r", "o", mask="m")
 def in_memory(rollout: pa.Array, old: pa.Array, mask: pa.Array) -> list[tuple[list[float], list[float]]]:
     data = pa.record_batch([rollout, old, mask], ["r", "o", "m"])
     found: list[tuple[list[float], list[float]]] = []
-    for batch in batches(Rows(data, lambda i: f"row {i}"), PAIR, 2):
+    for batch in (one.batch for one in portions(Rows(data, lambda i: f"row {i}"), PAIR, 2)):
         for i in range(batch.n_rows):
             at = slice(batch.offsets[i], batch.offsets[i + 1])
             found.append((batch.rollout_logp[at].tolist(), batch.train_logp[at].tolist()))

@@ -92,21 +92,45 @@ def analyze(
     """Measure a dump once and report it.  notes: what the plan's reader already had to say."""
     started = time.perf_counter()
     thresholds = thresholds or Thresholds()
+    dump, by_batch = opened(reading, plan, profile)
+    observation = Observation(plan, thresholds, dump.roles.current is not None, seed)
+    with watched(dump, watch) as progress:
+        measured, _ = measure(dump, observation, computing or Computing(), progress)
+    found = reported(dump, reading, observation, profile, measured, by_batch, notes)
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+def opened(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[Dump, bool]:
+    """The dump, and whether its first key column is the training batch."""
     batch, lead = _batch_key(reading, plan, profile)
     keys = (*batch, *reading.group_by)
     dump = open_dump(reading.paths, Request(reading.format, reading.columns, plan.mode, keys, lead))
-    by_batch = len(dump.roles.keys) > len(reading.group_by)
-    observation = Observation(plan, thresholds, dump.roles.current is not None, seed)
-    with watch(sum(shard.n_bytes for shard in dump.shards)) if watch else nullcontext() as progress:
-        measured, layout = measure(dump, observation, computing or Computing(), progress)
-    said = (*dump.notes, *notes, *_batch_notes(reading, plan, dump, measured, by_batch), *_settings(thresholds, seed))
+    return dump, len(dump.roles.keys) > len(reading.group_by)
+
+
+def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress | None]:
+    """A context around reading the dump once."""
+    return watch(sum(shard.n_bytes for shard in dump.shards)) if watch else nullcontext()
+
+
+def reported(
+    dump: Dump,
+    reading: Reading,
+    observation: Observation,
+    profile: Profile | None,
+    measured: Measured,
+    by_batch: bool,
+    notes: tuple[str, ...],
+) -> Report:
+    """The report of a dump that has been measured."""
+    plan, settings = observation.plan, _settings(observation.thresholds, observation.seed)
+    said = (*dump.notes, *notes, *_batch_notes(reading, plan, dump, measured, by_batch), *settings)
     inputs = [
         Input(source.path, source.format, measured.rows.get(source.path, 0), source.n_bytes, dump.columns)
         for source in dump.sources
     ]
     grouping = Grouping(by_batch, reading.group_by)
-    found = build(measured.leaves, layout, measured.replicates, grouping, plan, profile, inputs, said)
-    return replace(found, seconds=time.perf_counter() - started)
+    return build(measured.leaves, layout_of(observation), measured.replicates, grouping, plan, profile, inputs, said)
 
 
 def measure(
@@ -160,13 +184,13 @@ def _batch_notes(reading: Reading, plan: Plan, dump: Dump, measured: Measured, b
     return ["Weights are divided by the mean over the whole dump, as one batch; --batch-by COLUMN makes batches."]
 
 
-def _settings(thresholds: Thresholds, seed: int) -> list[str]:
+def _settings(thresholds: Thresholds, seed: int | None) -> list[str]:
     """What was set away from its default and no other part of a report says."""
     default = Thresholds()
     said = (
         (thresholds.extreme_ratio != default.extreme_ratio, f"extreme ratio {thresholds.extreme_ratio:g}"),
         (thresholds.ppo_clip != default.ppo_clip, f"PPO clip {thresholds.ppo_clip:g}"),
-        (seed != 0, f"bootstrap seed {seed}"),
+        (bool(seed), f"bootstrap seed {seed}"),
     )
     chosen = ", ".join(words for differs, words in said if differs)
     return [f"Set by option: {chosen}."] if chosen else []

@@ -1,0 +1,88 @@
+"""What a plan decides about each row and each of its tokens, as plain arrays: what `filter` writes down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.batch import Batch
+from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
+from rlcorr_cli.core.observe import Observed
+from rlcorr_cli.core.ragged import Ragged, host
+from rlcorr_cli.summary import Floats, Histogram
+
+Flags = NDArray[np.bool_]
+T = TypeVar("T", np.float64, np.bool_)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A batch of B rows (empty ones too) and V valid tokens.
+
+    weights: f64[V], applied but not yet divided by a batch mean; None without a weighting.  keep: bool[V].
+    n_valid, n_kept: f64[B].  row_weights: f64[B], mean weight of the tokens kept (1 each without a weighting), 0 of
+    none.  rejected: rejection -> bool[B], rows it takes whole or takes tokens of.  distances: rejection -> counts of
+    how far its units lie from where it keeps everything: |log| of a ratio, else the statistic.
+    """
+
+    weights: Floats | None
+    keep: Flags
+    n_valid: Floats
+    n_kept: Floats
+    row_weights: Floats
+    rejected: Mapping[str, Flags]
+    distances: Mapping[str, Histogram]
+
+
+def verdict(batch: Batch, observed: Observed) -> Verdict:
+    """Decisions of one observed batch, on the host."""
+    n_valid = np.diff(batch.offsets).astype(np.float64)
+    if observed.tokens is None or observed.corrected is None:
+        none = np.zeros(batch.n_rows)
+        return Verdict(None, np.zeros(0, np.bool_), n_valid, none, none, {}, {})
+    tokens, corrected = observed.tokens, observed.corrected
+    ragged, filled = tokens.ragged, n_valid > 0
+    weights = _weights(tokens, corrected)
+    keep = np.ones(batch.n_tokens, np.bool_) if corrected.keep is None else corrected.keep.cpu().numpy()
+    n_kept = _sums(ragged, keep.astype(np.float64))
+    weight = n_kept if weights is None else _sums(ragged, np.where(keep, weights, 0.0))
+    return Verdict(
+        weights,
+        keep,
+        n_valid,
+        _spread(n_kept, filled),
+        _spread(weight / np.maximum(n_kept, 1), filled),
+        {one.rejection.name: _spread(_takes(ragged, one), filled) for one in corrected.rejected},
+        {one.rejection.name: _distances(one) for one in corrected.rejected},
+    )
+
+
+def _weights(tokens: Tokens, corrected: Corrected) -> Floats | None:
+    if corrected.weighted is None:
+        return None
+    one = corrected.weighted
+    return host(one.applied if one.weighting.scope == "token" else tokens.ragged.spread(one.applied))
+
+
+def _takes(ragged: Ragged, one: Rejected) -> Flags:
+    """Which sequences lose anything to one rejection."""
+    lost = ~one.keep.cpu().numpy()
+    return np.logical_or.reduceat(lost, ragged.offsets[:-1]) if one.rejection.scope == "token" else lost
+
+
+def _distances(one: Rejected) -> Histogram:
+    values = np.abs(host(one.log_value)) if one.log_value is not None else host(one.value)
+    return Histogram.of_counts(np.bincount(values.astype(np.float32).view(np.uint16)[1::2], minlength=1 << 16))
+
+
+def _sums(ragged: Ragged, values: Floats) -> Floats:
+    return np.add.reduceat(values, ragged.offsets[:-1])
+
+
+def _spread(values: NDArray[T], filled: Flags) -> NDArray[T]:
+    """Values of the non-empty rows at their places among all rows."""
+    rows = np.zeros(len(filled), values.dtype)
+    rows[filled] = values
+    return rows

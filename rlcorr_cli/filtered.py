@@ -1,0 +1,62 @@
+"""What a filter run is asked for, and what it did: plain values, for the pipeline to fill and `present` to show."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlcorr_cli.report import Report
+from rlcorr_cli.summary import Histogram
+
+ROWS_PER_FILE = 100_000
+"""Of a directory's parts."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the corrected rows go.
+
+    path: None for a dry run.  keep_rejected: rows without a token left stay in.  rejected: where those rows go
+    instead.  resample: how many rows to draw in proportion to their weights (None: no drawing), with `seed`.
+    """
+
+    path: Path | None
+    keep_rejected: bool = False
+    rejected: Path | None = None
+    overwrite: bool = False
+    rows_per_file: int = ROWS_PER_FILE
+    resample: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What a run did: the report of the dump under the plan, and where its rows went.
+
+    rows_in = rows_out + rows_dropped (with a resampling, rows_out counts the draws, and rows_dropped the rows never
+    drawn).  distances: see `core.verdict`.
+    """
+
+    report: Report
+    target: Target
+    rows_in: int
+    rows_out: int
+    rows_dropped: int
+    n_bytes: int
+    rejected_rows: Mapping[str, int]
+    distances: Mapping[str, Histogram]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report's JSON form with an `output` beside it."""
+        target = self.target
+        written = None if target.path is None else {"path": str(target.path), "bytes": self.n_bytes}
+        output = {
+            "written": written,
+            "rejected_output": target.rejected and str(target.rejected),
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "rows_dropped": self.rows_dropped,
+            "rows_quarantined": 0,
+            "rejected_rows": dict(self.rejected_rows),
+        }
+        return {**self.report.to_dict(), "output": output}

@@ -1,0 +1,322 @@
+"""Datasets on their way to disk: whole or not at all.
+
+Everything is written under a hidden name beside the target, flushed to the disk, and renamed at the end; a failure or
+an interrupt removes it.  A form of output is one Writer and its row in `_writer`.
+"""
+
+import errno
+import gzip
+import json
+import os
+import shutil
+from base64 import b64encode
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from datetime import date, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rlcorr_cli.errors import DataError, OutputError, UsageError
+from rlcorr_cli.io.corrected import Rows
+
+GROUP_BYTES = 32 << 20
+"""A row group holds about this much before compression: a training reader loads one at a time."""
+SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")
+
+
+class Writer(Protocol):
+    """One file being written."""
+
+    def write(self, rows: Rows) -> None:
+        """Some more rows."""
+        ...
+
+    def close(self, metadata: str) -> None:
+        """The last bytes.  metadata: a JSON document about the whole output, for formats that have a place for it."""
+        ...
+
+    def abandon(self) -> None:
+        """Write no more."""
+        ...
+
+
+class Output:
+    """A dataset at `path`: a file by its suffix, else a directory of parts.
+
+    rows, n_bytes: what has been written.  done: the share of the input that it stands for, as its user says.
+    """
+
+    def __init__(self, path: Path, temporary: Path, rows_per_file: int) -> None:
+        """Use `create`."""
+        self.path = path
+        self.rows = 0
+        self.done = 0.0
+        self._temporary = temporary
+        self._rows_per_file = None if is_file(path) else rows_per_file
+        self._suffix = next((s for s in SUFFIXES if path.name.endswith(s)), ".parquet")
+        self._part: tuple[Writer, BinaryIO] | None = None
+        self._parts: list[Path] = []
+        self._in_part = 0
+        self._closed_bytes = 0
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes on the disk so far."""
+        return self._closed_bytes + (self._parts[-1].stat().st_size if self._part else 0)
+
+    def write(self, rows: Rows) -> None:
+        """Rows in order, cut over parts where the output is a directory."""
+        first = 0
+        while first < len(rows):
+            room = len(rows) - first
+            if self._rows_per_file is not None:
+                if self._in_part == self._rows_per_file:
+                    self._close("")
+                room = min(room, self._rows_per_file - self._in_part)
+            self._open().write(rows[first : first + room] if isinstance(rows, list) else rows.slice(first, room))
+            self._in_part += room
+            self.rows += room
+            first += room
+
+    def finish(self, metadata: str) -> None:
+        """Flush to the disk and give the output its name."""
+        if self._part is None and not self._parts:
+            raise DataError(f"Nothing is left to write to {self.path}.", "Loosen the plan, or use --rejected keep.")
+        self._close(metadata)
+        if self._rows_per_file is None:
+            os.replace(self._temporary, self.path)
+        else:
+            _replace_directory(self._temporary, self.path)
+        _sync(self.path.parent)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        if self._part is not None:
+            writer, file = self._part
+            writer.abandon()
+            with suppress(OSError):
+                file.close()
+        if self._temporary.is_dir():
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        else:
+            self._temporary.unlink(missing_ok=True)
+
+    def _open(self) -> Writer:
+        if self._part is None:
+            name = self._temporary
+            if self._rows_per_file is not None:
+                self._temporary.mkdir(exist_ok=True)
+                name = self._temporary / f"part-{len(self._parts):05d}{self._suffix}"
+            file = name.open("wb")
+            self._parts.append(name)
+            self._part = _writer(self._suffix, file), file
+            self._in_part = 0
+        return self._part[0]
+
+    def _close(self, metadata: str) -> None:
+        if self._part is not None:
+            writer, file = self._part
+            writer.close(metadata)
+            file.close()
+            _sync(self._parts[-1])
+            self._closed_bytes += self._parts[-1].stat().st_size
+            self._part = None
+
+
+@contextmanager
+def create(path: Path, rows_per_file: int) -> Generator[Output]:
+    """An Output that is discarded unless `finish` was reached; failures to write are OutputErrors."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    output = Output(path, temporary, rows_per_file)
+    try:
+        yield output
+    except OSError as error:
+        if isinstance(error, pa.ArrowException) and error.errno is None:
+            raise
+        raise _unwritten(output, error) from error
+    finally:
+        output.discard()
+
+
+def check_target(path: Path, inputs: list[str], overwrite: bool) -> None:
+    """Refuse what must not be written, before the long scan."""
+    if any(name != "-" and os.path.realpath(name) == os.path.realpath(path) for name in inputs):
+        raise UsageError(f"{path} is the input itself.", "Name another output with -o.")
+    if path.suffix and not is_file(path) and not path.is_dir():
+        raise UsageError(f"{path}: no such form of output.", f"Name a {', '.join(SUFFIXES)} file, or a directory.")
+    if not path.parent.is_dir():
+        raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
+    if is_file(path) and path.is_dir():
+        raise OutputError(f"{path} is a directory.", "Name a file, or a directory without such a suffix.")
+    if path.is_dir():
+        if any(name != "-" and Path(os.path.realpath(name)).is_relative_to(path.resolve()) for name in inputs):
+            raise UsageError(f"{path} holds the input itself.", "Name another output with -o.")
+        others = [name.name for name in path.iterdir() if not name.name.startswith("part-")]
+        if others:
+            raise OutputError(f"{path} holds other files ({others[0]}).", "Name a new or empty directory.")
+        if overwrite or not any(path.iterdir()):
+            return
+    elif overwrite or not path.exists():
+        return
+    raise OutputError(f"{path} exists.", "Add --overwrite to replace it, or name another output.")
+
+
+def is_file(path: Path) -> bool:
+    """Whether the name asks for one file."""
+    return path.name.endswith(SUFFIXES)
+
+
+class _Parquet:
+    """zstd, row groups of about GROUP_BYTES, the source's schema metadata and one more key, `rlcorr`."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.Table] = []
+
+    def write(self, rows: Rows) -> None:
+        table = _as_table(rows, self._writer and self._writer.schema)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._file, table.schema, compression="zstd")
+        elif table.schema != self._writer.schema:
+            raise DataError(
+                "The files of this dump have different columns, which one Parquet file cannot hold.",
+                "Filter them one by one, or write .jsonl instead.",
+            )
+        self._held.append(table)
+        if sum(held.nbytes for held in self._held) >= GROUP_BYTES:
+            self._flush()
+
+    def close(self, metadata: str) -> None:
+        self._flush()
+        assert self._writer is not None
+        if metadata:
+            self._writer.add_key_value_metadata({"rlcorr": metadata})
+        self._writer.close()
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.is_open = False  # else it would close itself, into a file that is gone
+
+    def _flush(self) -> None:
+        if self._held:
+            assert self._writer is not None
+            table = pa.concat_tables(self._held)
+            self._held = []
+            rows = max(1, table.num_rows * GROUP_BYTES // max(table.nbytes, 1))
+            self._writer.write_table(table, row_group_size=max(rows, 1))
+
+
+class _Lines:
+    """One JSON object per line."""
+
+    def __init__(self, file: BinaryIO, suffix: str) -> None:
+        if suffix == ".jsonl.gz":
+            self._file: Any = gzip.GzipFile(fileobj=file, mode="wb", mtime=0)
+        elif suffix == ".jsonl.zst":
+            self._file = pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd")
+        else:
+            self._file = file
+        self._own = self._file is not file
+
+    def write(self, rows: Rows) -> None:
+        for row in rows if isinstance(rows, list) else _as_objects(rows):
+            self._file.write(_line(row))
+
+    def close(self, metadata: str) -> None:
+        if self._own:
+            self._file.close()
+
+    def abandon(self) -> None:
+        if self._own:
+            with suppress(OSError, ValueError):
+                self._file.close()
+
+
+def _writer(suffix: str, file: BinaryIO) -> Writer:
+    return _Parquet(file) if suffix == ".parquet" else _Lines(file, suffix)
+
+
+def _as_table(rows: Rows, schema: pa.Schema | None) -> pa.Table:
+    """Objects of JSON lines as a table; the first ones fix the columns."""
+    if not isinstance(rows, list):
+        return rows
+    try:
+        table = pa.Table.from_pylist(rows, schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(
+            f"These JSON lines do not fit one table: {error}.", "Write .jsonl instead, where every row may differ."
+        ) from error
+    names = set(table.column_names)
+    strange = next((name for row in rows for name in row if name not in names), None)
+    if strange is not None:
+        raise DataError(
+            f"The key {strange} is not in the first rows, which fix the columns of a Parquet file.",
+            "Write .jsonl instead, where every row may differ.",
+        )
+    return table
+
+
+def _as_objects(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as Python has them; times in nanoseconds, which it has not, as text."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
+            table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
+    return table.to_pylist()
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    text = json.dumps(row, ensure_ascii=False, default=_plain) + "\n"
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape and UTF-8 cannot hold
+        return (json.dumps(row, default=_plain) + "\n").encode()
+
+
+def _plain(value: Any) -> Any:
+    """What Parquet has and JSON has not."""
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"{value!r} has no JSON form")
+
+
+def _replace_directory(temporary: Path, path: Path) -> None:
+    """A rename, by way of a second name where there is an old directory."""
+    if not path.exists():
+        os.replace(temporary, path)
+        return
+    old = temporary.with_suffix(".old")
+    os.replace(path, old)
+    os.replace(temporary, path)
+    shutil.rmtree(old)
+
+
+def _sync(path: Path) -> None:
+    """Have a file or a directory on the disk, not only on its way."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unwritten(output: Output, error: OSError) -> OutputError:
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        written = output.n_bytes / 1e6
+        needed = f", of about {written / output.done:,.1f} MB needed" if output.done else ""
+        return OutputError(
+            f"Cannot write {output.path}: {reason} after {written:,.1f} MB{needed}.",
+            "Free some space, or name another output with -o.",
+        )
+    return OutputError(f"Cannot write {output.path}: {reason}.", "Name another output with -o.")

@@ -1,0 +1,238 @@
+"""filter_dump(): the corrected dataset.
+
+One pass reads, decides and writes, shard by shard in the dump's order; a plan that divides weights by a batch mean, and
+a resampling, first take a pass that only measures.  Rows in = rows out + rows dropped, checked at the end.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli import __version__
+from rlcorr_cli.batch import GroupKey, Shard
+from rlcorr_cli.core import device as devices
+from rlcorr_cli.core.observe import Observation, layout_of, observe
+from rlcorr_cli.core.verdict import Verdict, verdict
+from rlcorr_cli.engine import LocalEngine
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.filtered import Filtered, Target
+from rlcorr_cli.io.batches import Portion
+from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, corrected
+from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.outputs import Output, check_target, create
+from rlcorr_cli.io.readers import read_whole
+from rlcorr_cli.normalize import factors
+from rlcorr_cli.pipeline.analysis import (
+    Computing,
+    Measured,
+    Progress,
+    Reading,
+    Watch,
+    gather,
+    measure,
+    opened,
+    reported,
+    watched,
+)
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.profiles.profile import Profile
+from rlcorr_cli.report import Report
+from rlcorr_cli.summary import Floats, Histogram
+
+
+@dataclass(frozen=True)
+class _Done:
+    """One portion: its rows (None in a dry run), which of them have a token left, their weights, and what adds up."""
+
+    rows: Rows | None
+    left: NDArray[np.bool_]
+    row_weights: Floats
+    measured: Measured
+    rejected: Mapping[str, int]
+    distances: Mapping[str, Histogram]
+
+
+@dataclass
+class _Tally:
+    """What adds up over portions."""
+
+    measured: Measured = field(default_factory=Measured)
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_dropped: int = 0
+    rejected: Counter[str] = field(default_factory=Counter[str])
+    distances: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
+
+    def add(self, done: _Done) -> None:
+        """All but where the rows went."""
+        self.measured = gather((self.measured, done.measured))
+        self.rows_in += len(done.left)
+        self.rejected.update(done.rejected)
+        for name, histogram in done.distances.items():
+            self.distances[name] = self.distances.get(name, Histogram.empty()) + histogram
+
+
+def filter_dump(
+    reading: Reading,
+    plan: Plan,
+    target: Target,
+    profile: Profile | None = None,
+    computing: Computing | None = None,
+    notes: tuple[str, ...] = (),
+    watch: Watch | None = None,
+) -> Filtered:
+    """Write the corrected rows of a dump, and report what the plan did to it."""
+    started = time.perf_counter()
+    dump, by_batch = opened(reading, plan, profile)
+    _check(dump, plan, target)
+    run = _Run(dump, Observation(plan, has_current=dump.roles.current is not None, seed=None), computing or Computing())
+    run.scale(by_batch)
+    draws = None if target.resample is None else run.draw(target.resample, target.seed)
+    tally = _Tally()
+    with ExitStack() as stack:
+        progress = stack.enter_context(watched(dump, watch))
+        outputs = [
+            None if path is None else stack.enter_context(create(path, target.rows_per_file))
+            for path in (target.path, target.rejected)
+        ]
+        writes = any(output is not None for output in outputs)
+        for done in run.portions(writes, draws is None, progress, outputs):
+            _write(done, target, tally, draws, *outputs)
+        found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes)
+        report = replace(found, seconds=time.perf_counter() - started)
+        _finish(tally, report, plan, target, *outputs)
+        n_bytes = outputs[0].n_bytes if outputs[0] else 0
+    gone = tally.rejected, tally.distances
+    return Filtered(report, target, tally.rows_in, tally.rows_out, tally.rows_dropped, n_bytes, *gone)
+
+
+def _check(dump: Dump, plan: Plan, target: Target) -> None:
+    """Everything that can be refused before the scan."""
+    inputs = [source.path for source in dump.sources]
+    for path in (target.path, target.rejected):
+        if path is not None:
+            check_target(path, inputs, target.overwrite)
+    check_added(dump.available)
+    if target.path is not None and target.path == target.rejected:
+        raise UsageError(f"{target.path} cannot be both outputs.", "Name another --rejected-output.")
+    if target.rejected is not None and target.keep_rejected:
+        raise UsageError("--rejected keep leaves nothing for --rejected-output.", "Use one of the two.")
+    if target.resample is not None and (target.keep_rejected or target.rejected is not None):
+        raise UsageError("--resample draws rows; what it leaves out is not kept apart.", "Use --resample alone.")
+    twice = (plan.weighting is not None and plan.weighting.normalize == "batch") or target.resample is not None
+    if twice and dump.stdin is not None:
+        raise UsageError("This takes two passes, and standard input can be read only once.", "Save it to a file first.")
+
+
+@dataclass
+class _Run:
+    """One dump under one plan: passes over it.  scales: what the weights of each leaf are divided by."""
+
+    dump: Dump
+    observation: Observation
+    computing: Computing
+    scales: Mapping[GroupKey, float] | None = None
+
+    def scale(self, by_batch: bool) -> None:
+        """Measure batch means first, where the plan divides by them."""
+        weighting = self.observation.plan.weighting
+        if weighting is not None and weighting.normalize == "batch":
+            measured, layout = measure(self.dump, self.observation, self.computing)
+            self.scales = factors(measured.leaves, layout, weighting.scope == "token", by_batch)
+
+    def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
+        """How often each row is drawn: n_rows in all, with replacement, in proportion to the rows' weights."""
+        weights = np.concatenate([done.row_weights for done in self.portions(False, False, None, [])] or [np.zeros(0)])
+        if not weights.sum() > 0:
+            raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
+        return np.random.default_rng(seed).multinomial(n_rows, weights / weights.sum())
+
+    def portions(
+        self, writes: bool, weighted: bool, progress: Progress | None, outputs: list[Output | None]
+    ) -> Iterator[_Done]:
+        """The dump's portions in order.  writes: with their corrected rows; weighted: weights among their columns."""
+        device = devices.resolve(self.computing.device)
+        batch_tokens = self.computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type]
+        engine = LocalEngine(self.computing.threads)
+        tokens = layout_of(self.observation).sums.index("tokens")
+
+        def work(shard: Shard) -> list[_Done]:
+            done: list[_Done] = []
+            with devices.worker(device):
+                for portion in read_whole(self.dump, shard, batch_tokens):
+                    engine.check()
+                    observed = observe(portion.batch, self.observation, device)
+                    measured = Measured(observed.groups, None, {shard.path: portion.batch.n_rows})
+                    done.append(self._one(portion, verdict(portion.batch, observed), measured, writes, weighted))
+            return done
+
+        shards = self.dump.shards
+        total, so_far = sum(shard.n_bytes for shard in shards), 0
+        for shard, results in zip(shards, engine.map(shards, work), strict=True):
+            so_far += shard.n_bytes
+            for output in outputs:
+                if output is not None:
+                    output.done = so_far / total if total else 0.0
+            yield from results
+            if progress is not None:
+                leaves = (leaf for done in results for leaf in done.measured.leaves.values())
+                progress(int(sum(leaf.sums[tokens] for leaf in leaves)), shard.n_bytes)
+
+    def _one(self, portion: Portion, found: Verdict, measured: Measured, writes: bool, weighted: bool) -> _Done:
+        weights, row_weights, batch = found.weights, found.row_weights, portion.batch
+        if self.scales is not None and weights is not None:
+            divisor = np.array([self.scales[key] for key in batch.keys])[batch.leaf]
+            weights, row_weights = weights / np.repeat(divisor, np.diff(batch.offsets)), row_weights / divisor
+        with np.errstate(invalid="ignore"):
+            kept = found.n_kept / found.n_valid
+        decided = Decided(
+            weights if weighted else None, found.keep, row_weights if weighted else None, kept, found.rejected
+        )
+        rows = corrected(portion, decided, self.dump.roles) if writes else None
+        rejected = {name: int(taken.sum()) for name, taken in found.rejected.items()}
+        return _Done(rows, found.n_kept > 0, row_weights, measured, rejected, found.distances)
+
+
+def _write(
+    done: _Done,
+    target: Target,
+    tally: _Tally,
+    draws: NDArray[np.int64] | None,
+    kept: Output | None,
+    apart: Output | None,
+) -> None:
+    """Send one portion's rows where they belong."""
+    n_rows = len(done.left)
+    if draws is not None:
+        times = draws[tally.rows_in : tally.rows_in + n_rows]
+    else:
+        times = (done.left | target.keep_rejected).astype(np.int64)
+    tally.add(done)
+    tally.rows_out += int(times.sum())
+    tally.rows_dropped += int((times == 0).sum())
+    if done.rows is not None and kept is not None and times.any():
+        kept.write(chosen(done.rows, np.repeat(np.arange(n_rows), times)))
+    if done.rows is not None and apart is not None and not times.all():
+        apart.write(chosen(done.rows, np.flatnonzero(times == 0)))
+
+
+def _finish(
+    tally: _Tally, report: Report, plan: Plan, target: Target, kept: Output | None, apart: Output | None
+) -> None:
+    """Hold the accounts against each other, then give the outputs their names."""
+    for output, rows in ((kept, tally.rows_out), (apart, tally.rows_dropped)):
+        if output is not None and output.rows != rows:
+            raise AssertionError(f"{output.path}: {output.rows} rows written, {rows} meant to be")
+    if target.resample is None and tally.rows_in != tally.rows_out + tally.rows_dropped:
+        raise AssertionError(f"{tally.rows_in} rows in, {tally.rows_out} out, {tally.rows_dropped} dropped")
+    metadata = {"version": __version__, "plan": plan.to_dict(), "counts": report.whole.counts}
+    rows = {"rows_in": tally.rows_in, "rows_out": tally.rows_out, "rows_dropped": tally.rows_dropped}
+    for output in (kept, apart):
+        if output is not None and (output.rows or output is kept):
+            output.finish(json.dumps({**metadata, **rows}))

@@ -1,0 +1,327 @@
+"""`rlcorr filter` from the command line: what is written, and that nothing else changes."""
+
+import datetime
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from running import BF16, STEPS, Ran, analyzed, jsonl, parquet, row, run
+
+from rlcorr_cli.io.corrected import ADDED
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+CASES: dict[str, Any] = json.loads((GOLDEN / "expected_metrics.json").read_text())
+JSONL = BF16.replace(".parquet", ".jsonl")
+
+
+def filtered(*args: str) -> dict[str, Any]:
+    return run("filter", *args, "--json").json
+
+
+def output(path: Path, *args: str) -> list[dict[str, Any]]:
+    """Rows written to `path` by `rlcorr filter ARGS`."""
+    ran = run("filter", *args, "-o", str(path))
+    assert ran.status == 0, ran.err
+    return pq.read_table(path).to_pylist()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden_weights_and_masks(case: str, tmp_path: Path) -> None:
+    expected = {
+        one["sample_id"]: one
+        for one in pq.read_table(GOLDEN / "expected_tokens.parquet").to_pylist()
+        if one["case"] == case
+    }
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(json.dumps(CASES[case]["config"]))
+    given = [str(GOLDEN / "input.parquet"), "--profile", case.split("/")[0], "--plan", str(plan)]
+    if all(one["weights"] is None and 0 not in one["response_mask"] for one in expected.values()):
+        pytest.fail("a case without any correction")
+    ran = run("filter", *given, "--rejected", "keep", "-o", str(tmp_path / "out.parquet"))
+    if CASES[case]["config"].get("rollout_is", 0) is None and CASES[case]["config"].get("rollout_rs", 0) is None:
+        assert ran.status == 2
+        assert "corrects nothing" in ran.err
+        return
+    assert ran.status == 0, ran.err
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert len(rows) == len(expected) == 64
+    for one in rows:
+        wanted = expected[one["sample_id"]]
+        assert one["response_mask"] == wanted["response_mask"]
+        if wanted["weights"] is None:
+            assert "rollout_is_weights" not in one
+        else:
+            assert one["rollout_is_weights"] == pytest.approx(wanted["weights"], rel=1e-6, abs=1e-12)
+
+
+def test_every_other_column_comes_through(tmp_path: Path) -> None:
+    logp = pa.array([[-0.5, -1.0], [-0.1, -0.2], [-2.0, -3.0]], pa.list_(pa.float32()))
+    table = pa.table(
+        {
+            "nested": pa.array([{"a": [1, None], "b": {"c": "x"}}, None, {"a": [], "b": {"c": None}}]),
+            "rollout_log_probs": logp,
+            "word": pa.array(["a", "b", "a"]).dictionary_encode(),
+            "when": pa.array([1, 2, None], pa.timestamp("ns", "Europe/Zurich")),
+            "old_log_probs": logp.cast(pa.large_list(pa.float64())),
+            "bytes": pa.array([b"\x00\xff", None, b""]),
+            "response_mask": pa.array([[1, 1], [0, 1], [1, 0]], pa.list_(pa.int32(), 2)),
+            "price": pa.array(["1.10", None, "3.33"]).cast(pa.decimal128(5, 2)),
+            "id": pa.array([b"0123456789abcdef"] * 3, pa.uuid()),
+            "map": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+        }
+    ).replace_schema_metadata({"huggingface": '{"info": {}}', "mine": "kept"})
+    pq.write_table(table, tmp_path / "in.parquet")
+    source = pq.read_table(tmp_path / "in.parquet")
+    ran = run("filter", str(tmp_path / "in.parquet"), "--preset", "token_is", "-o", str(tmp_path / "out.parquet"))
+    assert ran.status == 0, ran.err
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert found.column_names == [*source.column_names, *ADDED]
+    for name in source.column_names:
+        assert found.schema.field(name) == source.schema.field(name)
+        assert found.column(name).combine_chunks().equals(source.column(name).combine_chunks())
+    metadata = found.schema.metadata
+    assert (metadata[b"huggingface"], metadata[b"mine"]) == (b'{"info": {}}', b"kept")
+    written = json.loads(pq.read_metadata(tmp_path / "out.parquet").metadata[b"rlcorr"])
+    assert written["plan"]["name"] == "decoupled_token_is"
+    assert written["rows_in"] == written["rows_out"] == 3
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".jsonl.zst"])
+def test_json_lines_keep_their_keys_and_values(suffix: str, tmp_path: Path) -> None:
+    rows = [
+        row(response_mask=[1, 0], big=2**70, deep={"x": [1, {"y": None}], "1": 0.1}, text="naïve \ud800 ☃", z=[]),
+        row([-0.5], [-0.25], response_mask=[True], other="only here"),
+    ]
+    source = tmp_path / "in.jsonl"
+    source.write_text("\n".join(json.dumps(one) for one in rows) + "\n")
+    out = tmp_path / f"out{suffix}"
+    assert run("filter", str(source), "--preset", "token_is", "-o", str(out)).status == 0
+    raw = pa.OSFile(str(out)).read()
+    if suffix == ".jsonl.gz":
+        raw = gzip.decompress(raw)
+    elif suffix == ".jsonl.zst":
+        raw = pa.CompressedInputStream(pa.BufferReader(raw), "zstd").read()
+    found = [json.loads(line) for line in raw.splitlines()]
+    for before, after in zip(rows, found, strict=True):
+        assert list(after)[: len(before)] == list(before)
+        assert {name: after[name] for name in before} == before
+    assert found[0]["rollout_is_weights"] == pytest.approx([math.exp(0.25), 0.0])
+    assert found[1]["response_mask"][0] is True
+
+
+def test_parquet_and_json_lines_agree_whatever_the_batch_and_threads(tmp_path: Path) -> None:
+    plan = ["--is", "sequence", "--is-high", "1.5", "--normalize", "batch", "--rs", "ratio.token:0.9,1.1"]
+    wanted = output(tmp_path / "a.parquet", BF16, *plan)
+    assert any(0 in one["response_mask"] for one in wanted)
+    for i, given in enumerate(([BF16, "--batch-tokens", "64"], [BF16, "--threads", "1"])):
+        assert output(tmp_path / f"{i}.parquet", *given, *plan) == wanted
+    twin = output(tmp_path / "twin.parquet", JSONL, "--batch-tokens", "500", *plan)
+    assert len(twin[0]) > 10
+    for one, other in zip(twin, wanted, strict=True):
+        assert one.pop("rollout_is_seq_weight") == pytest.approx(other["rollout_is_seq_weight"], rel=1e-12)
+        assert one == {name: other[name] for name in one}
+    assert run("filter", BF16, *plan, "-o", str(tmp_path / "b.jsonl")).status == 0
+    lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert lines == wanted
+
+
+def test_analysing_the_output_gives_the_kept_metrics(tmp_path: Path) -> None:
+    plan = ["--rs", "ratio.seq_mean:0.995,1.005", "--rs", "ratio.token:0.9,1.1"]
+    report = filtered(BF16, *plan, "-o", str(tmp_path / "out.parquet"))
+    again = analyzed(str(tmp_path / "out.parquet"))
+    names = [name for name in again["metrics"] if f"kept_{name}" in report["metrics"]]
+    assert len(names) > 30
+    kept = {name: report["metrics"][f"kept_{name}"] for name in names}
+    assert {name: again["metrics"][name] for name in names} == pytest.approx(kept, rel=1e-12, nan_ok=True)
+    assert again["counts"]["tokens"] == report["metrics"]["kept_tokens"] < report["counts"]["tokens"]
+
+
+def test_rows_in_are_rows_out_and_rows_dropped(tmp_path: Path) -> None:
+    apart = tmp_path / "rejected.parquet"
+    out = filtered(BF16, "--preset", "seq_is_rs", "-o", str(tmp_path / "out.parquet"), "--rejected-output", str(apart))[
+        "output"
+    ]
+    left, gone = (pq.read_table(path) for path in (tmp_path / "out.parquet", apart))
+    assert (out["rows_in"], out["rows_out"], out["rows_dropped"]) == (64, left.num_rows, gone.num_rows)
+    assert out["rejected_rows"] == {"sequence": gone.num_rows} != {"sequence": 0}
+    assert set(left["rlcorr_kept"].to_pylist()) == {1.0}
+    assert all(names == ["sequence"] for names in gone["rlcorr_rejected_by"].to_pylist())
+    assert all(sum(mask) == 0 for mask in gone["response_mask"].to_pylist())
+    assert set(gone["rollout_is_seq_weight"].to_pylist()) == {0.0}
+    ids = pq.read_table(BF16)["sample_id"].to_pylist()
+    assert sorted(left["sample_id"].to_pylist() + gone["sample_id"].to_pylist()) == sorted(ids)
+
+
+def test_rejected_keep_keeps_rows_in_order(tmp_path: Path) -> None:
+    rows = output(tmp_path / "out.parquet", BF16, "--preset", "geo_rs", "--rejected", "keep")
+    assert [one["sample_id"] for one in rows] == pq.read_table(BF16)["sample_id"].to_pylist()
+    assert {tuple(one["rlcorr_rejected_by"]) for one in rows} == {(), ("geometric",)}
+
+
+def test_a_row_without_valid_tokens_is_dropped_and_has_no_share(tmp_path: Path) -> None:
+    source = parquet(tmp_path / "in.parquet", [row(response_mask=[0, 0]), row(response_mask=[1, 1])])
+    assert len(output(tmp_path / "a.parquet", source, "--preset", "token_is")) == 1
+    both = output(tmp_path / "b.parquet", source, "--preset", "token_is", "--rejected", "keep")
+    assert [one["rlcorr_kept"] for one in both] == [None, 1.0]
+    assert both[0]["rollout_is_weights"] == [0.0, 0.0]
+
+
+def test_a_dump_without_a_mask_gets_one(tmp_path: Path) -> None:
+    source = parquet(tmp_path / "in.parquet", [row([-0.5, -1.0], [-0.5, -3.0])])
+    (one,) = output(tmp_path / "out.parquet", source, "--rs", "ratio.token:0.5,2")
+    assert one["response_mask"] == [1, 0]
+    assert one["response_mask_before"] == [1, 1]
+    assert (one["rlcorr_kept"], one["rlcorr_rejected_by"]) == (0.5, ["token_ratio"])
+
+
+def test_normalised_weights_have_mean_one_in_every_batch(tmp_path: Path) -> None:
+    rows = output(tmp_path / "out.parquet", STEPS, "--preset", "token_is", "--normalize", "batch")
+    for step in range(5):
+        weights = [w for one in rows if one["step"] == step for w in one["rollout_is_weights"]]
+        assert np.mean(weights) == pytest.approx(1, rel=1e-6)
+    whole = output(tmp_path / "b.parquet", STEPS, "--preset", "token_is", "--normalize", "batch", "--batch-by", "none")
+    assert np.mean([w for one in whole for w in one["rollout_is_weights"]]) == pytest.approx(1, rel=1e-6)
+    assert [w for one in whole for w in one["rollout_is_weights"]] != [
+        w for one in rows for w in one["rollout_is_weights"]
+    ]
+
+
+def test_weights_are_not_changed_by_a_rejection(tmp_path: Path) -> None:
+    alone = output(tmp_path / "a.parquet", BF16, "--preset", "token_is")
+    both = output(tmp_path / "b.parquet", BF16, "--preset", "token_is", "--rs", "ratio.token:0.9,1.1")
+    assert [one["rollout_is_weights"] for one in alone] == [one["rollout_is_weights"] for one in both]
+    assert any(0 < one["rlcorr_kept"] < 1 for one in both)
+
+
+def test_a_directory_is_cut_into_parts(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("filter", STEPS, "--preset", "token_is", "-o", str(out), "--rows-per-file", "100").status == 0
+    parts = sorted(out.iterdir())
+    assert [(part.name, pq.read_metadata(part).num_rows) for part in parts] == [
+        (f"part-{i:05d}.parquet", n) for i, n in enumerate((100, 100, 100, 20))
+    ]
+    single = output(tmp_path / "one.parquet", STEPS, "--preset", "token_is")
+    assert [one for part in parts for one in pq.read_table(part).to_pylist()] == single
+
+
+def test_several_files_make_one_output(tmp_path: Path) -> None:
+    table = pq.read_table(BF16)
+    for i in range(3):
+        pq.write_table(table.slice(i * 22, 22), tmp_path / f"in{i}.parquet", row_group_size=5)
+    rows = output(tmp_path / "out.parquet", str(tmp_path / "in*.parquet"), "--preset", "token_is")
+    assert rows == output(tmp_path / "one.parquet", BF16, "--preset", "token_is")
+
+
+def test_output_opens_elsewhere(tmp_path: Path) -> None:
+    datasets, duckdb = pytest.importorskip("datasets"), pytest.importorskip("duckdb")
+    out = tmp_path / "out.parquet"
+    rows = output(out, STEPS, "--preset", "seq_is_rs")
+    assert pl.read_parquet(out).height == len(rows)
+    assert duckdb.sql(f"select count(*) from '{out}'").fetchall() == [(len(rows),)]
+    loaded = datasets.load_dataset("parquet", data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
+    assert loaded[3]["rollout_is_weights"] == pytest.approx(rows[3]["rollout_is_weights"])
+
+
+def test_a_suggested_threshold_keeps_what_it_says(tmp_path: Path) -> None:
+    text = run("filter", BF16, "--preset", "geo_rs", "--dry-run").out
+    (flag,) = (line.split()[1] for line in text.splitlines() if line.strip().startswith("--rs"))
+    again = run("filter", BF16, "--preset", "geo_rs", "--rs", flag, "-o", str(tmp_path / "o.parquet"), "--json").json
+    assert again["output"]["rows_out"] / 64 == pytest.approx(0.9, abs=1.5 / 64)
+    assert again["output"]["rows_out"] / 64 >= 0.9
+    assert "--rs" not in run("filter", BF16, "--preset", "geo_rs", "--rs", flag, "--dry-run").out
+
+
+def test_resampling_follows_the_weights(tmp_path: Path) -> None:
+    def drawn(name: str, seed: str) -> list[dict[str, Any]]:
+        return output(tmp_path / name, STEPS, "--preset", "seq_is_rs", "--resample", "10000", "--seed", seed)
+
+    rows = drawn("a.parquet", "1")
+    assert len(rows) == 10_000
+    assert rows == drawn("b.parquet", "1")
+    assert rows != drawn("c.parquet", "2")
+    assert "rollout_is_weights" not in rows[0]
+    weighted = output(tmp_path / "w.parquet", STEPS, "--preset", "seq_is_rs")
+    weights = {(one["step"], one["sample_id"]): one["rollout_is_seq_weight"] for one in weighted}
+    counts = dict.fromkeys(weights, 0)
+    for one in rows:
+        counts[one["step"], one["sample_id"]] += 1
+    expected = np.array(list(weights.values())) / sum(weights.values()) * 10_000
+    chi2 = float((((np.array(list(counts.values())) - expected) ** 2) / expected).sum())
+    freedom = len(weights) - 1
+    assert abs(chi2 - freedom) < 4 * math.sqrt(2 * freedom)
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    ran = run("filter", BF16, "--preset", "geo_rs", "--dry-run", "-o", str(tmp_path / "out.parquet"))
+    assert ran.status == 0
+    assert "nothing written" in ran.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def refused(ran: Ran, status: int, *words: str) -> None:
+    assert ran.status == status, ran
+    lines = ran.err.strip().splitlines()
+    assert len(lines) == 2, ran.err
+    for word in words:
+        assert word in ran.err
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    source, out = parquet(tmp_path / "in.parquet", [row(), row()]), str(tmp_path / "out.parquet")
+    plan = ["--preset", "token_is"]
+    refused(run("filter", source, "-o", out), 2, "corrects nothing")
+    refused(run("filter", source, *plan), 2, "-o PATH")
+    refused(run("filter", source, *plan, "-o", source, "--overwrite"), 2, "input itself")
+    refused(run("filter", source, *plan, "-o", str(tmp_path / "x.csv")), 2, ".csv")
+    refused(run("filter", source, *plan, "-o", str(tmp_path / "no" / "x.parquet")), 4, "no directory")
+    refused(run("filter", source, *plan, "-o", out, "--rejected", "maybe"), 2, "drop")
+    refused(run("filter", source, *plan, "-o", out, "--rejected-output", out), 2, "both outputs")
+    refused(run("filter", source, "--rs", "ratio.seq_sum:5,6", "-o", out), 3, "Nothing is left")
+    assert run("filter", source, *plan, "-o", out).status == 0
+    refused(run("filter", source, *plan, "-o", out), 4, "--overwrite")
+    assert run("filter", source, *plan, "-o", out, "--overwrite").status == 0
+    refused(run("filter", out, *plan, "-o", str(tmp_path / "b.parquet")), 3, "rollout_is_weights", "filter adds")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    refused(run("filter", source, *plan, "-o", str(folder), "--overwrite"), 4, "thesis.txt")
+    assert (folder / "thesis.txt").read_text() == "mine"
+    assert not [name for name in tmp_path.iterdir() if name.name.startswith(".")]
+
+
+def test_files_of_different_columns_do_not_share_a_parquet_file(tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", [row(x=1)])
+    parquet(tmp_path / "b.parquet", [row(x="one")])
+    given = [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet"), "--preset", "token_is"]
+    refused(run("filter", *given, "-o", str(tmp_path / "out.parquet")), 3, "different columns")
+    assert run("filter", *given, "-o", str(tmp_path / "out.jsonl")).status == 0
+
+
+def test_json_lines_that_fit_no_table(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "a.jsonl", [row(x=1), row(x={"y": 2})])
+    refused(run("filter", source, "--preset", "token_is", "-o", str(tmp_path / "out.parquet")), 3, ".jsonl")
+
+
+def test_values_that_json_lacks(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            **{name: pa.array([[-0.5]]) for name in ("rollout_log_probs", "old_log_probs")},
+            "day": pa.array([datetime.date(2026, 11, 21)]),
+            "nano": pa.array([1], pa.timestamp("ns", "UTC")),
+            "raw": pa.array([b"\x00\x01"]),
+            "price": pa.array(["1.10"]).cast(pa.decimal128(5, 2)),
+        }
+    )
+    pq.write_table(table, tmp_path / "in.parquet")
+    ran = run("filter", str(tmp_path / "in.parquet"), "--preset", "token_is", "-o", str(tmp_path / "out.jsonl"))
+    assert ran.status == 0, ran.err
+    one = json.loads((tmp_path / "out.jsonl").read_text())
+    assert one["nano"] == "1970-01-01 00:00:00.000000001Z"
+    assert (one["day"], one["raw"], one["price"]) == ("2026-11-21", "AAE=", "1.10")
