@@ -29,11 +29,12 @@ class Engine(Protocol):
 class LocalEngine:
     """Threads over shards: Parquet decoding and tensor arithmetic leave the interpreter lock.
 
-    At most two shards per thread are under way or waiting to be taken, so memory stays flat.
+    At most `ahead` shards per thread are under way or waiting to be taken, so memory stays flat.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, ahead: int = 2) -> None:
         self.threads = threads
+        self.ahead = ahead
         self.cancelled = threading.Event()
 
     def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
@@ -43,7 +44,7 @@ class LocalEngine:
         try:
             for shard in shards:
                 waiting.append(pool.submit(work, shard))
-                if len(waiting) >= 2 * self.threads:
+                if len(waiting) >= self.ahead * self.threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.io.corrected import Rows
 
-GROUP_BYTES = 32 << 20
+GROUP_BYTES = 16 << 20
 """A row group holds about this much before compression: a training reader loads one at a time."""
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")
 

@@ -7,7 +7,7 @@ a resampling, first take a pass that only measures.  Rows in = rows out + rows d
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -48,10 +48,12 @@ from rlcorr_cli.summary import Floats, Histogram
 
 @dataclass(frozen=True)
 class _Done:
-    """One portion: its rows (None in a dry run), which of them have a token left, their weights, and what adds up."""
+    """One portion.  stays: which of its rows do, drawing apart.  rows: those, or all where rows are to be drawn; apart:
+    the others, where they are to be written.  None where nothing is.  The rest adds up."""
 
     rows: Rows | None
-    left: NDArray[np.bool_]
+    apart: Rows | None
+    stays: NDArray[np.bool_]
     row_weights: Floats
     measured: Measured
     rejected: Mapping[str, int]
@@ -72,7 +74,7 @@ class _Tally:
     def add(self, done: _Done) -> None:
         """All but where the rows went."""
         self.measured = gather((self.measured, done.measured))
-        self.rows_in += len(done.left)
+        self.rows_in += len(done.stays)
         self.rejected.update(done.rejected)
         for name, histogram in done.distances.items():
             self.distances[name] = self.distances.get(name, Histogram.empty()) + histogram
@@ -91,7 +93,8 @@ def filter_dump(
     started = time.perf_counter()
     dump, by_batch = opened(reading, plan, profile)
     _check(dump, plan, target)
-    run = _Run(dump, Observation(plan, has_current=dump.roles.current is not None, seed=None), computing or Computing())
+    observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
+    run = _Run(dump, observation, computing or Computing(), target)
     run.scale(by_batch)
     draws = None if target.resample is None else run.draw(target.resample, target.seed)
     tally = _Tally()
@@ -101,9 +104,8 @@ def filter_dump(
             None if path is None else stack.enter_context(create(path, target.rows_per_file))
             for path in (target.path, target.rejected)
         ]
-        writes = any(output is not None for output in outputs)
-        for done in run.portions(writes, draws is None, progress, outputs):
-            _write(done, target, tally, draws, *outputs)
+        for done in run.portions(outputs, progress):
+            _write(done, tally, draws, *outputs)
         found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes)
         report = replace(found, seconds=time.perf_counter() - started)
         _finish(tally, report, plan, target, *outputs)
@@ -137,6 +139,7 @@ class _Run:
     dump: Dump
     observation: Observation
     computing: Computing
+    target: Target
     scales: Mapping[GroupKey, float] | None = None
 
     def scale(self, by_batch: bool) -> None:
@@ -148,18 +151,17 @@ class _Run:
 
     def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
         """How often each row is drawn: n_rows in all, with replacement, in proportion to the rows' weights."""
-        weights = np.concatenate([done.row_weights for done in self.portions(False, False, None, [])] or [np.zeros(0)])
+        weights = np.concatenate([done.row_weights for done in self.portions([])] or [np.zeros(0)])
         if not weights.sum() > 0:
             raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
         return np.random.default_rng(seed).multinomial(n_rows, weights / weights.sum())
 
-    def portions(
-        self, writes: bool, weighted: bool, progress: Progress | None, outputs: list[Output | None]
-    ) -> Iterator[_Done]:
-        """The dump's portions in order.  writes: with their corrected rows; weighted: weights among their columns."""
+    def portions(self, outputs: Sequence[Output | None], progress: Progress | None = None) -> Iterator[_Done]:
+        """The dump's portions in order, with corrected rows if there is any output to write them to."""
+        writes = any(output is not None for output in outputs)
         device = devices.resolve(self.computing.device)
         batch_tokens = self.computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type]
-        engine = LocalEngine(self.computing.threads)
+        engine = LocalEngine(self.computing.threads, ahead=1)  # whole rows are large
         tokens = layout_of(self.observation).sums.index("tokens")
 
         def work(shard: Shard) -> list[_Done]:
@@ -169,7 +171,7 @@ class _Run:
                     engine.check()
                     observed = observe(portion.batch, self.observation, device)
                     measured = Measured(observed.groups, None, {shard.path: portion.batch.n_rows})
-                    done.append(self._one(portion, verdict(portion.batch, observed), measured, writes, weighted))
+                    done.append(self._one(portion, verdict(portion.batch, observed), measured, writes))
             return done
 
         shards = self.dump.shards
@@ -184,42 +186,41 @@ class _Run:
                 leaves = (leaf for done in results for leaf in done.measured.leaves.values())
                 progress(int(sum(leaf.sums[tokens] for leaf in leaves)), shard.n_bytes)
 
-    def _one(self, portion: Portion, found: Verdict, measured: Measured, writes: bool, weighted: bool) -> _Done:
+    def _one(self, portion: Portion, found: Verdict, measured: Measured, writes: bool) -> _Done:
         weights, row_weights, batch = found.weights, found.row_weights, portion.batch
         if self.scales is not None and weights is not None:
             divisor = np.array([self.scales[key] for key in batch.keys])[batch.leaf]
             weights, row_weights = weights / np.repeat(divisor, np.diff(batch.offsets)), row_weights / divisor
-        with np.errstate(invalid="ignore"):
-            kept = found.n_kept / found.n_valid
-        decided = Decided(
-            weights if weighted else None, found.keep, row_weights if weighted else None, kept, found.rejected
-        )
-        rows = corrected(portion, decided, self.dump.roles) if writes else None
+        stays = (found.n_kept > 0) | self.target.keep_rejected
+        rows = apart = None
+        if writes:
+            with np.errstate(invalid="ignore"):
+                kept = found.n_kept / found.n_valid
+            given = (weights, row_weights) if self.target.resample is None else (None, None)
+            decided = Decided(given[0], found.keep, given[1], kept, found.rejected)
+            rows = corrected(portion, decided, self.dump.roles)
+            if self.target.rejected is not None:
+                apart = chosen(rows, np.flatnonzero(~stays))
+            if self.target.resample is None and not stays.all():
+                rows = chosen(rows, np.flatnonzero(stays))
         rejected = {name: int(taken.sum()) for name, taken in found.rejected.items()}
-        return _Done(rows, found.n_kept > 0, row_weights, measured, rejected, found.distances)
+        return _Done(rows, apart, stays, row_weights, measured, rejected, found.distances)
 
 
 def _write(
-    done: _Done,
-    target: Target,
-    tally: _Tally,
-    draws: NDArray[np.int64] | None,
-    kept: Output | None,
-    apart: Output | None,
+    done: _Done, tally: _Tally, draws: NDArray[np.int64] | None, kept: Output | None, apart: Output | None
 ) -> None:
     """Send one portion's rows where they belong."""
-    n_rows = len(done.left)
+    times, rows = done.stays.astype(np.int64), done.rows
     if draws is not None:
-        times = draws[tally.rows_in : tally.rows_in + n_rows]
-    else:
-        times = (done.left | target.keep_rejected).astype(np.int64)
+        times = draws[tally.rows_in : tally.rows_in + len(times)]
+        rows = None if rows is None else chosen(rows, np.repeat(np.arange(len(times)), times))
     tally.add(done)
     tally.rows_out += int(times.sum())
     tally.rows_dropped += int((times == 0).sum())
-    if done.rows is not None and kept is not None and times.any():
-        kept.write(chosen(done.rows, np.repeat(np.arange(n_rows), times)))
-    if done.rows is not None and apart is not None and not times.all():
-        apart.write(chosen(done.rows, np.flatnonzero(times == 0)))
+    for output, some in ((kept, rows), (apart, done.apart)):
+        if output is not None and some is not None:
+            output.write(some)
 
 
 def _finish(
