@@ -50,6 +50,26 @@ class PlanFile:
     notes: tuple[str, ...]
 
 
+def plan_to_toml(plan: Plan) -> str:
+    """A plan file of our own records that reads back as the same plan."""
+    data = plan.to_dict()
+    weighting, rejections = data.pop("weighting"), data.pop("rejections")
+    if plan.log_ratio_limit is None:
+        data["log_ratio_limit"] = math.inf  # TOML has no null
+    tables = [("", data), *([("[weighting]", weighting)] if weighting else [])]
+    tables += [("[[rejections]]", record) for record in rejections]
+    parts = [
+        "\n".join([head] * bool(head) + [_toml_line(*item) for item in table.items() if item[1] is not None])
+        for head, table in tables
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _toml_line(key: str, value: Any) -> str:
+    """Strings and numbers are the same in JSON, but for infinity."""
+    return f"{key} = {'inf' if value == math.inf else json.dumps(value)}"
+
+
 def read_plan(path: str, profile: Profile | None) -> PlanFile:
     """The plan in a file: a peer's config when a profile is given, else our own records."""
     data, notes = load(Path(path))

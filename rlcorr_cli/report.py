@@ -6,7 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import GroupKey, Input
@@ -19,6 +19,9 @@ from rlcorr_cli.plan import Plan
 from rlcorr_cli.plan_metrics import canonical
 from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR, Histogram, Layout, Numbers, Replicates, Summary, total
+
+if TYPE_CHECKING:
+    import polars
 
 SCHEMA = 1
 QUANTILE_NOTE = (
@@ -50,6 +53,13 @@ class Report:
     notes: tuple[str, ...]
     log_ratios: Histogram
     seconds: float = 0.0
+
+    def to_polars(self) -> "polars.DataFrame":
+        """A row per group (the whole dump, without groups): its key, its counts, its metrics."""
+        import polars
+
+        rows = [{**group.key, **group.counts, **group.metrics} for group in self.groups or (self.whole,)]
+        return polars.DataFrame(rows, infer_schema_length=None)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON report."""

@@ -14,12 +14,14 @@ PACKAGE = ROOT / "rlcorr_cli"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = ("core", "io", "present")
-ABOVE = (*LAYERS, "cli", "pipeline")
+ABOVE = (*LAYERS, "cli", "api", "pipeline")
+ROOT_MODULE = "__init__"
+"""`rlcorr_cli` itself, which hands on what `api` has when it is asked for."""
 
 HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("core",),
     "pyarrow": ("io",),
-    "polars": ("io",),
+    "polars": ("report",),
     "rich": ("present",),
     "matplotlib": ("present",),
     "jinja2": ("present",),
@@ -84,12 +86,12 @@ def test_a_package_is_imported_only_at_home(package: str) -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_core_io_and_present_do_not_know_each_other(layer: str) -> None:
-    forbidden = {*LAYERS, "cli", "pipeline"} - {layer}
+    forbidden = set(ABOVE) - {layer}
     assert {str(m): own(m) & forbidden for m in MODULES if part(m) == layer and own(m) & forbidden} == {}
 
 
 def test_all_that_is_no_layer_is_vocabulary_and_rests_on_nothing_above_it() -> None:
-    vocabulary = [m for m in MODULES if part(m) not in (*ABOVE, "__main__")]
+    vocabulary = [m for m in MODULES if part(m) not in (*ABOVE, "__main__", ROOT_MODULE)]
     assert {"errors", "plan", "batch", "summary", "metrics", "profiles", "report"} <= {part(m) for m in vocabulary}
     for module in vocabulary:
         assert not tops(module) & {"torch", "pyarrow", "rich", "typer"}, module
@@ -99,6 +101,10 @@ def test_all_that_is_no_layer_is_vocabulary_and_rests_on_nothing_above_it() -> N
 def test_only_the_pipeline_and_the_command_line_see_both_core_and_io() -> None:
     both = {part(m) for m in MODULES if {"core", "io"} <= own(m)}
     assert both <= {"pipeline", "cli"}
+
+
+def test_nothing_rests_on_the_python_interface() -> None:
+    assert {part(m) for m in MODULES if "api" in own(m)} == {ROOT_MODULE}
 
 
 def test_nothing_but_the_command_line_imports_the_command_line() -> None:

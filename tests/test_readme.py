@@ -72,3 +72,12 @@ def test_every_exit_status_in_readme_is_an_error_kind() -> None:
 
     for kind in (errors.UsageError, errors.DataError, errors.OutputError):
         assert re.search(rf"^\| {kind.exit_status} \|", README, re.MULTILINE)
+
+
+def test_the_python_example_in_readme_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "rlcorr_cli" in block)
+    exec(compile(code, "README.md", "exec"), {})
+    out = capsys.readouterr().out
+    assert "shape: (1," in out
+    assert out.splitlines()[-1] == "64 64 667.0"
+    assert (workplace / "python.parquet").exists()

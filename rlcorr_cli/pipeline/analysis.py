@@ -5,6 +5,7 @@ dump's key columns: the training batch first, where weights are normalised per b
 What the totals mean is `report.py`'s.
 """
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -77,6 +78,11 @@ class Computing:
     device: str = "auto"
     threads: int = 1
     batch_tokens: int | None = None
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def analyze(

@@ -8,7 +8,7 @@ from rlcorr_cli.metrics import DRIFT, METRICS
 from rlcorr_cli.plan import STATISTIC_FORMULAS, Plan
 from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.present.sink import emit
-from rlcorr_cli.presets import ALIASES, PRESETS
+from rlcorr_cli.presets import ALIASES, PRESETS, Preset, preset
 
 WIDTH = 80
 
@@ -23,14 +23,26 @@ def print_presets() -> None:
     emit("\n".join(lines) + "\n")
 
 
+def print_preset(name: str) -> None:
+    """One preset, and the plan file that says the same."""
+    from rlcorr_cli.planfile import plan_to_toml
+
+    one = preset(name)
+    emit("\n".join([*_about(one), "", plan_to_toml(one.plan)]))
+
+
+def _about(one: Preset) -> list[str]:
+    lines = [one.name, *_wrapped(one.when), *_wrapped(records(one.plan)), *_wrapped(f"Source: {one.source}.")]
+    return lines + _wrapped(one.note)
+
+
 def print_explanation(name: str) -> None:
     """A metric, statistic or preset, by its own name or a peer's; an unknown one is a UsageError with the nearest."""
     key = name.strip().lower().replace("-", "_").rsplit("/", 1)[-1].removeprefix("mismatch_")
     plain = key.removeprefix("kept_") if key not in REJECTIONS else key
-    preset = PRESETS.get(ALIASES.get(key, key))
-    if preset is not None:
-        lines = [preset.name, *_wrapped(preset.when), *_wrapped(records(preset.plan))]
-        lines += _wrapped(f"Source: {preset.source}.")
+    found = PRESETS.get(ALIASES.get(key, key))
+    if found is not None:
+        lines = _about(found)
     else:
         lines = _definition(plain)
         if lines and plain != key:

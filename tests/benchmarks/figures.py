@@ -125,6 +125,27 @@ def p4(bench: Bench) -> Figure:
     return figure(interleave({"W1": lambda: bench.analyze("W1").peak}, bench.rounds), lambda t: t["W1"], "MB")
 
 
+def p5(bench: Bench) -> Figure:
+    """filter on W1, net of start-up, over copying the file; a detail says what keeping every row costs."""
+    out = bench.directory / "filtered.parquet"
+
+    def filtering(name: str, *more: str) -> Callable[[], float]:
+        command = [RLCORR, "filter", bench.dump(name), "--preset", "geo_rs", "-o", out, "--overwrite", *more]
+        return lambda: cost(command).wall
+
+    keep = ("--rejected", "keep")
+    works = {
+        "copy": lambda: answer("copy_dump.py", bench.dump("W1"), bench.directory / "copy.parquet")["seconds"],
+        "tiny": filtering("tiny", *keep),
+        "full": filtering("W1"),
+        "keep": filtering("W1", *keep),
+    }
+    samples = interleave(works, bench.rounds)
+    middle = {name: statistics.median(values) for name, values in samples.items()}
+    kept = f"with --rejected keep: {(middle['keep'] - middle['tiny']) / middle['copy']:.2f}"
+    return figure(samples, lambda t: (t["full"] - t["tiny"]) / t["copy"], "s", kept)
+
+
 def p8(bench: Bench) -> Figure:
     """The slowest light command over importing typer; details give typer's own cost of running a command, too."""
     commands = {"--help": ["--help"], "presets": ["presets"], "explain kl": ["explain", "kl"]}

@@ -42,6 +42,7 @@ TARGETS = {
     "P2": Target("verl 0.9.1's helper on W1 / the same", 8, 15, "", figures.p2, at_least=True),
     "P3": Target("peak memory W2 / W1", 1.10, 1.02, "", figures.p3),
     "P4": Target("peak memory W1", 900, 600, " MB", figures.p4),
+    "P5": Target("filter W1, net of start-up / copying it", 2.0, 1.3, "", figures.p5),
     "P8": Target("slowest of --help, presets, explain kl / import typer", 1.6, 1.2, "", figures.p8),
     "P9": Target("CPU time W2 / W1, net of start-up", 10.5, 10, "", figures.p9),
     "P11": Target("core compute / copy bandwidth of the card", 30, 60, " %", figures.p11, at_least=True),

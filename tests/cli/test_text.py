@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from running import BF16, STEPS, command, parquet, row, run, run_installed
+from running import BF16, STEPS, analyzed, command, parquet, row, run, run_installed
 
 REPORTS = {
     "diagnostics": (BF16,),
@@ -132,3 +132,16 @@ def test_listings_fit_eighty_columns(args: tuple[str, ...], monkeypatch: pytest.
     assert ran.status == 0
     assert ran.err == ""
     assert 0 < max(map(len, ran.out.split("\n"))) <= 80
+
+
+def test_presets_show_prints_a_plan_file_that_reads_back(tmp_path: Path) -> None:
+    out = run("presets", "show", "nemo-seq-mask-tis").out
+    (tmp_path / "plan.toml").write_text(out[out.index("name =") :])
+    plan = analyzed(BF16, "--plan", str(tmp_path / "plan.toml"))["plan"]
+    assert plan == analyzed(BF16, "--preset", "nemo-seq-mask-tis")["plan"]
+    assert "Source: NeMo-RL" in out
+
+
+def test_presets_show_wants_a_name() -> None:
+    assert run("presets", "show").status == run("presets", "list").status == 2
+    assert "Nearest: slime_mis" in run("presets", "show", "slime-miss").err

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from made import observed, row
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.planfile import load, read_plan
+from rlcorr_cli.planfile import load, plan_to_toml, read_plan
 from rlcorr_cli.presets import PRESETS
 from rlcorr_cli.profiles import PROFILES, profile
 from rlcorr_cli.summary import Numbers
@@ -19,24 +20,18 @@ from rlcorr_cli.summary import Numbers
 VERL = PROFILES["verl-0.9"]
 
 
-def toml(plan: dict[str, Any]) -> str:
-    """A plan's records as TOML, which has no null: an absent key is one."""
-    top = [f"{k} = {json.dumps(v)}" for k, v in plan.items() if not isinstance(v, dict | list) and v is not None]
-    tables = [("[weighting]", plan["weighting"])] if plan["weighting"] else []
-    tables += [("[[rejections]]", record) for record in plan["rejections"]]
-    for head, record in tables:
-        top += [head, *(f"{k} = {json.dumps(v)}" for k, v in record.items() if v is not None)]
-    return "\n".join(top)
-
-
-FORMS = {"toml": toml, "yaml": yaml.safe_dump, "json": json.dumps}
+FORMS: dict[str, Callable[[Plan], str]] = {
+    "toml": plan_to_toml,
+    "yaml": lambda plan: yaml.safe_dump(plan.to_dict()),
+    "json": lambda plan: json.dumps(plan.to_dict()),
+}
 
 
 @pytest.mark.parametrize("suffix", FORMS)
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_survives_a_plan_file(name: str, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"plan.{suffix}"
-    path.write_text(FORMS[suffix](PRESETS[name].plan.to_dict()))
+    path.write_text(FORMS[suffix](PRESETS[name].plan))
     found = read_plan(str(path), None)
     assert found.plan == PRESETS[name].plan
     assert found.notes == ()
@@ -46,7 +41,7 @@ def test_every_preset_survives_a_plan_file(name: str, suffix: str, tmp_path: Pat
 def test_a_plan_without_limit_survives_a_plan_file(suffix: str, tmp_path: Path) -> None:
     plan = Plan("mine", Weighting("geometric", Bounds(0.5), "zero", "batch"), (), None, "token", "bypass", "reinforce")
     path = tmp_path / f"plan.{suffix}"
-    path.write_text(FORMS[suffix](plan.to_dict()))
+    path.write_text(FORMS[suffix](plan))
     assert read_plan(str(path), None).plan == plan
 
 

@@ -1,28 +1,7 @@
-"""PRESETS: name -> Plan, one row each, with its source and when to take it.
+"""The presets of verl's rollout correction guide, 2025-10 and 2025-11: the core of what everybody names."""
 
-A new preset is one row.  Sources name framework, version and option; the records follow its documents or code.
-"""
-
-from dataclasses import dataclass
-
-from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, veto
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A named plan.  aliases also name it; when says in one line what it is for; source where it comes from."""
-
-    plan: Plan
-    aliases: tuple[str, ...]
-    when: str
-    source: str
-
-    @property
-    def name(self) -> str:
-        """What reports call it."""
-        return self.plan.name
-
+from rlcorr_cli.presets.preset import Preset
 
 _TOKEN = Weighting("token", Bounds(None, 2.0))
 _SEQUENCE = Weighting("sequence", Bounds(None, 2.0))
@@ -30,7 +9,7 @@ _GEOMETRIC = Rejection("ratio", "seq_mean", Bounds(0.999, 1.001), "geometric")
 _VETO = veto(1e-4)
 _GUIDE = "verl's rollout correction guide (2025-11)"
 
-_ROWS: tuple[Preset, ...] = (
+ROWS: tuple[Preset, ...] = (
     Preset(Plan("disabled"), (), "Diagnostics only: look before you correct.", _GUIDE),
     Preset(
         Plan("decoupled_token_is", _TOKEN),
@@ -105,17 +84,3 @@ _ROWS: tuple[Preset, ...] = (
         "verl's rollout-IS documents (2025-10), rollout_is_level=geometric",
     ),
 )
-
-PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}
-
-ALIASES: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
-
-
-def preset(name: str) -> Preset:
-    """The preset of a name or alias ('-' and '_' are the same)."""
-    key = name.strip().lower().replace("-", "_")
-    found = PRESETS.get(ALIASES.get(key, key))
-    if found is None:
-        near = nearest(key, [*PRESETS, *ALIASES])
-        raise UsageError(f"Unknown preset '{name}'.", f"Nearest: {near}. `rlcorr presets` lists all.")
-    return found

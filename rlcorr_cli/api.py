@@ -1,0 +1,89 @@
+"""For notebooks and trainers: `analyze` and `filter_dump` with plain arguments, typed results, no terminal.
+
+Everything that goes wrong with a dump or an argument is an `errors.RlcorrError`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlcorr_cli.filtered import ROWS_PER_FILE, Filtered, Target
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.presets import preset
+from rlcorr_cli.report import Report
+
+if TYPE_CHECKING:
+    from rlcorr_cli.pipeline.analysis import Computing, Reading
+
+Paths = str | Path | Sequence[str | Path]
+
+
+def analyze(
+    dumps: Paths,
+    plan: Plan | str = "disabled",
+    *,
+    group_by: str | Sequence[str] = (),
+    batch_by: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    batch_tokens: int | None = None,
+    seed: int = 0,
+) -> Report:
+    """Measure a dump under a plan.
+
+    dumps: files, directories or globs.  plan: a Plan or a preset's name.  columns: canonical name -> the dump's column.
+    The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals, `health` the rules.
+    """
+    from rlcorr_cli.pipeline import analysis
+
+    keys = (group_by,) if isinstance(group_by, str) else tuple(group_by)
+    reading = _reading(dumps, keys, batch_by, columns)
+    return analysis.analyze(reading, _plan(plan), computing=_computing(device, threads, batch_tokens), seed=seed)
+
+
+def filter_dump(
+    dumps: Paths,
+    output: str | Path | None,
+    plan: Plan | str,
+    *,
+    keep_rejected: bool = False,
+    rejected_output: str | Path | None = None,
+    overwrite: bool = False,
+    rows_per_file: int = ROWS_PER_FILE,
+    resample: int | None = None,
+    seed: int = 0,
+    batch_by: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    batch_tokens: int | None = None,
+) -> Filtered:
+    """Write a dump's corrected rows to `output` (None: only say what would be kept); options as of `rlcorr filter`."""
+    from rlcorr_cli.pipeline.filtering import filter_dump as run
+
+    apart = None if rejected_output is None else Path(rejected_output)
+    target = Target(
+        None if output is None else Path(output), keep_rejected, apart, overwrite, rows_per_file, resample, seed
+    )
+    reading = _reading(dumps, (), batch_by, columns)
+    return run(reading, _plan(plan), target, computing=_computing(device, threads, batch_tokens))
+
+
+def _plan(plan: Plan | str) -> Plan:
+    return preset(plan).plan if isinstance(plan, str) else plan
+
+
+def _reading(
+    dumps: Paths, group_by: tuple[str, ...], batch_by: str | None, columns: Mapping[str, str] | None
+) -> "Reading":
+    from rlcorr_cli.pipeline.analysis import Reading
+
+    paths = (dumps,) if isinstance(dumps, str | Path) else dumps
+    return Reading(tuple(str(path) for path in paths), "auto", dict(columns or {}), group_by, batch_by)
+
+
+def _computing(device: str, threads: int | None, batch_tokens: int | None) -> "Computing":
+    from rlcorr_cli.pipeline.analysis import Computing, cores
+
+    return Computing(device, threads or cores(), batch_tokens)

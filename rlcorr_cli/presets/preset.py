@@ -1,0 +1,24 @@
+"""What a preset is."""
+
+from dataclasses import dataclass
+
+from rlcorr_cli.plan import Plan
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named plan.  aliases also name it; when says in one line what it is for; source where it comes from.
+
+    note: what a user should know about the peer's arithmetic, if it departs from its own documents.
+    """
+
+    plan: Plan
+    aliases: tuple[str, ...]
+    when: str
+    source: str
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.plan.name
