@@ -50,8 +50,9 @@ class Output:
     rows, n_bytes: what has been written.  done: the share of the input that it stands for, as its user says.
     """
 
-    def __init__(self, path: Path, temporary: Path, rows_per_file: int) -> None:
+    def __init__(self, path: Path, temporary: Path, rows_per_file: int, about: str) -> None:
         """Use `create`."""
+        self._about = about
         self.path = path
         self.rows = 0
         self.done = 0.0
@@ -75,7 +76,7 @@ class Output:
             room = len(rows) - first
             if self._rows_per_file is not None:
                 if self._in_part == self._rows_per_file:
-                    self._close("")
+                    self._close(self._about)
                 room = min(room, self._rows_per_file - self._in_part)
             self._open().write(rows[first : first + room] if isinstance(rows, list) else rows.slice(first, room))
             self._in_part += room
@@ -128,10 +129,13 @@ class Output:
 
 
 @contextmanager
-def create(path: Path, rows_per_file: int) -> Generator[Output]:
-    """An Output that is discarded unless `finish` was reached; failures to write are OutputErrors."""
+def create(path: Path, rows_per_file: int, about: str) -> Generator[Output]:
+    """An Output that is discarded unless `finish` was reached; failures to write are OutputErrors.
+
+    about: the metadata of parts that are full before the end is known.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    output = Output(path, temporary, rows_per_file)
+    output = Output(path, temporary, rows_per_file, about)
     try:
         yield output
     except OSError as error:

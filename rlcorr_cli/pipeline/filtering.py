@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +102,7 @@ def filter_dump(
     with ExitStack() as stack:
         progress = stack.enter_context(watched(dump, watch))
         outputs = [
-            None if path is None else stack.enter_context(create(path, target.rows_per_file))
+            None if path is None else stack.enter_context(create(path, target.rows_per_file, json.dumps(_about(plan))))
             for path in (target.path, target.rejected)
         ]
         for done in run.portions(outputs, progress):
@@ -232,8 +233,11 @@ def _finish(
             raise AssertionError(f"{output.path}: {output.rows} rows written, {rows} meant to be")
     if target.resample is None and tally.rows_in != tally.rows_out + tally.rows_dropped:
         raise AssertionError(f"{tally.rows_in} rows in, {tally.rows_out} out, {tally.rows_dropped} dropped")
-    metadata = {"version": __version__, "plan": plan.to_dict(), "counts": report.whole.counts}
     rows = {"rows_in": tally.rows_in, "rows_out": tally.rows_out, "rows_dropped": tally.rows_dropped}
     for output in (kept, apart):
         if output is not None and (output.rows or output is kept):
-            output.finish(json.dumps({**metadata, **rows}))
+            output.finish(json.dumps({**_about(plan), "counts": report.whole.counts, **rows}))
+
+
+def _about(plan: Plan) -> dict[str, Any]:
+    return {"version": __version__, "plan": plan.to_dict()}

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, Ran, analyzed, jsonl, parquet, row, run
+from running import BF16, STEPS, Ran, analyzed, jsonl, parquet, row, run, run_installed
 
 from rlcorr_cli.io.corrected import ADDED
 
@@ -42,12 +42,10 @@ def test_golden_weights_and_masks(case: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(json.dumps(CASES[case]["config"]))
     given = [str(GOLDEN / "input.parquet"), "--profile", case.split("/")[0], "--plan", str(plan)]
-    if all(one["weights"] is None and 0 not in one["response_mask"] for one in expected.values()):
-        pytest.fail("a case without any correction")
     ran = run("filter", *given, "--rejected", "keep", "-o", str(tmp_path / "out.parquet"))
-    if CASES[case]["config"].get("rollout_is", 0) is None and CASES[case]["config"].get("rollout_rs", 0) is None:
-        assert ran.status == 2
-        assert "corrects nothing" in ran.err
+    config = CASES[case]["config"]
+    if config.get("rollout_is", 0) is None and config.get("rollout_rs", 0) is None:
+        refused(ran, 2, "corrects nothing")
         return
     assert ran.status == 0, ran.err
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
@@ -207,6 +205,8 @@ def test_a_directory_is_cut_into_parts(tmp_path: Path) -> None:
     assert [(part.name, pq.read_metadata(part).num_rows) for part in parts] == [
         (f"part-{i:05d}.parquet", n) for i, n in enumerate((100, 100, 100, 20))
     ]
+    plans = [json.loads(pq.read_metadata(part).metadata[b"rlcorr"])["plan"]["name"] for part in parts]
+    assert plans == ["decoupled_token_is"] * 4
     single = output(tmp_path / "one.parquet", STEPS, "--preset", "token_is")
     assert [one for part in parts for one in pq.read_table(part).to_pylist()] == single
 
@@ -256,6 +256,16 @@ def test_resampling_follows_the_weights(tmp_path: Path) -> None:
     chi2 = float((((np.array(list(counts.values())) - expected) ** 2) / expected).sum())
     freedom = len(weights) - 1
     assert abs(chi2 - freedom) < 4 * math.sqrt(2 * freedom)
+
+
+def test_standard_input_is_filtered_in_one_pass(tmp_path: Path) -> None:
+    out, text = tmp_path / "out.jsonl", Path(JSONL).read_text()
+    ran = run_installed("filter", "-", "--preset", "seq_is_rs", "-o", str(out), stdin=text)
+    assert ran.status == 0, ran.err
+    assert run("filter", JSONL, "--preset", "seq_is_rs", "-o", str(tmp_path / "b.jsonl")).status == 0
+    assert out.read_text() == (tmp_path / "b.jsonl").read_text()
+    given = ["filter", "-", "--is", "token", "--normalize", "batch", "-o", str(tmp_path / "c.jsonl")]
+    refused(run_installed(*given, stdin=text), 2, "two passes")
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
