@@ -489,6 +489,9 @@ def statistic_units(seq: Seq, rejection: dict, limit: float | None) -> list[floa
     if not seq.at:
         return []
     statistic, scope = rejection["statistic"], rejection["scope"]
+    if statistic in LINEAR and rejection.get("limit_on") == "token" and scope in ("seq_sum", "seq_mean"):
+        total = sum(limited(x, limit) for x in seq.logs)
+        return [LINEAR[statistic] * (total if scope == "seq_sum" else total / len(seq.at))]
     if statistic in LINEAR:
         return linear_statistic(seq, LINEAR[statistic], scope, limit)
     return other_statistic(seq, statistic, scope, limit)
@@ -516,10 +519,15 @@ def rejection_mask(seq: Seq, rejection: dict, limit: float | None) -> list[int]:
     return mask
 
 
+def rejections_of(plan: Plan) -> list[dict]:
+    """A plan's rejections, each knowing whether tokens are limited before they are reduced."""
+    return [{**one, "limit_on": plan.get("limit_on", "reduced")} for one in plan.get("rejections") or []]
+
+
 def kept_masks(rows: Sequence[Row], plan: Plan) -> list[list[int]]:
     """The original masks ANDed with every rejection's, each computed on the original mask."""
     masks = [[int(bool(m)) for m in row.mask] for row in rows]
-    for rejection in plan.get("rejections") or []:
+    for rejection in rejections_of(plan):
         for i, seq in enumerate(view(rows, [row.mask for row in rows])):
             verdict = rejection_mask(seq, rejection, plan.get("log_ratio_limit", 20.0))
             masks[i] = [m * v for m, v in zip(masks[i], verdict, strict=True)]
@@ -568,7 +576,7 @@ def loss_metrics(rows: Sequence[Row], kept: list[list[int]]) -> dict[str, Value]
 
 def rejection_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
     """Section 3; absent without rejections."""
-    rejections, limit = plan.get("rejections") or [], plan.get("log_ratio_limit", 20.0)
+    rejections, limit = rejections_of(plan), plan.get("log_ratio_limit", 20.0)
     if not rejections:
         return {}
     seqs = view(rows, [row.mask for row in rows])

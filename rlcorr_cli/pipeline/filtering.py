@@ -7,8 +7,8 @@ a resampling, first take a pass that only measures.  Rows in = rows out + rows d
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,8 +105,9 @@ def filter_dump(
             None if path is None else stack.enter_context(create(path, target.rows_per_file, json.dumps(_about(plan))))
             for path in (target.path, target.rejected)
         ]
-        for done in run.portions(outputs, progress):
-            _write(done, tally, draws, *outputs)
+        with closing(run.portions(outputs, progress)) as portions:
+            for done in portions:
+                _write(done, tally, draws, *outputs)
         found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes)
         report = replace(found, seconds=time.perf_counter() - started)
         _finish(tally, report, plan, target, *outputs)
@@ -157,35 +158,35 @@ class _Run:
             raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
         return np.random.default_rng(seed).multinomial(n_rows, weights / weights.sum())
 
-    def portions(self, outputs: Sequence[Output | None], progress: Progress | None = None) -> Iterator[_Done]:
+    def portions(self, outputs: Sequence[Output | None], progress: Progress | None = None) -> Generator[_Done]:
         """The dump's portions in order, with corrected rows if there is any output to write them to."""
         writes = any(output is not None for output in outputs)
         device = devices.resolve(self.computing.device)
         batch_tokens = self.computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type]
-        engine = LocalEngine(self.computing.threads, ahead=1)  # whole rows are large
+        engine = LocalEngine(self.computing.threads)
         tokens = layout_of(self.observation).sums.index("tokens")
 
-        def work(shard: Shard) -> list[_Done]:
-            done: list[_Done] = []
+        def work(shard: Shard) -> Iterator[_Done]:
             with devices.worker(device):
                 for portion in read_whole(self.dump, shard, batch_tokens):
                     engine.check()
                     observed = observe(portion.batch, self.observation, device)
                     measured = Measured(observed.groups, None, {shard.path: portion.batch.n_rows})
-                    done.append(self._one(portion, verdict(portion.batch, observed), measured, writes))
-            return done
+                    yield self._one(portion, verdict(portion.batch, observed), measured, writes)
 
         shards = self.dump.shards
         total, so_far = sum(shard.n_bytes for shard in shards), 0
-        for shard, results in zip(shards, engine.map(shards, work), strict=True):
+        for shard, results in zip(shards, engine.stream(shards, work), strict=True):
             so_far += shard.n_bytes
+            n_tokens = 0.0
             for output in outputs:
                 if output is not None:
                     output.done = so_far / total if total else 0.0
-            yield from results
+            for done in results:
+                n_tokens += sum(leaf.sums[tokens] for leaf in done.measured.leaves.values())
+                yield done
             if progress is not None:
-                leaves = (leaf for done in results for leaf in done.measured.leaves.values())
-                progress(int(sum(leaf.sums[tokens] for leaf in leaves)), shard.n_bytes)
+                progress(int(n_tokens), shard.n_bytes)
 
     def _one(self, portion: Portion, found: Verdict, measured: Measured, writes: bool) -> _Done:
         weights, row_weights, batch = found.weights, found.row_weights, portion.batch

@@ -85,6 +85,12 @@ def test_weights_with_three_rejections(rows: list[Row]) -> None:
     assert_equal_to_oracle(rows, Plan(weighting=Weighting("token", Bounds(None, 1.02)), rejections=rejections))
 
 
+@given(rows=dumps(), scope=st.sampled_from(["seq_sum", "seq_mean"]), limit=st.sampled_from([0.05, 20.0]))
+def test_limits_on_tokens(rows: list[Row], scope: Scope, limit: float) -> None:
+    rejections = (Rejection("k1", scope, Bounds(-0.5, 0.5)), Rejection("ratio", scope, Bounds(0.9, 1.2)))
+    assert_equal_to_oracle(rows, Plan(rejections=rejections, log_ratio_limit=limit, limit_on="token"))
+
+
 @pytest.mark.parametrize("limit", [0.05, 1.0, None])
 @given(rows=dumps())
 def test_other_limits(limit: float | None, rows: list[Row]) -> None:

@@ -1,0 +1,65 @@
+"""Engines: results in shard order, the first failure ends the run, and nobody runs on after it."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.engine import HELD, LocalEngine
+
+SHARDS = [Shard(i, f"{i}.parquet", "parquet", None, 1) for i in range(20)]
+
+
+def three(shard: Shard) -> Iterator[tuple[int, int]]:
+    """Three results, later shards sooner."""
+    time.sleep(0.002 * (20 - shard.index))
+    yield from ((shard.index, i) for i in range(3))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_streams_come_in_shard_order(threads: int) -> None:
+    found = [one for results in LocalEngine(threads).stream(SHARDS, three) for one in results]
+    assert found == [(shard.index, i) for shard in SHARDS for i in range(3)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_failure_comes_after_the_results_before_it(threads: int) -> None:
+    def work(shard: Shard) -> Iterator[int]:
+        yield shard.index
+        if shard.index == 4:
+            raise ValueError("shard 4")
+
+    seen: list[int] = []
+    streams = LocalEngine(threads).stream(SHARDS, work)
+    with pytest.raises(ValueError, match="shard 4"):
+        seen.extend(one for results in streams for one in results)
+    assert seen == [0, 1, 2, 3, 4]
+    streams.close()  # type: ignore[attr-defined]  # a generator
+    wait_for_workers()
+
+
+def test_no_thread_runs_far_ahead_of_who_takes_its_results() -> None:
+    made = [0] * len(SHARDS)
+
+    def work(shard: Shard) -> Iterator[int]:
+        for i in range(50):
+            made[shard.index] += 1
+            yield i
+
+    streams = LocalEngine(2).stream(SHARDS, work)
+    first = next(streams)
+    assert next(first) == 0
+    time.sleep(0.3)
+    assert sum(made) <= 2 * (HELD + 1) + 1
+    streams.close()  # type: ignore[attr-defined]  # a generator
+    wait_for_workers()
+
+
+def wait_for_workers() -> None:
+    """Threads of a run that is over end by themselves."""
+    deadline = time.monotonic() + 5
+    while any(thread.name.startswith("rlcorr") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, threading.enumerate()
+        time.sleep(0.02)
