@@ -25,6 +25,8 @@ from rlcorr_cli.io.corrected import Rows
 
 GROUP_BYTES = 16 << 20
 """A row group holds about this much before compression: a training reader loads one at a time."""
+HELD = 8
+"""Tables held before they are copied into one: rows picked out of a large table may keep room for all of it."""
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 
@@ -192,6 +194,8 @@ class _Parquet:
                 "Filter them one by one, or write .jsonl instead.",
             )
         self._held.append(table)
+        if len(self._held) == HELD:
+            self._held = [pa.concat_tables(self._held).combine_chunks()]
         if sum(held.nbytes for held in self._held) >= GROUP_BYTES:
             self._flush()
 
