@@ -59,7 +59,8 @@ def resolve(preset: str | None, path: str | None, profile_name: str, flags: Flag
     elif preset:
         from rlcorr_cli.presets import preset as preset_of
 
-        plan = preset_of(preset).plan
+        named = preset_of(preset)
+        plan, notes = named.plan, (f"{named.name}: {named.note}",) if named.note else ()
     else:
         plan = Plan("disabled") if profile is None else profile.read({})
     plan = _with_flags(plan, flags)

@@ -145,3 +145,8 @@ def test_presets_show_prints_a_plan_file_that_reads_back(tmp_path: Path) -> None
 def test_presets_show_wants_a_name() -> None:
     assert run("presets", "show").status == run("presets", "list").status == 2
     assert "Nearest: slime_mis" in run("presets", "show", "slime-miss").err
+
+
+def test_a_preset_says_where_its_peer_departs_from_its_documents() -> None:
+    assert any("verl tests -l" in note for note in analyzed(BF16, "--preset", "decoupled_geo_rs_seq_tis")["notes"])
+    assert not any("verl tests" in note for note in analyzed(BF16, "--preset", "geo_rs")["notes"])
