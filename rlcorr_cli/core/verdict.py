@@ -36,12 +36,13 @@ class Verdict:
     distances: Mapping[str, Histogram]
 
 
-def verdict(batch: Batch, observed: Observed) -> Verdict:
-    """Decisions of one observed batch, on the host."""
+def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
+    """Decisions of one observed batch, on the host.  weighted: whether the plan weights, token or none in the batch."""
     n_valid = np.diff(batch.offsets).astype(np.float64)
     if observed.tokens is None or observed.corrected is None:
         none = np.zeros(batch.n_rows)
-        return Verdict(None, np.zeros(0, np.bool_), n_valid, none, none, {}, {})
+        weights = np.zeros(0) if weighted else None
+        return Verdict(weights, np.zeros(0, np.bool_), n_valid, none, none, {}, {})
     tokens, corrected = observed.tokens, observed.corrected
     ragged, filled = tokens.ragged, n_valid > 0
     weights = _weights(tokens, corrected)

@@ -165,6 +165,7 @@ class _Run:
         batch_tokens = self.computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type]
         engine = LocalEngine(self.computing.threads)
         tokens = layout_of(self.observation).sums.index("tokens")
+        weighted = self.observation.plan.weighting is not None
 
         def work(shard: Shard) -> Iterator[_Done]:
             with devices.worker(device):
@@ -172,7 +173,7 @@ class _Run:
                     engine.check()
                     observed = observe(portion.batch, self.observation, device)
                     measured = Measured(observed.groups, None, {shard.path: portion.batch.n_rows})
-                    yield self._one(portion, verdict(portion.batch, observed), measured, writes)
+                    yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
 
         shards = self.dump.shards
         total, so_far = sum(shard.n_bytes for shard in shards), 0

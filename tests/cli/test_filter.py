@@ -163,10 +163,12 @@ def test_rejected_keep_keeps_rows_in_order(tmp_path: Path) -> None:
     assert {tuple(one["rlcorr_rejected_by"]) for one in rows} == {(), ("geometric",)}
 
 
-def test_a_row_without_valid_tokens_is_dropped_and_has_no_share(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_tokens", ["1", "100"])
+def test_a_row_without_valid_tokens_is_dropped_and_has_no_share(batch_tokens: str, tmp_path: Path) -> None:
     source = parquet(tmp_path / "in.parquet", [row(response_mask=[0, 0]), row(response_mask=[1, 1])])
-    assert len(output(tmp_path / "a.parquet", source, "--preset", "token_is")) == 1
-    both = output(tmp_path / "b.parquet", source, "--preset", "token_is", "--rejected", "keep")
+    given = [source, "--preset", "token_is", "--batch-tokens", batch_tokens]
+    assert len(output(tmp_path / "a.parquet", *given)) == 1
+    both = output(tmp_path / "b.parquet", *given, "--rejected", "keep")
     assert [one["rlcorr_kept"] for one in both] == [None, 1.0]
     assert both[0]["rollout_is_weights"] == [0.0, 0.0]
 
