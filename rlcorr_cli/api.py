@@ -13,7 +13,7 @@ from rlcorr_cli.presets import preset
 from rlcorr_cli.report import Report
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analysis import Computing, Reading
+    from rlcorr_cli.pipeline.analysis import Reading
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -37,9 +37,10 @@ def analyze(
     """
     from rlcorr_cli.pipeline import analysis
 
+    computing = analysis.computing(device, threads, batch_tokens)
     keys = (group_by,) if isinstance(group_by, str) else tuple(group_by)
     reading = _reading(dumps, keys, batch_by, columns)
-    return analysis.analyze(reading, _plan(plan), computing=_computing(device, threads, batch_tokens), seed=seed)
+    return analysis.analyze(reading, _plan(plan), computing=computing, seed=seed)
 
 
 def filter_dump(
@@ -60,6 +61,7 @@ def filter_dump(
     batch_tokens: int | None = None,
 ) -> Filtered:
     """Write a dump's corrected rows to `output` (None: only say what would be kept); options as of `rlcorr filter`."""
+    from rlcorr_cli.pipeline.analysis import computing
     from rlcorr_cli.pipeline.filtering import filter_dump as run
 
     apart = None if rejected_output is None else Path(rejected_output)
@@ -67,7 +69,7 @@ def filter_dump(
         None if output is None else Path(output), keep_rejected, apart, overwrite, rows_per_file, resample, seed
     )
     reading = _reading(dumps, (), batch_by, columns)
-    return run(reading, _plan(plan), target, computing=_computing(device, threads, batch_tokens))
+    return run(reading, _plan(plan), target, computing=computing(device, threads, batch_tokens))
 
 
 def _plan(plan: Plan | str) -> Plan:
@@ -81,9 +83,3 @@ def _reading(
 
     paths = (dumps,) if isinstance(dumps, str | Path) else dumps
     return Reading(tuple(str(path) for path in paths), "auto", dict(columns or {}), group_by, batch_by)
-
-
-def _computing(device: str, threads: int | None, batch_tokens: int | None) -> "Computing":
-    from rlcorr_cli.pipeline.analysis import Computing, cores
-
-    return Computing(device, threads or cores(), batch_tokens)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import OutputError, UsageError
 from rlcorr_cli.io.parquet import prefer_jemalloc
-from rlcorr_cli.pipeline.analysis import Computing, Progress, Watch, cores
+from rlcorr_cli.pipeline import analysis
+from rlcorr_cli.pipeline.analysis import Computing, Progress, Watch
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.present.text import print_report
 from rlcorr_cli.report import Report
@@ -33,9 +34,9 @@ def mapping(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def computing(device: str, threads: int | None, batch_tokens: int | None) -> Computing:
-    """Defaults: a thread for each core this process may use."""
+    """Where and in what portions, for a process that does nothing else."""
     prefer_jemalloc()
-    return Computing(device, threads or cores(), batch_tokens)
+    return analysis.computing(device, threads, batch_tokens)
 
 
 def outputs(paths: Sequence[str]) -> tuple[Path, ...]:

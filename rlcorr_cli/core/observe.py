@@ -176,9 +176,9 @@ class _Fold:
 
     def histograms(self, tokens: Tokens) -> list[Histogram]:
         """The log-ratio histogram of each group."""
-        buckets = _buckets(tokens.log_ratio)
         if self.order is None:
-            return [Histogram.of_counts(_bincount(buckets, 1 << 16))]
+            return [histogram(tokens.log_ratio)]
+        buckets = _buckets(tokens.log_ratio)
         place = torch.from_numpy(np.searchsorted(self.groups, self.leaf)).to(buckets.device)
         keyed, counts = torch.unique((tokens.ragged.spread(place) << 16) + buckets.long(), return_counts=True)
         places, counted = keyed.cpu().numpy(), counts.cpu().numpy()
@@ -188,6 +188,11 @@ class _Fold:
     def _rows(self, table: Table) -> Floats:
         rows = np.stack(tuple(table.values()))
         return rows if self.order is None else rows[:, self.order]
+
+
+def histogram(values: Tensor) -> Histogram:
+    """Counts of some values."""
+    return Histogram.of_counts(_bincount(_buckets(values), 1 << 16))
 
 
 def _buckets(values: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
-from rlcorr_cli.core.observe import Observed
+from rlcorr_cli.core.observe import Observed, histogram
 from rlcorr_cli.core.ragged import Ragged, host
 from rlcorr_cli.summary import Floats, Histogram
 
@@ -74,8 +74,7 @@ def _takes(ragged: Ragged, one: Rejected) -> Flags:
 
 
 def _distances(one: Rejected) -> Histogram:
-    values = np.abs(host(one.log_value)) if one.log_value is not None else host(one.value)
-    return Histogram.of_counts(np.bincount(values.astype(np.float32).view(np.uint16)[1::2], minlength=1 << 16))
+    return histogram(one.value if one.log_value is None else one.log_value.abs())
 
 
 def _sums(ragged: Ragged, values: Floats) -> Floats:

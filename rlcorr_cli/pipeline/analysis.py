@@ -80,9 +80,10 @@ class Computing:
     batch_tokens: int | None = None
 
 
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def computing(device: str, threads: int | None, batch_tokens: int | None) -> Computing:
+    """Defaults: a thread for each core this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Computing(device, threads or cores, batch_tokens)
 
 
 def analyze(
