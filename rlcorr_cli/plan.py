@@ -161,6 +161,11 @@ class Plan:
             if names.count(name) > 1:
                 raise UsageError(f"Two rejections are called '{name}'.", "Give each its own name in a plan file.")
 
+    @property
+    def normalizes(self) -> bool:
+        """Whether weights are divided by their batch's mean, which takes knowing it first."""
+        return self.weighting is not None and self.weighting.normalize == "batch"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON and for a plan file; `planfile.plan_from_dict` reads it back."""
         weighting = self.weighting and {

@@ -174,7 +174,7 @@ def _batch_key(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[t
 
     A peer's function knows no steps, so with a profile the whole dump is one batch unless a column is named.
     """
-    if plan.weighting is None or plan.weighting.normalize != "batch" or reading.batch_by == NO_COLUMN:
+    if not plan.normalizes or reading.batch_by == NO_COLUMN:
         return (), None
     if reading.batch_by is not None:
         return (reading.batch_by,), None
@@ -182,7 +182,7 @@ def _batch_key(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[t
 
 
 def _batch_notes(reading: Reading, plan: Plan, dump: Dump, measured: Measured, by_batch: bool) -> list[str]:
-    if plan.weighting is None or plan.weighting.normalize != "batch":
+    if not plan.normalizes:
         return [] if reading.batch_by is None else ["--batch-by changes nothing: the plan does not normalize weights."]
     if by_batch:
         batches = len({key[0] for key in measured.leaves})

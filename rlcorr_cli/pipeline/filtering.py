@@ -129,7 +129,7 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
         raise UsageError("--rejected keep leaves nothing for --rejected-output.", "Use one of the two.")
     if target.resample is not None and (target.keep_rejected or target.rejected is not None):
         raise UsageError("--resample draws rows; what it leaves out is not kept apart.", "Use --resample alone.")
-    twice = (plan.weighting is not None and plan.weighting.normalize == "batch") or target.resample is not None
+    twice = plan.normalizes or target.resample is not None
     if twice and dump.stdin is not None:
         raise UsageError("This takes two passes, and standard input can be read only once.", "Save it to a file first.")
 
@@ -146,10 +146,10 @@ class _Run:
 
     def scale(self, by_batch: bool) -> None:
         """Measure batch means first, where the plan divides by them."""
-        weighting = self.observation.plan.weighting
-        if weighting is not None and weighting.normalize == "batch":
+        plan = self.observation.plan
+        if plan.normalizes and plan.weighting is not None:
             measured, layout = measure(self.dump, self.observation, self.computing)
-            self.scales = factors(measured.leaves, layout, weighting.scope == "token", by_batch)
+            self.scales = factors(measured.leaves, layout, plan.weighting.scope == "token", by_batch)
 
     def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
         """How often each row is drawn: n_rows in all, with replacement, in proportion to the rows' weights."""
