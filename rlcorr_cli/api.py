@@ -25,6 +25,7 @@ def analyze(
     group_by: str | Sequence[str] = (),
     batch_by: str | None = None,
     columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
     device: str = "auto",
     threads: int | None = None,
     batch_tokens: int | None = None,
@@ -36,11 +37,12 @@ def analyze(
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals, `health` the rules.
     """
     from rlcorr_cli.pipeline import analysis
+    from rlcorr_cli.pipeline.scan import computing
 
-    computing = analysis.computing(device, threads, batch_tokens)
     keys = (group_by,) if isinstance(group_by, str) else tuple(group_by)
-    reading = _reading(dumps, keys, batch_by, columns)
-    return analysis.analyze(reading, _plan(plan), computing=computing, seed=seed)
+    reading = _reading(dumps, keys, batch_by, columns, limit)
+    chosen, notes = _plan(plan)
+    return analysis.analyze(reading, chosen, computing=computing(device, threads, batch_tokens), seed=seed, notes=notes)
 
 
 def filter_dump(
@@ -56,30 +58,40 @@ def filter_dump(
     seed: int = 0,
     batch_by: str | None = None,
     columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
     device: str = "auto",
     threads: int | None = None,
     batch_tokens: int | None = None,
 ) -> Filtered:
     """Write a dump's corrected rows to `output` (None: only say what would be kept); options as of `rlcorr filter`."""
-    from rlcorr_cli.pipeline.analysis import computing
     from rlcorr_cli.pipeline.filtering import filter_dump as run
+    from rlcorr_cli.pipeline.scan import computing
 
     apart = None if rejected_output is None else Path(rejected_output)
     target = Target(
         None if output is None else Path(output), keep_rejected, apart, overwrite, rows_per_file, resample, seed
     )
-    reading = _reading(dumps, (), batch_by, columns)
-    return run(reading, _plan(plan), target, computing=computing(device, threads, batch_tokens))
+    reading = _reading(dumps, (), batch_by, columns, limit)
+    chosen, notes = _plan(plan)
+    return run(reading, chosen, target, computing=computing(device, threads, batch_tokens), notes=notes)
 
 
-def _plan(plan: Plan | str) -> Plan:
-    return preset(plan).plan if isinstance(plan, str) else plan
+def _plan(plan: Plan | str) -> tuple[Plan, tuple[str, ...]]:
+    """The plan, and what its preset has to say."""
+    if isinstance(plan, Plan):
+        return plan, ()
+    named = preset(plan)
+    return named.plan, named.notes
 
 
 def _reading(
-    dumps: Paths, group_by: tuple[str, ...], batch_by: str | None, columns: Mapping[str, str] | None
+    dumps: Paths,
+    group_by: tuple[str, ...],
+    batch_by: str | None,
+    columns: Mapping[str, str] | None,
+    limit: int | None,
 ) -> "Reading":
     from rlcorr_cli.pipeline.analysis import Reading
 
     paths = (dumps,) if isinstance(dumps, str | Path) else dumps
-    return Reading(tuple(str(path) for path in paths), "auto", dict(columns or {}), group_by, batch_by)
+    return Reading(tuple(str(path) for path in paths), "auto", dict(columns or {}), group_by, batch_by, limit)

@@ -38,6 +38,7 @@ class Batch:
 
     offsets: i64[B+1], starts at 0, ends at V.  train_logp, rollout_logp: f32 or f64 [V], finite, <= 1e-6, nats.
     current_logp: the policy after updates, where the dump has it beside the old one, else None.
+    advantages: f64[V], finite, where the plan looks at them, else None.
     n_masked: i64[B], tokens the mask left out.  reward: f64[B], NaN = none; None without a reward column.
     leaf: i32[B], index into keys: which group each row belongs to.
     """
@@ -46,6 +47,7 @@ class Batch:
     train_logp: NDArray[Any]
     rollout_logp: NDArray[Any]
     current_logp: NDArray[Any] | None
+    advantages: NDArray[np.float64] | None
     n_masked: NDArray[np.int64]
     reward: NDArray[np.float64] | None
     leaf: NDArray[np.int32]

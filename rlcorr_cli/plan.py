@@ -4,7 +4,11 @@ Notation (fixed for the whole project): a = log-prob of the sampled token under 
 rollout policy, log_ratio l = a - b, rho = exp(l); S = sum of l over a sequence's valid tokens, g = S / n.
 
 A weighting never changes the mask and a rejection never changes a weight.  All rejections are ANDed and each is
-computed on the original mask.  A veto is a rejection like any other: ratio, seq_min, low = 1e-4.
+computed on the original mask.  A veto is a rejection like any other: ratio, seq_min, low = 1e-4.  A budget is a
+rejection whose bound the data set, batch by batch.
+
+Every record looks at one pair of policies (`of`) and may look at advantages A (`gate`): OPSM is k1 of the drift where
+A < 0, prime-rl's DPPO mask is two gated prob_gap rejections, TOPR a gated weighting, GSPO a weighting of the drift.
 
 Reading plans from files is `planfile.py`; named plans are `presets.py`; peers' configs are `profiles/`.
 """
@@ -12,7 +16,7 @@ Reading plans from files is `planfile.py`; named plans are `presets.py`; peers' 
 import math
 import re
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest
 
@@ -23,11 +27,19 @@ Loss = Literal["ppo_clip", "reinforce"]
 LimitOn = Literal["reduced", "token"]
 Outside = Literal["clamp", "zero", "cap"]
 Normalize = Literal["none", "batch"]
+Of = Literal["mismatch", "drift", "total"]
+"""The policies of a record's l: training over rollout (a - b), current over old (theta - old), or current over rollout
+(theta - b).  In bypass mode old is the rollout policy, and training the current one: all three are the same."""
+Gate = Literal["any", "positive", "negative", "nonpositive", "nonnegative"]
+"""The sign of the advantage that a record acts on.  A sequence's advantage is the mean over its valid tokens."""
 
 SCOPES: tuple[Scope, ...] = ("token", "seq_sum", "seq_mean", "seq_max", "seq_min")
 LEVELS: dict[str, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
 """How a weight of each scope reduces l; verl and slime name a ratio's level so, too."""
 NONNEGATIVE = ("ratio", "k2", "k3", "k3_reverse", "abs_log_ratio", "exp_abs_log_ratio", "log_ratio_squared")
+SIGNS: dict[Gate, str] = {"positive": ">", "negative": "<", "nonpositive": "<=", "nonnegative": ">="}
+BUDGETED = ("k2", "k3", "k3_reverse", "abs_log_ratio", "log_ratio_squared")
+"""Statistics of one token whose mean a budget may bound."""
 RESERVED = ("seq",)
 """Rejection names whose metrics would collide with those of all rejections together."""
 
@@ -73,13 +85,15 @@ class Weighting:
     outside: "clamp" moves a weight to the nearer bound, "zero" makes it 0, "cap" clamps from above only and merely
     counts what lies below (verl's 2025-10 truncation with a lower threshold).
     normalize: "batch" divides by the mean weight of the training batch (token scope: over valid tokens; else over
-    non-empty sequences).
+    non-empty sequences).  gate: where it is shut the weight is 1.
     """
 
     scope: WeightScope
     bounds: Bounds = field(default_factory=Bounds)
     outside: Outside = "clamp"
     normalize: Normalize = "none"
+    of: Of = "mismatch"
+    gate: Gate = "any"
 
     def __post_init__(self) -> None:
         for end, value in (("low", self.bounds.low), ("high", self.bounds.high)):
@@ -89,18 +103,27 @@ class Weighting:
                     "Weights are ratios: 2.0 is a usual high, 0.5 a usual low.",
                 )
 
+    @property
+    def rule(self) -> str:
+        """The weights in words."""
+        divided = ", batch mean 1" if self.normalize == "batch" else ""
+        return f"{self.scope} {self.bounds} ({self.outside}){acts_on(self.of, self.gate)}{divided}"
+
 
 @dataclass(frozen=True)
 class Rejection:
     """Keep what lies inside the bounds: one token each at token scope, else the whole sequence.
 
-    `name` is what reports and metrics call it; `{scope}_{statistic}` unless given.
+    `name` is what reports and metrics call it; `{scope}_{statistic}` unless given.  gate: where it is shut everything
+    is kept.
     """
 
     statistic: str
     scope: Scope
     bounds: Bounds
     name: str = ""
+    of: Of = "mismatch"
+    gate: Gate = "any"
 
     def __post_init__(self) -> None:
         if self.statistic not in STATISTIC_FORMULAS:
@@ -120,16 +143,64 @@ class Rejection:
                     )
         if not self.name:
             object.__setattr__(self, "name", f"{self.scope}_{self.statistic}")
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name) or self.name in RESERVED:
-            raise UsageError(
-                f"A rejection cannot be called {self.name!r}.",
-                "Names are lower-case letters, digits and _, for example geometric.",
-            )
+        _check_name(self.name)
+
+    @property
+    def rule(self) -> str:
+        """What is kept, in words."""
+        return f"{self.statistic} {self.scope} {self.bounds}{acts_on(self.of, self.gate)}"
 
     @property
     def is_veto(self) -> bool:
         """Whether this is the veto of the literature: a floor under the smallest token ratio."""
-        return self.statistic == "ratio" and self.scope == "seq_min" and bool(self.bounds.low)
+        plain = self.of == "mismatch" and self.gate == "any"
+        return plain and self.statistic == "ratio" and self.scope == "seq_min" and bool(self.bounds.low)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Reject the tokens with the largest statistic until the mean of those left in their batch is below mean_below.
+
+    Equal values stay or go together, so the result knows no order.  A batch as for `normalize`.  Takes two readings
+    of the dump before the one that applies it.
+    """
+
+    mean_below: float
+    statistic: str = "log_ratio_squared"
+    name: str = "budget"
+    of: Of = "mismatch"
+    scope: ClassVar[Scope] = "token"
+    bounds: ClassVar[Bounds] = Bounds()
+    gate: ClassVar[Gate] = "any"
+    is_veto: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.statistic not in BUDGETED:
+            raise UsageError(
+                f"A budget cannot be kept on '{self.statistic}'.", f"Try one of: {nearest(self.statistic, BUDGETED)}."
+            )
+        if not 0 < self.mean_below < math.inf:
+            raise UsageError(f"A budget must be a positive number, got {self.mean_below:g}.", "M2PO's is 0.04.")
+        _check_name(self.name)
+
+    @property
+    def rule(self) -> str:
+        """What is kept, in words."""
+        return f"the smallest {self.statistic} of a batch, mean < {self.mean_below:g}{acts_on(self.of, self.gate)}"
+
+
+def acts_on(of: Of, gate: Gate) -> str:
+    """The policies and the sign of the advantage, as far as they are not what goes without saying."""
+    pair = {"mismatch": "", "drift": " of current / old", "total": " of current / rollout"}[of]
+    return pair + (f" where A {SIGNS[gate]} 0" if gate in SIGNS else "")
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in RESERVED:
+        raise UsageError(
+            f"A rejection cannot be called {name!r}.",
+            "Names are lower-case letters, digits and _, for example geometric.",
+        )
 
 
 @dataclass(frozen=True)
@@ -149,6 +220,7 @@ class Plan:
     limit_on: LimitOn = "reduced"
     mode: Mode = "decoupled"
     loss: Loss = "ppo_clip"
+    budgets: tuple[Budget, ...] = ()
 
     def __post_init__(self) -> None:
         if self.log_ratio_limit is not None and not 0 < self.log_ratio_limit <= 340:
@@ -156,7 +228,7 @@ class Plan:
                 f"log_ratio_limit must lie in (0, 340], got {self.log_ratio_limit:g}.",
                 "20 is what verl and slime use; null (inf in TOML) switches it off.",
             )
-        names = [rejection.name for rejection in self.rejections]
+        names = [rule.name for rule in self.rules]
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"Two rejections are called '{name}'.", "Give each its own name in a plan file.")
@@ -166,6 +238,24 @@ class Plan:
         """Whether weights are divided by their batch's mean, which takes knowing it first."""
         return self.weighting is not None and self.weighting.normalize == "batch"
 
+    @property
+    def batched(self) -> bool:
+        """Whether what happens to a token depends on its training batch."""
+        return self.normalizes or bool(self.budgets)
+
+    @property
+    def rules(self) -> "tuple[Rejection | Budget, ...]":
+        """All that can change the mask."""
+        return (*self.rejections, *self.budgets)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Canonical columns it takes beside the two policies of its mode."""
+        records = (*self.rules, *((self.weighting,) if self.weighting else ()))
+        drifts = any(record.of != "mismatch" for record in records) and self.mode == "decoupled"
+        gated = any(record.gate != "any" for record in records)
+        return ("current_log_probs",) * drifts + ("advantages",) * gated
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON and for a plan file; `planfile.plan_from_dict` reads it back."""
         weighting = self.weighting and {
@@ -173,9 +263,12 @@ class Plan:
             **asdict(self.weighting.bounds),
             "outside": self.weighting.outside,
             "normalize": self.weighting.normalize,
+            "of": self.weighting.of,
+            "gate": self.weighting.gate,
         }
         rejections = [
-            {"name": r.name, "statistic": r.statistic, "scope": r.scope, **asdict(r.bounds)} for r in self.rejections
+            {"name": r.name, "statistic": r.statistic, "scope": r.scope, **asdict(r.bounds), "of": r.of, "gate": r.gate}
+            for r in self.rejections
         ]
         return {
             "name": self.name,
@@ -185,6 +278,7 @@ class Plan:
             "limit_on": self.limit_on,
             "weighting": weighting,
             "rejections": rejections,
+            "budgets": [asdict(budget) for budget in self.budgets],
         }
 
 
@@ -239,21 +333,27 @@ def override(
     weighting = plan.weighting
     if any(knob is not None for knob in (scope, high, low, outside, normalize)):
         base = weighting or Weighting(scope or "token")
-        changed = Weighting(
-            scope or base.scope,
-            Bounds(base.bounds.low if low is None else low, base.bounds.high if high is None else high),
-            outside or base.outside,
-            normalize or base.normalize,
+        changed = replace(
+            base,
+            scope=scope or base.scope,
+            bounds=Bounds(base.bounds.low if low is None else low, base.bounds.high if high is None else high),
+            outside=outside or base.outside,
+            normalize=normalize or base.normalize,
         )
         if weighting is None and scope is None:
             raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
         weighting = changed
-    given = {(one.statistic, one.scope): one for one in rejections}
+    given = {_target(one): one for one in rejections}
     if len(given) < len(rejections):
         raise UsageError("Two rejections share statistic and scope.", "Give both bounds in one: k1.token:-1,1.")
-    own = {(one.statistic, one.scope) for one in plan.rejections}
-    kept = [replace(one, bounds=given.get((one.statistic, one.scope), one).bounds) for one in plan.rejections]
+    own = {_target(one) for one in plan.rejections}
+    kept = [replace(one, bounds=given.get(_target(one), one).bounds) for one in plan.rejections]
     added = [one for key, one in given.items() if key not in own]
     result = replace(plan, weighting=weighting, rejections=(*kept, *added), mode=mode or plan.mode)
     named = plan.name in ("custom", "disabled")
     return result if result == plan else replace(result, name="custom" if named else f"{plan.name}+flags")
+
+
+def _target(rejection: Rejection) -> tuple[str, ...]:
+    """What a flag's rejection must share with a plan's to replace it."""
+    return rejection.statistic, rejection.scope, rejection.of, rejection.gate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.metrics import DRIFT, diagnostics, evaluate
 from rlcorr_cli.moments import Moments, Value, Values
-from rlcorr_cli.plan import Bounds, Plan, Rejection
+from rlcorr_cli.plan import Bounds, Budget, Plan, Rejection
 
 if TYPE_CHECKING:
     from rlcorr_cli.summary import Numbers
@@ -116,10 +116,10 @@ REJECTIONS: dict[str, str] = {
 
 def rejection_metrics(numbers: "Numbers", plan: Plan) -> Values:
     """rollout_rs_* of each rejection and of all together, the veto's two shares, and what is kept."""
-    if not plan.rejections:
+    if not plan.rules:
         return {}
     values: Values = {}
-    for rejection in plan.rejections:
+    for rejection in plan.rules:
         values |= _one_rejection(numbers, rejection)
     lost = Moments(numbers, "rs.", True, 0.0)
     values["rollout_rs_masked_fraction"] = lost.per_token("masked")
@@ -134,7 +134,7 @@ def rejection_metrics(numbers: "Numbers", plan: Plan) -> Values:
     return values | {f"kept_{name}": value for name, value in diagnostics(kept).items()}
 
 
-def _one_rejection(numbers: "Numbers", rejection: Rejection) -> Values:
+def _one_rejection(numbers: "Numbers", rejection: Rejection | Budget) -> Values:
     ratio = rejection.statistic == "ratio"
     family = Moments(numbers, f"rs.{rejection.name}.", rejection.scope == "token", 1.0 if ratio else 0.0)
     prefix = f"rollout_rs_{rejection.name}"

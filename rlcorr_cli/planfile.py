@@ -1,4 +1,6 @@
-"""Plan files: TOML, YAML or JSON, either our own records or a peer's config block.
+"""Plan files: TOML, YAML or JSON, either our own records or a peer's config.
+
+verl's and slime's configs are read with their profile; other frameworks' are known by their keys (`peers/`).
 
 Our own (see `Plan.to_dict`):
 
@@ -26,12 +28,16 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.peers import peer_of
 from rlcorr_cli.plan import (
     Bounds,
+    Budget,
+    Gate,
     LimitOn,
     Loss,
     Mode,
     Normalize,
+    Of,
     Outside,
     Plan,
     Rejection,
@@ -53,11 +59,11 @@ class PlanFile:
 def plan_to_toml(plan: Plan) -> str:
     """A plan file of our own records that reads back as the same plan."""
     data = plan.to_dict()
-    weighting, rejections = data.pop("weighting"), data.pop("rejections")
+    weighting, rejections, budgets = data.pop("weighting"), data.pop("rejections"), data.pop("budgets")
     if plan.log_ratio_limit is None:
         data["log_ratio_limit"] = math.inf  # TOML has no null
     tables = [("", data), *([("[weighting]", weighting)] if weighting else [])]
-    tables += [("[[rejections]]", record) for record in rejections]
+    tables += [("[[rejections]]", record) for record in rejections] + [("[[budgets]]", record) for record in budgets]
     parts = [
         "\n".join([head] * bool(head) + [_toml_line(*item) for item in table.items() if item[1] is not None])
         for head, table in tables
@@ -74,7 +80,13 @@ def read_plan(path: str, profile: Profile | None) -> PlanFile:
     """The plan in a file: a peer's config when a profile is given, else our own records."""
     data, notes = load(Path(path))
     try:
-        plan = plan_from_dict(data) if profile is None else profile.read(_block(data, profile))
+        if profile is not None:
+            plan = profile.read(_block(data, profile))
+        elif peer := peer_of(data):
+            plan = peer.plan(data)
+            notes.append(f"read as {peer.name}'s config.")
+        else:
+            plan = plan_from_dict(data)
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", error.hint) from None
     return PlanFile(plan, tuple(f"{path}, {note}" for note in notes))
@@ -118,6 +130,8 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         high: float | None = None
         outside: Outside = "clamp"
         normalize: Normalize = "none"
+        of: Of = "mismatch"
+        gate: Gate = "any"
 
     class RejectionRecord(Closed):
         statistic: str
@@ -125,6 +139,14 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         low: float | None = None
         high: float | None = None
         name: str = ""
+        of: Of = "mismatch"
+        gate: Gate = "any"
+
+    class BudgetRecord(Closed):
+        mean_below: float
+        statistic: str = "log_ratio_squared"
+        name: str = "budget"
+        of: Of = "mismatch"
 
     class PlanRecord(Closed):
         name: str = "custom"
@@ -134,23 +156,29 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         limit_on: LimitOn = "reduced"
         weighting: WeightingRecord | None = None
         rejections: tuple[RejectionRecord, ...] = ()
+        budgets: tuple[BudgetRecord, ...] = ()
 
     try:
         record = PlanRecord.model_validate(data)
     except pydantic.ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())
         raise UsageError(
-            f"not a plan: {faults}.", "A peer's config needs its --profile (verl-0.6, verl-0.9, slime, ...)."
+            f"not a plan: {faults}.", "A config of verl or slime needs its --profile (verl-0.6, verl-0.9, slime, ...)."
         ) from None
     weighting = record.weighting and Weighting(
         record.weighting.scope,
         Bounds(record.weighting.low, record.weighting.high),
         record.weighting.outside,
         record.weighting.normalize,
+        record.weighting.of,
+        record.weighting.gate,
     )
-    rejections = tuple(Rejection(r.statistic, r.scope, Bounds(r.low, r.high), r.name) for r in record.rejections)
+    rejections = tuple(
+        Rejection(r.statistic, r.scope, Bounds(r.low, r.high), r.name, r.of, r.gate) for r in record.rejections
+    )
+    budgets = tuple(Budget(b.mean_below, b.statistic, b.name, b.of) for b in record.budgets)
     limit = None if record.log_ratio_limit == math.inf else record.log_ratio_limit  # TOML has no null
-    return Plan(record.name, weighting, rejections, limit, record.limit_on, record.mode, record.loss)
+    return Plan(record.name, weighting, rejections, limit, record.limit_on, record.mode, record.loss, budgets)
 
 
 def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:

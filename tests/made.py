@@ -8,8 +8,11 @@ import torch
 from hypothesis import strategies as st
 from oracle import Row
 
-from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.observe import Observation, Observed, layout_of, observe
+from rlcorr_cli.batch import Batch, GroupKey
+from rlcorr_cli.budgets import crossing, cut
+from rlcorr_cli.core.budget import candidates
+from rlcorr_cli.core.budget import totals as budget_totals
+from rlcorr_cli.core.observe import Cuts, Observation, Observed, layout_of, observe
 from rlcorr_cli.moments import Values
 from rlcorr_cli.normalize import normalize, normed_layout
 from rlcorr_cli.plan import Plan
@@ -25,7 +28,8 @@ def row(log_ratios: Sequence[float], probs: Sequence[float] | None = None, **mor
     upper = [-1.0] * len(log_ratios) if probs is None else probs
     train = [p + min(x, 0.0) for p, x in zip(upper, log_ratios, strict=True)]
     rollout = [p - max(x, 0.0) for p, x in zip(upper, log_ratios, strict=True)]
-    return Row(train, rollout, **{"mask": [1] * len(train), **more})  # type: ignore[arg-type]
+    given = {"mask": [1] * len(train), "advantages": [0.0] * len(train), **more}
+    return Row(train, rollout, **given)  # type: ignore[arg-type]
 
 
 def batch(rows: Sequence[Row]) -> Batch:
@@ -40,6 +44,7 @@ def batch(rows: Sequence[Row]) -> Batch:
         current_logp=np.array([(r.current or [])[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64)
         if has_current
         else None,
+        advantages=np.array([r.advantages[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64),
         n_masked=np.array([len(r.mask) - len(at) for r, at in zip(rows, valid, strict=True)], np.int64),
         reward=np.array([np.nan if r.reward is None else r.reward for r in rows]),
         leaf=np.array([keys.index(r.batch) for r in rows], np.int32),
@@ -50,14 +55,26 @@ def batch(rows: Sequence[Row]) -> Batch:
 def observed(rows: Sequence[Row], plan: Plan, seed: int | None = None) -> Observed:
     """What rlcorr adds up, by training batch."""
     one = batch(rows)
-    return observe(one, Observation(plan, has_current=one.current_logp is not None, seed=seed), CPU)
+    observation = Observation(plan, has_current=one.current_logp is not None, seed=seed)
+    return observe(one, observation, CPU, bounds(one, plan))
+
+
+def bounds(one: Batch, plan: Plan) -> Cuts:
+    """The bounds of a plan's budgets, each of a batch's leaves being a training batch."""
+    found: dict[str, dict[GroupKey, float]] = {budget.name: {} for budget in plan.budgets}
+    totals = budget_totals(one, plan, CPU)
+    spent = {budget.name: budget.mean_below for budget in plan.budgets}
+    at = {key: crossing(total, spent[key[0]]) for key, total in totals.items()}
+    for key, values in candidates(one, plan, CPU, at).items():
+        found[key[0]][key[1]] = cut(at[key], [values], spent[key[0]])
+    return found
 
 
 def metrics(rows: Sequence[Row], plan: Plan) -> Values:
     """rlcorr's canonical metrics of the rows, weights normalised per training batch where the plan says so."""
     one = batch(rows)
     observation = Observation(plan, has_current=one.current_logp is not None, seed=None)
-    leaves, layout = observe(one, observation, CPU).groups, layout_of(observation)
+    leaves, layout = observe(one, observation, CPU, bounds(one, plan)).groups, layout_of(observation)
     if plan.weighting is not None and plan.weighting.normalize == "batch":
         leaves = normalize(leaves, layout, plan.weighting.scope == "token", by_batch=True)
         layout = normed_layout(layout)
@@ -73,7 +90,8 @@ def simulated(n: int, seed: int, mean: float = 0.0, std: float = 0.05, longest: 
         b = [-rng.random() * 3 - 4 * (std + abs(mean)) for _ in range(length)]
         a = [x + rng.gauss(mean, std) for x in b]
         mask = [int(rng.random() > 0.1) for _ in b]
-        rows.append(Row(a, b, mask, [x - 0.3 * rng.random() for x in a], rng.choice([None, 0.0, 1.0]), i % 2))
+        current, reward = [x - 0.3 * rng.random() for x in a], rng.choice([None, 0.0, 1.0])
+        rows.append(Row(a, b, mask, current, reward, i % 2, [rng.gauss(0, 1)] * length))
     return rows
 
 
@@ -92,6 +110,8 @@ def dumps(draw: st.DrawFn, min_rows: int = 1, max_rows: int = 8, max_tokens: int
             one.mask = [int(t[2] > 0) for t in tokens]
         if has_current:
             one.current = [min(a + t[3] / 200, 0.0) for a, t in zip(one.train, tokens, strict=True)]
+        # One number for all tokens, as most dumps have it, or one each.
+        one.advantages = [(t if has_mask else tokens[0])[3] / 100 for t in tokens]
         one.reward = draw(st.sampled_from([None, 0.0, 1.0, -0.25]))
         one.batch = draw(st.integers(0, 1))
         rows.append(one)

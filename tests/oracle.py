@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 Value = float | None
 Plan = dict  # {"weighting": None | dict, "rejections": [dict], "log_ratio_limit": float | None}
@@ -34,6 +34,7 @@ class Row:
     current: list[float] | None = None
     reward: float | None = None
     batch: object = None
+    advantages: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -370,10 +371,41 @@ class Weights:
     by: list[float]
 
 
+def looked_at(rows: Sequence[Row], record: dict) -> list[Row]:
+    """The rows with a record's two policies: training and rollout, current and old (drift) or rollout (total)."""
+    if record.get("of", "mismatch") == "mismatch":
+        return list(rows)
+    base = {"drift": lambda row: row.train, "total": lambda row: row.rollout}[record["of"]]
+    return [replace(row, train=row.current, rollout=base(row)) for row in rows]
+
+
+OPENS: dict[str, Callable[[float], bool]] = {
+    "positive": lambda a: a > 0,
+    "negative": lambda a: a < 0,
+    "nonpositive": lambda a: a <= 0,
+    "nonnegative": lambda a: a >= 0,
+}
+
+
+def opens(seq: Seq, record: dict, token_scope: bool) -> list[bool]:
+    """Whether a record acts on each valid token: by its own advantage, or by the mean over the sequence's."""
+    gate = record.get("gate", "any")
+    if gate == "any" or not seq.at:
+        return [True] * len(seq.at)
+    own = [seq.row.advantages[t] for t in seq.at]
+    return [OPENS[gate](a) for a in (own if token_scope else [_of(mean(own))] * len(own))]
+
+
 def compute_weights(rows: Sequence[Row], weighting: dict, limit: float | None) -> Weights:
-    """Reduce by scope -> limit -> exp -> clamp or zero -> divide by the batch mean."""
-    log_raw = [raw_logs(s, weighting["scope"], limit) for s in view(rows, [r.mask for r in rows])]
-    inside = [[bounded(x, weighting) for x in xs] for xs in log_raw]
+    """Reduce by scope -> limit -> exp -> clamp or zero -> divide by the batch mean; 1 where a gate is shut."""
+    seqs = view(looked_at(rows, weighting), [r.mask for r in rows])
+    acts = [opens(s, weighting, weighting["scope"] == "token") for s in seqs]
+    reduced = [raw_logs(s, weighting["scope"], limit) for s in seqs]
+    log_raw = [[x if a else 0.0 for x, a in zip(xs, by, strict=True)] for xs, by in zip(reduced, acts, strict=True)]
+    inside = [
+        [bounded(x, weighting) if a else 1.0 for x, a in zip(xs, by, strict=True)]
+        for xs, by in zip(log_raw, acts, strict=True)
+    ]
     by = divisors(rows, inside, weighting)
     # A weight that overflowed stays inf, also when the mean that it is divided by overflowed with it.
     applied = [[w / d if w < math.inf else w for w in ws] for ws, d in zip(inside, by, strict=True)]
@@ -513,6 +545,8 @@ def rejection_mask(seq: Seq, rejection: dict, limit: float | None) -> list[int]:
     verdicts = [keeps(x, rejection) for x in statistic_units(seq, rejection, limit)]
     if rejection["scope"] != "token":
         verdicts = verdicts * len(seq.at)
+    acts = opens(seq, rejection, rejection["scope"] == "token")
+    verdicts = [keep or not act for keep, act in zip(verdicts, acts, strict=True)]
     mask = [0] * len(seq.row.mask)
     for t, kept in zip(seq.at, verdicts, strict=True):
         mask[t] = int(kept)
@@ -528,10 +562,31 @@ def kept_masks(rows: Sequence[Row], plan: Plan) -> list[list[int]]:
     """The original masks ANDed with every rejection's, each computed on the original mask."""
     masks = [[int(bool(m)) for m in row.mask] for row in rows]
     for rejection in rejections_of(plan):
-        for i, seq in enumerate(view(rows, [row.mask for row in rows])):
+        for i, seq in enumerate(view(looked_at(rows, rejection), [row.mask for row in rows])):
             verdict = rejection_mask(seq, rejection, plan.get("log_ratio_limit", 20.0))
             masks[i] = [m * v for m, v in zip(masks[i], verdict, strict=True)]
+    for budget in budgets_of(plan):
+        for batch in {row.batch for row in rows}:
+            spend(rows, batch, budget, plan.get("log_ratio_limit", 20.0), masks)
     return masks
+
+
+def budgets_of(plan: Plan) -> list[dict]:
+    """A plan's budgets as rejections without bounds."""
+    return [{**one, "scope": "token"} for one in plan.get("budgets") or []]
+
+
+def spend(rows: Sequence[Row], batch: object, budget: dict, limit: float | None, masks: list[list[int]]) -> None:
+    """Drop a batch's largest values until the mean of the rest is below the budget; the smallest always stay."""
+    mine = [row if row.batch == batch else replace(row, mask=[0] * len(row.mask)) for row in rows]
+    seqs = view(looked_at(mine, budget), [row.mask for row in mine])
+    values = [statistic_units(s, budget, limit) for s in seqs]
+    stay = sorted(flat(values))
+    while stay and not math.fsum(stay) / len(stay) < budget["mean_below"] and stay[0] < stay[-1]:
+        stay = [x for x in stay if x < stay[-1]]
+    for i, seq in enumerate(seqs):
+        for t, x in zip(seq.at, values[i], strict=True):
+            masks[i][t] *= int(x <= stay[-1])
 
 
 def statistic_metrics(seqs: list[Seq], rejection: dict, limit: float | None) -> dict[str, Value]:
@@ -545,7 +600,9 @@ def statistic_metrics(seqs: list[Seq], rejection: dict, limit: float | None) -> 
 
 
 def is_veto(rejection: dict) -> bool:
-    """ratio, seq_min, with a low bound."""
+    """ratio, seq_min, with a low bound, of training over rollout and whatever the advantage."""
+    if rejection.get("of", "mismatch") != "mismatch" or rejection.get("gate", "any") != "any":
+        return False
     return (rejection["statistic"], rejection["scope"]) == ("ratio", "seq_min") and rejection.get("low") is not None
 
 
@@ -577,12 +634,12 @@ def loss_metrics(rows: Sequence[Row], kept: list[list[int]]) -> dict[str, Value]
 def rejection_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
     """Section 3; absent without rejections."""
     rejections, limit = rejections_of(plan), plan.get("log_ratio_limit", 20.0)
-    if not rejections:
+    if not rejections and not plan.get("budgets"):
         return {}
     seqs = view(rows, [row.mask for row in rows])
     out: dict[str, Value] = {}
-    for rejection in rejections:
-        out |= statistic_metrics(seqs, rejection, limit)
+    for rejection in (*rejections, *budgets_of(plan)):
+        out |= statistic_metrics(view(looked_at(rows, rejection), [row.mask for row in rows]), rejection, limit)
     kept = kept_masks(rows, plan)
     out |= loss_metrics(rows, kept) | veto_metrics([s for s in seqs if s.at], rejections, limit)
     return out | {f"kept_{name}": value for name, value in diagnostics(rows, kept).items()}

@@ -75,7 +75,7 @@ def test_the_walk_finds_the_imports_that_are_there() -> None:
     assert len(MODULES) > 30
     for package in ("torch", "pyarrow", "rich", "typer"):
         assert {part(m) for m in MODULES if package in tops(m)} == set(HOMES[package])
-    assert own(PACKAGE / "pipeline" / "analysis.py") >= {"core", "io", "engine", "summary", "batch"}
+    assert own(PACKAGE / "pipeline" / "scan.py") >= {"core", "io", "engine", "batch"}
     assert "health" in own(PACKAGE / "report.py")
 
 

@@ -10,6 +10,7 @@ def analyze(
     mode: o.ModeName = None,
     group_by: o.GroupBy = None,
     batch_by: o.BatchBy = None,
+    limit: o.Limit = None,
     preset: o.PresetName = None,
     plan: o.PlanPath = None,
     profile: o.ProfileName = "canonical",
@@ -41,7 +42,7 @@ def analyze(
     chosen = resolve(preset, plan, profile, flags)
     outputs = run.outputs(output or [])
     report = analysis.analyze(
-        analysis.Reading(tuple(dumps), format, run.mapping(map or []), tuple(group_by or ()), batch_by),
+        analysis.Reading(tuple(dumps), format, run.mapping(map or []), tuple(group_by or ()), batch_by, limit),
         chosen.plan,
         chosen.profile,
         Thresholds(extreme_ratio, ppo_clip),

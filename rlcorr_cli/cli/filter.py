@@ -12,6 +12,7 @@ def filter(
     map: o.Map = None,
     mode: o.ModeName = None,
     batch_by: o.BatchBy = None,
+    limit: o.Limit = None,
     preset: o.PresetName = None,
     plan: o.PlanPath = None,
     profile: o.ProfileName = "canonical",
@@ -46,7 +47,7 @@ def filter(
 
     flags = Flags(is_scope, is_high, is_low, is_outside, normalize, tuple(rs or ()), veto, mode)
     chosen = resolve(preset, plan, profile, flags)
-    if chosen.plan.weighting is None and not chosen.plan.rejections:
+    if chosen.plan.weighting is None and not chosen.plan.rules:
         raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", "Name one, such as --preset geo_rs.")
     if output is None and not dry_run:
         raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
@@ -54,7 +55,7 @@ def filter(
     path = None if dry_run or output is None else Path(output)
     apart = None if dry_run or rejected_output is None else Path(rejected_output)
     filtered = filter_dump(
-        Reading(tuple(dumps), format, run.mapping(map or []), (), batch_by),
+        Reading(tuple(dumps), format, run.mapping(map or []), (), batch_by, limit),
         chosen.plan,
         Target(path, keep, apart, overwrite, rows_per_file, resample, seed),
         chosen.profile,

@@ -36,9 +36,13 @@ BatchBy = Annotated[
     typer.Option(
         "--batch-by",
         metavar="COLUMN",
-        help="What a training batch is, for --normalize batch: a column (default step, if there), or none.",
+        help="What a training batch is, for --normalize batch and budgets: a column (default step, if there), or none.",
         rich_help_panel=READING,
     ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", min=1, metavar="N", help="Read only the first N rows.", rich_help_panel=READING),
 ]
 PresetName = Annotated[
     str | None,

@@ -60,7 +60,7 @@ def resolve(preset: str | None, path: str | None, profile_name: str, flags: Flag
         from rlcorr_cli.presets import preset as preset_of
 
         named = preset_of(preset)
-        plan, notes = named.plan, (f"{named.name}: {named.note}",) if named.note else ()
+        plan, notes = named.plan, named.notes
     else:
         plan = Plan("disabled") if profile is None else profile.read({})
     plan = _with_flags(plan, flags)

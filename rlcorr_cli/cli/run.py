@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import OutputError, UsageError
 from rlcorr_cli.io.parquet import prefer_jemalloc
-from rlcorr_cli.pipeline import analysis
-from rlcorr_cli.pipeline.analysis import Computing, Progress, Watch
+from rlcorr_cli.pipeline import scan
+from rlcorr_cli.pipeline.analysis import Progress, Watch
+from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.present.text import print_report
 from rlcorr_cli.report import Report
@@ -36,7 +37,7 @@ def mapping(pairs: Sequence[str]) -> dict[str, str]:
 def computing(device: str, threads: int | None, batch_tokens: int | None) -> Computing:
     """Where and in what portions, for a process that does nothing else."""
     prefer_jemalloc()
-    return analysis.computing(device, threads, batch_tokens)
+    return scan.computing(device, threads, batch_tokens)
 
 
 def outputs(paths: Sequence[str]) -> tuple[Path, ...]:

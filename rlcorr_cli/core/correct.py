@@ -1,10 +1,12 @@
 """Tokens + Plan -> weights, what each rejection keeps, and what is left.
 
 Each rejection is statistic -> scope -> inside bounds; the weighting is reduce -> limit -> exp -> clamp or zero.
-Values live on *units*: tokens [V] at token scope, sequences [B] otherwise.
+Values live on *units*: tokens [V] at token scope, sequences [B] otherwise.  A budget's bound is a number per sequence,
+found beforehand by `budget.py`.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,20 +17,22 @@ from torch import Tensor
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.core.statistics import EXP_LIMIT, STATISTICS
-from rlcorr_cli.plan import LEVELS, Plan, Rejection, Scope, Weighting
+from rlcorr_cli.plan import LEVELS, Budget, Gate, Of, Plan, Rejection, Scope, Weighting
 
 
 @dataclass(frozen=True)
 class Tokens:
     """The valid tokens of B non-empty sequences on a device: rollout_logp b, log_ratio l = a - b; f64[V].
 
-    The training log-probs a are b + l, and not kept.  current_logp is the policy after updates, where the dump has it.
+    The training log-probs a are b + l, and not kept.  current_logp is the policy after updates, where the dump has it;
+    advantages, where the plan looks at them.
     """
 
     ragged: Ragged
     rollout_logp: Tensor
     log_ratio: Tensor
-    current_logp: Tensor | None
+    current_logp: Tensor | None = None
+    advantages: Tensor | None = None
 
     @classmethod
     def of(cls, batch: Batch, device: torch.device) -> "Tokens":
@@ -40,13 +44,51 @@ class Tokens:
             log_ratio = torch.from_numpy(np.subtract(batch.train_logp, batch.rollout_logp, dtype=np.float64))
         else:
             log_ratio = _to_device(batch.train_logp, device) - rollout
-        return cls(Ragged(offsets, device), rollout, log_ratio, current)
+        advantages = None if batch.advantages is None else _to_device(batch.advantages, device)
+        return cls(Ragged(offsets, device), rollout, log_ratio, current, advantages)
 
     def keep(self, mask: Tensor) -> "tuple[Tokens, np.ndarray]":
         """The tokens under a bool [V] mask, and which of the B sequences still have one."""
         ragged, left = self.ragged.keep(mask)
         current = None if self.current_logp is None else self.current_logp[mask]
         return Tokens(ragged, self.rollout_logp[mask], self.log_ratio[mask], current), left
+
+    def between(self, of: Of) -> "Tokens":
+        """The same tokens with the two policies a record looks at in the place of training and rollout."""
+        # In bypass mode there is no third policy, and every pair is the same one.
+        if of == "mismatch" or self.current_logp is None:
+            return self
+        return self._drift if of == "drift" else self._total
+
+    @cached_property
+    def _drift(self) -> "Tokens":
+        """theta against old."""
+        return self._current_against(self.rollout_logp + self.log_ratio)
+
+    @cached_property
+    def _total(self) -> "Tokens":
+        """theta against rollout."""
+        return self._current_against(self.rollout_logp)
+
+    def _current_against(self, base: Tensor) -> "Tokens":
+        assert self.current_logp is not None
+        return Tokens(self.ragged, base, self.current_logp - base, None, self.advantages)
+
+    def open(self, gate: Gate, token_scope: bool) -> Tensor | None:
+        """Units whose advantage has the gate's sign, bool; a sequence's is the mean of its tokens'.  None: all."""
+        if gate == "any":
+            return None
+        assert self.advantages is not None
+        a = self.advantages if token_scope else self.ragged.sum(self.advantages)
+        match gate:
+            case "positive":
+                return a > 0
+            case "negative":
+                return a < 0
+            case "nonpositive":
+                return a <= 0
+            case "nonnegative":
+                return a >= 0
 
     @cached_property
     def log_ratio_sum(self) -> Tensor:
@@ -135,12 +177,12 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Rejected:
-    """One rejection over units: the statistic, in its unit, and what it keeps.
+    """One rejection or budget over units: the statistic, in its unit, and what it keeps.
 
     log_value: for ratios, the reduced l before the limit; else None.
     """
 
-    rejection: Rejection
+    rejection: Rejection | Budget
     value: Tensor
     log_value: Tensor | None
     keep: Tensor
@@ -156,10 +198,11 @@ class Corrected:
     keep: Tensor | None
 
 
-def correct(tokens: Tokens, plan: Plan) -> Corrected:
-    """Weights and rejections of a plan, each rejection on the original mask."""
-    weighted = plan.weighting and weigh(tokens, plan.weighting, plan.log_ratio_limit)
-    rejected = tuple(reject(tokens, rejection, plan) for rejection in plan.rejections)
+def correct(tokens: Tokens, plan: Plan, cuts: Mapping[str, np.ndarray] | None = None) -> Corrected:
+    """Weights and rejections of a plan, each rejection on the original mask.  cuts: budget -> its bound, f64[B]."""
+    weighted = plan.weighting and weigh(tokens.between(plan.weighting.of), plan.weighting, plan.log_ratio_limit)
+    rejected = tuple(reject(tokens.between(rejection.of), rejection, plan) for rejection in plan.rejections)
+    rejected += tuple(_spend(tokens, budget, plan, (cuts or {})[budget.name]) for budget in plan.budgets)
     keep = None
     for one in rejected:
         on_tokens = one.keep if one.rejection.scope == "token" else tokens.ragged.spread(one.keep)
@@ -179,6 +222,10 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
         applied = torch.where(_inside(raw, low, high), raw, torch.zeros_like(raw))
     else:
         applied = raw.clamp(low if weighting.outside == "clamp" else None, high)
+    acts = tokens.open(weighting.gate, scope == "token")
+    if acts is not None:
+        one = torch.ones_like(raw)
+        log_raw, raw, applied = log_raw * acts, torch.where(acts, raw, one), torch.where(acts, applied, one)
     return Weighted(weighting, log_raw, raw, applied)
 
 
@@ -188,15 +235,30 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
     Ratios are compared in log space, log low <= l <= log high, so that a product of 10,000 tokens needs no e^S.
     """
     low, high = rejection.bounds.low, rejection.bounds.high
+    log_value = None
     if rejection.statistic == "ratio":
         log_value, log_limited = _log_linear(tokens, rejection.scope, plan)
+        value = torch.exp(log_limited)
         keep = _inside(log_limited, None if low is None else _log(low), None if high is None else _log(high))
-        return Rejected(rejection, torch.exp(log_limited), log_value, keep)
-    value = statistic(tokens, rejection, plan)
-    return Rejected(rejection, value, None, _inside(value, low, high))
+    else:
+        value = statistic(tokens, rejection, plan)
+        keep = _inside(value, low, high)
+    acts = tokens.open(rejection.gate, rejection.scope == "token")
+    return Rejected(rejection, value, log_value, keep if acts is None else keep | ~acts)
 
 
-def statistic(tokens: Tokens, rejection: Rejection, plan: Plan) -> Tensor:
+def _spend(tokens: Tokens, budget: Budget, plan: Plan, cuts: np.ndarray) -> Rejected:
+    value = budgeted(tokens, budget, plan)
+    cut = tokens.ragged.spread(torch.from_numpy(cuts).to(value.device))
+    return Rejected(budget, value, None, value <= cut)
+
+
+def budgeted(tokens: Tokens, budget: Budget, plan: Plan) -> Tensor:
+    """A budget's statistic of every token, [V]."""
+    return statistic(tokens.between(budget.of), budget, plan)
+
+
+def statistic(tokens: Tokens, rejection: Rejection | Budget, plan: Plan) -> Tensor:
     """A non-ratio statistic over its units."""
     if rejection.statistic in ("log_ratio", "k1"):
         _, limited = _log_linear(tokens, rejection.scope, plan, negate=rejection.statistic == "k1")

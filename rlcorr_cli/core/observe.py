@@ -4,6 +4,7 @@ observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity mean
 reading it in `metrics.py`; nothing here knows a name.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -21,6 +22,9 @@ from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.summary import Floats, Histogram, Layout, Replicates, Summary
 from rlcorr_cli.thresholds import Thresholds
+
+Cuts = Mapping[str, Mapping[GroupKey, float]]
+"""Budget -> leaf -> the largest value of its statistic that stays."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ class Part:
     prefix: str
 
 
-def observe(batch: Batch, observation: Observation, device: torch.device) -> Observed:
-    """Everything the metrics need of one batch."""
+def observe(batch: Batch, observation: Observation, device: torch.device, cuts: Cuts | None = None) -> Observed:
+    """Everything the metrics need of one batch.  cuts: of the plan's budgets, where it has any."""
     layout = layout_of(observation)
     lengths = np.diff(batch.offsets)
     filled = lengths > 0
@@ -65,7 +69,8 @@ def observe(batch: Batch, observation: Observation, device: torch.device) -> Obs
         return Observed(_summaries(layout, batch.keys, counts, []), None)
     tokens = Tokens.of(batch, device)
     rewards = None if batch.reward is None else batch.reward[filled]
-    corrected = correct(tokens, observation.plan)
+    ends = {name: np.array([of.get(key, np.inf) for key in batch.keys]) for name, of in (cuts or {}).items()}
+    corrected = correct(tokens, observation.plan, {name: by_leaf[leaf[filled]] for name, by_leaf in ends.items()})
     parts, base = _parts(tokens, corrected, observation, leaf[filled], rewards)
     replicates = None if observation.seed is None else bootstrap.resample(tokens, base, observation.seed)
     return Observed(_summaries(layout, batch.keys, counts, parts), replicates, tokens, corrected)
@@ -76,9 +81,11 @@ def layout_of(observation: Observation) -> Layout:
     """The names an observation yields: those of observing one token."""
     zero = torch.zeros(1, dtype=torch.float64)
     ragged = Ragged(np.array([0, 1]), torch.device("cpu"))
-    tokens = Tokens(ragged, zero, zero, zero if observation.has_current else None)
-    parts, _ = _parts(tokens, correct(tokens, observation.plan), observation, np.zeros(1, np.int64), None)
-    if len(parts) == 1 and observation.plan.rejections:
+    plan = observation.plan
+    tokens = Tokens(ragged, zero, zero, zero if observation.has_current else None, zero)
+    corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
+    parts, _ = _parts(tokens, corrected, observation, np.zeros(1, np.int64), None)
+    if len(parts) == 1 and plan.rules:
         parts.append(Part(parts[0].columns, parts[0].leaf, tokens, "kept."))
     tables = [part.columns.under(part.prefix) for part in parts]
     return Layout(

@@ -15,8 +15,8 @@ from rlcorr_cli.plan import Mode
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "response_mask": (types.holds_mask, types.MASK),
     "reward": (types.holds_reward, types.REWARD),
+    "advantages": (types.holds_advantages, types.ADVANTAGES),
 }
-OPTIONAL = ("current_log_probs", "reward")
 APART = "Read such files apart, or use --map to name a column that all of them have."
 
 
@@ -26,6 +26,8 @@ class Request:
 
     columns: canonical -> column, before any guess.  keys: columns to group rows by, canonical (`step`) or the
     dump's own.  lead: a column that goes before the keys where every file has it, and is left out where not.
+    needs: canonical columns that must be there beside the mode's two policies.  limit: how many rows to read, from the
+    first.
     """
 
     format: str = "auto"
@@ -33,6 +35,8 @@ class Request:
     mode: Mode = "decoupled"
     keys: tuple[str, ...] = ()
     lead: str | None = None
+    needs: tuple[str, ...] = ()
+    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ def agree(schemas: Mapping[str, pa.Schema], request: Request) -> Agreement:
     request = _with_lead(request, schemas)
     notes: list[str] = []
     found = {path: _resolved(path, schema, request, notes) for path, schema in schemas.items()}
-    columns = _shared(found, OPTIONAL if request.mode == "decoupled" else ("reward",))
+    columns = _shared(found, _optional(request))
     notes += [
         f"{name} is not in every file under one name: not used."
         for name in sorted({name for theirs in found.values() for name in theirs} - set(columns))
@@ -63,6 +67,12 @@ def agree(schemas: Mapping[str, pa.Schema], request: Request) -> Agreement:
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
     return Agreement(columns, roles, tuple(dict.fromkeys([*_choices(columns, available, request), *notes])))
+
+
+def _optional(request: Request) -> tuple[str, ...]:
+    """Columns that a dump may be read without."""
+    rest = ("current_log_probs", "reward") if request.mode == "decoupled" else ("reward",)
+    return tuple(name for name in rest if name not in request.needs)
 
 
 def _shared(found: Mapping[str, dict[str, str]], optional: Collection[str]) -> dict[str, str]:
@@ -79,7 +89,7 @@ def _shared(found: Mapping[str, dict[str, str]], optional: Collection[str]) -> d
 
 def _resolved(path: str, schema: pa.Schema, request: Request, notes: list[str]) -> dict[str, str]:
     with _named(path):
-        columns = resolve(schema.names, request.columns, request.mode)
+        columns = resolve(schema.names, request.columns, request.mode, request.needs)
         for name, column in list(columns.items()):
             type = _type(schema, column)
             fits, expected = FITS.get(name, (types.holds_log_probs, types.LOG_PROBS))
@@ -118,8 +128,8 @@ def _type(schema: pa.Schema, column: str) -> pa.DataType:
 
 
 def _can_go_without(name: str, columns: Mapping[str, str], request: Request) -> bool:
-    optional = name == "reward" or (name == "current_log_probs" and "old_log_probs" in columns)
-    return optional and name not in request.columns
+    lent = name == "current_log_probs" and "old_log_probs" not in columns
+    return name in _optional(request) and not lent and name not in request.columns
 
 
 def _flatten_hint(name: str, type: pa.DataType) -> str:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.checks import Lists, check_lengths, check_log_probs, kept
+from rlcorr_cli.io.checks import ADVANTAGE_HINT, Lists, check_advantages, check_lengths, check_log_probs, kept
 from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.types import is_list
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Portion:
 def portions(rows: Rows, roles: Roles, batch_tokens: int) -> Iterator[Portion]:
     """The rows in order, cut where the next would pass batch_tokens; an error names the first bad row of its kind."""
     names = [*roles.log_probs, *([roles.mask] if roles.mask else [])]
+    if roles.advantages and is_list(rows.data.column(roles.advantages).type):
+        names.append(roles.advantages)
     lists = {name: _flat(name, rows) for name in names}
     offsets = lists[roles.rollout].offsets
     for name in names[1:]:
@@ -78,6 +81,7 @@ def _portion(
         train_logp=valid[roles.train],
         rollout_logp=valid[roles.rollout],
         current_logp=valid[roles.current] if roles.current else None,
+        advantages=_advantages(rows, cut, roles, keep, first, last),
         n_masked=n_masked,
         reward=_reward(rows.data.column(roles.reward).slice(first, last - first)) if roles.reward else None,
         leaf=leaf,
@@ -112,6 +116,26 @@ def _masked_per_row(keep: NDArray[np.bool_] | None, offsets: NDArray[np.int64]) 
     if keep is None:
         return np.zeros(len(offsets) - 1, np.int64)
     return np.diff(np.searchsorted(np.flatnonzero(~keep), offsets)).astype(np.int64)
+
+
+def _advantages(
+    rows: Rows, cut: dict[str, Lists], roles: Roles, keep: NDArray[np.bool_] | None, first: int, last: int
+) -> NDArray[np.float64] | None:
+    """Of every valid token; a row's one number is all its tokens'."""
+    name = roles.advantages
+    if name is None:
+        return None
+    if name in cut:
+        return check_advantages(cut[name], keep)
+    values = _reward(rows.data.column(name).slice(first, last - first))
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        row = int(bad[0])
+        given = rows.data.column(name)[first + row].as_py()
+        raise DataError(f"{rows.where(first + row)}: {name} is {'null' if given is None else given}.", ADVANTAGE_HINT)
+    lengths = np.diff(cut[roles.rollout].offsets)
+    spread = np.repeat(values, lengths)
+    return spread if keep is None else spread[keep]
 
 
 def _reward(column: pa.Array) -> NDArray[np.float64]:

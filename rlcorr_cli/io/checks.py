@@ -18,6 +18,9 @@ ABOVE_ZERO = 1e-6
 """How far a log-prob may lie above 0: kernels round log 1 upwards now and then."""
 
 
+ADVANTAGE_HINT = "The plan looks at the sign of advantages: every row, and every valid token of a list, needs a number."
+
+
 @dataclass(frozen=True)
 class Lists:
     """A list column, flat.  values [T], nulls as NaN; offsets i64[B+1] from 0; items: values with nulls as nulls."""
@@ -88,6 +91,18 @@ def check_log_probs(lists: Lists, keep: NDArray[np.bool_] | None, mask: str | No
     token = int(np.flatnonzero(bad if keep is None else bad & keep)[0])
     where, which = lists.place(token)
     raise _impossible(f"{where}: {which} is {lists.shown(token)} on a valid token", float(lists.values[token]), mask)
+
+
+def check_advantages(lists: Lists, keep: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    """The valid tokens' advantages, finite."""
+    values = lists.values.astype(np.float64)
+    valid = values if keep is None else values[keep]
+    if np.isfinite(valid).all():
+        return valid
+    bad = ~np.isfinite(values)
+    token = int(np.flatnonzero(bad if keep is None else bad & keep)[0])
+    where, which = lists.place(token)
+    raise DataError(f"{where}: {which} is {lists.shown(token)} on a valid token.", ADVANTAGE_HINT)
 
 
 def _impossible(what: str, value: float, mask: str | None) -> DataError:

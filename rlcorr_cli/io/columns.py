@@ -60,6 +60,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "completion_mask",
         "sampled_mask",
     ),
+    "advantages": ("advantage",),
     "reward": ("raw_reward", "score", "scores", "total_reward", "reward_score"),
     "step": ("global_step", "global_steps", "training_step", "gen_step", "iteration"),
     "sample_id": (
@@ -98,6 +99,7 @@ class Roles:
     current: str | None = None
     mask: str | None = None
     reward: str | None = None
+    advantages: str | None = None
     keys: tuple[str, ...] = ()
 
     @property
@@ -108,7 +110,7 @@ class Roles:
     @property
     def needed(self) -> list[str]:
         """Every column to read, each once."""
-        rest = [column for column in (self.mask, self.reward, *self.keys) if column]
+        rest = [column for column in (self.mask, self.reward, self.advantages, *self.keys) if column]
         return list(dict.fromkeys(self.log_probs + rest))
 
 
@@ -118,11 +120,14 @@ def roles_of(columns: Mapping[str, str], keys: tuple[str, ...] = ()) -> Roles:
     train = old or columns["current_log_probs"]
     beside = current if old else None
     mask, reward = columns.get("response_mask"), columns.get("reward")
-    return Roles(columns["rollout_log_probs"], train, beside, mask, reward, keys)
+    return Roles(columns["rollout_log_probs"], train, beside, mask, reward, columns.get("advantages"), keys)
 
 
-def resolve(available: Sequence[str], overrides: Mapping[str, str], mode: Mode) -> dict[str, str]:
-    """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any.
+def resolve(
+    available: Sequence[str], overrides: Mapping[str, str], mode: Mode, needs: Sequence[str] = ()
+) -> dict[str, str]:
+    """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any,
+    and what the plan needs.
 
     The training side is old_log_probs; in bypass mode, and nowhere else, it is current_log_probs.  A decoupled dump
     that has only a current policy lends it as the old one, and then has no current one.
@@ -136,8 +141,10 @@ def resolve(available: Sequence[str], overrides: Mapping[str, str], mode: Mode) 
     else:
         old = _one("old_log_probs", available, overrides)
         chosen["old_log_probs"] = old or current
-        if old and current:
-            chosen["current_log_probs"] = current
+        if (old and current) or "current_log_probs" in needs:
+            chosen["current_log_probs"] = current if old else None
+    if "advantages" in needs:
+        chosen["advantages"] = _one("advantages", available, overrides)
     for canonical, column in chosen.items():
         if column is None:
             raise _missing(canonical, available, overrides, mode)
@@ -206,7 +213,14 @@ def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, s
     message = f"There is no column for {canonical}; the columns are {listed(available)}."
     if mode == "bypass" and canonical == "current_log_probs" and candidates("old_log_probs", available, {}):
         return DataError(message, "--mode decoupled compares old_log_probs, which the dump has.")
-    guesses = [name for name in AMBIGUOUS[canonical] if name in available and name not in overrides.values()]
+    if mode == "decoupled" and canonical == "current_log_probs":
+        return DataError(
+            f"{message} The plan compares it with old_log_probs.",
+            "--mode bypass takes the rollout policy for the old one.",
+        )
+    if canonical == "advantages":
+        message += " The plan looks at their sign."
+    guesses = [name for name in AMBIGUOUS.get(canonical, ()) if name in available and name not in overrides.values()]
     if guesses:
         return DataError(message, f"If it is meant, try --map {canonical}={guesses[0]}.")
     return DataError(message, f"Name it with --map {canonical}=COLUMN; nearest: {nearest(canonical, available)}.")

@@ -22,7 +22,8 @@ class Dump:
 
     columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
     notes: what was chosen for the user, in sentences.  available: columns that every file has.
-    schemas: path -> the needed columns.  stdin: where '-' is among the sources; then the dump can be read once.
+    schemas: path -> the needed columns.  limit: how many rows to read, from the first.
+    stdin: where '-' is among the sources; then the dump can be read once.
     """
 
     sources: tuple[Source, ...]
@@ -34,6 +35,7 @@ class Dump:
     overrides: Mapping[str, str]
     schemas: Mapping[str, pa.Schema]
     stdin: Stdin | None = None
+    limit: int | None = None
 
     def has(self, name: str) -> bool:
         """Whether `name`, canonical or a column's own, stands for one column that every file has."""
@@ -58,11 +60,12 @@ def open_dump(paths: Sequence[str], request: Request | None = None) -> Dump:
         columns=agreed.columns,
         roles=agreed.roles,
         shards=_shards(sources, agreed.roles),
-        notes=agreed.notes,
+        notes=agreed.notes + (() if request.limit is None else (f"Only the first {request.limit:,} rows are read.",)),
         available=tuple(name for name in first if all(name in names for names in others)),
         overrides=request.columns,
         schemas=needed,
         stdin=stdin,
+        limit=request.limit,
     )
 
 

@@ -42,21 +42,43 @@ READERS: dict[Format, Reader] = {
 }
 
 
-def read(dump: "Dump", shard: Shard, batch_tokens: int) -> Iterator[Batch]:
+@dataclass
+class Allowance:
+    """How many more rows a reading of the whole dump may take; its shards are then read in order, one at a time."""
+
+    rows: int
+
+    def cut(self, rows: Rows) -> Rows:
+        """The first of these rows that may still be taken."""
+        n = min(self.rows, rows.data.num_rows)
+        self.rows -= n
+        if n == rows.data.num_rows:
+            return rows
+        lines = rows.lines
+        return Rows(rows.data.slice(0, n), rows.where, lines and (lambda: lines()[:n]))
+
+
+def read(dump: "Dump", shard: Shard, batch_tokens: int, allowance: Allowance | None = None) -> Iterator[Batch]:
     """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
 
     A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.
     Shards may be read in any order and at once from several threads.
     """
-    return (portion.batch for portion in _portions(dump, shard, batch_tokens, whole=False))
+    return (portion.batch for portion in _portions(dump, shard, batch_tokens, False, allowance))
 
 
-def read_whole(dump: "Dump", shard: Shard, batch_tokens: int) -> Iterator[Portion]:
+def read_whole(dump: "Dump", shard: Shard, batch_tokens: int, allowance: Allowance | None = None) -> Iterator[Portion]:
     """The same batches, each with its rows: all their columns, or their lines."""
-    return _portions(dump, shard, batch_tokens, whole=True)
+    return _portions(dump, shard, batch_tokens, True, allowance)
 
 
-def _portions(dump: "Dump", shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Portion]:
+def _portions(
+    dump: "Dump", shard: Shard, batch_tokens: int, whole: bool, allowance: Allowance | None
+) -> Iterator[Portion]:
+    if allowance is not None and not allowance.rows:
+        return
     reader, schema = READERS[shard.format], dump.schemas[shard.path]
     for rows in reader.read(shard, dump.roles, schema, dump.stdin, batch_tokens, whole):
-        yield from portions(rows, dump.roles, batch_tokens)
+        yield from portions(rows if allowance is None else allowance.cut(rows), dump.roles, batch_tokens)
+        if allowance is not None and not allowance.rows:
+            return

@@ -6,22 +6,28 @@ import pyarrow.types as is_
 LOG_PROBS = "a list of floats per row"
 MASK = "a list of 0/1 or booleans per row"
 REWARD = "one number per row"
+ADVANTAGES = "one number per row, or a list of numbers per row"
 KEY = "one number, string, boolean or date per row"
 
 
 def holds_log_probs(type: pa.DataType) -> bool:
     """A list, of whatever layout, of float16, 32 or 64."""
-    return _is_list(type) and is_.is_floating(type.value_type)
+    return is_list(type) and is_.is_floating(type.value_type)
 
 
 def holds_mask(type: pa.DataType) -> bool:
     """A list of booleans, integers or floats; that they are 0 and 1 is checked as they are read."""
-    return _is_list(type) and holds_reward(type.value_type)
+    return is_list(type) and holds_reward(type.value_type)
 
 
 def holds_reward(type: pa.DataType) -> bool:
     """A number or a boolean; null where every row so far is."""
     return any(test(type) for test in (is_.is_integer, is_.is_floating, is_.is_boolean, is_.is_null))
+
+
+def holds_advantages(type: pa.DataType) -> bool:
+    """A number, or a list of numbers."""
+    return (is_list(type) and holds_reward(type.value_type)) or holds_reward(type)
 
 
 def holds_key(type: pa.DataType) -> bool:
@@ -34,9 +40,10 @@ def holds_key(type: pa.DataType) -> bool:
 
 def is_nested_list(type: pa.DataType) -> bool:
     """A list of lists, as some frameworks write for a batch of one."""
-    return _is_list(type) and _is_list(type.value_type)
+    return is_list(type) and is_list(type.value_type)
 
 
-def _is_list(type: pa.DataType) -> bool:
+def is_list(type: pa.DataType) -> bool:
+    """A list of whatever layout."""
     views = is_.is_list_view(type) or is_.is_large_list_view(type)
     return views or is_.is_list(type) or is_.is_large_list(type) or is_.is_fixed_size_list(type)

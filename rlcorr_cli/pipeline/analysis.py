@@ -5,19 +5,18 @@ dump's key columns: the training batch first, where weights are normalised per b
 What the totals mean is `report.py`'s.
 """
 
-import os
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from rlcorr_cli.batch import GroupKey, Input, Shard
-from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.observe import Observation, layout_of, observe
-from rlcorr_cli.engine import LocalEngine
+from rlcorr_cli.batch import Batch, GroupKey, Input
+from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
 from rlcorr_cli.io.dump import Dump, Request, open_dump
-from rlcorr_cli.io.readers import read
+from rlcorr_cli.pipeline.budgets import cuts
+from rlcorr_cli.pipeline.scan import Computing, Device, scan
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.report import Grouping, Report, build
@@ -62,28 +61,14 @@ def gather(parts: Iterable[Measured]) -> Measured:
 
 @dataclass(frozen=True)
 class Reading:
-    """Which dump, and how its rows are read and grouped.  columns: canonical -> column."""
+    """Which dump, and how its rows are read and grouped.  columns: canonical -> column.  limit: the first rows only."""
 
     paths: tuple[str, ...]
     format: str = "auto"
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
     group_by: tuple[str, ...] = ()
     batch_by: str | None = None
-
-
-@dataclass(frozen=True)
-class Computing:
-    """Where and in what portions to compute.  batch_tokens: None for the device's default."""
-
-    device: str = "auto"
-    threads: int = 1
-    batch_tokens: int | None = None
-
-
-def computing(device: str, threads: int | None, batch_tokens: int | None) -> Computing:
-    """Defaults: a thread for each core this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Computing(device, threads or cores, batch_tokens)
+    limit: int | None = None
 
 
 def analyze(
@@ -101,9 +86,11 @@ def analyze(
     thresholds = thresholds or Thresholds()
     dump, by_batch = opened(reading, plan, profile)
     observation = Observation(plan, thresholds, dump.roles.current is not None, seed)
+    computing = computing or Computing()
+    bounds = cuts(dump, plan, computing, by_batch)
     with watched(dump, watch) as progress:
-        measured, _ = measure(dump, observation, computing or Computing(), progress)
-    found = reported(dump, reading, observation, profile, measured, by_batch, notes)
+        measured, _ = measure(dump, observation, computing, bounds, progress)
+    found = reported(dump, reading, observation, profile, measured, by_batch, notes, bounds)
     return replace(found, seconds=time.perf_counter() - started)
 
 
@@ -111,7 +98,9 @@ def opened(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[Dump,
     """The dump, and whether its first key column is the training batch."""
     batch, lead = _batch_key(reading, plan, profile)
     keys = (*batch, *reading.group_by)
-    dump = open_dump(reading.paths, Request(reading.format, reading.columns, plan.mode, keys, lead))
+    dump = open_dump(
+        reading.paths, Request(reading.format, reading.columns, plan.mode, keys, lead, plan.needs, reading.limit)
+    )
     return dump, len(dump.roles.keys) > len(reading.group_by)
 
 
@@ -128,10 +117,17 @@ def reported(
     measured: Measured,
     by_batch: bool,
     notes: tuple[str, ...],
+    bounds: Cuts,
 ) -> Report:
     """The report of a dump that has been measured."""
     plan, settings = observation.plan, _settings(observation.thresholds, observation.seed)
-    said = (*dump.notes, *notes, *_batch_notes(reading, plan, dump, measured, by_batch), *settings)
+    said = (
+        *dump.notes,
+        *notes,
+        *_batch_notes(reading, plan, dump, measured, by_batch),
+        *_spent(plan, bounds),
+        *settings,
+    )
     inputs = [
         Input(source.path, source.format, measured.rows.get(source.path, 0), source.n_bytes, dump.columns)
         for source in dump.sources
@@ -141,30 +137,23 @@ def reported(
 
 
 def measure(
-    dump: Dump, observation: Observation, computing: Computing, progress: Progress | None = None
+    dump: Dump, observation: Observation, computing: Computing, bounds: Cuts, progress: Progress | None = None
 ) -> tuple[Measured, Layout]:
     """Stream the whole dump once; flat memory.  Returns its totals and their layout."""
-    device = devices.resolve(computing.device)
-    batch_tokens = computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type]
-    engine = LocalEngine(computing.threads)
     layout = layout_of(observation)
-    tokens = layout.sums.index("tokens")
+    rows, tokens = layout.sums.index("rows"), layout.sums.index("tokens")
 
-    def batches(shard: Shard) -> Iterable[Measured]:
-        for batch in read(dump, shard, batch_tokens):
-            engine.check()
-            observed = observe(batch, observation, device)
-            yield Measured(observed.groups, observed.replicates, {shard.path: batch.n_rows})
-
-    def work(shard: Shard) -> Measured:
-        with devices.worker(device):
-            return gather(batches(shard))
+    def one(batch: Batch, device: Device) -> Measured:
+        observed = observe(batch, observation, device, bounds)
+        return Measured(observed.groups, observed.replicates)
 
     def results() -> Iterable[Measured]:
-        for shard, result in zip(dump.shards, engine.map(dump.shards, work), strict=True):
+        measured = scan(dump, computing, lambda batches, device: gather(one(batch, device) for batch in batches))
+        for shard, found in measured:
+            sums = [leaf.sums for leaf in found.leaves.values()]
             if progress is not None:
-                progress(int(sum(leaf.sums[tokens] for leaf in result.leaves.values())), shard.n_bytes)
-            yield result
+                progress(int(sum(leaf[tokens] for leaf in sums)), shard.n_bytes)
+            yield replace(found, rows={shard.path: int(sum(leaf[rows] for leaf in sums))})
 
     return gather(results()), layout
 
@@ -174,7 +163,7 @@ def _batch_key(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[t
 
     A peer's function knows no steps, so with a profile the whole dump is one batch unless a column is named.
     """
-    if not plan.normalizes or reading.batch_by == NO_COLUMN:
+    if not plan.batched or reading.batch_by == NO_COLUMN:
         return (), None
     if reading.batch_by is not None:
         return (reading.batch_by,), None
@@ -182,13 +171,28 @@ def _batch_key(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[t
 
 
 def _batch_notes(reading: Reading, plan: Plan, dump: Dump, measured: Measured, by_batch: bool) -> list[str]:
-    if not plan.normalizes:
-        return [] if reading.batch_by is None else ["--batch-by changes nothing: the plan does not normalize weights."]
+    if not plan.batched:
+        return [] if reading.batch_by is None else ["--batch-by changes nothing: the plan looks at no batches."]
+    does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
+    does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
     if by_batch:
         batches = len({key[0] for key in measured.leaves})
         found = "one value" if batches == 1 else f"{batches:,} values"
-        return [f"Weights are divided by the mean of their own batch: {found} of {dump.roles.keys[0]}."]
-    return ["Weights are divided by the mean over the whole dump, as one batch; --batch-by COLUMN makes batches."]
+        return [f"{what}: {found} of {dump.roles.keys[0]}." for what in does]
+    return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
+
+
+def _spent(plan: Plan, bounds: Cuts) -> list[str]:
+    """Which values each budget let stay."""
+    notes: list[str] = []
+    for budget in plan.budgets:
+        ends = sorted(set(bounds[budget.name].values()))
+        if not ends or ends[0] == math.inf:
+            notes.append(f"{budget.name}: the mean {budget.statistic} is below {budget.mean_below:g} as it is.")
+            continue
+        where = " in the tightest batch" if len(ends) > 1 else ""
+        notes.append(f"{budget.name} keeps {budget.statistic} up to {ends[0]:.4g}{where}.")
+    return notes
 
 
 def _settings(thresholds: Thresholds, seed: int | None) -> list[str]:

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import GroupKey, Shard
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.observe import Observation, layout_of, observe
+from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
 from rlcorr_cli.core.verdict import Verdict, verdict
-from rlcorr_cli.engine import LocalEngine
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.filtered import Filtered, Target
 from rlcorr_cli.io.batches import Portion
@@ -30,7 +29,6 @@ from rlcorr_cli.io.outputs import Output, check_target, create
 from rlcorr_cli.io.readers import read_whole
 from rlcorr_cli.normalize import factors
 from rlcorr_cli.pipeline.analysis import (
-    Computing,
     Measured,
     Progress,
     Reading,
@@ -41,6 +39,8 @@ from rlcorr_cli.pipeline.analysis import (
     reported,
     watched,
 )
+from rlcorr_cli.pipeline.budgets import cuts
+from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.report import Report
@@ -95,7 +95,8 @@ def filter_dump(
     dump, by_batch = opened(reading, plan, profile)
     _check(dump, plan, target)
     observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
-    run = _Run(dump, observation, computing or Computing(), target)
+    computing = computing or Computing()
+    run = _Run(dump, observation, computing, target, cuts(dump, plan, computing, by_batch))
     run.scale(by_batch)
     draws = None if target.resample is None else run.draw(target.resample, target.seed)
     tally = _Tally()
@@ -108,7 +109,7 @@ def filter_dump(
         with closing(run.portions(outputs, progress)) as portions:
             for done in portions:
                 _write(done, tally, draws, *outputs)
-        found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes)
+        found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes, run.bounds)
         report = replace(found, seconds=time.perf_counter() - started)
         _finish(tally, report, plan, target, *outputs)
         n_bytes = outputs[0].n_bytes if outputs[0] else 0
@@ -129,26 +130,29 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
         raise UsageError("--rejected keep leaves nothing for --rejected-output.", "Use one of the two.")
     if target.resample is not None and (target.keep_rejected or target.rejected is not None):
         raise UsageError("--resample draws rows; what it leaves out is not kept apart.", "Use --resample alone.")
-    twice = plan.normalizes or target.resample is not None
-    if twice and dump.stdin is not None:
-        raise UsageError("This takes two passes, and standard input can be read only once.", "Save it to a file first.")
+    if plan.batched or target.resample is not None:
+        check_rereadable(dump)
 
 
 @dataclass
 class _Run:
-    """One dump under one plan: passes over it.  scales: what the weights of each leaf are divided by."""
+    """One dump under one plan: passes over it.
+
+    bounds: of its budgets.  scales: what the weights of each leaf are divided by.
+    """
 
     dump: Dump
     observation: Observation
     computing: Computing
     target: Target
+    bounds: Cuts
     scales: Mapping[GroupKey, float] | None = None
 
     def scale(self, by_batch: bool) -> None:
         """Measure batch means first, where the plan divides by them."""
         plan = self.observation.plan
         if plan.normalizes and plan.weighting is not None:
-            measured, layout = measure(self.dump, self.observation, self.computing)
+            measured, layout = measure(self.dump, self.observation, self.computing, self.bounds)
             self.scales = factors(measured.leaves, layout, plan.weighting.scope == "token", by_batch)
 
     def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
@@ -161,23 +165,21 @@ class _Run:
     def portions(self, outputs: Sequence[Output | None], progress: Progress | None = None) -> Generator[_Done]:
         """The dump's portions in order, with corrected rows if there is any output to write them to."""
         writes = any(output is not None for output in outputs)
-        device = devices.resolve(self.computing.device)
-        batch_tokens = self.computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type]
-        engine = LocalEngine(self.computing.threads)
+        run = run_of(self.dump, self.computing)
         tokens = layout_of(self.observation).sums.index("tokens")
         weighted = self.observation.plan.weighting is not None
 
         def work(shard: Shard) -> Iterator[_Done]:
-            with devices.worker(device):
-                for portion in read_whole(self.dump, shard, batch_tokens):
-                    engine.check()
-                    observed = observe(portion.batch, self.observation, device)
+            with devices.worker(run.device):
+                for portion in read_whole(self.dump, shard, run.batch_tokens, run.allowance):
+                    run.engine.check()
+                    observed = observe(portion.batch, self.observation, run.device, self.bounds)
                     measured = Measured(observed.groups, None, {shard.path: portion.batch.n_rows})
                     yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
 
         shards = self.dump.shards
         total, so_far = sum(shard.n_bytes for shard in shards), 0
-        for shard, results in zip(shards, engine.stream(shards, work), strict=True):
+        for shard, results in zip(shards, run.engine.stream(shards, work), strict=True):
             so_far += shard.n_bytes
             n_tokens = 0.0
             for output in outputs:

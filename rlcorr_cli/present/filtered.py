@@ -35,7 +35,7 @@ def _draw(console: Console, filtered: Filtered) -> None:
         f"{tokens:,} of {counts['tokens']:,} tokens ({share(kept)})."
     )
     console.print(Padding(Text(line, style="bold"), (0, 2)))
-    if report.plan.rejections:
+    if report.plan.rules:
         _suggest(console, filtered)
     console.print()
     print_weights(console, report)
@@ -65,7 +65,8 @@ def _suggest(console: Console, filtered: Filtered) -> None:
 
 def suggested(rejection: Rejection, filtered: Filtered) -> str | None:
     """Bounds that keep TARGET of the units, as --rs takes them; None where no single number does."""
-    if rejection.statistic not in NONNEGATIVE or rejection.name not in filtered.distances:
+    plain = rejection.of == "mismatch" and rejection.gate == "any"
+    if not plain or rejection.statistic not in NONNEGATIVE or rejection.name not in filtered.distances:
         return None
     reach = filtered.distances[rejection.name].quantile(TARGET)
     if reach is None:

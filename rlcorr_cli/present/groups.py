@@ -106,7 +106,7 @@ def _columns(report: Report, groups: Sequence[Group]) -> list[Column]:
     ]
     if report.plan.weighting is not None:
         metrics.append(("IS ESS", "rollout_is_eff_sample_size", number, 1))
-    if report.plan.rejections:
+    if report.plan.rules:
         metrics.append(("lost", "rollout_rs_masked_fraction", share, 1))
     counts = [(name, [Text(f"{group.counts[name]:,}") for group in groups], rank) for name, rank in COUNTS]
     return counts + [

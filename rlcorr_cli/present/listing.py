@@ -9,6 +9,7 @@ from rlcorr_cli.plan import STATISTIC_FORMULAS, Plan
 from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.presets import ALIASES, PRESETS, Preset, preset
+from rlcorr_cli.presets.configs import CONFIGS, PeerConfig
 
 WIDTH = 80
 
@@ -24,11 +25,21 @@ def print_presets() -> None:
 
 
 def print_preset(name: str) -> None:
-    """One preset, and the plan file that says the same."""
+    """One preset, and the peer's config and the plan file that say the same."""
     from rlcorr_cli.planfile import plan_to_toml
 
     one = preset(name)
-    emit("\n".join([*_about(one), "", plan_to_toml(one.plan)]))
+    config = CONFIGS.get(one.name)
+    lines = _about(one)
+    if config is not None:
+        lines += ["", f"# In the framework's own words{_how(config)}:", config.text]
+    emit("\n".join([*lines, "", "# As a plan file, for --plan:", plan_to_toml(one.plan)]))
+
+
+def _how(config: PeerConfig) -> str:
+    if config.reader is None:
+        return ""
+    return " (--plan FILE reads it)" if not config.reader else f" (--profile {config.reader} --plan FILE reads it)"
 
 
 def _about(one: Preset) -> list[str]:
@@ -80,9 +91,8 @@ def records(plan: Plan) -> str:
     """A plan's records in one line."""
     parts = [plan.mode, plan.loss]
     if plan.weighting is not None:
-        one = plan.weighting
-        parts.append(f"weights {one.scope} {one.bounds} ({one.outside})")
-    parts += [f"keeps {r.statistic} {r.scope} {r.bounds} ({r.name})" for r in plan.rejections]
+        parts.append(f"weights {plan.weighting.rule}")
+    parts += [f"keeps {one.rule} ({one.name})" for one in plan.rules]
     return "; ".join(parts)
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcorr_cli.metrics import METRICS, QUANTILES
-from rlcorr_cli.plan import Plan
+from rlcorr_cli.plan import Plan, acts_on
 from rlcorr_cli.present.groups import print_groups
 from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed
 from rlcorr_cli.present.sink import clean, is_unicode, render
@@ -136,7 +136,7 @@ def print_weights(console: Console, report: Report) -> None:
 def _bound_words(plan: Plan) -> str:
     assert plan.weighting is not None
     words = {"clamp": "clamped to", "zero": "zero outside", "cap": "capped in"}[plan.weighting.outside]
-    return f"{plan.weighting.scope}, {words} {plan.weighting.bounds}"
+    return f"{plan.weighting.scope}, {words} {plan.weighting.bounds}{acts_on(plan.weighting.of, plan.weighting.gate)}"
 
 
 def _units(plan: Plan) -> str:
@@ -145,15 +145,15 @@ def _units(plan: Plan) -> str:
 
 def print_rejections(console: Console, report: Report) -> None:
     """What each rejection takes, and the batch before and after."""
-    if not report.plan.rejections:
+    if not report.plan.rules:
         return
     values, counts = report.whole.values, report.whole.counts
     table = _table("rejected by", "keeps", "tokens lost", "sequences hit")
-    for one in report.plan.rejections:
+    for one in report.plan.rules:
         prefix = f"rollout_rs_{one.name}"
         table.add_row(
             clean(one.name),
-            f"{one.statistic} {one.scope} {one.bounds}",
+            one.rule,
             share(values[f"{prefix}_masked_fraction"]),
             share(values[f"{prefix}_seq_masked_fraction"]),
         )

@@ -4,7 +4,7 @@ Where a peer's option has no default the bound here is its documents' example, a
 NeMo-RL, OpenRLHF, AReaL and prime-rl clamp no log-ratio before the exponential; slime's mis.py and SkyRL do, at +-20.
 """
 
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.presets.preset import Preset
 
 
@@ -16,13 +16,20 @@ def _keeps(name: str, when: str, source: str, *rejections: Rejection, limit: flo
     return Preset(Plan(name, None, rejections, log_ratio_limit=limit), (), when, source)
 
 
+def _areal(name: str, when: str, options: str, rejection: Rejection, note: str = "") -> Preset:
+    plan = Plan(name, Weighting("token"), (rejection,), log_ratio_limit=None)
+    return Preset(plan, (), when, f"{_AREAL}, {options}", note)
+
+
 _SLIME = "slime (2026-08)"
 _TRL = "TRL GRPOConfig, vllm_importance_sampling_correction, cap 3.0"
 _NEMO = "NeMo-RL, loss_fn.use_importance_sampling_correction"
-_OPENRLHF = "OpenRLHF, vllm_is_correction_type, thresholds 0.5 and 5.0"
+_OPENRLHF = "OpenRLHF, is_correction_* (0.11) or vllm_is_correction_type, thresholds 0.5 and 5.0"
 _SKYRL = "SkyRL, trainer.algorithm.off_policy_correction"
-_AREAL = "AReaL, actor.behave_imp_weight_cap / rejection_sampling, upper 5.0"
+_AREAL = "AReaL 1.0, actor.rejection_sampling, action mask, upper 5.0"
 _PRIME = "prime-rl, loss"
+_ROLL = "ROLL, actor_train.pg_variant"
+_DRIFT = "Compares the current policy with the old one: the dump needs current_log_probs, or take --mode bypass."
 
 ROWS: tuple[Preset, ...] = (
     _weights(
@@ -48,9 +55,9 @@ ROWS: tuple[Preset, ...] = (
         "Token weights of batch mean 1, tokens beyond the cap masked, a veto.",
         f"{_SLIME}, examples/train_infer_mismatch_helper/mis.yaml",
     ),
-    _weights(
-        "slime_cis",
-        Weighting("token", Bounds(0.5, 2.0)),
+    Preset(
+        Plan("slime_cis", Weighting("token", Bounds(0.5, 2.0))),
+        (),
         "Clipped token weights, from both sides; --is sequence or geometric for its other levels.",
         f"{_SLIME}, mis.py tis_mode=clip",
     ),
@@ -164,29 +171,45 @@ ROWS: tuple[Preset, ...] = (
         Rejection("ratio", "seq_max", Bounds(None, 100.0), "outlier_high"),
         limit=20.0,
     ),
-    _keeps(
+    _areal(
         "areal_ratio_token",
-        "Mask tokens with a ratio above the bound.",
-        f"{_AREAL}, level token, metric ratio, mask",
+        "Raw token weights, tokens with a ratio above the bound masked.",
+        "level token, metric ratio",
         Rejection("ratio", "token", Bounds(None, 5.0)),
     ),
-    _keeps(
+    _areal(
         "areal_kl_k1",
-        "Drop sequences by their mean log-ratio (AReaL's k1 is +l).",
-        f"{_AREAL}, level sequence, kl_k1, mean",
+        "Raw token weights, sequences dropped by their mean log-ratio.",
+        "level sequence, metric kl_k1, agg mean",
         Rejection("log_ratio", "seq_mean", Bounds(None, 5.0)),
+        "AReaL's k1 is +l.",
     ),
-    _keeps(
+    _areal(
         "areal_kl_k2",
-        "Drop sequences by their mean k2.",
-        f"{_AREAL}, level sequence, kl_k2, mean",
+        "Raw token weights, sequences dropped by their mean k2.",
+        "level sequence, metric kl_k2, agg mean",
         Rejection("k2", "seq_mean", Bounds(None, 5.0)),
     ),
-    _keeps(
+    _areal(
         "areal_kl_k3",
-        "Drop sequences by their mean k3 (AReaL's is of the reverse direction).",
-        f"{_AREAL}, level sequence, kl_k3, mean",
+        "Raw token weights, sequences dropped by their mean k3.",
+        "level sequence, metric kl_k3, agg mean",
         Rejection("k3_reverse", "seq_mean", Bounds(None, 5.0)),
+        "AReaL's k3 is that of the reverse direction, against its own help text.",
+    ),
+    Preset(
+        Plan("m2po", None, log_ratio_limit=None, budgets=(Budget(0.04, name="m2po"),)),
+        (),
+        "Mask the tokens with the largest l^2 until a batch's mean of it is small.",
+        "AReaL, actor.m2_threshold; 0.04 as in the M2PO paper",
+        "The budget is kept in each training batch; AReaL keeps it in each micro-batch.",
+    ),
+    _keeps(
+        "prime_dppo",
+        "Mask tokens whose probability moved by more than 0.2 in the direction of their advantage.",
+        f"{_PRIME} default, dppo_mask_high 0.2, dppo_mask_low 0.2",
+        Rejection("prob_gap", "token", Bounds(None, 0.2), "dppo_high", gate="positive"),
+        Rejection("prob_gap", "token", Bounds(-0.2, None), "dppo_low", gate="nonpositive"),
     ),
     _keeps(
         "prime_ipo",
@@ -200,5 +223,68 @@ ROWS: tuple[Preset, ...] = (
         f"{_PRIME} default before 2026, token 0.125 and 8, geometric 0.1 and 10",
         Rejection("ratio", "token", Bounds(0.125, 8.0), "token"),
         Rejection("ratio", "seq_mean", Bounds(0.1, 10.0), "geometric"),
+    ),
+    Preset(
+        Plan(
+            "opsm",
+            None,
+            (Rejection("k1", "seq_mean", Bounds(None, 1e-4), "opsm", of="drift", gate="negative"),),
+            log_ratio_limit=None,
+        ),
+        ("off_policy_sequence_mask",),
+        "Drop sequences of negative advantage that the current policy has moved away from.",
+        "DeepSeek-V3.2; slime and miles, --use-opsm, --opsm-delta 1e-4",
+        _DRIFT,
+    ),
+    Preset(
+        Plan(
+            "trl_opsm",
+            None,
+            (Rejection("k1", "seq_mean", Bounds(None, 1e-4), "opsm", of="total", gate="negative"),),
+            log_ratio_limit=None,
+        ),
+        (),
+        "As opsm, against the policy that sampled; TRL's threshold has no default, here 1e-4.",
+        "TRL 1.16, off_policy_mask_threshold",
+        _DRIFT.replace("old one", "rollout one"),
+    ),
+    Preset(
+        Plan("gspo", Weighting("geometric", Bounds(1 - 3e-4, 1 + 4e-4), of="drift"), log_ratio_limit=None),
+        (),
+        "GSPO's clipped sequence ratio of the current policy over the old one.",
+        "GSPO (2025), section 5.1: clip ranges 3e-4 and 4e-4",
+        _DRIFT,
+    ),
+    Preset(
+        Plan("roll_topr", Weighting("token", Bounds(0.0, 1.0), of="drift", gate="nonpositive"), log_ratio_limit=None),
+        (),
+        "Tapered weights where the advantage is not positive, 1 where it is.",
+        f"{_ROLL} topr",
+        f"{_DRIFT} ROLL looks at an episode's score, the preset at its advantage.",
+    ),
+    Preset(
+        Plan("roll_tis", Weighting("token", Bounds(0.0, 1.0), of="drift"), log_ratio_limit=None),
+        (),
+        "Token weights of the current policy over the old one, capped at 1.",
+        f"{_ROLL} tis, tis_upper_bound 1.0",
+        _DRIFT,
+    ),
+    Preset(
+        Plan("roll_cispo", Weighting("token", Bounds(0.9, 1.1), of="drift"), log_ratio_limit=None),
+        (),
+        "Clipped token weights of the current policy over the old one.",
+        f"{_ROLL} cispo, cispo_epsilon_low and _high 0.1",
+        _DRIFT,
+    ),
+    Preset(
+        Plan(
+            "roll_train_infer",
+            Weighting("token", Bounds(0.0, 1.2)),
+            (Rejection("ratio", "token", Bounds(0.8, 1.2), "token"),),
+            log_ratio_limit=None,
+        ),
+        (),
+        "Capped token weights, and tokens outside 0.8 to 1.2 masked.",
+        "ROLL, train_infer_correction: is_weight token 1.2, a token filter of its own defaults",
     ),
 )

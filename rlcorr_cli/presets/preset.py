@@ -19,6 +19,11 @@ class Preset:
     note: str = ""
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """The note as reports show it."""
+        return (f"{self.name}: {self.note}",) if self.note else ()
+
+    @property
     def name(self) -> str:
         """What reports call it."""
         return self.plan.name

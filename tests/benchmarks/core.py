@@ -46,6 +46,7 @@ def build(n_tokens: int) -> Batch:
         train_logp=_join(groups, "train"),
         rollout_logp=_join(groups, "rollout"),
         current_logp=None,
+        advantages=None,
         n_masked=np.zeros(n_rows, np.int64),
         reward=_join(groups, "reward").astype(np.float64),
         leaf=np.zeros(n_rows, np.int32),

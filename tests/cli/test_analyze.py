@@ -179,7 +179,8 @@ def test_thresholds_change_what_they_name() -> None:
 def test_flags_change_a_preset_in_the_reported_plan() -> None:
     plan = analyzed(BF16, "--preset", "geo_rs", "--veto", "0.01", "--is", "token", "--is-high", "3")["plan"]
     assert plan["name"] == "decoupled_geo_rs+flags"
-    assert plan["weighting"] == {"scope": "token", "low": None, "high": 3.0, "outside": "clamp", "normalize": "none"}
+    ours = {"scope": "token", "low": None, "high": 3.0, "outside": "clamp", "normalize": "none"}
+    assert plan["weighting"] == {**ours, "of": "mismatch", "gate": "any"}
     assert [(r["name"], r["low"], r["high"]) for r in plan["rejections"]] == [
         ("geometric", 0.999, 1.001),
         ("veto", 0.01, None),

@@ -10,7 +10,22 @@ from hypothesis import strategies as st
 from made import dumps, metrics, simulated
 from oracle import Row
 
-from rlcorr_cli.plan import SCOPES, STATISTIC_FORMULAS, Bounds, Plan, Rejection, Scope, Weighting, veto
+from rlcorr_cli.plan import (
+    BUDGETED,
+    SCOPES,
+    SIGNS,
+    STATISTIC_FORMULAS,
+    Bounds,
+    Budget,
+    Gate,
+    Normalize,
+    Of,
+    Plan,
+    Rejection,
+    Scope,
+    Weighting,
+    veto,
+)
 from rlcorr_cli.presets import PRESETS
 
 SIGNED = ("ratio", "log_ratio", "k1", "prob_gap")
@@ -20,7 +35,7 @@ WEIGHT_BOUNDS = (Bounds(None, 2.0), Bounds(0.5, 2.0), Bounds(0.97, 1.02), Bounds
 
 def assert_equal_to_oracle(rows: list[Row], plan: Plan) -> None:
     found, expected = metrics(rows, plan), oracle.metrics(rows, plan.to_dict())
-    ours = {f"rollout_rs_{r.name}_{end}" for r in plan.rejections for end in ("masked_fraction", "seq_masked_fraction")}
+    ours = {f"rollout_rs_{r.name}_{end}" for r in plan.rules for end in ("masked_fraction", "seq_masked_fraction")}
     assert set(found) - set(expected) <= ours
     assert set(expected) <= set(found)
     wrong = {name: (found[name], value) for name, value in expected.items() if not same(name, found[name], value)}
@@ -54,7 +69,50 @@ def splitting(rows: list[Row], statistic: str, scope: Scope, ends: str = "both")
 @settings(max_examples=25)
 @given(rows=dumps())
 def test_presets(name: str, rows: list[Row]) -> None:
+    if "current_log_probs" in PRESETS[name].plan.needs:
+        with_current(rows)
     assert_equal_to_oracle(rows, PRESETS[name].plan)
+
+
+def with_current(rows: list[Row]) -> None:
+    """Give every row the current policy, where the dump has none."""
+    for row in rows:
+        row.current = row.current or [a - 0.01 * (t % 7 - 3) - 0.03 for t, a in enumerate(row.train)]
+
+
+@pytest.mark.parametrize("gate", [*SIGNS, "any"])
+@settings(max_examples=25)
+@given(rows=dumps(), of=st.sampled_from(["mismatch", "drift", "total"]), normalize=st.sampled_from(["none", "batch"]))
+def test_records_that_look_at_advantages_and_drift(gate: Gate, rows: list[Row], of: Of, normalize: Normalize) -> None:
+    with_current(rows)
+    rejections = (
+        Rejection("k1", "seq_mean", Bounds(None, 0.01), "sequences", of, gate),
+        Rejection("prob_gap", "token", Bounds(-0.02, 0.05), "tokens", of, gate),
+    )
+    for scope in ("token", "sequence", "geometric"):
+        weighting = Weighting(scope, Bounds(0.97, 1.02), "clamp", normalize, of, gate)
+        assert_equal_to_oracle(rows, Plan(weighting=weighting, rejections=rejections))
+
+
+@pytest.mark.parametrize("statistic", BUDGETED)
+@settings(max_examples=25)
+@given(rows=dumps(), below=st.sampled_from([1e-6, 1e-3, 0.04, 1.0]), of=st.sampled_from(["mismatch", "drift", "total"]))
+def test_budgets(statistic: str, rows: list[Row], below: float, of: Of) -> None:
+    with_current(rows)
+    plan = Plan(budgets=(Budget(below, statistic, "spent", of),), rejections=(veto(1e-4),))
+    assert_equal_to_oracle(rows, plan)
+
+
+def test_a_budget_is_kept_in_each_batch_by_dropping_some() -> None:
+    rows = simulated(40, seed=5, std=0.3)
+    plan = Plan(budgets=(Budget(0.04),))
+    _, masks = oracle.weights_and_mask(rows, plan.to_dict())
+    for batch in (0, 1):
+        mine = [(row, mask) for row, mask in zip(rows, masks, strict=True) if row.batch == batch]
+        left = [(a - b) ** 2 for row, mask in mine for a, b, m in zip(row.train, row.rollout, mask, strict=True) if m]
+        assert 0.03 < sum(left) / len(left) < 0.04
+        assert 0.5 < len(left) / sum(sum(row.mask) for row, _ in mine) < 0.95
+    assert_equal_to_oracle(rows, plan)
 
 
 @pytest.mark.parametrize("scope", SCOPES)

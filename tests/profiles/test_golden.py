@@ -36,6 +36,7 @@ def golden_batch() -> Batch:
         train_logp=np.concatenate(train),
         rollout_logp=np.concatenate(rollout),
         current_logp=None,
+        advantages=None,
         n_masked=np.array([(~mask).sum() for mask in MASKS]),
         reward=np.array([row["reward"] for row in ROWS]),
         leaf=np.zeros(len(ROWS), np.int32),

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from test_golden import CPU, GOLDEN, MASKS, ROWS, golden_batch, padded
 
+from rlcorr_cli import analyze
+from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import Tokens, correct
 from rlcorr_cli.presets import preset
 
@@ -90,10 +93,11 @@ METHODS: dict[str, Method] = {
     "skyrl_geometric": Method(keeps=whole(lambda s: 0.99 <= geometric(s) <= 1.01)),
     "skyrl_product": Method(keeps=whole(lambda s: 0.5 <= product(s, 20) <= 2.0)),
     "skyrl_outlier": Method(keeps=whole(lambda s: min(ratios(s)) >= 1e-4 and max(ratios(s)) <= 100)),
-    "areal_ratio_token": Method(keeps=lambda s: [w <= 5.0 for w in ratios(s)]),
-    "areal_kl_k1": Method(keeps=whole(lambda s: mean(logs(s)) <= 5.0)),
-    "areal_kl_k2": Method(keeps=whole(lambda s: mean([x * x / 2 for x in logs(s)]) <= 5.0)),
-    "areal_kl_k3": Method(keeps=whole(lambda s: mean([k3(-x) for x in logs(s)]) <= 5.0)),
+    "areal_ratio_token": Method(ratios, lambda s: [w <= 5.0 for w in ratios(s)]),
+    "areal_kl_k1": Method(ratios, whole(lambda s: mean(logs(s)) <= 5.0)),
+    "areal_kl_k2": Method(ratios, whole(lambda s: mean([x * x / 2 for x in logs(s)]) <= 5.0)),
+    "areal_kl_k3": Method(ratios, whole(lambda s: mean([k3(-x) for x in logs(s)]) <= 5.0)),
+    "roll_train_infer": Method(clamped(0.0, 1.2), lambda s: [0.8 <= w <= 1.2 for w in ratios(s)]),
     "prime_ipo": Method(keeps=lambda s: [abs(math.exp(a) - math.exp(b)) <= 0.1 for a, b in s]),
     "prime_legacy": Method(
         keeps=lambda s: [0.125 <= w <= 8.0 and 0.1 <= geometric(s) <= 10.0 for w in ratios(s)],
@@ -105,6 +109,102 @@ METHODS: dict[str, Method] = {
     "decoupled_k3_rs_seq_tis": Method(SEQUENCE_2, K3),
     "decoupled_k3_rs_token_tis": Method(CAPPED_2, K3),
 }
+
+
+@dataclass(frozen=True)
+class Token:
+    """Log-probs under training, rollout and current policy, and the advantage."""
+
+    old: float
+    rollout: float
+    current: float
+    advantage: float
+
+
+Tokens4 = list[Token]
+
+
+def moved(token: Token) -> float:
+    return math.exp(token.old) - math.exp(token.rollout)
+
+
+def drift(token: Token) -> float:
+    return math.exp(token.current - token.old)
+
+
+def off_policy(sequence: Tokens4) -> bool:
+    return sequence[0].advantage < 0 and sum(t.old - t.current for t in sequence) / len(sequence) > 1e-4
+
+
+def far_from_rollout(sequence: Tokens4) -> bool:
+    return sequence[0].advantage < 0 and sum(t.rollout - t.current for t in sequence) / len(sequence) > 1e-4
+
+
+def sequence_drift(sequence: Tokens4) -> float:
+    return math.exp(sum(t.current - t.old for t in sequence) / len(sequence))
+
+
+LOOKING = {
+    "opsm": (None, lambda s: [not off_policy(s)] * len(s)),
+    "trl_opsm": (None, lambda s: [not far_from_rollout(s)] * len(s)),
+    "prime_dppo": (
+        None,
+        lambda s: [not ((t.advantage > 0 and moved(t) > 0.2) or (t.advantage <= 0 and moved(t) < -0.2)) for t in s],
+    ),
+    "roll_topr": (lambda s: [1.0 if t.advantage > 0 else min(drift(t), 1.0) for t in s], None),
+    "roll_tis": (lambda s: [min(drift(t), 1.0) for t in s], None),
+    "roll_cispo": (lambda s: [min(max(drift(t), 0.9), 1.1) for t in s], None),
+    "gspo": (lambda s: [min(max(sequence_drift(s), 1 - 3e-4), 1 + 4e-4)] * len(s), None),
+}
+"""Methods that look at advantages or at the current policy: (weights, kept tokens) of a sequence."""
+
+
+def looking_sequences() -> tuple[list[Tokens4], Batch]:
+    """The golden input with its advantages, and a current policy made up beside it; and the same as a batch."""
+    rng, batch = np.random.default_rng(7), golden_batch()
+    a = pq.read_table(Path(GOLDEN) / "input.parquet", columns=["advantage"])["advantage"].to_numpy()
+    current = (
+        batch.train_logp
+        + rng.normal(0, 0.02, batch.n_tokens)
+        + np.repeat(rng.normal(0, 0.002, 64), np.diff(batch.offsets))
+    )
+    advantages = np.repeat(a, np.diff(batch.offsets))
+    columns = (batch.train_logp, batch.rollout_logp, current, advantages)
+    tokens = [Token(*map(float, one)) for one in zip(*columns, strict=True)]
+    rows = [tokens[i:j] for i, j in pairwise(batch.offsets.tolist())]
+    return rows, replace(batch, current_logp=current, advantages=advantages)
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_methods_that_look_further_are_those_of_a_slow_loop(name: str) -> None:
+    (weights, keeps), (rows, batch) = LOOKING[name], looking_sequences()
+    tokens = Tokens.of(batch, CPU)
+    corrected = correct(tokens, preset(name).plan)
+    if keeps is None:
+        assert corrected.keep is None
+    else:
+        expected = [keep for row in rows for keep in keeps(row)]
+        assert corrected.keep is not None
+        assert corrected.keep.tolist() == expected
+        assert 0 < sum(expected) < len(expected)
+    if weights is None:
+        assert corrected.weighted is None
+    else:
+        assert corrected.weighted is not None
+        applied = corrected.weighted.applied
+        found = applied if corrected.weighted.weighting.scope == "token" else tokens.ragged.spread(applied)
+        assert found.tolist() == pytest.approx([w for row in rows for w in weights(row)], rel=1e-6, abs=1e-12)
+        assert len(set(found.tolist())) > 5
+
+
+def test_m2po_drops_the_largest_until_the_mean_is_below_its_threshold() -> None:
+    values = sorted(x * x for s in golden_sequences() for x in logs(s))
+    left = list(values)
+    while sum(left) / len(left) >= 0.04:
+        left.pop()
+    report = analyze(Path(GOLDEN) / "input.parquet", "m2po", batch_by="none")
+    assert len(values) - len(left) > 0
+    assert report.whole.values["kept_tokens"] == len(left)
 
 
 def golden_sequences() -> list[Sequence]:

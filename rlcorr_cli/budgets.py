@@ -1,0 +1,86 @@
+"""Where a budget's bound falls: totals per bucket first, then the values of the one bucket that holds it.
+
+Ascending, the mean of the first k values only grows with k, so the budget is kept by the largest k whose mean is
+below it.  Counts and sums by float bucket (16 bits, as in `summary.Histogram`) say in which bucket that k lies; a
+second reading brings just that bucket's values.  Both add, so shards, threads and batches do not matter.
+
+Source: M2PO, AReaL's actor.m2_threshold: strict, and where not even one value is below, the smallest stays.  AReaL
+looks at a micro-batch and at an arbitrary one of equal values; here it is the training batch, and all of them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.summary import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """How many values fall into each bucket, and their sum: u16[K] ascending, i64[K], f64[K]."""
+
+    buckets: NDArray[np.uint16]
+    counts: NDArray[np.int64]
+    sums: Floats
+
+    @classmethod
+    def of(cls, values: Floats) -> "Buckets":
+        """The buckets of some values >= 0."""
+        return cls._gathered(bucket_of(values), np.ones(len(values), np.int64), values)
+
+    def __add__(self, other: "Buckets") -> "Buckets":
+        return self._gathered(
+            np.concatenate([self.buckets, other.buckets]),
+            np.concatenate([self.counts, other.counts]),
+            np.concatenate([self.sums, other.sums]),
+        )
+
+    @classmethod
+    def _gathered(cls, buckets: NDArray[np.uint16], counts: NDArray[np.int64], sums: Floats) -> "Buckets":
+        if not len(buckets):
+            return cls(buckets, counts, sums)
+        order = np.argsort(buckets, kind="stable")
+        ordered = buckets[order]
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        return cls(ordered[starts], np.add.reduceat(counts[order], starts), np.add.reduceat(sums[order], starts))
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The bucket in which the mean reaches the budget, and what lies below it.  bucket: None, it never does."""
+
+    bucket: int | None
+    n_below: int
+    sum_below: float
+
+
+def bucket_of(values: Floats) -> NDArray[np.uint16]:
+    """The top 16 bits of each value as float32; of values >= 0 these are in the values' own order."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32).view(np.uint16)[1::2]
+
+
+def crossing(totals: Buckets, mean_below: float) -> Crossing:
+    """Where, ascending, the mean first is no longer below the budget."""
+    counts, sums = np.cumsum(totals.counts), np.cumsum(totals.sums)
+    over = np.flatnonzero(~(sums < mean_below * counts))
+    if not len(over):
+        return Crossing(None, int(counts[-1]) if len(counts) else 0, float(sums[-1]) if len(sums) else 0.0)
+    i = int(over[0])
+    return Crossing(int(totals.buckets[i]), int(counts[i - 1]) if i else 0, float(sums[i - 1]) if i else 0.0)
+
+
+def cut(at: Crossing, values: Iterable[Floats], mean_below: float) -> float:
+    """The largest value that stays; inf where all do.  values: those of the crossing's bucket."""
+    if at.bucket is None:
+        return np.inf
+    ordered = np.sort(np.concatenate([*values, np.zeros(0)]))
+    counts, sums = at.n_below + np.arange(1, len(ordered) + 1), at.sum_below + np.cumsum(ordered)
+    stay = int(np.count_nonzero(sums < mean_below * counts))
+    # Equal values stay or go together.
+    stay = int(np.searchsorted(ordered, ordered[stay], side="left")) if stay < len(ordered) else stay
+    if stay:
+        return float(ordered[stay - 1])
+    return float(np.nextafter(ordered[0], 0.0)) if at.n_below else float(ordered[0])

@@ -1,0 +1,37 @@
+"""A batch's share in finding a plan's budget bounds: `budgets.py` says how they follow."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+
+from rlcorr_cli.batch import Batch, GroupKey
+from rlcorr_cli.budgets import Buckets, Crossing, bucket_of
+from rlcorr_cli.core.correct import Tokens, budgeted
+from rlcorr_cli.core.ragged import host
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.summary import Floats
+
+Key = tuple[str, GroupKey]
+"""A budget's name and a leaf."""
+
+
+def totals(batch: Batch, plan: Plan, device: torch.device) -> dict[Key, Buckets]:
+    """Counts and sums by bucket of every budget's statistic in every leaf."""
+    return {key: Buckets.of(values) for key, values in _values(batch, plan, device)}
+
+
+def candidates(batch: Batch, plan: Plan, device: torch.device, at: Mapping[Key, Crossing]) -> dict[Key, Floats]:
+    """The values in the bucket that holds the bound."""
+    return {key: values[bucket_of(values) == at[key].bucket] for key, values in _values(batch, plan, device)}
+
+
+def _values(batch: Batch, plan: Plan, device: torch.device) -> Iterator[tuple[Key, Floats]]:
+    if not batch.n_tokens:
+        return
+    lengths = np.diff(batch.offsets)
+    tokens, leaf = Tokens.of(batch, device), np.repeat(batch.leaf, lengths)
+    for budget in plan.budgets:
+        values = host(budgeted(tokens, budget, plan))
+        for i, key in enumerate(batch.keys):
+            yield (budget.name, key), values[leaf == i] if len(batch.keys) > 1 else values

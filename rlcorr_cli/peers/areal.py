@@ -1,0 +1,74 @@
+"""AReaL 1.0: actor.rejection_sampling and actor.m2_threshold; behave_imp_weight_* of the releases before.
+
+Weights are of the proximal over the behaviour policy and not limited; a mask leaves those of the survivors raw.  At
+sequence level a ratio's weight is geometric, whatever the aggregation that decides; KL metrics keep token weights.
+Its k1 is +l, its k3 that of the reverse direction.
+"""
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.peers.peer import Peer, contradiction
+from rlcorr_cli.plan import Bounds, Budget, Plan, Rejection, Scope, Weighting, WeightScope
+from rlcorr_cli.profiles.profile import Config, choice, flag, number, positive
+
+_METRICS = {"ratio": "ratio", "kl_k1": "log_ratio", "kl_k2": "k2", "kl_k3": "k3_reverse"}
+_SCOPES: dict[str, Scope] = {"sum": "seq_sum", "mean": "seq_mean", "max": "seq_max"}
+_CAP, _MODE = "behave_imp_weight_cap", "behave_imp_weight_mode"
+_MODES = ("token_mask", "token_truncate", "sequence_mask", "sequence_truncate", "disabled")
+_NEW = ("level", "action", "metric", "agg", "upper", "lower")
+
+
+def _read(config: Config) -> Plan:
+    old, new = (next((key for key in keys if key in config), None) for keys in ((_MODE, _CAP), _NEW))
+    if old and new:
+        raise contradiction(old, f"rejection_sampling.{new}", f"{old} is of an older release: keep one kind.")
+    if config.get("use_decoupled_loss") is not None and not flag(config, "use_decoupled_loss") and (old or new):
+        raise contradiction(
+            "rejection_sampling", "use_decoupled_loss: false", "AReaL corrects the decoupled loss only."
+        )
+    weighting, rejections = _old(config) if old else _new(config) if new else (None, ())
+    threshold = positive(config, "m2_threshold")
+    budgets = () if threshold is None else (Budget(threshold, name="m2po"),)
+    return Plan("areal", weighting, rejections, log_ratio_limit=None, budgets=budgets)
+
+
+def _new(config: Config) -> tuple[Weighting, tuple[Rejection, ...]]:
+    level = choice(config, "level", ("token", "sequence"), "token")
+    action = choice(config, "action", ("mask", "clamp"), "mask")
+    metric = choice(config, "metric", tuple(_METRICS), "ratio") or "ratio"
+    agg = choice(config, "agg", tuple(_SCOPES), "mean") or "mean"
+    bounds = _bounds(config, metric)
+    scope: WeightScope = "geometric" if level == "sequence" and metric == "ratio" else "token"
+    if action == "clamp":
+        if metric != "ratio":
+            raise contradiction("action: clamp", f"metric: {metric}", "AReaL clamps ratios only.")
+        if level == "sequence" and agg != "mean":
+            raise UsageError(f"action: clamp with agg: {agg} cannot be read as a plan.", "Only agg: mean can.")
+        return Weighting(scope, Bounds(bounds.low or 0.0, bounds.high)), ()
+    reduce: Scope = "token" if level == "token" else _SCOPES[agg]
+    return Weighting(scope), (Rejection(_METRICS[metric], reduce, bounds),)
+
+
+def _bounds(config: Config, metric: str) -> Bounds:
+    upper, lower = number(config, "upper", 5.0), number(config, "lower")
+    if metric == "ratio" and ((upper is not None and upper <= 1) or (lower is not None and lower <= 0)):
+        raise UsageError("A ratio's upper must be above 1 and its lower above 0.", "AReaL's default is upper: 5.0.")
+    return Bounds(lower, upper)
+
+
+def _old(config: Config) -> tuple[Weighting | None, tuple[Rejection, ...]]:
+    mode, cap = choice(config, _MODE, _MODES, "token_mask") or "token_mask", positive(config, _CAP, 5.0)
+    if mode == "disabled":
+        return None, ()
+    level, _, how = mode.partition("_")
+    scope: WeightScope = "token" if level == "token" else "geometric"
+    return Weighting(scope, Bounds(None, cap), "zero" if how == "mask" else "clamp"), ()
+
+
+AREAL = Peer(
+    "AReaL",
+    (*_NEW, "m2_threshold", "use_decoupled_loss", _CAP, _MODE),
+    (("actor",),),
+    _read,
+    own=(("actor", "rejection_sampling"), ("rejection_sampling",)),
+    common=(*_NEW, "use_decoupled_loss"),
+)

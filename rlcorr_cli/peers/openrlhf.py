@@ -1,0 +1,56 @@
+"""OpenRLHF: algo.advantage.is_correction_* (0.11), and vllm_is_* of the releases before.
+
+Nothing is limited before the exponential.  A clip works from both sides; a mask keeps raw token weights, at sequence
+level where the geometric ratio is inside.
+"""
+
+from typing import Any
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.peers.peer import Peer, contradiction
+from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.profiles.profile import Config, choice, flag, positive
+
+_NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))
+_OLD = ("enable_vllm_is_correction", "vllm_is_correction_type", "vllm_is_truncated_threshold")
+_TYPES = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("seq", "mask")}
+
+
+def _read(config: Config) -> Plan:
+    new, old = (next((key for key in keys if key in config), None) for keys in (_NEW, _OLD))
+    if new and old:
+        raise contradiction(new, old, f"{old} is of an older release: keep one kind.")
+    if old:
+        kind = choice(config, _OLD[1], tuple(_TYPES), "tis") or "tis"
+        if not flag(config, _OLD[0]) and old != _OLD[0]:
+            raise contradiction(old, f"{_OLD[0]}: false", f"Set {_OLD[0]}: true, or leave {old} out.")
+        level, mode = _TYPES[kind] if flag(config, _OLD[0]) else ("off", "mask")
+        bounds = _bounds(config, _OLD[2])
+    else:
+        level = choice(config, _NEW[0], ("off", "token", "seq"), "off") or "off"
+        mode = choice(config, _NEW[1], ("mask", "clip"), "mask") or "mask"
+        gating = choice(config, _NEW[2], ("ratio", "binary_kl", "tv"), "ratio")
+        if gating != "ratio":
+            raise UsageError(f"is_correction_gating: {gating} cannot be read as a plan.", "Only gating: ratio can.")
+        bounds = _bounds(config, _NEW[3])
+    if level == "off":
+        return Plan("openrlhf", log_ratio_limit=None)
+    if level == "token":
+        return Plan("openrlhf", Weighting("token", bounds, "clamp" if mode == "clip" else "zero"), log_ratio_limit=None)
+    if mode == "clip":
+        raise contradiction("is_correction_level: seq", "is_correction_mode: clip", "OpenRLHF clips tokens only.")
+    rejection = Rejection("ratio", "seq_mean", bounds, "geometric")
+    return Plan("openrlhf", Weighting("token"), (rejection,), log_ratio_limit=None)
+
+
+def _bounds(config: Config, key: str) -> Bounds:
+    """Two numbers, or a high one alone: as a list, or as the command line has them."""
+    given: Any = config.get(key, [0.5, 5.0])
+    parts: list[Any] = list(given) if isinstance(given, list | tuple) else str(given).split()
+    ends = [positive({key: part}, key) for part in parts]
+    if len(ends) not in (1, 2) or None in ends:
+        raise UsageError(f"{key} must be LOW HIGH, got {given!r}.", f"For example {key}: [0.5, 5.0].")
+    return Bounds(ends[0] if len(ends) == 2 else 0.0, ends[-1])
+
+
+OPENRLHF = Peer("OpenRLHF", (*_NEW, *_OLD), (("algo", "advantage"),), _read)

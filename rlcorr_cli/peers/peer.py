@@ -1,0 +1,72 @@
+"""What a peer's config is: where its keys stand, and the plan that they mean."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.plan import Plan
+from rlcorr_cli.profiles.profile import Config
+
+CLOSE = 0.85
+"""How like one of ours a key among others' must be to count as a misspelling of it."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One framework's config.
+
+    keys: those that are read.  blocks: where they stand, beside the top level.  own: blocks that hold nothing else, so
+    that an unknown key there is an error; elsewhere only one that looks like a misspelling is.  common: keys that, at
+    the top level, do not tell whose config it is.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    blocks: tuple[tuple[str, ...], ...]
+    read: Callable[[Config], Plan]
+    own: tuple[tuple[str, ...], ...] = ()
+    common: tuple[str, ...] = ()
+
+    def knows(self, data: Mapping[str, Any]) -> bool:
+        """Whether any of its keys is where it belongs."""
+        if any(key in self.keys and key not in self.common for key in data):
+            return True
+        own = any(_at(data, path) for path in self.own)
+        return own or any(key in self.keys for path in self.blocks for key in _at(data, path))
+
+    def plan(self, data: Mapping[str, Any]) -> Plan:
+        """The plan of a config; a key that is not the peer's, or contradicts another, is a UsageError."""
+        found: dict[str, Any] = {}
+        for path in (*self.own, *self.blocks, ()):
+            block = _at(data, path)
+            self._check(block, path)
+            found |= {key: block[key] for key in self.keys if key in block}
+        return self.read(found)
+
+    def _check(self, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
+        for key in map(str, block):
+            if key in self.keys or (path == () and any(key == other[0] for other in (*self.own, *self.blocks))):
+                continue
+            if path in self.own or get_close_matches(key, self.keys, 1, CLOSE):
+                where = f" under {'.'.join(path)}" if path else ""
+                raise UsageError(f"{self.name} has no option '{key}'{where}.", f"Nearest: {nearest(key, self.keys)}.")
+
+
+def _at(data: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+    """The block at a path; empty where there is none.  'a.b.c' as one key is the same place."""
+    inner: Any = data
+    for key in path:
+        inner = inner.get(key) if isinstance(inner, Mapping) else None
+    dotted = {str(k).removeprefix(".".join(path) + "."): v for k, v in data.items() if _under(str(k), path)}
+    return {**dotted, **inner} if isinstance(inner, Mapping) else dotted
+
+
+def _under(key: str, path: tuple[str, ...]) -> bool:
+    return bool(path) and key.startswith(".".join(path) + ".")
+
+
+def contradiction(first: str, second: str, hint: str) -> UsageError:
+    """Two options that cannot stand together."""
+    return UsageError(f"{first} and {second} contradict each other.", hint)

@@ -1,0 +1,68 @@
+"""prime-rl: trainer.loss (or loss): the default DPPO mask, ipo, and the ratio masks of before 2026.
+
+The masks compare the trainer's policy with the inference one; there is no weight beside the loss's own ratio.  Bounds
+are strict there and so inclusive for what stays.
+"""
+
+from rlcorr_cli.peers.peer import Peer, contradiction
+from rlcorr_cli.plan import Bounds, Plan, Rejection
+from rlcorr_cli.profiles.profile import Config, choice, number, positive
+
+_DPPO = ("dppo_mask_low", "dppo_mask_high")
+_IPO = ("ipo_threshold",)
+_PAIRS = {"token": (0.125, 8.0), "geo": (0.1, 10.0), "sequence": (None, None)}
+_LEGACY = tuple(f"{stem}_mask_{end}" for stem in _PAIRS for end in ("low", "high"))
+
+
+def _read(config: Config) -> Plan:
+    found = {keys: next((key for key in keys if key in config), None) for keys in (_DPPO, _IPO, _LEGACY)}
+    kind = choice(config, "type", ("default", "ipo"))
+    meant = kind or ("ipo" if found[_IPO] else "legacy" if found[_LEGACY] else "default")
+    for keys, name in ((_DPPO, "default"), (_IPO, "ipo"), (_LEGACY, "legacy")):
+        if found[keys] and name != meant:
+            raise contradiction(
+                f"loss.{found[keys]}", f"loss type {meant}", "Options of one type at a time: default, ipo."
+            )
+    rejections = {"default": _dppo, "ipo": _ipo, "legacy": _legacy}[meant](config)
+    return Plan("prime-rl", None, rejections, log_ratio_limit=None)
+
+
+def _dppo(config: Config) -> tuple[Rejection, ...]:
+    low, high = (number(config, key, 0.2) or 0.0 for key in _DPPO)
+    return (
+        Rejection("prob_gap", "token", Bounds(None, high), "dppo_high", gate="positive"),
+        Rejection("prob_gap", "token", Bounds(-low, None), "dppo_low", gate="nonpositive"),
+    )
+
+
+def _ipo(config: Config) -> tuple[Rejection, ...]:
+    threshold = positive(config, "ipo_threshold", 0.1) or 0.1
+    return (Rejection("prob_gap", "token", Bounds(-threshold, threshold)),)
+
+
+def _legacy(config: Config) -> tuple[Rejection, ...]:
+    ends = {
+        stem: [
+            number(config, f"{stem}_mask_{end}", default) for end, default in zip(("low", "high"), pair, strict=True)
+        ]
+        for stem, pair in _PAIRS.items()
+    }
+    rejections = [
+        Rejection("ratio", "token", Bounds(*ends["token"]), "token"),
+        Rejection("ratio", "seq_mean", Bounds(*ends["geo"]), "geometric"),
+    ]
+    low, high = ends["sequence"]
+    if low:
+        rejections.append(Rejection("ratio", "seq_min", Bounds(low, None), "sequence_low"))
+    if high is not None:
+        rejections.append(Rejection("ratio", "seq_max", Bounds(None, high), "sequence_high"))
+    return tuple(rejections)
+
+
+PRIME = Peer(
+    "prime-rl",
+    ("type", *_DPPO, *_IPO, *_LEGACY),
+    (("trainer", "loss"), ("loss",)),
+    _read,
+    common=("type", "geo_mask_low", "geo_mask_high"),
+)

@@ -1,0 +1,55 @@
+"""SkyRL 0.4: trainer.algorithm.off_policy_correction.
+
+Log-ratios are limited to +-20 after reducing, a cap works from above only, bounds are inclusive.  SkyRL applies its
+masks in turn, each to what the last left; here each is computed on the original mask, which differs only where a token
+mask stands beside a sequence one.
+"""
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.peers.peer import Peer
+from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.profiles.profile import Config, choice, positive
+
+_HIGH = {"token": ("token_tis_ratio_clip_high", 2.0), "sequence": ("sequence_tis_ratio_clip_high", 5.0)}
+_MASKS = {"product": ("seq_sum", "product", 0.5, 2.0), "geometric": ("seq_mean", "geo", 0.99, 1.01)}
+_OUTLIER, _TOKEN = "outlier_token_is_threshold", "token_mask_is_threshold"
+
+
+def _read(config: Config) -> Plan:
+    weighting = None
+    kind = choice(config, "tis_ratio_type", tuple(_HIGH))
+    if kind:
+        weighting = Weighting(kind, Bounds(None, positive(config, *_HIGH[kind])))  # type: ignore[arg-type]  # literals
+    rejections: list[Rejection] = []
+    low, high = (positive(config, f"{_OUTLIER}_{end}") for end in ("low", "high"))
+    if low is not None:
+        rejections.append(Rejection("ratio", "seq_min", Bounds(low, None), "outlier_low"))
+    if high is not None:
+        rejections.append(Rejection("ratio", "seq_max", Bounds(None, high), "outlier_high"))
+    low, high = (positive(config, f"{_TOKEN}_{end}") for end in ("low", "high"))
+    if (low is None) != (high is None):
+        given = "high" if low is None else "low"
+        raise UsageError(f"SkyRL ignores {_TOKEN}_{given} alone.", f"Set {_TOKEN}_low and {_TOKEN}_high.")
+    if low is not None:
+        rejections.append(Rejection("ratio", "token", Bounds(low, high), "token"))
+    metric = choice(config, "sequence_mask_metric", tuple(_MASKS))
+    if metric:
+        scope, short, low, high = _MASKS[metric]
+        bounds = Bounds(positive(config, f"{short}_mask_low", low), positive(config, f"{short}_mask_high", high))
+        rejections.append(Rejection("ratio", scope, bounds, metric))  # type: ignore[arg-type]  # literals
+    return Plan("skyrl", weighting, tuple(rejections))
+
+
+SKYRL = Peer(
+    "SkyRL",
+    (
+        "tis_ratio_type",
+        *(key for key, _ in _HIGH.values()),
+        "sequence_mask_metric",
+        *(f"{stem}_{end}" for stem in ("geo_mask", "product_mask", _OUTLIER, _TOKEN) for end in ("low", "high")),
+    ),
+    (),
+    _read,
+    own=(("trainer", "algorithm", "off_policy_correction"), ("off_policy_correction",)),
+    common=("geo_mask_low", "geo_mask_high"),
+)

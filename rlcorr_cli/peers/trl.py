@@ -1,0 +1,47 @@
+"""TRL 1.16: GRPOConfig's vllm_importance_sampling_* and off_policy_mask_threshold.
+
+The sequence ratio is the product, nothing is limited before the exponential, and both ends of a bound are inclusive.
+The off-policy sequence mask compares the current policy with the sampling one.
+"""
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.peers.peer import Peer, contradiction
+from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.profiles.profile import Config, choice, flag, number
+
+_PREFIX = "vllm_importance_sampling"
+MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+
+
+def _read(config: Config) -> Plan:
+    high, low = _high(config), number(config, f"{_PREFIX}_clip_min")
+    weighting = None
+    if flag(config, f"{_PREFIX}_correction", True):
+        mode = choice(config, f"{_PREFIX}_mode", MODES, "sequence_mask") or "sequence_mask"
+        if high is None and low is None:
+            raise UsageError(f"{_PREFIX}_clip_max and _clip_min are both off.", "TRL needs one of them.")
+        scope, _, how = mode.partition("_")
+        weighting = Weighting(scope, Bounds(low, high), "zero" if how == "mask" else "clamp")  # type: ignore[arg-type]
+    threshold = number(config, "off_policy_mask_threshold")
+    rejections: tuple[Rejection, ...] = ()
+    if threshold is not None:
+        rejections = (Rejection("k1", "seq_mean", Bounds(None, threshold), "opsm", of="total", gate="negative"),)
+    return Plan("trl", weighting, rejections, log_ratio_limit=None)
+
+
+def _high(config: Config) -> float | None:
+    old, new = f"{_PREFIX}_cap", f"{_PREFIX}_clip_max"
+    if old in config and new in config and config[old] != config[new]:
+        raise contradiction(old, new, f"{old} is the old name of {new}: keep one.")
+    return number(config, old if old in config else new, 3.0)
+
+
+TRL = Peer(
+    "TRL",
+    (
+        *(f"{_PREFIX}_{end}" for end in ("correction", "mode", "cap", "clip_max", "clip_min")),
+        "off_policy_mask_threshold",
+    ),
+    (),
+    _read,
+)

@@ -1,0 +1,153 @@
+"""Frameworks' own configs: read as the plan they mean, refused where the framework or sense would refuse them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.peers import PEERS
+from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.planfile import PlanFile, read_plan
+from rlcorr_cli.presets import PRESETS
+from rlcorr_cli.presets.configs import CONFIGS
+from rlcorr_cli.profiles import profile
+
+READ_BACK = [name for name, config in CONFIGS.items() if config.reader is not None]
+TIS = "truncated_importance_sampling_type: tis"
+NEMO_ON = "use_importance_sampling_correction: true"
+
+
+def read(text: str, tmp_path: Path, reader: str = "") -> PlanFile:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return read_plan(str(path), profile(reader) if reader else None)
+
+
+def records(plan: Plan) -> Plan:
+    """A plan without what only names it, and with the two ways to write no bound from below made one."""
+    rules = tuple(replace(one, name=f"r{i}") for i, one in enumerate(plan.rejections))
+    budgets = tuple(replace(one, name="b") for one in plan.budgets)
+    weighting = plan.weighting
+    if weighting is not None and weighting.outside == "clamp" and not weighting.bounds.low:
+        weighting = replace(weighting, bounds=Bounds(None, weighting.bounds.high))
+    return replace(plan, name="", weighting=weighting, rejections=rules, budgets=budgets)
+
+
+@pytest.mark.parametrize("name", READ_BACK)
+def test_a_presets_config_means_the_preset(name: str, tmp_path: Path) -> None:
+    found = read(CONFIGS[name].text, tmp_path, CONFIGS[name].reader or "").plan
+    assert records(found) == records(PRESETS[name].plan)
+
+
+def test_every_framework_and_nearly_every_preset_has_a_config(tmp_path: Path) -> None:
+    assert set(CONFIGS) <= set(PRESETS)
+    assert set(PRESETS) - set(CONFIGS) == {"geo_is", "gspo", "roll_train_infer"}
+    named = {note.split("read as ")[1] for name in READ_BACK for note in read_notes(name, tmp_path)}
+    assert named == {f"{name}'s config." for name in PEERS}
+
+
+def read_notes(name: str, tmp_path: Path) -> tuple[str, ...]:
+    return () if CONFIGS[name].reader else read(CONFIGS[name].text, tmp_path).notes
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("vllm_importance_samplng_mode: token_mask\nvllm_importance_sampling_cap: 2.0", "vllm_importance_samplng_mode"),
+        ("vllm_importance_sampling_mode: tokens_mask", "sequence_truncate"),
+        ("vllm_importance_sampling_cap: 2.0\nvllm_importance_sampling_clip_max: 3.0", "contradict"),
+        ("vllm_importance_sampling_clip_max: null", "both off"),
+        ("vllm_importance_sampling_cap: nan", "finite"),
+        (
+            "loss_fn:\n  truncated_importance_sampling_type: tis\n  truncated_importance_sampling_ratio: 2.0",
+            "contradict",
+        ),
+        (
+            f"loss_fn:\n  {NEMO_ON}\n  truncated_importance_sampling_type: tis",
+            "needs truncated_importance_sampling_ratio",
+        ),
+        (f"loss_fn:\n  {NEMO_ON}\n  truncated_importance_sampling_ratio: 2.0", "says nothing without"),
+        (
+            f"loss_fn:\n  {NEMO_ON}\n  truncated_importance_sampling_type: icepop\n"
+            "  truncated_importance_sampling_ratio: 5.0",
+            "ratio_min",
+        ),
+        (
+            f"loss_fn:\n  {NEMO_ON}\n  truncated_importance_sampling_type: icepop\n"
+            "  truncated_importance_sampling_ratio: 0.5\n  truncated_importance_sampling_ratio_min: 5.0",
+            "Swap",
+        ),
+        (
+            f"loss_fn:\n  {NEMO_ON}\n  truncated_importance_sampling_type: seq-mask-tis\n"
+            "  truncated_importance_sampling_ratio: 1.1\n  truncated_importance_sampling_ratio_min: 0.9\n"
+            "  sequence_level_importance_ratios: true",
+            "contradict",
+        ),
+        ("is_correction_level: seq\nis_correction_mode: clip", "contradict"),
+        ("is_correction_level: token\nis_correction_gating: tv", "cannot be read"),
+        ("is_correction_level: token\nvllm_is_correction_type: tis", "contradict"),
+        ("vllm_is_correction_type: tis", "enable_vllm_is_correction"),
+        ("is_correction_level: token\nis_correction_threshold: [0.5, 2.0, 5.0]", "LOW HIGH"),
+        ("trainer:\n  algorithm:\n    off_policy_correction:\n      use_tis: true", "use_tis"),
+        ("off_policy_correction:\n  token_mask_is_threshold_high: 2.0", "token_mask_is_threshold_low"),
+        ("off_policy_correction:\n  geo_mask_lo: 0.9", "geo_mask_low"),
+        ("actor:\n  rejection_sampling:\n    metric: kl_k4", "kl_k1"),
+        ("actor:\n  rejection_sampling:\n    metric: kl_k1\n    action: clamp", "contradict"),
+        ("actor:\n  rejection_sampling:\n    upper: 0.9", "above 1"),
+        ("actor:\n  behave_imp_weight_cap: 5.0\n  rejection_sampling:\n    level: token", "contradict"),
+        ("actor:\n  use_decoupled_loss: false\n  rejection_sampling:\n    level: token", "decoupled"),
+        ("actor:\n  m2_treshold: 0.04\n  m2_threshold: 0.04", "m2_treshold"),
+        ("trainer:\n  loss:\n    type: ipo\n    dppo_mask_low: 0.1", "contradict"),
+        ("loss:\n  type: dppo", "default, ipo"),
+        ("loss:\n  dppo_mask_hihg: 0.1\n  dppo_mask_low: 0.2", "dppo_mask_high"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(text: str, wrong: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(text, tmp_path)
+    assert wrong in f"{caught.value.message} {caught.value.hint}"
+    assert "config.yaml" in caught.value.message
+
+
+def test_other_options_of_a_trainers_config_are_left_alone(tmp_path: Path) -> None:
+    text = f"loss_fn:\n  ratio_clip_min: 0.2\n  {NEMO_ON}\n  token_level_loss: true\ngrpo:\n  max_num_steps: 5\n"
+    assert read(text, tmp_path).plan.weighting == Weighting("token")
+
+
+@pytest.mark.parametrize(
+    ("text", "plan"),
+    [
+        (
+            "vllm_importance_sampling_clip_min: 0.5\nlearning_rate: 1.0e-6",
+            Plan("trl", Weighting("sequence", Bounds(0.5, 3.0), "zero"), log_ratio_limit=None),
+        ),
+        (
+            "enable_vllm_is_correction: true\nvllm_is_truncated_threshold: 0.5 2.0",
+            Plan("openrlhf", Weighting("token", Bounds(0.5, 2.0)), log_ratio_limit=None),
+        ),
+        (
+            "algo.advantage.is_correction_level: token\nalgo.advantage.is_correction_threshold: 2.0",
+            Plan("openrlhf", Weighting("token", Bounds(0.0, 2.0), "zero"), log_ratio_limit=None),
+        ),
+        (
+            "actor:\n  rejection_sampling:\n    level: sequence\n    agg: sum\n    upper: 4.0\n    lower: 0.25",
+            Plan(
+                "areal",
+                Weighting("geometric"),
+                (Rejection("ratio", "seq_sum", Bounds(0.25, 4.0)),),
+                log_ratio_limit=None,
+            ),
+        ),
+        (
+            "actor:\n  behave_imp_weight_mode: sequence_truncate\n  behave_imp_weight_cap: 4.0",
+            Plan("areal", Weighting("geometric", Bounds(None, 4.0)), log_ratio_limit=None),
+        ),
+        (
+            "off_policy_correction:\n  token_mask_is_threshold_low: 0.5\n  token_mask_is_threshold_high: 2.0",
+            Plan("skyrl", None, (Rejection("ratio", "token", Bounds(0.5, 2.0), "token"),)),
+        ),
+    ],
+)
+def test_less_usual_options(text: str, plan: Plan, tmp_path: Path) -> None:
+    assert read(text, tmp_path).plan == plan
