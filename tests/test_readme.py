@@ -28,6 +28,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "1.jsonl").write_bytes((ROOT / "sample_data" / "smollm2_bf16.jsonl").read_bytes())
     (tmp_path / "trainer.yaml").write_text(json.dumps(VERL))
+    (tmp_path / "grpo.yaml").write_text(re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[0])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
