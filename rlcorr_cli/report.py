@@ -15,8 +15,10 @@ from rlcorr_cli.health import judge
 from rlcorr_cli.metrics import intervals
 from rlcorr_cli.moments import Values
 from rlcorr_cli.normalize import normalize, normed_layout
+from rlcorr_cli.pictures import Pictures, histogram_from_list, histogram_to_list
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.plan_metrics import canonical
+from rlcorr_cli.planfile import plan_from_dict
 from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR, Histogram, Layout, Numbers, Replicates, Summary, total
 
@@ -53,6 +55,7 @@ class Report:
     notes: tuple[str, ...]
     log_ratios: Histogram
     seconds: float = 0.0
+    pictures: Pictures | None = None
 
     def to_polars(self) -> "polars.DataFrame":
         """A row per group (the whole dump, without groups): its key, its counts, its metrics."""
@@ -77,7 +80,38 @@ class Report:
             "groups": [{"key": _plain(g.key), "counts": g.counts, "metrics": g.metrics} for g in self.groups],
             "health": list(self.health),
             "notes": list(self.notes),
+            **self._pictures(),
         }
+
+    def _pictures(self) -> dict[str, Any]:
+        """What `plot` needs beside the rest, where it was counted; under a profile the canonical values, too."""
+        if self.pictures is None:
+            return {}
+        values = {} if self.profile == "canonical" else {"values": [g.values for g in (self.whole, *self.groups)]}
+        return {"pictures": {**self.pictures.to_dict(), "log_ratios": histogram_to_list(self.log_ratios), **values}}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Report":
+        """What `to_dict` wrote of a report with pictures.  KeyErrors and TypeErrors tell of another document."""
+        pictures = data["pictures"]
+        sections = [{"key": {}, "counts": data["counts"], "metrics": data["metrics"]}, *data["groups"]]
+        values = pictures.get("values", [section["metrics"] for section in sections])
+        groups = [
+            Group(section["key"], section["counts"], section["metrics"], canonical)
+            for section, canonical in zip(sections, values, strict=True)
+        ]
+        return cls(
+            tuple(Input(i["path"], i["format"], i["rows"], i["bytes"], i["columns"]) for i in data["inputs"]),
+            plan_from_dict(data["plan"]),
+            data["profile"],
+            groups[0],
+            {name: (ends[0], ends[1]) for name, ends in data["intervals"].items()},
+            tuple(groups[1:]),
+            tuple(data["health"]),
+            tuple(data["notes"]),
+            histogram_from_list(pictures["log_ratios"]),
+            pictures=Pictures.from_dict(pictures),
+        )
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,15 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.columns import Columns, Table, corrections, diagnostics, drift, sequence_averages
 from rlcorr_cli.core.correct import Corrected, Tokens, correct
+from rlcorr_cli.core.histograms import buckets, histogram
+from rlcorr_cli.core.pictures import draw
 from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.pictures import Pictures
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.summary import Floats, Histogram, Layout, Replicates, Summary
 from rlcorr_cli.thresholds import Thresholds
@@ -29,21 +31,23 @@ Cuts = Mapping[str, Mapping[GroupKey, float]]
 
 @dataclass(frozen=True)
 class Observation:
-    """What to measure.  seed: of the bootstrap; None for no intervals."""
+    """What to measure.  seed: of the bootstrap; None for no intervals.  pictures: whether to count for those, too."""
 
     plan: Plan
     thresholds: Thresholds = field(default_factory=Thresholds)
     has_current: bool = False
     seed: int | None = 0
+    pictures: bool = False
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A batch's summaries by group key, its replicates (None without a seed or without a token), and what was decided
-    about its non-empty rows (None without a token)."""
+    """A batch's summaries by group key, its replicates (None without a seed or without a token), its pictures if asked
+    for, and what was decided about its non-empty rows (None without a token)."""
 
     groups: dict[GroupKey, Summary]
     replicates: Replicates | None
+    pictures: Pictures | None = None
     tokens: Tokens | None = None
     corrected: Corrected | None = None
 
@@ -73,7 +77,8 @@ def observe(batch: Batch, observation: Observation, device: torch.device, cuts: 
     corrected = correct(tokens, observation.plan, {name: by_leaf[leaf[filled]] for name, by_leaf in ends.items()})
     parts, base = _parts(tokens, corrected, observation, leaf[filled], rewards)
     replicates = None if observation.seed is None else bootstrap.resample(tokens, base, observation.seed)
-    return Observed(_summaries(layout, batch.keys, counts, parts), replicates, tokens, corrected)
+    pictures = draw(tokens, corrected) if observation.pictures else None
+    return Observed(_summaries(layout, batch.keys, counts, parts), replicates, pictures, tokens, corrected)
 
 
 @lru_cache(maxsize=64)
@@ -152,8 +157,8 @@ def _summaries(
         highs[at, high_at : (high_at := high_at + len(columns.highs))] = fold(np.maximum, columns.highs)
         into = slice(log_at, log_at := log_at + len(columns.logs))
         peaks[at, into], rests[at, into] = fold.logs(columns.logs)
-        for group, histogram in zip(at, fold.histograms(part.tokens), strict=True):
-            histograms[group][i] = histogram
+        for group, counted in zip(at, fold.histograms(part.tokens), strict=True):
+            histograms[group][i] = counted
     return {
         key: Summary(layout, sums[g], lows[g], highs[g], peaks[g], rests[g], tuple(histograms[g]))
         for g, key in enumerate(keys)
@@ -185,9 +190,9 @@ class _Fold:
         """The log-ratio histogram of each group."""
         if self.order is None:
             return [histogram(tokens.log_ratio)]
-        buckets = _buckets(tokens.log_ratio)
-        place = torch.from_numpy(np.searchsorted(self.groups, self.leaf)).to(buckets.device)
-        keyed, counts = torch.unique((tokens.ragged.spread(place) << 16) + buckets.long(), return_counts=True)
+        found = buckets(tokens.log_ratio)
+        place = torch.from_numpy(np.searchsorted(self.groups, self.leaf)).to(found.device)
+        keyed, counts = torch.unique((tokens.ragged.spread(place) << 16) + found.long(), return_counts=True)
         places, counted = keyed.cpu().numpy(), counts.cpu().numpy()
         cuts = np.searchsorted(places, np.arange(len(self.groups) + 1) << 16)
         return [Histogram((places[a:b] & 0xFFFF).astype(np.uint16), counted[a:b]) for a, b in pairwise(cuts.tolist())]
@@ -195,21 +200,3 @@ class _Fold:
     def _rows(self, table: Table) -> Floats:
         rows = np.stack(tuple(table.values()))
         return rows if self.order is None else rows[:, self.order]
-
-
-def histogram(values: Tensor) -> Histogram:
-    """Counts of some values."""
-    return Histogram.of_counts(_bincount(_buckets(values), 1 << 16))
-
-
-def _buckets(values: Tensor) -> Tensor:
-    """The top 16 bits of each value as float32."""
-    if values.device.type == "cpu":
-        return torch.from_numpy(values.numpy().astype(np.float32).view(np.uint16)[1::2])
-    return (values.float().view(torch.int32).long() >> 16) & 0xFFFF
-
-
-def _bincount(buckets: Tensor, n: int) -> NDArray[np.int64]:
-    if buckets.device.type == "cpu":
-        return np.bincount(buckets.numpy(), minlength=n)
-    return torch.bincount(buckets, minlength=n).cpu().numpy()

@@ -122,6 +122,11 @@ class Ragged:
         """One value per sequence to each of its tokens: [B] -> [V]."""
         return torch.repeat_interleave(rows, self._counts, output_size=int(self.offsets[-1]))
 
+    def positions(self) -> Tensor:
+        """0, 1, 2, ... in each sequence, float64 [V]."""
+        place = np.arange(self.offsets[-1]) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
+        return torch.from_numpy(place.astype(np.float64)).to(self.device)
+
     def log_sum_exp(self, values: Tensor) -> Tensor:
         """log of the sum of e^values per sequence, without overflow: [V] -> [B]."""
         peak = self.high(values)

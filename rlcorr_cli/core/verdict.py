@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
-from rlcorr_cli.core.observe import Observed, histogram
+from rlcorr_cli.core.histograms import histogram
+from rlcorr_cli.core.observe import Observed
 from rlcorr_cli.core.ragged import Ragged, host
 from rlcorr_cli.summary import Floats, Histogram
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from rlcorr_cli.batch import Batch, GroupKey, Input
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
 from rlcorr_cli.io.dump import Dump, Request, open_dump
+from rlcorr_cli.pictures import Pictures
 from rlcorr_cli.pipeline.budgets import cuts
 from rlcorr_cli.pipeline.scan import Computing, Device, scan
 from rlcorr_cli.plan import Plan
@@ -35,10 +36,11 @@ Watch = Callable[[int], AbstractContextManager[Progress]]
 
 @dataclass(frozen=True)
 class Measured:
-    """Totals of any number of shards: summaries by leaf key, bootstrap replicates, rows per input path."""
+    """Totals of any number of shards: summaries by leaf key, bootstrap replicates, pictures, rows per input path."""
 
     leaves: Mapping[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
     replicates: Replicates | None = None
+    pictures: Pictures | None = None
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __add__(self, other: "Measured") -> "Measured":
@@ -49,14 +51,17 @@ def gather(parts: Iterable[Measured]) -> Measured:
     """The sum of any number of Measureds, none included; one pass, whatever the number of leaves."""
     leaves: dict[GroupKey, Summary] = {}
     replicates: Replicates | None = None
+    pictures: Pictures | None = None
     rows: Counter[str] = Counter()
     for part in parts:
         for key, summary in part.leaves.items():
             leaves[key] = leaves[key] + summary if key in leaves else summary
         if part.replicates is not None:
             replicates = part.replicates if replicates is None else replicates + part.replicates
+        if part.pictures is not None:
+            pictures = part.pictures if pictures is None else pictures + part.pictures
         rows.update(part.rows)
-    return Measured(leaves, replicates, dict(rows))
+    return Measured(leaves, replicates, pictures, dict(rows))
 
 
 @dataclass(frozen=True)
@@ -80,18 +85,19 @@ def analyze(
     seed: int = 0,
     notes: tuple[str, ...] = (),
     watch: Watch | None = None,
+    pictures: bool = False,
 ) -> Report:
     """Measure a dump once and report it.  notes: what the plan's reader already had to say."""
     started = time.perf_counter()
     thresholds = thresholds or Thresholds()
     dump, by_batch = opened(reading, plan, profile)
-    observation = Observation(plan, thresholds, dump.roles.current is not None, seed)
+    observation = Observation(plan, thresholds, dump.roles.current is not None, seed, pictures)
     computing = computing or Computing()
     bounds = cuts(dump, plan, computing, by_batch)
     with watched(dump, watch) as progress:
         measured, _ = measure(dump, observation, computing, bounds, progress)
     found = reported(dump, reading, observation, profile, measured, by_batch, notes, bounds)
-    return replace(found, seconds=time.perf_counter() - started)
+    return replace(found, seconds=time.perf_counter() - started, pictures=measured.pictures)
 
 
 def opened(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[Dump, bool]:
@@ -145,7 +151,7 @@ def measure(
 
     def one(batch: Batch, device: Device) -> Measured:
         observed = observe(batch, observation, device, bounds)
-        return Measured(observed.groups, observed.replicates)
+        return Measured(observed.groups, observed.replicates, observed.pictures)
 
     def results() -> Iterable[Measured]:
         measured = scan(dump, computing, lambda batches, device: gather(one(batch, device) for batch in batches))

@@ -174,7 +174,7 @@ class _Run:
                 for portion in read_whole(self.dump, shard, run.batch_tokens, run.allowance):
                     run.engine.check()
                     observed = observe(portion.batch, self.observation, run.device, self.bounds)
-                    measured = Measured(observed.groups, None, {shard.path: portion.batch.n_rows})
+                    measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows})
                     yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
 
         shards = self.dump.shards
