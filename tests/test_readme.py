@@ -49,9 +49,18 @@ def test_the_plan_file_in_readme_is_a_plan(workplace: Path, capsys: pytest.Captu
     assert plan["rejections"][0]["scope"] == "seq_mean"
 
 
+def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
+    links = re.findall(r"!\[.+?\]\((.+?)\)", README)
+    assert len(links) == 3
+    assert all((ROOT / link).read_bytes().startswith(b"\x89PNG") for link in links)
+    sizes = sum(path.stat().st_size for path in (ROOT / "sample_data").rglob("*"))
+    assert sizes < 2_000_000
+
+
 def test_every_option_in_readme_exists(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert door.run(["analyze", "--help"]) == door.run(["filter", "--help"]) == 0
+    for command in ("analyze", "filter", "plot"):
+        assert door.run([command, "--help"]) == 0
     known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
     prose = "\n".join(line for line in README.splitlines() if "pip" not in line)
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", prose)) <= known

@@ -50,5 +50,6 @@ def analyze(
         seed,
         chosen.notes,
         run.watch(quiet),
+        run.pictured(outputs),
     )
     run.write(report, outputs, as_json=json)

@@ -11,9 +11,15 @@ from typing import Annotated
 import typer
 
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import analyze, explain, filter, presets
+from rlcorr_cli.cli import analyze, explain, filter, plot, presets
 
-COMMANDS = {"analyze": analyze.analyze, "filter": filter.filter, "presets": presets.presets, "explain": explain.explain}
+COMMANDS = {
+    "analyze": analyze.analyze,
+    "filter": filter.filter,
+    "plot": plot.plot,
+    "presets": presets.presets,
+    "explain": explain.explain,
+}
 
 
 def build(rich: bool = True) -> typer.Typer:

@@ -12,6 +12,9 @@ OUTPUT = "Output"
 Dumps = Annotated[
     list[str], typer.Argument(metavar="DUMP...", help="Files, directories, globs, or - for JSON lines on stdin.")
 ]
+DumpsOrReport = Annotated[
+    list[str], typer.Argument(metavar="DUMP...", help="As for analyze, or one report.json that analyze -o wrote.")
+]
 FormatName = Annotated[str, typer.Option("--format", help="auto, parquet or jsonl.", rich_help_panel=READING)]
 Map = Annotated[
     list[str] | None,
@@ -121,7 +124,27 @@ Outputs = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Also write the report to FILE (.json). Repeatable.",
+        help="Also write the report to FILE: .json, .html, .md, .csv, or .tb (TensorBoard). Repeatable.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Picture = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="PATH",
+        help="The picture: .png, .svg or .pdf; or a directory for one each.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+KindName = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="overview (the default), metrics, ratio, scatter, surprise, position, length, weights or staleness. "
+        "Repeatable.",
         rich_help_panel=OUTPUT,
     ),
 ]

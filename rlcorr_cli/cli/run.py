@@ -1,10 +1,10 @@
 """What commands that read a dump share: their arguments as values, the progress bar, and the report's way out."""
 
 import json
-import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from rlcorr_cli.io.parquet import prefer_jemalloc
 from rlcorr_cli.pipeline import scan
 from rlcorr_cli.pipeline.analysis import Progress, Watch
 from rlcorr_cli.pipeline.scan import Computing
+from rlcorr_cli.present.forms import FORMS, PICTURED
+from rlcorr_cli.present.forms import write as write_form
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.present.text import print_report
 from rlcorr_cli.report import Report
@@ -43,11 +45,16 @@ def computing(device: str, threads: int | None, batch_tokens: int | None) -> Com
 def outputs(paths: Sequence[str]) -> tuple[Path, ...]:
     """Report files, checked before the long scan rather than after it."""
     for path in map(Path, paths):
-        if path.suffix.lower() != ".json":
-            raise UsageError(f"{path}: a report is written as .json.", "Name it report.json.")
+        if path.suffix.lower() not in FORMS:
+            raise UsageError(f"{path}: a report is written as {', '.join(FORMS)}.", "Name it report.html or the like.")
         if not path.parent.is_dir():
             raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
     return tuple(map(Path, paths))
+
+
+def pictured(paths: Sequence[Path]) -> bool:
+    """Whether any of the files takes what pictures are drawn from."""
+    return any(path.suffix.lower() in PICTURED for path in paths)
 
 
 def watch(quiet: bool) -> Watch | None:
@@ -65,11 +72,10 @@ def _bar(n_bytes: int) -> Generator[Progress]:
 
 def write(report: Report, paths: Sequence[Path], as_json: bool) -> None:
     """The report to its files, then to stdout."""
-    document = json.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
     for path in paths:
-        _replace(path, document)
+        write_form(report, path)
     if as_json:
-        emit(document)
+        emit(json.dumps(replace(report, pictures=None).to_dict(), indent=2, allow_nan=False) + "\n")
     else:
         print_report(report)
 
@@ -82,18 +88,3 @@ def show_filtered(filtered: "Filtered", as_json: bool) -> None:
     from rlcorr_cli.present.filtered import print_filtered
 
     print_filtered(filtered)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OutputError(f"Cannot write {path}: {error.strerror}.", "Name another place with -o.") from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -52,6 +52,15 @@ def _keep_freed_memory() -> None:
     mallopt(arena_max, 1)
 
 
+def trim() -> None:
+    """Give freed memory back to the system after all, once in a while: a long run that also writes would otherwise
+    grow by what lies scattered between its larger pieces.  Elsewhere than on glibc, nothing."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError, TypeError):
+        return
+
+
 @contextmanager
 def worker(device: torch.device) -> Generator[None]:
     """What one worker thread runs its shard in."""

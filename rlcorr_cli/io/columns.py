@@ -63,6 +63,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "advantages": ("advantage",),
     "reward": ("raw_reward", "score", "scores", "total_reward", "reward_score"),
     "step": ("global_step", "global_steps", "training_step", "gen_step", "iteration"),
+    "policy_version": (
+        "param_version",
+        "rollout_param_version",
+        "sampling_client_step",
+        "generation_weight_version",
+        "head_version",
+    ),
     "sample_id": (
         "index",
         "sample_index",

@@ -82,7 +82,7 @@ def analyze(
     profile: Profile | None = None,
     thresholds: Thresholds | None = None,
     computing: Computing | None = None,
-    seed: int = 0,
+    seed: int | None = 0,
     notes: tuple[str, ...] = (),
     watch: Watch | None = None,
     pictures: bool = False,
@@ -98,6 +98,15 @@ def analyze(
         measured, _ = measure(dump, observation, computing, bounds, progress)
     found = reported(dump, reading, observation, profile, measured, by_batch, notes, bounds)
     return replace(found, seconds=time.perf_counter() - started, pictures=measured.pictures)
+
+
+def along_steps(reading: Reading, plan: Plan, versions: bool) -> Reading:
+    """The reading grouped by step, where it names no groups and the dump has steps; versions: by those, too."""
+    if reading.group_by or "-" in reading.paths:
+        return reading
+    dump = open_dump(reading.paths, Request(reading.format, reading.columns, plan.mode, needs=plan.needs))
+    names = ("step", "policy_version") if versions and dump.has("policy_version") else ("step",)
+    return replace(reading, group_by=names) if all(dump.has(name) for name in names) else reading
 
 
 def opened(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[Dump, bool]:

@@ -176,6 +176,7 @@ class _Run:
                     observed = observe(portion.batch, self.observation, run.device, self.bounds)
                     measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows})
                     yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
+                devices.trim()
 
         shards = self.dump.shards
         total, so_far = sum(shard.n_bytes for shard in shards), 0

@@ -146,6 +146,40 @@ def p5(bench: Bench) -> Figure:
     return figure(samples, lambda t: (t["full"] - t["tiny"]) / t["copy"], "s", kept)
 
 
+def p5m(bench: Bench) -> Figure:
+    """Peak memory of filter that keeps every row, on W2 over that on W1; a detail says without the rejected ones."""
+    out = bench.directory / "filtered.parquet"
+
+    def filtering(name: str, *more: str) -> Callable[[], float]:
+        command = [RLCORR, "filter", bench.dump(name), "--preset", "geo_rs", "-o", out, "--overwrite", *more]
+        return lambda: cost(command).peak
+
+    keep = ("--rejected", "keep")
+    works = {
+        f"{name} {how[-1]}": filtering(name, *how) for name in ("W1", "W2") for how in (keep, ("--rejected", "drop"))
+    }
+    samples = interleave(works, bench.rounds)
+    middle = {name: statistics.median(values) for name, values in samples.items()}
+    out.unlink(missing_ok=True)
+    dropped = f"with --rejected drop: {middle['W2 drop'] / middle['W1 drop']:.2f}"
+    return figure(samples, lambda t: t["W2 keep"] / t["W1 keep"], "MB", dropped)
+
+
+def plot(bench: Bench) -> Figure:
+    """plot on W1 over analyze on it, both whole; a detail gives its peak memory on W2 over W1."""
+    picture = bench.directory / "plot.png"
+
+    def costing(command: str, name: str, *more: object) -> Callable[[], Cost]:
+        return lambda: cost([RLCORR, command, bench.dump(name), "--preset", "token_is", *map(str, more)])
+
+    works = {"analyze": costing("analyze", "W1"), "plot": costing("plot", "W1", "-o", picture)}
+    found = interleave(works, bench.rounds)
+    peak = statistics.median(one.peak for one in found["plot"])
+    grown = costing("plot", "W2", "-o", picture)().peak / peak
+    samples = {name: [one.wall for one in costs] for name, costs in found.items()}
+    return figure(samples, lambda t: t["plot"] / t["analyze"], "s", f"peak memory {peak:.0f} MB, W2 / W1 {grown:.2f}")
+
+
 def p8(bench: Bench) -> Figure:
     """The slowest light command over importing typer; details give typer's own cost of running a command, too."""
     commands = {"--help": ["--help"], "presets": ["presets"], "explain kl": ["explain", "kl"]}

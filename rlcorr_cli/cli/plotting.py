@@ -1,0 +1,89 @@
+"""What `plot` does around the drawing: which kinds, into which files, from which report."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcorr_cli.cli.plans import Flags
+from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
+from rlcorr_cli.present.figures import KINDS, draw
+from rlcorr_cli.present.files import replace_file
+from rlcorr_cli.present.sink import emit
+from rlcorr_cli.report import Report
+
+SUFFIXES = ("png", "svg", "pdf")
+
+
+def kinds(names: Sequence[str]) -> tuple[str, ...]:
+    """The kinds asked for; an overview if none."""
+    for name in names:
+        if name not in KINDS:
+            raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
+    return tuple(dict.fromkeys(names)) or ("overview",)
+
+
+def targets(output: str | None, wanted: Sequence[str], dumps: Sequence[str]) -> dict[str, Path]:
+    """Kind -> file.  A name without a suffix is a directory for KIND.png; none at all stands beside one's work."""
+    if output is None:
+        stem = "stdin" if dumps[0] == "-" else Path(dumps[0]).name.split(".")[0] or "dump"
+        return {kind: Path(f"{stem}.{kind}.png") for kind in wanted}
+    path = Path(output)
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix and not path.is_dir():
+        if suffix not in SUFFIXES:
+            raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")
+        if len(wanted) > 1:
+            raise UsageError(f"{path} can hold one picture, not {len(wanted)}.", "Name a directory with -o.")
+        if not path.parent.is_dir():
+            raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
+        return {wanted[0]: path}
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Cannot make the directory {path}: {error.strerror}.", "Name another with -o.") from None
+    return {kind: path / f"{kind}.png" for kind in wanted}
+
+
+def is_report(dumps: Sequence[str]) -> bool:
+    """Whether a saved report is named rather than a dump."""
+    return len(dumps) == 1 and dumps[0].lower().endswith(".json") and Path(dumps[0]).is_file()
+
+
+def check_alone(flags: Flags, others: Sequence[object]) -> None:
+    """A saved report has its plan and its groups already."""
+    if flags.change_plan or flags.mode or any(other for other in others):
+        raise UsageError("A saved report cannot be read under another plan or grouping.", "Plot the dump itself.")
+
+
+def saved(path: str) -> Report:
+    """The report in a file that `analyze -o` wrote."""
+    again = "Write one with `rlcorr analyze DUMP -o report.json`."
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as a report: {error}.", again) from None
+    if not isinstance(data, Mapping) or "rlcorr" not in data:
+        raise DataError(f"{path} is not a report of rlcorr's.", f"A dump of JSON lines is called .jsonl. {again}")
+    if "pictures" not in data:
+        raise DataError(f"{path} holds no counts to draw pictures from.", again)
+    try:
+        return Report.from_dict(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path} is not a whole report: {type(error).__name__} {error}.", again) from None
+
+
+def write(reports: Mapping[str, Report], wanted: Mapping[str, Path], as_json: bool) -> None:
+    """Each kind's picture of its report to its file; its caption, or why there is none, to stdout."""
+    told: list[dict[str, Any]] = []
+    for kind, path in wanted.items():
+        drawn = draw(kind, reports[kind])
+        if drawn.figure is not None:
+            replace_file(path, drawn.write(path.suffix.lower().removeprefix(".")))
+        told.append({"kind": kind, "path": str(path) if drawn.figure else None, "caption": drawn.caption})
+    if as_json:
+        emit(json.dumps(told, indent=2) + "\n")
+    else:
+        emit("".join(f"{one['path'] or one['kind'] + ': no picture'}\n    {one['caption']}\n" for one in told))
+    if all(one["path"] is None for one in told):
+        raise DataError(f"There is nothing to draw: {told[0]['caption']}", "See `rlcorr plot --help` for other kinds.")

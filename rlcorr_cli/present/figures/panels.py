@@ -1,0 +1,379 @@
+"""The panels: each draws one question about a report on its axes and returns one sentence on what is to be seen.
+
+A panel that has nothing to draw raises Missing with the reason.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator, SymmetricalLogLocator
+
+from rlcorr_cli.pictures import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Pictures
+from rlcorr_cli.plan import Bounds
+from rlcorr_cli.present.figures import style
+from rlcorr_cli.present.figures.data import Missing, course, lags, lorenz, profile, rebinned
+from rlcorr_cli.present.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE, PURPLE, RED, mark
+from rlcorr_cli.present.numbers import number, share, signed
+from rlcorr_cli.report import Report
+from rlcorr_cli.summary import Floats
+
+Draw = tuple[Axes, Report]
+
+
+def counted(report: Report) -> Pictures:
+    """The report's bins; a report of an older run, or of `analyze --json`, has none."""
+    if report.pictures is None:
+        raise Missing("The report was saved without the counts that pictures are drawn from.")
+    return report.pictures
+
+
+def ratio(ax: Axes, report: Report) -> str:
+    """Histogram of the log-ratio, log counts, with the plan's token bounds."""
+    values, counts = report.log_ratios.by_value
+    if not len(values):
+        raise Missing("No valid token.")
+    outer = [abs(report.log_ratios.quantile(q) or 0.0) for q in (0.001, 0.999)]
+    bounds = _token_bounds(report)
+    reach = 1.4 * max(*outer, *(abs(at) for _, at in bounds if abs(at) < 4 * max(outer)), 0.0)
+    if reach == 0:
+        raise Missing(f"All {int(counts.sum()):,} log-ratios are 0: the two columns are equal.")
+    edges = np.linspace(-reach, reach, 82)
+    drawn = rebinned(report.log_ratios, edges)
+    ax.stairs(drawn, edges, fill=True, color=BLUE, alpha=0.85)
+    style.log_counts(ax.yaxis)
+    ax.set_ylim(bottom=0.8)
+    ax.axvline(0, color=INK, linewidth=0.8)
+    for name, at in bounds:
+        if abs(at) <= reach:
+            mark(ax, at, name)
+    ax.set(xlabel="log-ratio, training − rollout (nats)", ylabel="tokens")
+    far = counts.sum() - drawn.sum()
+    found = report.whole.values
+    low, middle, high = (signed(found[f"log_ratio_{name}"]) for name in ("p01", "p50", "p999"))
+    text = f"Half of the tokens lie above {middle}, 1 in 1,000 below {low} and 1 in 1,000 above {high} nats"
+    if len(values) == 1:
+        text = f"Every log-ratio is {middle} nats: a constant shift, not noise"
+    if far >= 0.5:
+        text += f"; {share(far / counts.sum())} lie beyond the picture"
+    outside = _outside(report)
+    return f"{text}{'; ' + outside if outside else ''}."
+
+
+def _token_bounds(report: Report) -> list[tuple[str, float]]:
+    """The plan's bounds on single ratios, as log-ratios."""
+    found: list[tuple[str, Bounds]] = []
+    weighting = report.plan.weighting
+    if weighting is not None and weighting.scope == "token" and weighting.of == "mismatch":
+        found.append(("weight", weighting.bounds))
+    found += [
+        (one.name, one.bounds)
+        for one in report.plan.rejections
+        if one.statistic == "ratio" and one.scope in ("token", "seq_min", "seq_max") and one.of == "mismatch"
+    ]
+    ends = [(f"{name} {end:g}", end) for name, bounds in found for end in (bounds.low, bounds.high) if end]
+    return [(name, math.log(end)) for name, end in ends]
+
+
+def _outside(report: Report) -> str:
+    """The reported shares of tokens outside those bounds."""
+    values, parts = report.whole.values, list[str]()
+    weighting = report.plan.weighting
+    if weighting is not None and weighting.scope == "token":
+        low, high = (values.get(f"rollout_is_ratio_fraction_{end}") for end in ("low", "high"))
+        if weighting.bounds.high is not None:
+            parts.append(f"{share(high)} above the weights' bound")
+        if weighting.bounds.low:
+            parts.append(f"{share(low)} below it")
+    for one in report.plan.rejections:
+        if one.scope == "token":
+            parts.append(f"{one.name} takes {share(values.get(f'rollout_rs_{one.name}_masked_fraction'))}")
+    return ", ".join(parts)
+
+
+def probabilities(ax: Axes, report: Report) -> str:
+    """Rollout against training probability, a count per square."""
+    _scatter(ax, counted(report).counts["probability"], 0.0, 1.0)
+    ax.set(xlabel="rollout probability", ylabel="training probability")
+    pearson = report.whole.values["prob_pearson"]
+    if pearson is None:
+        return "All probabilities of one side are the same, so they correlate with nothing."
+    return f"The probabilities correlate with {number(pearson)} (ideal 1)."
+
+
+def log_probabilities(ax: Axes, report: Report) -> str:
+    """Rollout against training log-prob."""
+    table = counted(report).counts["log_probability"]
+    _scatter(ax, table, DEEPEST, 0.0)
+    ax.set(xlabel="rollout log-prob (nats)", ylabel="training log-prob (nats)")
+    far = np.abs(np.subtract.outer(np.arange(SCATTER), np.arange(SCATTER))) > 4
+    width = -DEEPEST / SCATTER * 4
+    return f"{share(float(table[far].sum() / table.sum()))} of the tokens lie more than {width:g} nat off the diagonal."
+
+
+def _scatter(ax: Axes, table: "np.ndarray", low: float, high: float) -> None:
+    if not table.any():
+        raise Missing("No valid token.")
+    edges = np.linspace(low, high, SCATTER + 1)
+    shown = np.ma.masked_equal(table.T, 0)
+    mesh = ax.pcolormesh(edges, edges, shown, cmap=MAP, norm=LogNorm(1, max(2, int(table.max()))), rasterized=True)
+    ax.plot([low, high], [low, high], color=RED, linewidth=0.8)
+    ax.set_aspect("equal")
+    ax.grid(visible=False)
+    assert ax.figure is not None
+    bar = ax.figure.colorbar(mesh, ax=ax, label="tokens", shrink=0.7)
+    style.plain_numbers(bar.ax.yaxis)
+
+
+def surprise(ax: Axes, report: Report) -> str:
+    """Spread of the log-ratio by how unlikely the token was."""
+    found = profile(counted(report).spread["surprise"], SURPRISE)
+    ax.plot(-found.centre, found.std, "o-", color=BLUE, label="std")
+    ax.plot(-found.centre, found.mean, "s--", color=ORANGE, label="mean")
+    ax.axhline(0, color=INK, linewidth=0.8)
+    ax.set_xscale("symlog", linthresh=2.0**SURPRISE.first)
+    ax.set(xlabel="rollout log-prob (nats; unlikely tokens left)", ylabel="log-ratio (nats)")
+    _symlog_ticks(ax)
+    ax.legend()
+    likely, unlikely = found.std[0], found.std[-1]
+    if not found.std.any():
+        return "The gap has no spread: whatever the token's surprise, its log-ratio is the same."
+    if unlikely > 2 * likely:
+        grows = "The gap grows with surprise, as rounding in the engines makes it"
+    else:
+        grows = "The gap does not grow with surprise, as rounding would make it"
+    return (
+        f"{grows}: std {number(float(likely))} for the likeliest tokens, {number(float(unlikely))} for the unlikeliest."
+    )
+
+
+def _symlog_ticks(ax: Axes) -> None:
+    ticks = [-10.0, -1.0, -0.1, -0.01, -0.001]
+    ax.set_xticks(ticks)
+    style.plain_numbers(ax.xaxis)
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlim(-40, -(2.0**SURPRISE.first))
+
+
+def position(ax: Axes, report: Report) -> str:
+    """Mean and spread by place in the sequence."""
+    found = profile(counted(report).spread["position"], POSITION)
+    ax.plot(found.centre, found.std, "o-", color=BLUE, label="std")
+    ax.plot(found.centre, found.mean, "s--", color=ORANGE, label="mean")
+    ax.axhline(0, color=INK, linewidth=0.8)
+    _log_counts(ax)
+    ax.set(xlabel="place among the sequence's valid tokens", ylabel="log-ratio (nats)")
+    ax.legend()
+    if len(found.std) < 2:
+        return "Sequences are too short for a course along them."
+    half = len(found.std) // 2
+    parts = slice(half), slice(half, None)
+    early, late = (float(np.average(found.std[part], weights=found.count[part])) for part in parts)
+    drift = "widens" if late > 1.2 * early else "narrows" if late < early / 1.2 else "stays as wide"
+    return f"Along the sequence the gap {drift}: std {number(early)} in the first places, {number(late)} in the last."
+
+
+def length_spread(ax: Axes, report: Report) -> str:
+    """The sequence log-ratio S by length: the length trap."""
+    found = profile(counted(report).spread["length"], LENGTH, fewest=5)
+    ax.fill_between(found.centre, found.mean - found.std, found.mean + found.std, color=BLUE, alpha=0.25, linewidth=0)
+    ax.plot(found.centre, found.mean, "o-", color=BLUE, label="mean ± std of S")
+    for at, name in ((math.log(2), "ratio 2"), (-math.log(2), "ratio 1/2")):
+        mark(ax, at, name, vertical=False)
+    _log_counts(ax)
+    ax.set(xlabel="valid tokens of the sequence", ylabel="S, log of the sequence ratio (nats)")
+    ax.legend(loc="best")
+    if len(found.std) == 1:
+        size = math.hypot(float(found.mean[0]), float(found.std[0]))
+        return f"Sequences are about as long as each other; their S is {number(size)} nats large."
+    shortest, longest = (float(math.hypot(found.mean[i], found.std[i])) for i in (0, -1))
+    trap = (
+        " A bound on the product then keeps short sequences only." if longest > max(math.log(2), 2 * shortest) else ""
+    )
+    return (
+        f"S is {number(shortest)} nats large at the shortest lengths and {number(longest)} at the longest; "
+        f"a ratio of 2 is {math.log(2):.2f}.{trap}"
+    )
+
+
+def length_kept(ax: Axes, report: Report) -> str:
+    """Share of tokens that the rejections keep, by length."""
+    if not report.plan.rules:
+        raise Missing("The plan rejects nothing, so there is no acceptance by length.")
+    table = counted(report).spread["length"]
+    use = table[3] > 0
+    edges = LENGTH.edges
+    centre, kept = np.sqrt(edges[:-1] * edges[1:])[use], table[4][use] / table[3][use]
+    ax.plot(centre, kept, "o-", color=GREEN)
+    ax.set_ylim(-0.02, 1.02)
+    _log_counts(ax)
+    ax.set(xlabel="valid tokens of the sequence", ylabel="share of tokens kept")
+    first, last = share(float(kept[0])), share(float(kept[-1]))
+    if len(kept) == 1:
+        return f"Kept are {first} of the tokens."
+    return f"Kept are {first} of the tokens at the shortest lengths, {last} at the longest."
+
+
+def _log_counts(ax: Axes) -> None:
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
+    style.plain_numbers(ax.xaxis)
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+def weights(ax: Axes, report: Report) -> str:
+    """Distribution of the applied weights."""
+    weighting = report.plan.weighting
+    if weighting is None:
+        raise Missing("The plan weights nothing: every token that is kept counts 1.")
+    one = counted(report).histograms["weights"]
+    values, counts = one.by_value
+    positive = values[values > 0]
+    zero = float(counts[values == 0].sum() / counts.sum())
+    if not len(positive):
+        raise Missing("Every weight is 0.")
+    low, high = max(float(positive[0]), 1e-6) / 1.05, float(positive[-1]) * 1.05
+    edges = np.geomspace(low, high, 70)
+    ax.stairs(rebinned(one, edges), edges, fill=True, color=PURPLE)
+    ax.set(xscale="log", xlabel="applied weight", ylabel="tokens")
+    style.log_counts(ax.yaxis)
+    ax.set_ylim(bottom=0.8)
+    style.plain_numbers(ax.xaxis)
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    mark(ax, 1.0, "1", INK, style="-")
+    for end in (weighting.bounds.low, weighting.bounds.high):
+        if end and low <= end <= high:
+            mark(ax, end, f"{end:g}")
+    ess = number(report.whole.values.get("rollout_is_eff_sample_size"))
+    nothing = f", {share(zero)} of the tokens weigh 0" if zero else ""
+    return f"The weights leave an effective sample of {ess} of all units{nothing}."
+
+
+def gradient(ax: Axes, report: Report) -> str:
+    """Lorenz curve: which share of sequences carries which share of the weight."""
+    found = lorenz(counted(report).histograms["loads"])
+    ax.plot(found.sequences, found.weight, color=PURPLE)
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--", label="all the same")
+    ax.set(xlabel="share of sequences, lightest first", ylabel="share of the weight", xlim=(0, 1), ylim=(0, 1))
+    ax.set_aspect("equal")
+    ax.legend(loc="upper left")
+    half = 1 - float(np.interp(0.5, found.sequences, found.weight))
+    return (
+        f"The heavier half of the sequences carries {share(half)} of the weight, the heaviest 1 % {share(found.top)}."
+    )
+
+
+def staleness(ax: Axes, report: Report) -> str:
+    """k3 by how many versions the rollout policy lay behind."""
+    lag, k3, n = lags(report)
+    ax.plot(lag, k3, "o", color=GREY, alpha=0.5, label="a step's rows of one version")
+    places = np.unique(lag)
+    means = np.array([np.average(k3[lag == place], weights=n[lag == place]) for place in places])
+    ax.plot(places, means, "o-", color=BLUE, label="all of them")
+    ax.set(xlabel="steps behind, step − policy_version", ylabel="k3_kl (nats)")
+    ax.set_ylim(bottom=0)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.legend()
+    if len(places) < 2:
+        return f"All rows are {places[0]:g} steps behind: k3_kl is {number(float(means[0]))}."
+    first, last = float(means[0]), float(means[-1])
+    return f"k3_kl goes from {number(first)} at {places[0]:g} steps behind to {number(last)} at {places[-1]:g}."
+
+
+# ---------------------------------------------------------------- metrics along a column of groups
+
+
+def _along(ax: Axes, report: Report, metrics: Sequence[tuple[str, str]], ideal: float | None) -> dict[str, Floats]:
+    """Lines of some metrics over the groups; what of them is known."""
+    found = course(report, [name for name, _ in metrics])
+    known = {name: values for name, values in found.values.items() if np.isfinite(values).any()}
+    if not known:
+        raise Missing(f"{' and '.join(name for name, _ in metrics)}: no data.")
+    for (name, text), color, point in zip(metrics, (BLUE, ORANGE), "os", strict=False):
+        if name in known:
+            dense = len(found.places) > 60
+            ax.plot(found.places, known[name], "-" if dense else f"{point}-", color=color, label=text)
+    ax.set_xlabel(style.label(found.name))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    if ideal is not None:
+        mark(ax, ideal, f"ideal {ideal:g}", GREEN, vertical=False, style="-")
+    if len(metrics) > 1:
+        ax.legend()
+    return known
+
+
+def _ends(values: Floats) -> str:
+    known = values[np.isfinite(values)]
+    first, last = number(float(known[0])), number(float(known[-1]))
+    return first if len(known) == 1 else f"{first} to {last}"
+
+
+def mean_weight(ax: Axes, report: Report) -> str:
+    """Mean raw IS weight, ideally 1."""
+    if report.plan.weighting is None:
+        raise Missing("The plan weights nothing, so there is no mean weight.")
+    known = _along(ax, report, [("rollout_is_mean", "mean")], 1.0)
+    ax.set_ylabel("mean IS weight, raw")
+    return f"mean weight {_ends(known['rollout_is_mean'])}"
+
+
+def sample_size(ax: Axes, report: Report) -> str:
+    """Effective sample size with its warning lines."""
+    name = "seq_ess" if report.plan.weighting is None else "rollout_is_eff_sample_size"
+    known = _along(ax, report, [(name, "ESS")], None)
+    ax.set_ylim(0, 1.02)
+    ax.set_ylabel("effective sample size" + (", raw sequences" if name == "seq_ess" else ""))
+    mark(ax, 0.5, "good above 0.5", GREEN, vertical=False)
+    mark(ax, 0.3, "worry below 0.3", RED, vertical=False)
+    return f"ESS {_ends(known[name])}"
+
+
+def vetoed(ax: Axes, report: Report) -> str:
+    """Share of sequences vetoed, or else lost to all rejections."""
+    if not report.plan.rules:
+        raise Missing("The plan rejects nothing.")
+    veto = any(one.is_veto for one in report.plan.rejections)
+    name = "rollout_is_veto_fraction" if veto else "rollout_rs_seq_dropped_fraction"
+    words = "sequences vetoed" if veto else "sequences dropped"
+    known = _along(ax, report, [(name, words)], None)
+    ax.set_ylim(-0.02, max(0.15, 1.1 * float(np.nanmax(known[name]))))
+    ax.set_ylabel(f"share of {words}")
+    mark(ax, 0.1, "worry above 0.1", RED, vertical=False)
+    return f"{words} {_ends(known[name])}"
+
+
+def divergence(ax: Axes, report: Report) -> str:
+    """KL and K3."""
+    known = _along(ax, report, [("kl", "KL (k1)"), ("k3_kl", "KL (k3)")], 0.0)
+    ax.set_ylabel("KL(rollout || training), nats")
+    return f"k3 {_ends(known.get('k3_kl', next(iter(known.values()))))}"
+
+
+def perplexity(ax: Axes, report: Report) -> str:
+    """Ratio of perplexities."""
+    known = _along(ax, report, [("ppl_ratio", "ratio")], 1.0)
+    ax.set_ylabel("perplexity, training / rollout")
+    return f"perplexity ratio {_ends(known['ppl_ratio'])}"
+
+
+def chi2(ax: Axes, report: Report) -> str:
+    """chi squared of token and sequence ratios."""
+    known = _along(ax, report, [("chi2_token", "token"), ("chi2_seq", "sequence")], None)
+    ax.set_yscale("symlog", linthresh=1e-3)
+    locator = SymmetricalLogLocator(base=10, linthresh=1e-3)
+    locator.set_params(numticks=6)
+    ax.yaxis.set_major_locator(locator)
+    style.plain_numbers(ax.yaxis)
+    ax.set_ylabel("χ²")
+    mark(ax, 1.0, "worry above 1", RED, vertical=False)
+    return f"χ² of tokens {_ends(known['chi2_token'])}" if "chi2_token" in known else "χ² overflows"
+
+
+def k3_course(ax: Axes, report: Report) -> str:
+    """k3 alone, for the overview."""
+    known = _along(ax, report, [("k3_kl", "k3")], None)
+    ax.set_ylim(0, 1.1 * float(np.nanmax(known["k3_kl"])) or 1.0)
+    ax.set_ylabel("k3_kl (nats)")
+    return f"k3_kl along the groups: {_ends(known['k3_kl'])}."

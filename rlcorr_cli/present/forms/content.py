@@ -1,0 +1,121 @@
+"""What the page and the Markdown report say, in the same order: plain rows, for either to lay out."""
+
+from dataclasses import dataclass
+
+from rlcorr_cli import __version__
+from rlcorr_cli.metrics import DRIFT, METRICS
+from rlcorr_cli.planfile import plan_to_toml
+from rlcorr_cli.present.figures import KINDS, Drawn, draw
+from rlcorr_cli.present.listing import DEFINED, records
+from rlcorr_cli.present.numbers import NOTHING, interval, number
+from rlcorr_cli.present.sink import clean
+from rlcorr_cli.present.verdict import verdict
+from rlcorr_cli.report import Group, Report
+
+IDEAL = {metric.name: metric.ideal for metric in (*METRICS, *DRIFT)}
+LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One line of the metrics table."""
+
+    name: str
+    value: str
+    interval: str
+    ideal: str
+    rule: str
+    status: str
+    formula: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """A report in words and rows.  groups: headings, then cells with the number to sort by (None for text)."""
+
+    title: str
+    verdict: str
+    facts: list[tuple[str, str]]
+    todo: list[tuple[str, str, str]]
+    metrics: list[Metric]
+    headings: list[str]
+    groups: list[list[tuple[str, float | None]]]
+    figures: list[tuple[str, Drawn]]
+    plan: str
+    notes: list[str]
+
+
+def content(report: Report) -> Content:
+    """Everything there is to say about a report."""
+    broken = [f for f in report.health if f["status"] in ("fail", "warn")]
+    ordered = sorted(broken, key=lambda f: f["status"] != "fail")
+    return Content(
+        title=_title(report),
+        verdict=verdict(report),
+        facts=_facts(report),
+        todo=[(f["status"], f"{f['metric']} is {number(f['value'])}, wants {f['rule']}", f["remedy"]) for f in ordered],
+        metrics=[_metric(name, value, report) for name, value in report.whole.metrics.items()],
+        headings=[*map(short, report.groups[0].key), "sequences", "tokens", *_columns(report)] if report.groups else [],
+        groups=[_cells(group, _columns(report)) for group in report.groups],
+        figures=[(KINDS[kind].about, draw(kind, report)) for kind in KINDS if kind != "overview"],
+        plan=plan_to_toml(report.plan),
+        notes=[clean(note) for note in report.notes],
+    )
+
+
+def short(value: object) -> str:
+    """Text from a dump in one printable line of bearable length."""
+    text = clean(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _title(report: Report) -> str:
+    first = report.inputs[0].path
+    name = "stdin" if first == "-" else short(first.rsplit("/", 1)[-1])
+    return name if len(report.inputs) == 1 else f"{name} and {len(report.inputs) - 1} more files"
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    counts, columns = report.whole.counts, report.inputs[0].columns
+    facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name] or name == "tokens"]
+    facts += [(short(name), short(column)) for name, column in columns.items()]
+    facts.append(("plan", f"{clean(report.plan.name)}: {records(report.plan)}"))
+    facts.append(("profile", report.profile))
+    facts += [("input", f"{short(one.path)}, {one.rows:,} rows, {one.n_bytes:,} bytes") for one in report.inputs[:20]]
+    if len(report.inputs) > 20:
+        facts.append(("input", f"and {len(report.inputs) - 20} more"))
+    return [*facts, ("rlcorr", __version__)]
+
+
+def _metric(name: str, value: float | None, report: Report) -> Metric:
+    finding = next((f for f in report.health if f["metric"] == name), None)
+    ends = report.intervals.get(name)
+    return Metric(
+        name,
+        NOTHING if value is None else number(value) if report.profile == "canonical" else f"{value:.6g}",
+        interval(*ends) if ends else "",
+        number(IDEAL[name]) if IDEAL.get(name) is not None else "",
+        finding["rule"] if finding else "",
+        finding["status"] if finding else "",
+        DEFINED.get(name.removeprefix("kept_"), ""),
+    )
+
+
+def _columns(report: Report) -> list[str]:
+    """Metrics in the groups' table: the usual few, or a profile's own."""
+    if report.profile != "canonical":
+        return list(report.whole.metrics)[:12]
+    wanted = ("kl", "k3_kl", "chi2_token", "seq_ess", "ppl_ratio", "rollout_is_mean", "rollout_is_eff_sample_size")
+    rest = ("rollout_rs_masked_fraction", "reward_mean")
+    return [name for name in (*wanted, *rest) if report.whole.metrics.get(name) is not None]
+
+
+def _cells(group: Group, columns: list[str]) -> list[tuple[str, float | None]]:
+    keys = [_key(value) for value in group.key.values()]
+    counts = [(f"{group.counts[name]:,}", float(group.counts[name])) for name in ("sequences", "tokens")]
+    return [*keys, *counts, *((number(group.metrics[name]), group.metrics[name]) for name in columns)]
+
+
+def _key(value: object) -> tuple[str, float | None]:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return short(NOTHING if value is None else value), float(value) if is_number else None  # type: ignore[arg-type]

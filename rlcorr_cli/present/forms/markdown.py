@@ -1,0 +1,60 @@
+"""report.md: for a repository or a pull request; pictures lie beside it in NAME-figures/.
+
+Text from the dump cannot become markup: what Markdown or HTML would read is escaped.
+"""
+
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from rlcorr_cli.errors import OutputError
+from rlcorr_cli.present.files import replace_file
+from rlcorr_cli.present.forms.content import Content, content
+from rlcorr_cli.report import Report
+
+SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@$-])")
+
+
+def escaped(value: object) -> str:
+    """Text that is shown as it is."""
+    text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return SPECIAL.sub(r"\\\1", text)
+
+
+def text(found: Content, figures: str) -> str:
+    """The document; figures: the directory its pictures are in, as a link."""
+    lines = [f"# {escaped(found.title)}", "", f"**{escaped(found.verdict)}**", "", "## What to do", ""]
+    lines += [f"- **{escaped(finding)}** ({status}): {escaped(remedy)}" for status, finding, remedy in found.todo]
+    lines += [] if found.todo else ["Nothing: every rule holds."]
+    lines += ["", "## Pictures", ""]
+    for about, drawn in found.figures:
+        if drawn.figure is not None:
+            lines += [f"![{drawn.kind}: {escaped(about)}]({figures}/{drawn.kind}.png)", ""]
+        lines += [f"**{drawn.kind}**: {escaped(drawn.caption)}", ""]
+    if found.groups:
+        lines += ["## Groups", "", *_table(found.headings, [[cell for cell, _ in row] for row in found.groups]), ""]
+    heads = ["metric", "value", "95 % interval", "ideal", "rule", ""]
+    rows = [[m.name, m.value, m.interval, m.ideal, m.rule, m.status] for m in found.metrics]
+    lines += ["## Metrics", "", *_table(heads, rows), "", "## What was read", ""]
+    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in found.facts]
+    lines += ["", "## Plan", "", "```toml", found.plan.rstrip(), "```", "", "## Notes", ""]
+    return "\n".join([*lines, *(f"- {escaped(note)}" for note in found.notes)]) + "\n"
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
+    lines = ["| " + " | ".join(map(escaped, heads)) + " |", "|" + "---|" + "---:|" * (len(heads) - 1)]
+    return lines + ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+
+
+def write(report: Report, path: Path) -> None:
+    """Pictures first, then the document that names them."""
+    found = content(report)
+    figures = path.with_name(f"{path.stem}-figures")
+    try:
+        figures.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Cannot make {figures}: {error.strerror}.", "Name another place with -o.") from None
+    for _, drawn in found.figures:
+        if drawn.figure is not None:
+            replace_file(figures / f"{drawn.kind}.png", drawn.write("png"))
+    replace_file(path, text(found, quote(figures.name)).encode())

@@ -1,0 +1,45 @@
+"""report.html: one file that needs nothing else, light and dark, on a phone and on paper.
+
+Everything from the dump is escaped, and a content policy lets only the page's own script run: a group called
+<script> stays a name.  Pictures are inline SVG whose ink follows the page's.
+"""
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+from rlcorr_cli.present.figures import Drawn
+from rlcorr_cli.present.figures.style import GRID, INK, PAPER
+from rlcorr_cli.present.files import replace_file
+from rlcorr_cli.present.forms.content import content
+from rlcorr_cli.report import Report
+
+INKS = {INK: "currentColor", PAPER: "none", GRID: "var(--line)"}
+
+
+def text(report: Report) -> str:
+    """The page."""
+    environment = Environment(loader=PackageLoader("rlcorr_cli.present", "forms"), autoescape=True)
+    source = environment.loader.get_source(environment, "sort.js")[0] if environment.loader else ""
+    digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+    template = environment.get_template("page.html")
+    return template.render(c=content(report), svg=_svg, script=Markup(source), digest=digest)
+
+
+def _svg(drawn: Drawn) -> Markup:
+    """A picture as part of the page: no declaration, ink and paper as variables, its caption as its name."""
+    drawing = drawn.write("svg").decode()
+    drawing = drawing[drawing.index("<svg") :]
+    for colour, variable in INKS.items():
+        drawing = drawing.replace(colour, variable)
+    drawing = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"|<svg ', r'<svg role="img" \1 ', drawing, count=1)
+    return Markup(drawing)
+
+
+def write(report: Report, path: Path) -> None:
+    """The page in a file."""
+    replace_file(path, text(report).encode())

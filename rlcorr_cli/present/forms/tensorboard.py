@@ -1,0 +1,35 @@
+"""DIR.tb: scalars per step, under the names of the profile, so that they lie beside the trainer's own curves.
+
+Takes the extra `tensorboard` (tensorboardX).  Without a profile the names are rlcorr/METRIC.
+"""
+
+from pathlib import Path
+
+from rlcorr_cli.errors import OutputError, UsageError
+from rlcorr_cli.report import Group, Report
+
+
+def write(report: Report, path: Path) -> None:
+    """One event file in the directory."""
+    steps = [(_step(group), group) for group in report.groups]
+    if not steps or any(step is None for step, _ in steps):
+        raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add --group-by step.")
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        raise UsageError(f"{path}: tensorboardX is not installed.", "pip install 'rlcorr[tensorboard]'") from None
+    prefix = "rlcorr/" if report.profile == "canonical" else ""
+    try:
+        with SummaryWriter(str(path)) as out:
+            for step, group in steps:
+                for name, value in group.metrics.items():
+                    if value is not None:
+                        out.add_scalar(f"{prefix}{name}", value, step)
+    except OSError as error:
+        raise OutputError(f"Cannot write {path}: {error.strerror}.", "Name another place with -o.") from None
+
+
+def _step(group: Group) -> int | None:
+    values = list(group.key.values())
+    whole = len(values) == 1 and isinstance(values[0], int) and not isinstance(values[0], bool)
+    return values[0] if whole else None

@@ -1,0 +1,266 @@
+"""Reports as files and `plot`: what is written, what is refused, and that a hostile dump does nothing."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from running import BF16, STEPS, Ran, analyzed, jsonl, parquet, row, run
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+EVIL = (
+    "<script>document.title='owned'</script>",
+    "<img src=x onerror=document.title='owned'>",
+    "\x1b[31mred\x1b]0;owned\x07",
+    "\u202egnp.exe\u2066",
+    "=HYPERLINK(1)",
+    "| a | [x](javascript:1) ` $x^2$ \n# heading",
+    "z" * 10_000,
+    "{{ 7 * 7 }}",
+)
+
+
+def refused(ran: Ran, status: int, *parts: str) -> None:
+    assert ran.status == status, ran.err
+    assert len(ran.err.splitlines()) == 2
+    for part in parts:
+        assert part in ran.err
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> str:
+    rows = [row(group=evil, step=i, sample_id=evil) for i, evil in enumerate(EVIL)]
+    folder = tmp_path / "<b>&$x$"
+    folder.mkdir()
+    return parquet(folder / "<i>dump.parquet", rows)
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+class Visit:
+    """A page opened in a browser, with what it complained about and what it asked for."""
+
+    def __init__(self, browser: Any, path: Path, width: int = 1100, scheme: str = "light") -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def is_quiet(self, path: Path) -> bool:
+        return not self.said and [url for url in self.asked if not url.startswith("data:")] == [path.as_uri()]
+
+    def column(self, n: int) -> list[str]:
+        return self.page.eval_on_selector_all("#groups tbody tr", f"rows => rows.map(r => r.children[{n}].textContent)")
+
+
+def test_a_page_needs_nothing_and_sorts(tmp_path: Path, browser: Any) -> None:
+    path = tmp_path / "report.html"
+    given = ["--preset", "token_is", "--rs", "ratio.token:0.8,1.25", "--group-by", "step"]
+    assert run("analyze", STEPS, *given, "-o", str(path)).status == 0
+    for width, scheme in ((1100, "light"), (1100, "dark"), (390, "light")):
+        visit = Visit(browser, path, width, scheme)
+        assert visit.column(0) == ["0", "1", "2", "3", "4"]
+        button = visit.page.locator("#groups th button", has_text="k3_kl")
+        button.click()
+        ascending = visit.column(0)
+        button.click()
+        assert ascending == visit.column(0)[::-1] == ["1", "0", "2", "3", "4"]
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        background = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+        assert visit.page.locator("figure svg").count() == 7
+        assert visit.is_quiet(path), (visit.said, visit.asked)
+
+
+def test_a_hostile_dump_does_nothing_to_a_page(hostile: str, tmp_path: Path, browser: Any) -> None:
+    path = tmp_path / "report.html"
+    assert run("analyze", hostile, "--group-by", "group", "-o", str(path)).status == 0
+    visit = Visit(browser, path)
+    assert visit.page.title() == "<i>dump.parquet – rlcorr"
+    assert visit.page.locator("main img, main i, main b.x, main a").count() == 0
+    assert sorted(visit.column(0)) == sorted(clean(evil) for evil in EVIL)
+    assert visit.page.evaluate("document.scripts.length") == 1
+    assert visit.is_quiet(path), (visit.said, visit.asked)
+
+
+def clean(text: str) -> str:
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return shown if len(shown) <= 120 else shown[:119] + "…"
+
+
+def test_a_hostile_dump_does_nothing_elsewhere(hostile: str, tmp_path: Path) -> None:
+    given = ["--group-by", "group", "-o", str(tmp_path / "r.md"), "-o", str(tmp_path / "r.csv")]
+    ran = run("analyze", hostile, *given)
+    assert ran.status == 0
+    markdown = (tmp_path / "r.md").read_text()
+    table = (tmp_path / "r.csv").read_text()
+    for text in (ran.out, markdown, table):
+        assert not {"\x1b", "\x07", "\u202e", "\u2066"} & set(text)
+    assert "<script" not in markdown
+    assert "<img" not in markdown
+    assert "\n# heading" not in markdown
+    rows = [line for line in markdown.splitlines() if line.startswith("| ")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} <= {len(re.findall(r"(?<!\\)\|", rows[0])), 7}
+    cells = [one[0] for one in csv.reader(io.StringIO(table))]
+    assert "'=HYPERLINK(1)" in cells
+    assert not any(cell.startswith(("=", "@")) for cell in cells)
+    assert run("plot", hostile, "--group-by", "group", "-o", str(tmp_path / "p"), "--kind", "ratio").status == 0
+
+
+def test_markdown_has_its_pictures_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "my report.md"
+    assert run("analyze", STEPS, "--preset", "token_is", "--group-by", "step", "-o", str(path)).status == 0
+    text = path.read_text()
+    links = re.findall(r"\]\((.+?)\)", text)
+    assert links[0] == "my%20report-figures/metrics.png"
+    assert len(links) == 7
+    for link in links:
+        assert (tmp_path / link.replace("%20", " ")).read_bytes().startswith(b"\x89PNG")
+    assert "**Close: token" in text
+    assert '```toml\nname = "decoupled_token_is"' in text
+
+
+def test_csv_holds_every_metric_of_every_group(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    report = run("analyze", STEPS, "--group-by", "step", "-o", str(path), "--json").json
+    rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    assert len(rows) == 6 * len(report["metrics"])
+    found = {(one["step"], one["metric"]): one["value"] for one in rows}
+    for group in report["groups"]:
+        for name, value in group["metrics"].items():
+            assert found[str(group["key"]["step"]), name] == ("" if value is None else repr(value))
+
+
+def test_tensorboard_has_the_peers_names_at_their_steps(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto import event_pb2
+
+    (tmp_path / "plan.yaml").write_text("rollout_is: token\n")
+    given = ["--profile", "verl-0.9", "--plan", str(tmp_path / "plan.yaml"), "--group-by", "step"]
+    report = run("analyze", STEPS, *given, "-o", str(tmp_path / "run.tb"), "--json").json
+    (file,) = (tmp_path / "run.tb").iterdir()
+    found, data = {}, file.read_bytes()
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        event = event_pb2.Event.FromString(data[12 : 12 + size])
+        found |= {(one.tag, event.step): one.simple_value for one in event.summary.value}
+        data = data[16 + size :]
+    assert len(found) == sum(value is not None for group in report["groups"] for value in group["metrics"].values())
+    for group in report["groups"]:
+        wanted = group["metrics"]["rollout_corr/k3_kl"]
+        assert found["rollout_corr/k3_kl", group["key"]["step"]] == pytest.approx(wanted, rel=1e-6)
+    refused(run("analyze", STEPS, "-o", str(tmp_path / "none.tb")), 2, "--group-by step")
+
+
+def test_a_saved_report_is_plotted_like_its_dump(tmp_path: Path) -> None:
+    plan = ["--preset", "token_is"]
+    saved, kinds = str(tmp_path / "r.json"), ["--kind", "ratio", "--kind", "metrics"]
+    assert run("analyze", STEPS, *plan, "--group-by", "step", "-o", saved).status == 0
+    assert len(Path(saved).read_bytes()) < 300_000
+    one = run("plot", STEPS, *plan, *kinds, "-o", str(tmp_path / "a"), "--json").json
+    other = run("plot", saved, *kinds, "-o", str(tmp_path / "b"), "--json").json
+    assert [each["caption"] for each in one] == [each["caption"] for each in other]
+    for each in ("ratio.png", "metrics.png"):
+        assert (tmp_path / "a" / each).read_bytes() == (tmp_path / "b" / each).read_bytes()
+
+
+def test_pictures_do_not_change_the_json_report(tmp_path: Path) -> None:
+    plain = analyzed(BF16, "--preset", "token_is")
+    assert "pictures" not in plain
+    assert analyzed(BF16, "--preset", "token_is", "-o", str(tmp_path / "r.json")) == plain
+    assert json.loads((tmp_path / "r.json").read_text())["metrics"] == plain["metrics"]
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_plot_writes_a_picture_by_suffix(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"out.{suffix}"
+    ran = run("plot", BF16, "-o", str(path), "--kind", "surprise")
+    assert ran.status == 0
+    assert str(path) in ran.out
+    assert "The gap grows with surprise" in ran.out
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml", b"%PDF-")
+
+
+def test_staleness_beside_other_kinds(tmp_path: Path) -> None:
+    rows = [
+        row((-1.0, -2.0), (-1.1 - 0.1 * (i % 2), -2.0), step=i // 4, policy_version=i // 4 - i % 2) for i in range(16)
+    ]
+    dump = parquet(tmp_path / "d.parquet", rows)
+    told = run("plot", dump, "-o", str(tmp_path / "p"), "--kind", "staleness", "--kind", "metrics", "--json").json
+    assert "at 0 steps behind" in told[0]["caption"]
+    assert told[1]["caption"].startswith("ESS")
+    assert (tmp_path / "p" / "metrics.png").exists()
+
+
+def test_plot_names_its_picture_after_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("plot", BF16).status == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["smollm2_bf16.overview.png"]
+
+
+def test_plot_takes_json_lines_from_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(json.dumps(row()) + "\n" for _ in range(30)).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert run("plot", "-", "-o", str(tmp_path / "in.png")).status == 0
+    assert run("plot", jsonl(tmp_path / "d.jsonl", [row()] * 30), "-o", str(tmp_path / "d.png")).status == 0
+    assert (tmp_path / "in.png").read_bytes() == (tmp_path / "d.png").read_bytes()
+
+
+def test_what_plot_refuses(tmp_path: Path) -> None:
+    out = str(tmp_path / "x.png")
+    refused(run("plot", BF16, "--kind", "histogram"), 2, "histogram", "ratio")
+    refused(run("plot", BF16, "-o", str(tmp_path / "x.gif")), 2, ".png, .svg or .pdf")
+    refused(run("plot", BF16, "-o", out, "--kind", "ratio", "--kind", "length"), 2, "one picture", "directory")
+    refused(run("plot", BF16, "-o", str(tmp_path / "no" / "x.png")), 4, "no directory")
+    refused(run("analyze", BF16, "-o", str(tmp_path / "x.xlsx")), 2, ".html")
+    refused(run("plot", str(tmp_path / "no.parquet"), "-o", out), 3, "no.parquet")
+    report = tmp_path / "r.json"
+    assert run("analyze", BF16, "-o", str(report)).status == 0
+    refused(run("plot", str(report), "-o", out, "--preset", "geo_rs"), 2, "another plan")
+    whole = json.loads(report.read_text())
+    for broken, part in (
+        ({**whole, "plan": {"nome": 1}}, "nome"),
+        ({key: value for key, value in whole.items() if key != "pictures"}, "no counts"),
+        ({key: value for key, value in whole.items() if key != "counts"}, "not a whole report"),
+        ({"a": 1}, "not a report"),
+        ([1], "not a report"),
+    ):
+        report.write_text(json.dumps(broken))
+        ran = run("plot", str(report), "-o", out)
+        refused(ran, 2 if part == "nome" else 3, part)
+    report.write_text("{")
+    refused(run("plot", str(report), "-o", out), 3, "cannot be read as a report")
+    assert not Path(out).exists()
+
+
+def test_a_picture_of_nothing_says_so_and_is_no_file(tmp_path: Path) -> None:
+    ran = run(
+        "plot",
+        parquet(tmp_path / "d.parquet", [row((-1.0,), (-1.0,))]),
+        "-o",
+        str(tmp_path / "x.png"),
+        "--kind",
+        "ratio",
+    )
+    assert ran.status == 3
+    assert "All 1 log-ratios are 0" in ran.err
+    assert not (tmp_path / "x.png").exists()
+    assert pq.read_table(tmp_path / "d.parquet").num_rows == 1

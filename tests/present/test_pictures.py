@@ -1,0 +1,204 @@
+"""Pictures: what is counted for them agrees with the metrics, adds like every total, and is drawn as it was judged."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from made import CPU, batch, dumps, simulated
+from matplotlib.testing.compare import compare_images
+from oracle import Row
+
+from rlcorr_cli.core.observe import Observation, observe
+from rlcorr_cli.pictures import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
+from rlcorr_cli.pipeline.analysis import Reading, analyze
+from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.present.figures import KINDS, draw
+from rlcorr_cli.present.figures.data import lorenz, profile, rebinned
+from rlcorr_cli.report import Report
+from rlcorr_cli.summary import Histogram
+
+SAMPLE = Path(__file__).parents[2] / "sample_data"
+BASELINE = Path(__file__).parent / "baseline"
+PLAN = Plan(
+    "pictured",
+    Weighting("token", Bounds(0.7, 1.5)),
+    (Rejection("ratio", "token", Bounds(0.8, 1.25), "token"), veto(1e-4)),
+)
+
+
+def pictures_of(rows: list[Row], plan: Plan = PLAN) -> Pictures:
+    one = batch(rows)
+    found = observe(one, Observation(plan, has_current=one.current_logp is not None, pictures=True), CPU)
+    return found.pictures or Pictures()
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    reading = Reading((str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
+    return replace(analyze(reading, PLAN, pictures=True), seconds=0.0)
+
+
+def test_octave_bins_are_octaves() -> None:
+    bins = Octaves(-2, 3, 2)
+    assert bins.edges.tolist() == [0.25, 0.375, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8]
+    assert all(math.log2(bins.edges[2 * i]) == i - 2 for i in range(6))
+
+
+@given(rows=dumps())
+@settings(max_examples=60)
+def test_counts_are_those_of_a_slow_loop(rows: list[Row]) -> None:
+    found = pictures_of(rows)
+    tokens = [
+        (row.rollout[t], row.train[t], place)
+        for row in rows
+        for place, t in enumerate([t for t, m in enumerate(row.mask) if m])
+    ]
+    if not tokens:
+        assert not found.spread
+        return
+    for bins, name, x in (
+        (SURPRISE, "surprise", [-b for b, _, _ in tokens]),
+        (POSITION, "position", [place + 1.0 for _, _, place in tokens]),
+    ):
+        table = np.zeros((3, bins.n))
+        for value, (b, a, _) in zip(x, tokens, strict=True):
+            at = int(np.searchsorted(bins.edges, np.float32(value), side="right")) - 1
+            table[:, min(max(at, 0), bins.n - 1)] += [1, a - b, (a - b) ** 2]
+        np.testing.assert_allclose(found.spread[name], table, rtol=1e-9, atol=1e-9)
+    scatter = np.zeros((SCATTER, SCATTER), np.int64)
+    for b, a, _ in tokens:
+        i, j = (min(max(int((x - DEEPEST) / -DEEPEST * SCATTER), 0), SCATTER - 1) for x in (b, a))
+        scatter[i, j] += 1
+    assert np.abs(found.counts["log_probability"] - scatter).sum() <= 2  # a value on an edge may round either way
+    assert found.counts["probability"].sum() == len(tokens)
+
+
+@given(rows=dumps(min_rows=2))
+@settings(max_examples=40)
+def test_pictures_add(rows: list[Row]) -> None:
+    whole, parts = pictures_of(rows), [pictures_of(rows[:1]), pictures_of(rows[1:])]
+    for found in (parts[0] + parts[1], parts[1] + parts[0], whole + Pictures(), Pictures() + whole):
+        assert found.to_dict()["counts"] == whole.to_dict()["counts"]
+        assert found.to_dict()["histograms"] == whole.to_dict()["histograms"]
+        for name, table in whole.spread.items():
+            np.testing.assert_allclose(found.spread[name], table, rtol=1e-9, atol=1e-12)
+    assert Pictures.from_dict(json.loads(json.dumps(whole.to_dict()))).to_dict() == whole.to_dict()
+
+
+def test_pictures_agree_with_the_metrics(report: Report) -> None:
+    n, values, found = report.whole.counts["tokens"], report.whole.values, report.pictures
+    assert found is not None
+    for name in ("surprise", "position"):
+        count, total, squares = found.spread[name].sum(axis=1)
+        assert count == n
+        assert total / n == pytest.approx(values["log_ratio_mean"], rel=1e-9)
+        assert math.sqrt(squares / n - (total / n) ** 2) == pytest.approx(values["log_ratio_std"], rel=1e-9)
+    sequences, total, _, tokens, kept = found.spread["length"].sum(axis=1)
+    assert (sequences, tokens, kept) == (report.whole.counts["sequences"], n, values["kept_tokens"])
+    assert total / n == pytest.approx(values["log_ratio_mean"], rel=1e-9)
+    assert all(table.sum() == n for table in found.counts.values())
+    assert report.log_ratios.counts.sum() == found.histograms["weights"].counts.sum() == n
+    weight, count = found.histograms["weights"].by_value
+    assert (weight * count).sum() / n == pytest.approx(values["rollout_is_applied_mean"], rel=5e-3)
+
+
+def test_shares_outside_the_drawn_bounds_are_the_reported_ones(report: Report) -> None:
+    n, values = report.whole.counts["tokens"], report.whole.values
+    below, inside, above = rebinned(report.log_ratios, np.array([-50, math.log(0.8), math.log(1.25), 50.0]))
+    lost = values["rollout_rs_token_masked_fraction"]
+    assert lost is not None
+    assert lost > 0.01
+    assert (below + above) / n == pytest.approx(lost, rel=0.02)
+    assert below + inside + above == pytest.approx(n)
+
+
+def test_rebinning_keeps_every_value_and_its_place() -> None:
+    values = np.random.default_rng(0).normal(0, 0.1, 5000)
+    one = Histogram.of_counts(np.bincount(values.astype(np.float32).view(np.uint16)[1::2], minlength=1 << 16))
+    edges = np.linspace(-0.5, 0.5, 41)
+    assert rebinned(one, edges).sum() == pytest.approx(5000)
+    exact = np.histogram(values, edges)[0]
+    assert np.abs(rebinned(one, edges) - exact).max() <= 0.05 * exact.max()
+
+
+def test_a_profile_is_mean_and_spread() -> None:
+    values = np.array([[2.0, 4.0], [1.0, 1.0]])
+    table = np.zeros((3, LENGTH.n))
+    for i, row in enumerate(values):
+        table[:, i] = len(row), row.sum(), (row**2).sum()
+    found = profile(table, LENGTH, fewest=1)
+    assert found.mean.tolist() == [3.0, 1.0]
+    assert found.std.tolist() == [1.0, 0.0]
+
+
+def test_a_lorenz_curve_says_who_carries_the_weight() -> None:
+    loads = np.array([0.0] * 50 + [1.0] * 49 + [51.0])
+    one = Histogram.of_counts(np.bincount(loads.astype(np.float32).view(np.uint16)[1::2], minlength=1 << 16))
+    found = lorenz(one)
+    assert found.top == pytest.approx(0.51, rel=5e-3)
+    assert float(np.interp(0.5, found.sequences, found.weight)) == pytest.approx(0.0, abs=1e-12)
+    assert (found.sequences[-1], found.weight[-1]) == (1.0, pytest.approx(1.0))
+
+
+def test_a_report_comes_back_from_json_and_gives_the_same_pictures(report: Report) -> None:
+    again = Report.from_dict(json.loads(json.dumps(report.to_dict())))
+    assert again.to_dict() == report.to_dict()
+    for kind in ("ratio", "weights", "metrics"):
+        one, other = draw(kind, report), draw(kind, again)
+        assert one.caption == other.caption
+        assert one.write("svg") == other.write("svg")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "staleness"])
+def test_pictures_look_as_they_did(kind: str, report: Report, tmp_path: Path) -> None:
+    """Against pictures that were looked at; after a change to them, look again and copy the new one."""
+    path = tmp_path / f"{kind}.png"
+    path.write_bytes(draw(kind, report).write("png", dpi=50))
+    assert compare_images(str(BASELINE / f"{kind}.png"), str(path), tol=8) is None
+
+
+def test_staleness_looks_as_it_did(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(300):
+        step, lag = i // 20, i % 4
+        b = -rng.exponential(1, 20)
+        a = np.minimum(b + rng.normal(0, 0.02 + 0.03 * lag, 20), 0)
+        rows.append({"rollout_log_probs": b, "old_log_probs": a, "step": step, "policy_version": step - lag})
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "stale.parquet")
+    reading = Reading((str(tmp_path / "stale.parquet"),), group_by=("step", "policy_version"))
+    drawn = draw("staleness", analyze(reading, Plan("disabled"), pictures=True))
+    (tmp_path / "staleness.png").write_bytes(drawn.write("png", dpi=50))
+    assert compare_images(str(BASELINE / "staleness.png"), str(tmp_path / "staleness.png"), tol=8) is None
+    assert "steps behind" in drawn.caption
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [Row([-1.5], [-1.0], [1])],
+        [Row([-1.0, -2.0], [-1.0, -2.0], [1, 1])] * 3,
+        [Row([-1.25, -2.25], [-1.0, -2.0], [1, 1])] * 3,
+        [Row([-5.0, -1.0], [-1.0, -5.0], [1, 1])] * 3,
+        simulated(5, seed=1, mean=30, std=1),
+    ],
+    ids=["one token", "equal", "constant", "all rejected", "far"],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_copes_with_extremes(kind: str, rows: list[Row], tmp_path: Path) -> None:
+    columns = {"old_log_probs": [r.train for r in rows], "rollout_log_probs": [r.rollout for r in rows]}
+    pq.write_table(pa.table({**columns, "step": [1] * len(rows)}), tmp_path / "d.parquet")
+    reading = Reading((str(tmp_path / "d.parquet"),), group_by=("step",))
+    drawn = draw(kind, analyze(reading, PLAN, pictures=True))
+    assert drawn.caption.endswith(".")
+    assert drawn.caption[0].isupper() or drawn.caption.startswith(("k3_kl", "χ²"))
+    if drawn.figure is None:
+        assert len(drawn.caption) > 20
+    else:
+        assert drawn.write("svg").startswith(b"<?xml")
