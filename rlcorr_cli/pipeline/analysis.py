@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from rlcorr_cli.batch import Batch, GroupKey, Input
+from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
 from rlcorr_cli.io.dump import Dump, Request, open_dump
 from rlcorr_cli.pictures import Pictures
@@ -162,9 +163,14 @@ def measure(
         observed = observe(batch, observation, device, bounds)
         return Measured(observed.groups, observed.replicates, observed.pictures)
 
+    def work(batches: Iterable[Batch], device: Device) -> Measured:
+        found = gather(one(batch, device) for batch in batches)
+        if observation.pictures:
+            devices.trim()
+        return found
+
     def results() -> Iterable[Measured]:
-        measured = scan(dump, computing, lambda batches, device: gather(one(batch, device) for batch in batches))
-        for shard, found in measured:
+        for shard, found in scan(dump, computing, work):
             sums = [leaf.sums for leaf in found.leaves.values()]
             if progress is not None:
                 progress(int(sum(leaf[tokens] for leaf in sums)), shard.n_bytes)
