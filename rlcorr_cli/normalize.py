@@ -15,7 +15,8 @@ from rlcorr_cli.batch import GroupKey
 from rlcorr_cli.moments import Moments
 from rlcorr_cli.summary import Layout, Numbers, Summary, total
 
-_UNITS = {"tok": "tokens", "seq": "sequences"}
+_UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
+"""Moment -> what it counts, and whose extremes are its own."""
 _SUMS = ("tok", "tok_dev", "tok_sq", "seq", "seq_dev", "seq_sq", "row_low", "row_high")
 
 
@@ -57,14 +58,16 @@ def _factor(summaries: list[Summary], layout: Layout, token_scope: bool) -> floa
 def _scaled(summary: Summary, factor: float) -> Summary:
     numbers = Numbers(summary)
     sums: list[Any] = []
-    for moment, unit in _UNITS.items():
-        n, total_x, dev, squares = (
-            numbers.sum(name) for name in (unit, f"applied.{moment}", f"applied.{moment}_dev", f"applied.{moment}_sq")
-        )
+    for moment, (counted, unit) in _UNITS.items():
+        names = counted, f"applied.{moment}", f"applied.{moment}_dev", f"applied.{moment}_sq"
+        n, total_x, dev, squares = map(numbers.sum, names)
+        lowest, highest = numbers.low(f"applied.{unit}"), numbers.high(f"applied.{unit}")
         # sum (x/f - 1)^2: from the moments about 1 where x and f are near it, else from the plain ones, because
-        # either keeps digits only on its own side.
+        # either keeps digits only on its own side; of equal weights neither is needed.
         shift = factor - 1
-        if abs(shift) < 0.5:
+        if lowest == highest:
+            scaled_dev = n * (lowest / factor - 1) ** 2
+        elif abs(shift) < 0.5:
             scaled_dev = (dev - 2 * shift * (total_x - n) + shift * shift * n) / factor**2
         else:
             scaled_dev = squares / factor**2 - 2 * total_x / factor + n

@@ -12,6 +12,7 @@ import typer
 
 from rlcorr_cli import __version__
 from rlcorr_cli.cli import analyze, explain, filter, plot, presets
+from rlcorr_cli.cli.groups import flat
 
 COMMANDS = {
     "analyze": analyze.analyze,
@@ -34,7 +35,7 @@ def build(rich: bool = True) -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(root)
     for name, command in COMMANDS.items():
-        app.command(name)(command)
+        app.command(name)(flat(command))
     return app
 
 

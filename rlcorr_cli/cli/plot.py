@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.cli import options as o
+from rlcorr_cli.cli.groups import ComputingOptions, PlanOptions, ReadingOptions
 
 if TYPE_CHECKING:
     from rlcorr_cli.report import Report
@@ -10,45 +11,27 @@ if TYPE_CHECKING:
 
 def plot(
     dumps: o.DumpsOrReport,
+    read: ReadingOptions,
+    plan: PlanOptions,
+    compute: ComputingOptions,
     output: o.Picture = None,
     kind: o.KindName = None,
-    format: o.FormatName = "auto",
-    map: o.Map = None,
-    mode: o.ModeName = None,
     group_by: o.GroupBy = None,
-    batch_by: o.BatchBy = None,
-    limit: o.Limit = None,
-    preset: o.PresetName = None,
-    plan: o.PlanPath = None,
-    is_scope: o.WeightScopeName = None,
-    is_high: o.IsHigh = None,
-    is_low: o.IsLow = None,
-    is_outside: o.IsOutside = None,
-    normalize: o.Normalize = None,
-    rs: o.Rs = None,
-    veto: o.Veto = None,
-    device: o.Device = "auto",
-    batch_tokens: o.BatchTokens = None,
-    threads: o.Threads = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
     """Draw a dump, or a saved report: one page, or pictures by kind."""
     from rlcorr_cli.cli import plotting, run
-    from rlcorr_cli.cli.plans import Flags, resolve
     from rlcorr_cli.pipeline import analysis
 
     kinds = plotting.kinds(kind or [])
     targets = plotting.targets(output, kinds, dumps)
-    flags = Flags(is_scope, is_high, is_low, is_outside, normalize, tuple(rs or ()), veto, mode)
     if plotting.is_report(dumps):
-        plotting.check_alone(flags, (preset, plan, group_by, batch_by, limit, map))
+        plotting.check_alone(read, plan, group_by)
         drawn = dict.fromkeys(kinds, plotting.saved(dumps[0]))
     else:
-        chosen = resolve(preset, plan, "canonical", flags)
-        reading = analysis.Reading(tuple(dumps), format, run.mapping(map or []), tuple(group_by or ()), batch_by, limit)
-        computing = run.computing(device, threads, batch_tokens)
+        chosen, reading, computing = plan.chosen(), read.reading(dumps, group_by), compute.computing()
 
         def measured(versions: bool) -> "Report":
             along = analysis.along_steps(reading, chosen.plan, versions)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcorr_cli.cli.plans import Flags
+from rlcorr_cli.cli.groups import PlanOptions, ReadingOptions
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.files import replace_file
@@ -50,9 +50,9 @@ def is_report(dumps: Sequence[str]) -> bool:
     return len(dumps) == 1 and dumps[0].lower().endswith(".json") and Path(dumps[0]).is_file()
 
 
-def check_alone(flags: Flags, others: Sequence[object]) -> None:
+def check_alone(read: ReadingOptions, plan: PlanOptions, group_by: Sequence[str] | None) -> None:
     """A saved report has its plan and its groups already."""
-    if flags.change_plan or flags.mode or any(other for other in others):
+    if read != ReadingOptions() or plan != PlanOptions() or group_by:
         raise UsageError("A saved report cannot be read under another plan or grouping.", "Plot the dump itself.")
 
 

@@ -9,37 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import OutputError, UsageError
-from rlcorr_cli.io.parquet import prefer_jemalloc
-from rlcorr_cli.pipeline import scan
 from rlcorr_cli.pipeline.analysis import Progress, Watch
-from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.present.forms import FORMS, PICTURED
 from rlcorr_cli.present.forms import write as write_form
+from rlcorr_cli.present.forms.document import text as document
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.present.text import print_report
 from rlcorr_cli.report import Report
 
 if TYPE_CHECKING:
     from rlcorr_cli.filtered import Filtered
-
-
-def mapping(pairs: Sequence[str]) -> dict[str, str]:
-    """['canonical=column', ...] -> dict."""
-    columns: dict[str, str] = {}
-    for pair in pairs:
-        canonical, equals, column = pair.partition("=")
-        if not equals or not canonical or not column:
-            raise UsageError(f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN: old_log_probs=log_probs.")
-        if canonical in columns:
-            raise UsageError(f"--map names {canonical} twice.", "Map each canonical name once.")
-        columns[canonical] = column
-    return columns
-
-
-def computing(device: str, threads: int | None, batch_tokens: int | None) -> Computing:
-    """Where and in what portions, for a process that does nothing else."""
-    prefer_jemalloc()
-    return scan.computing(device, threads, batch_tokens)
 
 
 def outputs(paths: Sequence[str]) -> tuple[Path, ...]:
@@ -75,7 +54,7 @@ def write(report: Report, paths: Sequence[Path], as_json: bool) -> None:
     for path in paths:
         write_form(report, path)
     if as_json:
-        emit(json.dumps(replace(report, pictures=None).to_dict(), indent=2, allow_nan=False) + "\n")
+        emit(document(replace(report, pictures=None)))
     else:
         print_report(report)
 

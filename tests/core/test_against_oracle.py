@@ -133,6 +133,12 @@ def test_weightings(scope: str, outside: str, normalize: str, rows: list[Row], b
     assert_equal_to_oracle(rows, Plan(weighting=Weighting(scope, bounds, outside, normalize)))  # type: ignore[arg-type]
 
 
+def test_equal_weights_have_no_spread_once_normalised() -> None:
+    row = Row([0.0, -0.001, -0.033, -3.953125, -0.148, -0.227], [0.0, 0.0, 0.0, -4.013125, 0.0, 0.0], [1] * 6)
+    found = metrics([row], Plan(weighting=Weighting("sequence", Bounds(None, 2.0), "clamp", "batch")))
+    assert found["rollout_is_applied_std"] == 0.0
+
+
 @given(rows=dumps())
 def test_weights_with_three_rejections(rows: list[Row]) -> None:
     rejections = (

@@ -60,7 +60,7 @@ def replicates(draw: st.DrawFn) -> Replicates:
 def measured(draw: st.DrawFn) -> Measured:
     leaves = draw(st.dictionaries(st.tuples(st.integers(0, 2)), summaries(), max_size=3))
     rows = draw(st.dictionaries(st.sampled_from(["a.parquet", "b.parquet"]), st.integers(1, 100)))
-    return Measured(leaves, draw(st.one_of(st.none(), replicates())), rows)
+    return Measured(leaves, draw(st.one_of(st.none(), replicates())), rows=rows)
 
 
 ADDERS = [histograms, summaries(), replicates(), measured()]
@@ -177,7 +177,7 @@ def test_observing_all_equals_observing_parts_and_adding(plan: Plan, grouped: bo
     for row in () if grouped else rows:
         row.batch = 0
     parts = [observed(part, plan, seed=1) for part in (rows[:cut], rows[cut:]) if part]
-    together = sum((Measured(p.groups, p.replicates, {}) for p in parts), start=Measured())
+    together = sum((Measured(p.groups, p.replicates) for p in parts), start=Measured())
     everything = observed(rows, plan, seed=1)
     assert together.leaves.keys() == everything.groups.keys()
     for key, expected in everything.groups.items():
