@@ -72,15 +72,16 @@ def crossing(totals: Buckets, mean_below: float) -> Crossing:
     return Crossing(int(totals.buckets[i]), int(counts[i - 1]) if i else 0, float(sums[i - 1]) if i else 0.0)
 
 
-def cut(at: Crossing, values: Iterable[Floats], mean_below: float) -> float:
-    """The largest value that stays; inf where all do.  values: those of the crossing's bucket."""
+def cut(at: Crossing, values: Iterable[Floats], mean_below: float) -> tuple[float, bool]:
+    """The largest value that stays (inf where all do), and whether the budget is kept: not where even the smallest
+    value is too large.  values: those of the crossing's bucket."""
     if at.bucket is None:
-        return np.inf
+        return np.inf, True
     ordered = np.sort(np.concatenate([*values, np.zeros(0)]))
     counts, sums = at.n_below + np.arange(1, len(ordered) + 1), at.sum_below + np.cumsum(ordered)
     stay = int(np.count_nonzero(sums < mean_below * counts))
     # Equal values stay or go together.
     stay = int(np.searchsorted(ordered, ordered[stay], side="left")) if stay < len(ordered) else stay
     if stay:
-        return float(ordered[stay - 1])
-    return float(np.nextafter(ordered[0], 0.0)) if at.n_below else float(ordered[0])
+        return float(ordered[stay - 1]), True
+    return (float(np.nextafter(ordered[0], 0.0)), True) if at.n_below else (float(ordered[0]), False)

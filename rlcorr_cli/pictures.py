@@ -91,13 +91,20 @@ class Pictures:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Pictures":
-        """What `to_dict` wrote."""
+        """What `to_dict` wrote; anything else is a LookupError or ValueError."""
         counts: dict[str, NDArray[np.int64]] = {}
         for name, rows in data["counts"].items():
             counts[name] = np.zeros((SCATTER, SCATTER), np.int64)
             for i, row in rows.items():
                 counts[name][int(i)] = row
         spread = {name: np.array(table, np.float64) for name, table in data["spread"].items()}
+        if not spread and not counts:
+            return cls()
+        shapes = {name: table.shape for name, table in spread.items()}
+        if shapes != {"surprise": (3, SURPRISE.n), "position": (3, POSITION.n), "length": (5, LENGTH.n)}:
+            raise ValueError(f"bins of another shape: {shapes}")
+        if set(counts) != {"probability", "log_probability"} or set(data["histograms"]) != {"weights", "loads"}:
+            raise LookupError("counts are missing")
         return cls(counts, spread, {name: histogram_from_list(one) for name, one in data["histograms"].items()})
 
 
@@ -108,4 +115,7 @@ def histogram_to_list(one: Histogram) -> list[list[int]]:
 
 def histogram_from_list(data: list[list[int]]) -> Histogram:
     """What `histogram_to_list` wrote."""
-    return Histogram(np.array(data[0], np.uint16), np.array(data[1], np.int64))
+    buckets, counts = np.array(data[0], np.uint16), np.array(data[1], np.int64)
+    if buckets.shape != counts.shape:
+        raise ValueError("a histogram has as many counts as buckets")
+    return Histogram(buckets, counts)

@@ -161,8 +161,8 @@ class Rejection:
 class Budget:
     """Reject the tokens with the largest statistic until the mean of those left in their batch is below mean_below.
 
-    Equal values stay or go together, so the result knows no order.  A batch as for `normalize`.  Takes two readings
-    of the dump before the one that applies it.
+    Equal values stay or go together, so the result knows no order; the smallest stay even where they are too large.  A
+    batch as for `normalize`.  Takes two readings of the dump before the one that applies it.
     """
 
     mean_below: float

@@ -162,8 +162,12 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         record = PlanRecord.model_validate(data)
     except pydantic.ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())
+        profiles = ("algorithm", "rollout_correction", "rollout_is", "rollout_rs", "use_tis", "tis_level")
+        peers = any(key in data for key in profiles)
+        hint = "A config of verl or slime needs its --profile (verl-0.6, verl-0.9, slime, ...)."
         raise UsageError(
-            f"not a plan: {faults}.", "A config of verl or slime needs its --profile (verl-0.6, verl-0.9, slime, ...)."
+            f"not a plan: {faults}.",
+            hint if peers else "`rlcorr presets show geo_rs` shows what a plan file looks like.",
         ) from None
     weighting = record.weighting and Weighting(
         record.weighting.scope,

@@ -3,6 +3,7 @@
 `to_dict` is the stable JSON form; `schema` changes when a key changes meaning.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -12,7 +13,7 @@ from rlcorr_cli import __version__
 from rlcorr_cli.batch import GroupKey, Input
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.health import judge
-from rlcorr_cli.metrics import intervals
+from rlcorr_cli.metrics import METRICS, intervals
 from rlcorr_cli.moments import Values
 from rlcorr_cli.normalize import normalize, normed_layout
 from rlcorr_cli.pictures import Pictures, histogram_from_list, histogram_to_list
@@ -100,6 +101,9 @@ class Report:
             Group(section["key"], section["counts"], section["metrics"], canonical)
             for section, canonical in zip(sections, values, strict=True)
         ]
+        unknown = {metric.name for metric in METRICS} - set(groups[0].values)
+        if unknown:
+            raise LookupError(f"no {', '.join(sorted(unknown))}")
         return cls(
             tuple(Input(i["path"], i["format"], i["rows"], i["bytes"], i["columns"]) for i in data["inputs"]),
             plan_from_dict(data["plan"]),
@@ -215,5 +219,11 @@ def _order(value: Any) -> tuple[int, Any]:
 
 
 def _plain(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A group's values as JSON has them; dates and times in ISO form."""
-    return {name: value.isoformat() if isinstance(value, date) else value for name, value in key.items()}
+    """A group's values as JSON has them; dates and times in ISO form, infinities as text."""
+    return {name: _json(value) for name, value in key.items()}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value.isoformat() if isinstance(value, date) else value

@@ -66,7 +66,7 @@ def bounds(one: Batch, plan: Plan) -> Cuts:
     spent = {budget.name: budget.mean_below for budget in plan.budgets}
     at = {key: crossing(total, spent[key[0]]) for key, total in totals.items()}
     for key, values in candidates(one, plan, CPU, at).items():
-        found[key[0]][key[1]] = cut(at[key], [values], spent[key[0]])
+        found[key[0]][key[1]], _ = cut(at[key], [values], spent[key[0]])
     return found
 
 

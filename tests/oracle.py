@@ -369,6 +369,7 @@ class Weights:
     bounded: list[list[float]]
     applied: list[list[float]]
     by: list[float]
+    acts: list[list[bool]]
 
 
 def looked_at(rows: Sequence[Row], record: dict) -> list[Row]:
@@ -409,7 +410,7 @@ def compute_weights(rows: Sequence[Row], weighting: dict, limit: float | None) -
     by = divisors(rows, inside, weighting)
     # A weight that overflowed stays inf, also when the mean that it is divided by overflowed with it.
     applied = [[w / d if w < math.inf else w for w in ws] for ws, d in zip(inside, by, strict=True)]
-    return Weights(log_raw, inside, applied, by)
+    return Weights(log_raw, inside, applied, by, acts)
 
 
 def report_bounds(weighting: dict) -> tuple[Value, Value]:
@@ -420,10 +421,20 @@ def report_bounds(weighting: dict) -> tuple[Value, Value]:
     return low, high
 
 
-def fractions(xs: Sequence[float], low: Value, high: Value, key: Callable[[float], float]) -> tuple[Value, Value]:
-    """(share of x > key(high), share of x < key(low)); None where the bound is absent or there is no data."""
-    above = None if high is None else share(x > key(high) for x in xs)
-    below = None if low is None else share(x < key(low) for x in xs)
+def fractions(
+    xs: Sequence[float],
+    low: Value,
+    high: Value,
+    key: Callable[[float], float],
+    acts: Sequence[bool] | None = None,
+) -> tuple[Value, Value]:
+    """(share of x > key(high), share of x < key(low)); None where the bound is absent or there is no data.
+
+    acts: where a gate is shut nothing is outside.
+    """
+    on = [True] * len(xs) if acts is None else acts
+    above = None if high is None else share(act and x > key(high) for x, act in zip(xs, on, strict=True))
+    below = None if low is None else share(act and x < key(low) for x, act in zip(xs, on, strict=True))
     return above, below
 
 
@@ -452,7 +463,8 @@ def applied_weight_metrics(weights: Weights, weighting: dict) -> dict[str, Value
         "rollout_is_eff_sample_size": ess(units(weights.applied, scope)),
     }
     if weighting["outside"] == "zero":
-        out["rollout_is_oob_ratio"] = share(is_outside(x, weighting) for x in flat(weights.log_raw))
+        pairs = zip(flat(weights.log_raw), flat(weights.acts), strict=True)
+        out["rollout_is_oob_ratio"] = share(act and is_outside(x, weighting) for x, act in pairs)
     if weighting.get("normalize", "none") == "batch":
         # Per batch: one number only where every batch with a valid token was divided by the same one, to rounding.
         by = [divisor for divisor, ws in zip(weights.by, weights.applied, strict=True) if ws]
@@ -469,7 +481,8 @@ def weight_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
     raw = [[exp(x) for x in xs] for xs in weights.log_raw]
     tokens = flat(raw)
     low, high = report_bounds(weighting)
-    above, below = fractions(units(weights.log_raw, weighting["scope"]), low, high, log)
+    scope = weighting["scope"]
+    above, below = fractions(units(weights.log_raw, scope), low, high, log, units(weights.acts, scope))
     out = {
         "rollout_is_mean": mean(tokens),
         "rollout_is_std": std(tokens),
@@ -593,7 +606,10 @@ def statistic_metrics(seqs: list[Seq], rejection: dict, limit: float | None) -> 
     """rollout_rs_{name}_*: over the rejection's units."""
     keyed = flat(statistic_units(s, rejection, limit) for s in seqs)
     xs = [exp(x) for x in keyed] if rejection["statistic"] == "ratio" else keyed
-    above, below = fractions(keyed, rejection.get("low"), rejection.get("high"), bound_key(rejection))
+    token_scope = rejection["scope"] == "token"
+    acts = [opens(s, rejection, token_scope) for s in seqs]
+    on = flat(by if token_scope else by[:1] for by in acts)
+    above, below = fractions(keyed, rejection.get("low"), rejection.get("high"), bound_key(rejection), on)
     values = {"mean": mean(xs), "std": std(xs), "min": bottom(xs), "max": top(xs)}
     values |= {"fraction_high": above, "fraction_low": below}
     return {f"rollout_rs_{rejection['name']}_{key}": value for key, value in values.items()}

@@ -25,7 +25,7 @@ def analyze(
     from rlcorr_cli.thresholds import Thresholds
 
     chosen = plan.chosen(profile)
-    outputs = run.outputs(output or [])
+    outputs = run.outputs(output or [], dumps, group_by or [])
     report = analysis.analyze(
         read.reading(dumps, group_by),
         chosen.plan,

@@ -1,6 +1,7 @@
 """What `plot` does around the drawing: which kinds, into which files, from which report."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,9 @@ from typing import Any
 from rlcorr_cli.cli.groups import PlanOptions, ReadingOptions
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.present.figures import KINDS, draw
-from rlcorr_cli.present.files import replace_file
+from rlcorr_cli.present.files import check_target, make_directory, replace_file
 from rlcorr_cli.present.sink import emit
-from rlcorr_cli.report import Report
+from rlcorr_cli.report import SCHEMA, Report
 
 SUFFIXES = ("png", "svg", "pdf")
 
@@ -26,23 +27,29 @@ def kinds(names: Sequence[str]) -> tuple[str, ...]:
 def targets(output: str | None, wanted: Sequence[str], dumps: Sequence[str]) -> dict[str, Path]:
     """Kind -> file.  A name without a suffix is a directory for KIND.png; none at all stands beside one's work."""
     if output is None:
-        stem = "stdin" if dumps[0] == "-" else Path(dumps[0]).name.split(".")[0] or "dump"
-        return {kind: Path(f"{stem}.{kind}.png") for kind in wanted}
-    path = Path(output)
+        stem = Path(dumps[0]).name.split(".")[0] if not set("*?[-") & set(dumps[0][:1] + Path(dumps[0]).name) else ""
+        found = {kind: Path(f"{stem or 'dump'}.{kind}.png") for kind in wanted}
+    else:
+        found = _named(Path(output), wanted)
+    for path in found.values():
+        if os.path.exists(path.parent):
+            check_target(path, dumps)
+    return found
+
+
+def _named(path: Path, wanted: Sequence[str]) -> dict[str, Path]:
     suffix = path.suffix.lower().removeprefix(".")
-    if suffix and not path.is_dir():
-        if suffix not in SUFFIXES:
-            raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")
-        if len(wanted) > 1:
-            raise UsageError(f"{path} can hold one picture, not {len(wanted)}.", "Name a directory with -o.")
-        if not path.parent.is_dir():
-            raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
-        return {wanted[0]: path}
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"Cannot make the directory {path}: {error.strerror}.", "Name another with -o.") from None
-    return {kind: path / f"{kind}.png" for kind in wanted}
+    if not suffix or os.path.isdir(path):
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise OutputError(f"{path} is no directory.", "Name a picture .png, .svg or .pdf, or another directory.")
+        return {kind: path / f"{kind}.png" for kind in wanted}
+    if suffix not in SUFFIXES:
+        raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")
+    if len(wanted) > 1:
+        raise UsageError(f"{path} can hold one picture, not {len(wanted)}.", "Name a directory with -o.")
+    if not path.parent.is_dir():
+        raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
+    return {wanted[0]: path}
 
 
 def is_report(dumps: Sequence[str]) -> bool:
@@ -67,9 +74,11 @@ def saved(path: str) -> Report:
         raise DataError(f"{path} is not a report of rlcorr's.", f"A dump of JSON lines is called .jsonl. {again}")
     if "pictures" not in data:
         raise DataError(f"{path} holds no counts to draw pictures from.", again)
+    if data["rlcorr"] is None or dict(data["rlcorr"]).get("schema") != SCHEMA:
+        raise DataError(f"{path} was written by another version of rlcorr.", again)
     try:
         return Report.from_dict(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(f"{path} is not a whole report: {type(error).__name__} {error}.", again) from None
 
 
@@ -79,6 +88,7 @@ def write(reports: Mapping[str, Report], wanted: Mapping[str, Path], as_json: bo
     for kind, path in wanted.items():
         drawn = draw(kind, reports[kind])
         if drawn.figure is not None:
+            make_directory(path.parent)
             replace_file(path, drawn.write(path.suffix.lower().removeprefix(".")))
         told.append({"kind": kind, "path": str(path) if drawn.figure else None, "caption": drawn.caption})
     if as_json:

@@ -5,11 +5,13 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.errors import OutputError, UsageError
+from rlcorr_cli.errors import UsageError
 from rlcorr_cli.pipeline.analysis import Progress, Watch
+from rlcorr_cli.present.files import check_target
 from rlcorr_cli.present.forms import FORMS, PICTURED
 from rlcorr_cli.present.forms import write as write_form
 from rlcorr_cli.present.forms.document import text as document
@@ -21,13 +23,18 @@ if TYPE_CHECKING:
     from rlcorr_cli.filtered import Filtered
 
 
-def outputs(paths: Sequence[str]) -> tuple[Path, ...]:
+def outputs(paths: Sequence[str], dumps: Sequence[str], group_by: Sequence[str]) -> tuple[Path, ...]:
     """Report files, checked before the long scan rather than after it."""
     for path in map(Path, paths):
-        if path.suffix.lower() not in FORMS:
+        suffix = path.suffix.lower()
+        if suffix not in FORMS:
             raise UsageError(f"{path}: a report is written as {', '.join(FORMS)}.", "Name it report.html or the like.")
-        if not path.parent.is_dir():
-            raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
+        check_target(path, dumps, directory=suffix == ".tb")
+        if suffix == ".tb":
+            if len(group_by) != 1:
+                raise UsageError("TensorBoard needs groups by one column of steps.", "Add --group-by step.")
+            if find_spec("tensorboardX") is None:
+                raise UsageError(f"{path}: tensorboardX is not installed.", "pip install 'rlcorr[tensorboard]'")
     return tuple(map(Path, paths))
 
 

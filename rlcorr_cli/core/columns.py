@@ -105,7 +105,7 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
         one = corrected.weighted
         bounds, units = one.weighting.bounds, Units(tokens.ragged, one.weighting.scope == "token")
         known = (host(tokens.rho_sum), host(tokens.rho_deviation)) if one.raw is tokens.rho else None
-        raw = _family(units, one.raw, reciprocal(bounds), 1.0, known)
+        raw = _family(units, one.raw, reciprocal(bounds), 1.0, known, one.acts)
         columns += (raw + _log_extremes(units, one.log_raw)).under("weight.")
         outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
         columns += _applied(units, one.applied, outside).under("applied.")
@@ -118,9 +118,9 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
 
 def drift(tokens: Tokens, ppo_clip: float) -> Columns:
     """Old -> current policy, c = current - old: e^c, old - current, and tokens outside PPO's clip range."""
-    if tokens.current_logp is None:
+    if tokens.current_change is None or tokens.current_logp is None:
         return Columns()
-    ragged, change = tokens.ragged, tokens.current_logp - (tokens.rollout_logp + tokens.log_ratio)
+    ragged, change = tokens.ragged, tokens.current_change
     ratio = torch.exp(change)
     low, high = ragged.counts(ratio, (1 - ppo_clip,), (1 + ppo_clip,))
     return Columns(
@@ -252,18 +252,25 @@ def sequence_averages(columns: Columns) -> Columns:
     return Columns(sums={"seq.k3": columns.sums["k3"] / n, "seq.chi2": columns.sums["chi2"] / n})
 
 
-def _family(units: Units, x: Tensor, ends: Ends, centre: float, known: tuple[Floats, Floats] | None = None) -> Columns:
+def _family(
+    units: Units,
+    x: Tensor,
+    ends: Ends,
+    centre: float,
+    known: tuple[Floats, Floats] | None = None,
+    acts: Tensor | None = None,
+) -> Columns:
     """Moments, extremes and out-of-bounds counts of a statistic x over its units; ends: low, high.
 
     tok: sum over tokens (a sequence's value counts once per token); trim: of x clamped into the bounds (verl's
     spread); seq: over sequences, of the sequence's token mean; *_dev: of (x - centre)^2; *_sq: of x^2.  high, low:
     units outside, tok_*: their tokens, *_share: the share of a sequence's tokens, added over sequences.
-    known: tok and tok_dev, where they have been taken before.
+    known: tok and tok_dev, where they have been taken before.  acts: bool over units, where any can be outside at all.
     """
     lengths = units.ragged.sizes
     tok, dev = known or units.moments(x, centre)[:2]
     trimmed = units.moments(x if ends == (None, None) else x.clamp(*ends), centre)
-    low, high = units.outside(x, ends)
+    low, high = units.outside(x if acts is None else _inside_where_not(acts, x, ends), ends)
     tok_high, tok_low = high * units.tokens, low * units.tokens
     mean = tok / lengths
     seq_low, seq_high = _outside(mean, ends)
@@ -285,6 +292,13 @@ def _family(units: Units, x: Tensor, ends: Ends, centre: float, known: tuple[Flo
         "seq_low": seq_low,
     }
     return Columns(sums, {"unit": units.low(x), "seq": mean}, {"unit": units.high(x), "seq": mean})
+
+
+def _inside_where_not(acts: Tensor, x: Tensor, ends: Ends) -> Tensor:
+    """x where a gate is open, and a value inside the bounds elsewhere."""
+    low, high = ends
+    inside = high if high is not None else low if low is not None else 1.0
+    return torch.where(acts, x, torch.full_like(x, inside))
 
 
 def _applied(units: Units, x: Tensor, outside: Floats) -> Columns:
@@ -312,7 +326,7 @@ def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
     rejection = rejected.rejection
     units = Units(tokens.ragged, rejection.scope == "token")
     ends = rejection.bounds.low, rejection.bounds.high
-    columns = _family(units, rejected.value, ends, 0.0 if rejected.log_value is None else 1.0)
+    columns = _family(units, rejected.value, ends, 0.0 if rejected.log_value is None else 1.0, acts=rejected.acts)
     columns += _losses(tokens.ragged, ~units.spread(rejected.keep))
     if rejected.log_value is not None:
         columns += _log_extremes(units, rejected.log_value)

@@ -24,8 +24,8 @@ from rlcorr_cli.plan import LEVELS, Budget, Gate, Of, Plan, Rejection, Scope, We
 class Tokens:
     """The valid tokens of B non-empty sequences on a device: rollout_logp b, log_ratio l = a - b; f64[V].
 
-    The training log-probs a are b + l, and not kept.  current_logp is the policy after updates, where the dump has it;
-    advantages, where the plan looks at them.
+    The training log-probs a are b + l, and not kept.  current_logp is the policy after updates, and current_change what
+    it is above a, where the dump has it; advantages, where the plan looks at them.
     """
 
     ragged: Ragged
@@ -33,6 +33,7 @@ class Tokens:
     log_ratio: Tensor
     current_logp: Tensor | None = None
     advantages: Tensor | None = None
+    current_change: Tensor | None = None
 
     @classmethod
     def of(cls, batch: Batch, device: torch.device) -> "Tokens":
@@ -45,7 +46,9 @@ class Tokens:
         else:
             log_ratio = _to_device(batch.train_logp, device) - rollout
         advantages = None if batch.advantages is None else _to_device(batch.advantages, device)
-        return cls(Ragged(offsets, device), rollout, log_ratio, current, advantages)
+        # From a itself: b + (a - b) is not quite a, and a policy that did not move must not seem to.
+        change = None if current is None else current - _to_device(batch.train_logp, device)
+        return cls(Ragged(offsets, device), rollout, log_ratio, current, advantages, change)
 
     def keep(self, mask: Tensor) -> "tuple[Tokens, np.ndarray]":
         """The tokens under a bool [V] mask, and which of the B sequences still have one."""
@@ -63,16 +66,16 @@ class Tokens:
     @cached_property
     def _drift(self) -> "Tokens":
         """theta against old."""
-        return self._current_against(self.rollout_logp + self.log_ratio)
+        assert self.current_change is not None
+        old = self.rollout_logp + self.log_ratio
+        return Tokens(self.ragged, old, self.current_change, None, self.advantages)
 
     @cached_property
     def _total(self) -> "Tokens":
         """theta against rollout."""
-        return self._current_against(self.rollout_logp)
-
-    def _current_against(self, base: Tensor) -> "Tokens":
         assert self.current_logp is not None
-        return Tokens(self.ragged, base, self.current_logp - base, None, self.advantages)
+        change = self.current_logp - self.rollout_logp
+        return Tokens(self.ragged, self.rollout_logp, change, None, self.advantages)
 
     def open(self, gate: Gate, token_scope: bool) -> Tensor | None:
         """Units whose advantage has the gate's sign, bool; a sequence's is the mean of its tokens'.  None: all."""
@@ -167,25 +170,28 @@ class Tokens:
 @dataclass(frozen=True)
 class Weighted:
     """IS weights over units.  log_raw: reduced l, unlimited.  raw: e^(limited).  applied: after the bounds, not yet
-    divided by a batch mean (normalising is a scale, applied once totals are known)."""
+    divided by a batch mean (normalising is a scale, applied once totals are known).  acts: bool, where the gate is
+    open; None: everywhere."""
 
     weighting: Weighting
     log_raw: Tensor
     raw: Tensor
     applied: Tensor
+    acts: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Rejected:
     """One rejection or budget over units: the statistic, in its unit, and what it keeps.
 
-    log_value: for ratios, the reduced l before the limit; else None.
+    log_value: for ratios, the reduced l before the limit; else None.  acts: as in Weighted.
     """
 
     rejection: Rejection | Budget
     value: Tensor
     log_value: Tensor | None
     keep: Tensor
+    acts: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -211,7 +217,10 @@ def correct(tokens: Tokens, plan: Plan, cuts: Mapping[str, np.ndarray] | None = 
 
 
 def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted:
-    """w = e^(l reduced by scope, then limited), then clamped to the bounds or zeroed outside them (inclusive)."""
+    """w = e^(l reduced by scope, then limited), then clamped to the bounds or zeroed outside them (inclusive).
+
+    Where the gate is shut the weight is 1, before and after the bounds.
+    """
     scope = LEVELS[weighting.scope]
     log_raw = reduce_log_ratio(tokens, scope)
     raw = tokens.limited_rho(limit) if scope == "token" else torch.exp(_limit(log_raw, limit))
@@ -226,13 +235,14 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
     if acts is not None:
         one = torch.ones_like(raw)
         log_raw, raw, applied = log_raw * acts, torch.where(acts, raw, one), torch.where(acts, applied, one)
-    return Weighted(weighting, log_raw, raw, applied)
+    return Weighted(weighting, log_raw, raw, applied, acts)
 
 
 def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
     """One rejection's statistic and the units inside its bounds.
 
     Ratios are compared in log space, log low <= l <= log high, so that a product of 10,000 tokens needs no e^S.
+    Where the gate is shut everything is kept, whatever its statistic.
     """
     low, high = rejection.bounds.low, rejection.bounds.high
     log_value = None
@@ -244,7 +254,7 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
         value = statistic(tokens, rejection, plan)
         keep = _inside(value, low, high)
     acts = tokens.open(rejection.gate, rejection.scope == "token")
-    return Rejected(rejection, value, log_value, keep if acts is None else keep | ~acts)
+    return Rejected(rejection, value, log_value, keep if acts is None else keep | ~acts, acts)
 
 
 def _spend(tokens: Tokens, budget: Budget, plan: Plan, cuts: np.ndarray) -> Rejected:

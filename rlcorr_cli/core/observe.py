@@ -87,7 +87,7 @@ def layout_of(observation: Observation) -> Layout:
     zero = torch.zeros(1, dtype=torch.float64)
     ragged = Ragged(np.array([0, 1]), torch.device("cpu"))
     plan = observation.plan
-    tokens = Tokens(ragged, zero, zero, zero if observation.has_current else None, zero)
+    tokens = Tokens(ragged, zero, zero, zero if observation.has_current else None, zero, zero)
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
     parts, _ = _parts(tokens, corrected, observation, np.zeros(1, np.int64), None)
     if len(parts) == 1 and plan.rules:

@@ -139,7 +139,7 @@ def _advantages(
 
 
 def _reward(column: pa.Array) -> NDArray[np.float64]:
-    return pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False)
+    return pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy(zero_copy_only=False)
 
 
 def _grouped(rows: Rows, keys: Sequence[str], first: int, last: int) -> tuple[NDArray[np.int32], tuple[GroupKey, ...]]:

@@ -220,10 +220,15 @@ def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, s
     message = f"There is no column for {canonical}; the columns are {listed(available)}."
     if mode == "bypass" and canonical == "current_log_probs" and candidates("old_log_probs", available, {}):
         return DataError(message, "--mode decoupled compares old_log_probs, which the dump has.")
+    if mode == "decoupled" and canonical == "current_log_probs" and _one(canonical, available, overrides):
+        return DataError(
+            "The plan compares the current policy with another, and the dump has but one trained policy.",
+            "--mode bypass takes the rollout policy for the old one.",
+        )
     if mode == "decoupled" and canonical == "current_log_probs":
         return DataError(
-            f"{message} The plan compares it with old_log_probs.",
-            "--mode bypass takes the rollout policy for the old one.",
+            f"{message} The plan compares the current policy with another.",
+            "Write it into the dump after an update, or take a plan that compares the old policy with the rollout's.",
         )
     if canonical == "advantages":
         message += " The plan looks at their sign."

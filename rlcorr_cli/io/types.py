@@ -27,7 +27,8 @@ def holds_reward(type: pa.DataType) -> bool:
 
 def holds_advantages(type: pa.DataType) -> bool:
     """A number, or a list of numbers."""
-    return (is_list(type) and holds_reward(type.value_type)) or holds_reward(type)
+    item = type.value_type if is_list(type) else type
+    return holds_reward(item) and not is_.is_boolean(item)
 
 
 def holds_key(type: pa.DataType) -> bool:

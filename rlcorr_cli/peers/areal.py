@@ -22,9 +22,8 @@ def _read(config: Config) -> Plan:
     if old and new:
         raise contradiction(old, f"rejection_sampling.{new}", f"{old} is of an older release: keep one kind.")
     if config.get("use_decoupled_loss") is not None and not flag(config, "use_decoupled_loss") and (old or new):
-        raise contradiction(
-            "rejection_sampling", "use_decoupled_loss: false", "AReaL corrects the decoupled loss only."
-        )
+        found = old or f"rejection_sampling.{new}"
+        raise contradiction(found, "use_decoupled_loss: false", "AReaL corrects the decoupled loss only.")
     weighting, rejections = _old(config) if old else _new(config) if new else (None, ())
     threshold = positive(config, "m2_threshold")
     budgets = () if threshold is None else (Budget(threshold, name="m2po"),)
@@ -32,8 +31,8 @@ def _read(config: Config) -> Plan:
 
 
 def _new(config: Config) -> tuple[Weighting, tuple[Rejection, ...]]:
-    level = choice(config, "level", ("token", "sequence"), "token")
-    action = choice(config, "action", ("mask", "clamp"), "mask")
+    level = choice(config, "level", ("token", "sequence"), "token") or "token"
+    action = choice(config, "action", ("mask", "clamp"), "mask") or "mask"
     metric = choice(config, "metric", tuple(_METRICS), "ratio") or "ratio"
     agg = choice(config, "agg", tuple(_SCOPES), "mean") or "mean"
     bounds = _bounds(config, metric)
@@ -52,6 +51,8 @@ def _bounds(config: Config, metric: str) -> Bounds:
     upper, lower = number(config, "upper", 5.0), number(config, "lower")
     if metric == "ratio" and ((upper is not None and upper <= 1) or (lower is not None and lower <= 0)):
         raise UsageError("A ratio's upper must be above 1 and its lower above 0.", "AReaL's default is upper: 5.0.")
+    if metric in ("kl_k2", "kl_k3") and upper is not None and upper <= 0:
+        raise UsageError(f"The upper bound of {metric} must be above 0.", "AReaL's default is upper: 5.0.")
     return Bounds(lower, upper)
 
 

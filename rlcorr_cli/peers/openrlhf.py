@@ -27,7 +27,8 @@ def _read(config: Config) -> Plan:
         level, mode = _TYPES[kind] if flag(config, _OLD[0]) else ("off", "mask")
         bounds = _bounds(config, _OLD[2])
     else:
-        level = choice(config, _NEW[0], ("off", "token", "seq"), "off") or "off"
+        # YAML takes a bare `off` for false.
+        level = choice({_NEW[0]: config.get(_NEW[0]) or "off"}, _NEW[0], ("off", "token", "seq")) or "off"
         mode = choice(config, _NEW[1], ("mask", "clip"), "mask") or "mask"
         gating = choice(config, _NEW[2], ("ratio", "binary_kl", "tv"), "ratio")
         if gating != "ratio":

@@ -33,7 +33,7 @@ class Peer:
         """Whether any of its keys is where it belongs."""
         if any(key in self.keys and key not in self.common for key in data):
             return True
-        own = any(_at(data, path) for path in self.own)
+        own = any(_is_there(data, path) for path in self.own)
         return own or any(key in self.keys for path in self.blocks for key in _at(data, path))
 
     def plan(self, data: Mapping[str, Any]) -> Plan:
@@ -42,16 +42,34 @@ class Peer:
         for path in (*self.own, *self.blocks, ()):
             block = _at(data, path)
             self._check(block, path)
-            found |= {key: block[key] for key in self.keys if key in block}
+            # At the top level such a key belongs to something else, once the peer's own block has been found.
+            left = self.common if path == () and found else ()
+            for key in (key for key in self.keys if key in block and key not in left):
+                if found.get(key, block[key]) != block[key]:
+                    raise contradiction(f"{key}: {found[key]}", f"{key}: {block[key]}", "Keep it in one place.")
+                found[key] = block[key]
         return self.read(found)
 
     def _check(self, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
         for key in map(str, block):
-            if key in self.keys or (path == () and any(key == other[0] for other in (*self.own, *self.blocks))):
+            places = (*self.own, *self.blocks)
+            if key in self.keys or (path == () and any(key == at[0] or _under(key, at) for at in places)):
                 continue
             if path in self.own or get_close_matches(key, self.keys, 1, CLOSE):
                 where = f" under {'.'.join(path)}" if path else ""
                 raise UsageError(f"{self.name} has no option '{key}'{where}.", f"Nearest: {nearest(key, self.keys)}.")
+
+
+def _is_there(data: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    """Whether a config has something, if only null, at a path.  What is not a block of options is a UsageError."""
+    inner: Any = data
+    for key in path:
+        if not isinstance(inner, Mapping) or key not in inner:
+            return bool(_at(data, path))
+        inner = inner[key]
+    if inner is not None and not isinstance(inner, Mapping):
+        raise UsageError(f"{'.'.join(path)} must be a block of options, got {inner!r}.", "Leave it out for none.")
+    return True
 
 
 def _at(data: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:

@@ -4,13 +4,14 @@ The masks compare the trainer's policy with the inference one; there is no weigh
 are strict there and so inclusive for what stays.
 """
 
+from rlcorr_cli.errors import UsageError
 from rlcorr_cli.peers.peer import Peer, contradiction
 from rlcorr_cli.plan import Bounds, Plan, Rejection
-from rlcorr_cli.profiles.profile import Config, choice, number, positive
+from rlcorr_cli.profiles.profile import Config, choice, number
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
 _IPO = ("ipo_threshold",)
-_PAIRS = {"token": (0.125, 8.0), "geo": (0.1, 10.0), "sequence": (None, None)}
+_PAIRS = {"token": (0.125, 8.0), "geo": (0.1, 10.0), "sequence": (0.0, 100.0)}
 _LEGACY = tuple(f"{stem}_mask_{end}" for stem in _PAIRS for end in ("low", "high"))
 
 
@@ -28,15 +29,22 @@ def _read(config: Config) -> Plan:
 
 
 def _dppo(config: Config) -> tuple[Rejection, ...]:
-    low, high = (number(config, key, 0.2) or 0.0 for key in _DPPO)
+    low, high = (_gap(config, key, 0.2) for key in _DPPO)
     return (
         Rejection("prob_gap", "token", Bounds(None, high), "dppo_high", gate="positive"),
         Rejection("prob_gap", "token", Bounds(-low, None), "dppo_low", gate="nonpositive"),
     )
 
 
+def _gap(config: Config, key: str, default: float) -> float:
+    value = number(config, key, default)
+    if value is None or value < 0:
+        raise UsageError(f"{key} must be a number from 0 up, got {config[key]!r}.", f"prime-rl's own is {default:g}.")
+    return value
+
+
 def _ipo(config: Config) -> tuple[Rejection, ...]:
-    threshold = positive(config, "ipo_threshold", 0.1) or 0.1
+    threshold = _gap(config, "ipo_threshold", 0.1)
     return (Rejection("prob_gap", "token", Bounds(-threshold, threshold)),)
 
 

@@ -31,9 +31,10 @@ def _read(config: Config) -> Plan:
 
 def _high(config: Config) -> float | None:
     old, new = f"{_PREFIX}_cap", f"{_PREFIX}_clip_max"
-    if old in config and new in config and config[old] != config[new]:
+    capped = config.get(old) is not None  # null is its default beside the new name
+    if capped and config.get(new, config[old]) != config[old]:
         raise contradiction(old, new, f"{old} is the old name of {new}: keep one.")
-    return number(config, old if old in config else new, 3.0)
+    return number(config, old if capped else new, 3.0)
 
 
 TRL = Peer(

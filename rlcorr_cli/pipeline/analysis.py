@@ -17,7 +17,7 @@ from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
 from rlcorr_cli.io.dump import Dump, Request, open_dump
 from rlcorr_cli.pictures import Pictures
-from rlcorr_cli.pipeline.budgets import cuts
+from rlcorr_cli.pipeline.budgets import Spending, spending
 from rlcorr_cli.pipeline.scan import Computing, Device, scan
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.profiles.profile import Profile
@@ -88,16 +88,16 @@ def analyze(
     watch: Watch | None = None,
     pictures: bool = False,
 ) -> Report:
-    """Measure a dump once and report it.  notes: what the plan's reader already had to say."""
+    """Measure a dump and report it.  notes: what the plan's reader already had to say."""
     started = time.perf_counter()
     thresholds = thresholds or Thresholds()
     dump, by_batch = opened(reading, plan, profile)
     observation = Observation(plan, thresholds, dump.roles.current is not None, seed, pictures)
     computing = computing or Computing()
-    bounds = cuts(dump, plan, computing, by_batch)
+    spent = spending(dump, plan, computing, by_batch)
     with watched(dump, watch) as progress:
-        measured, _ = measure(dump, observation, computing, bounds, progress)
-    found = reported(dump, reading, observation, profile, measured, by_batch, notes, bounds)
+        measured, _ = measure(dump, observation, computing, spent.cuts, progress)
+    found = reported(dump, reading, observation, profile, measured, by_batch, notes, spent)
     return replace(found, seconds=time.perf_counter() - started, pictures=measured.pictures)
 
 
@@ -133,7 +133,7 @@ def reported(
     measured: Measured,
     by_batch: bool,
     notes: tuple[str, ...],
-    bounds: Cuts,
+    spent: Spending,
 ) -> Report:
     """The report of a dump that has been measured."""
     plan, settings = observation.plan, _settings(observation.thresholds, observation.seed)
@@ -141,7 +141,7 @@ def reported(
         *dump.notes,
         *notes,
         *_batch_notes(reading, plan, dump, measured, by_batch),
-        *_spent(plan, bounds),
+        *_spent(plan, spent),
         *settings,
     )
     inputs = [
@@ -203,16 +203,19 @@ def _batch_notes(reading: Reading, plan: Plan, dump: Dump, measured: Measured, b
     return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
 
 
-def _spent(plan: Plan, bounds: Cuts) -> list[str]:
+def _spent(plan: Plan, spent: Spending) -> list[str]:
     """Which values each budget let stay."""
     notes: list[str] = []
     for budget in plan.budgets:
-        ends = sorted(set(bounds[budget.name].values()))
+        ends = sorted(set(spent.cuts[budget.name].values()))
         if not ends or ends[0] == math.inf:
             notes.append(f"{budget.name}: the mean {budget.statistic} is below {budget.mean_below:g} as it is.")
             continue
         where = " in the tightest batch" if len(ends) > 1 else ""
         notes.append(f"{budget.name} keeps {budget.statistic} up to {ends[0]:.4g}{where}.")
+        unmet = f"{spent.unmet[budget.name]} batches not even the smallest is below {budget.mean_below:g}"
+        if spent.unmet[budget.name]:
+            notes.append(f"{budget.name}: in {unmet}; only that stays.")
     return notes
 
 

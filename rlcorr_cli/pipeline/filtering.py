@@ -1,7 +1,8 @@
 """filter_dump(): the corrected dataset.
 
-One pass reads, decides and writes, shard by shard in the dump's order; a plan that divides weights by a batch mean, and
-a resampling, first take a pass that only measures.  Rows in = rows out + rows dropped, checked at the end.
+One pass reads, decides and writes, shard by shard in the dump's order.  A plan that divides weights by a batch mean,
+and a resampling, first take a pass that only measures, a budget two that find its bound.  Rows in = rows out + rows
+dropped, checked at the end.
 """
 
 import json
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import GroupKey, Shard
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
+from rlcorr_cli.core.observe import Observation, layout_of, observe
 from rlcorr_cli.core.verdict import Verdict, verdict
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.filtered import Filtered, Target
@@ -39,7 +40,7 @@ from rlcorr_cli.pipeline.analysis import (
     reported,
     watched,
 )
-from rlcorr_cli.pipeline.budgets import cuts
+from rlcorr_cli.pipeline.budgets import Spending, spending
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.profiles.profile import Profile
@@ -96,7 +97,7 @@ def filter_dump(
     _check(dump, plan, target)
     observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
-    run = _Run(dump, observation, computing, target, cuts(dump, plan, computing, by_batch))
+    run = _Run(dump, observation, computing, target, spending(dump, plan, computing, by_batch))
     run.scale(by_batch)
     draws = None if target.resample is None else run.draw(target.resample, target.seed)
     tally = _Tally()
@@ -109,7 +110,7 @@ def filter_dump(
         with closing(run.portions(outputs, progress)) as portions:
             for done in portions:
                 _write(done, tally, draws, *outputs)
-        found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes, run.bounds)
+        found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes, run.spent)
         report = replace(found, seconds=time.perf_counter() - started)
         _finish(tally, report, plan, target, *outputs)
         n_bytes = outputs[0].n_bytes if outputs[0] else 0
@@ -138,21 +139,21 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
 class _Run:
     """One dump under one plan: passes over it.
 
-    bounds: of its budgets.  scales: what the weights of each leaf are divided by.
+    spent: what its budgets let stay.  scales: what the weights of each leaf are divided by.
     """
 
     dump: Dump
     observation: Observation
     computing: Computing
     target: Target
-    bounds: Cuts
+    spent: Spending
     scales: Mapping[GroupKey, float] | None = None
 
     def scale(self, by_batch: bool) -> None:
         """Measure batch means first, where the plan divides by them."""
         plan = self.observation.plan
         if plan.normalizes and plan.weighting is not None:
-            measured, layout = measure(self.dump, self.observation, self.computing, self.bounds)
+            measured, layout = measure(self.dump, self.observation, self.computing, self.spent.cuts)
             self.scales = factors(measured.leaves, layout, plan.weighting.scope == "token", by_batch)
 
     def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
@@ -173,7 +174,7 @@ class _Run:
             with devices.worker(run.device):
                 for portion in read_whole(self.dump, shard, run.batch_tokens, run.allowance):
                     run.engine.check()
-                    observed = observe(portion.batch, self.observation, run.device, self.bounds)
+                    observed = observe(portion.batch, self.observation, run.device, self.spent.cuts)
                     measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows})
                     yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
                 devices.trim()

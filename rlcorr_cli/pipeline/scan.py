@@ -69,4 +69,6 @@ def scan(dump: Dump, computing: Computing, work: Callable[[Iterable[Batch], Devi
 def check_rereadable(dump: Dump) -> None:
     """Refuse standard input where one reading is not enough."""
     if dump.stdin is not None:
-        raise UsageError("This takes two passes, and standard input can be read only once.", "Save it to a file first.")
+        raise UsageError(
+            "This takes more than one pass, and standard input can be read only once.", "Save it to a file first."
+        )

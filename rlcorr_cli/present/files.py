@@ -1,14 +1,33 @@
-"""Files of a report or a picture: whole or not at all."""
+"""Files of a report or a picture: whole or not at all, and never in the place of what was read."""
 
+import glob
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from rlcorr_cli.errors import OutputError
+from rlcorr_cli.errors import OutputError, UsageError
+
+
+def check_target(path: Path, dumps: Iterable[str], directory: bool = False) -> None:
+    """Refuse, before a long scan, a place that cannot be written to, or that is part of the dump."""
+    try:
+        if path.is_dir() != directory and path.exists():
+            raise OutputError(f"{path} is {'no' if directory else 'a'} directory.", "Name another place with -o.")
+        if not path.parent.is_dir():
+            raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
+        inputs = (Path(name) for dump in dumps if dump != "-" for name in (dump, *glob.glob(dump)))
+        for source in inputs:
+            inside = source.iterdir() if source.is_dir() else (source,)
+            if path.exists() and any(one.exists() and path.samefile(one) for one in inside):
+                raise UsageError(f"{path} is part of the dump.", "Name another place with -o.")
+    except OSError as error:
+        raise OutputError(f"Cannot write {path}: {error.strerror}.", "Name another place with -o.") from None
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file under a temporary name, then give it its own."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".rlcorr.{os.getpid()}.{abs(hash(path.name)):x}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -18,4 +37,13 @@ def replace_file(path: Path, content: bytes) -> None:
     except OSError as error:
         raise OutputError(f"Cannot write {path}: {error.strerror}.", "Name another place with -o.") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def make_directory(path: Path) -> None:
+    """A directory to write into."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Cannot make the directory {path}: {error.strerror}.", "Name another with -o.") from None

@@ -16,6 +16,13 @@ def _keeps(name: str, when: str, source: str, *rejections: Rejection, limit: flo
     return Preset(Plan(name, None, rejections, log_ratio_limit=limit), (), when, source)
 
 
+def _prime(name: str, when: str, source: str, *rejections: Rejection) -> Preset:
+    return Preset(Plan(name, None, rejections, log_ratio_limit=None), (), when, source, _TRAINER)
+
+
+_TRAINER = "prime-rl has no old policy: where the dump has both, --mode bypass compares the current one, as it does."
+
+
 def _areal(name: str, when: str, options: str, rejection: Rejection, note: str = "") -> Preset:
     plan = Plan(name, Weighting("token"), (rejection,), log_ratio_limit=None)
     return Preset(plan, (), when, f"{_AREAL}, {options}", note)
@@ -204,25 +211,27 @@ ROWS: tuple[Preset, ...] = (
         "AReaL, actor.m2_threshold; 0.04 as in the M2PO paper",
         "The budget is kept in each training batch; AReaL keeps it in each micro-batch.",
     ),
-    _keeps(
+    _prime(
         "prime_dppo",
         "Mask tokens whose probability moved by more than 0.2 in the direction of their advantage.",
         f"{_PRIME} default, dppo_mask_high 0.2, dppo_mask_low 0.2",
         Rejection("prob_gap", "token", Bounds(None, 0.2), "dppo_high", gate="positive"),
         Rejection("prob_gap", "token", Bounds(-0.2, None), "dppo_low", gate="nonpositive"),
     ),
-    _keeps(
+    _prime(
         "prime_ipo",
         "Mask tokens whose probability moved by more than 0.1.",
         f"{_PRIME} ipo, 0.1",
         Rejection("prob_gap", "token", Bounds(-0.1, 0.1)),
     ),
-    _keeps(
+    _prime(
         "prime_legacy",
-        "Mask tokens with a ratio outside 1/8 to 8, drop sequences with a geometric one outside 0.1 to 10.",
-        f"{_PRIME} default before 2026, token 0.125 and 8, geometric 0.1 and 10",
+        "Mask tokens with a ratio outside 1/8 to 8, drop sequences with a geometric one outside 0.1 to 10, or a token "
+        "above 100.",
+        f"{_PRIME} default before 2026, token 0.125 and 8, geometric 0.1 and 10, sequence 0 and 100",
         Rejection("ratio", "token", Bounds(0.125, 8.0), "token"),
         Rejection("ratio", "seq_mean", Bounds(0.1, 10.0), "geometric"),
+        Rejection("ratio", "seq_max", Bounds(None, 100.0), "sequence_high"),
     ),
     Preset(
         Plan(

@@ -44,7 +44,7 @@ def number(config: Config, key: str, default: float | None = None) -> float | No
         return None
     try:
         result = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         result = math.nan
     if not math.isfinite(result):
         raise UsageError(f"{key} must be a finite number, got {value!r}.", "Use null for no bound.")

@@ -92,7 +92,7 @@ def m2po_bound(log_ratio: np.ndarray) -> float:
 
     squares = log_ratio**2
     at = crossing(Buckets.of(squares), 0.04)
-    return cut(at, [squares[bucket_of(squares) == at.bucket]], 0.04)
+    return cut(at, [squares[bucket_of(squares) == at.bucket]], 0.04)[0]
 
 
 # ---------------------------------------------------------------- taking definitions out of a framework's files

@@ -64,8 +64,8 @@ def test_a_list_of_advantages_leaves_masked_tokens_aside(tmp_path: Path) -> None
 def test_missing_columns_are_named(tmp_path: Path) -> None:
     plain = parquet(tmp_path / "plain.parquet", [row()])
     refused(run("analyze", plain, "--preset", "prime_dppo"), 3, "advantages", "sign", "--map advantages=COLUMN")
-    refused(run("analyze", plain, "--preset", "opsm"), 3, "current_log_probs", "--mode bypass")
-    refused(run("filter", plain, "--preset", "gspo", "--dry-run"), 3, "current_log_probs", "old_log_probs")
+    refused(run("analyze", plain, "--preset", "opsm"), 3, "current_log_probs", "another")
+    refused(run("filter", plain, "--preset", "gspo", "--dry-run"), 3, "current_log_probs", "plan that compares")
     named = parquet(tmp_path / "named.parquet", [row(a=1.0), row(a=2.0)])
     assert run("analyze", named, "--preset", "prime_dppo", "--map", "advantages=a").status == 0
     words = parquet(tmp_path / "words.parquet", [row(advantage="high")])
@@ -110,7 +110,7 @@ def test_a_budget_is_the_same_however_the_dump_is_read(tmp_path: Path) -> None:
 
 def test_a_budget_needs_a_dump_that_can_be_read_twice() -> None:
     ran = run_installed("analyze", "-", "--preset", "m2po", stdin=json.dumps(row()) + "\n")
-    refused(ran, 2, "two passes", "Save it to a file")
+    refused(ran, 2, "read only once", "Save it to a file")
 
 
 def test_limit_reads_the_first_rows(tmp_path: Path) -> None:
@@ -137,3 +137,46 @@ def test_filter_with_a_limit_writes_those_rows(plan: list[str], tmp_path: Path) 
     assert report["output"]["rows_in"] == report["output"]["rows_out"] == 10
     wanted = pa.Table.from_pylist(pq.read_table(BF16, columns=["sample_id"]).slice(0, 10).to_pylist())
     assert pq.read_table(out, columns=["sample_id"]).to_pylist() == wanted.to_pylist()
+
+
+def test_a_budget_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
+    gaps = [(2.0, 3.0), (2.0, 2.0), (0.0, 2.0)]
+    rows = [row((-1.0, -1.0), (-1 - a, -1 - b), step=step) for step, (a, b) in enumerate(gaps)]
+    report = analyzed(parquet(tmp_path / "far.parquet", rows), "--preset", "m2po")
+    assert report["metrics"]["kept_tokens"] == 4  # the smallest of each batch, equal ones together
+    assert any("in 2 batches not even the smallest is below 0.04" in note for note in report["notes"])
+
+
+def test_a_policy_that_did_not_move_has_no_drift(tmp_path: Path) -> None:
+    logp = [-0.1 - 0.37 * i for i in range(50)]
+    rows = [row([-x - 3.0 for x in range(50)], logp, current_log_probs=logp, advantage=-1.0)]
+    plan = tmp_path / "still.toml"
+    plan.write_text('[[rejections]]\nstatistic = "k1"\nscope = "token"\nhigh = 0.0\nlow = 0.0\nof = "drift"\n')
+    report = analyzed(parquet(tmp_path / "d.parquet", rows), "--plan", str(plan))
+    assert report["metrics"]["kept_tokens"] == 50
+    assert (report["metrics"]["ois_max"], report["metrics"]["ppo_kl"]) == (1.0, 0.0)
+
+
+def test_where_a_gate_is_shut_nothing_is_outside(tmp_path: Path) -> None:
+    plan = tmp_path / "gated.json"
+    bounds = {"scope": "token", "low": 1.5, "high": 5.0, "outside": "zero", "gate": "negative"}
+    plan.write_text(json.dumps({"weighting": bounds}))
+    rows = [row((-1.0, -1.0), (-1.0, -0.1), advantage=a) for a in (-1.0, 1.0, 1.0)]
+    metrics = analyzed(parquet(tmp_path / "d.parquet", rows), "--plan", str(plan))["metrics"]
+    assert metrics["rollout_is_oob_ratio"] == metrics["rollout_is_ratio_fraction_low"] == pytest.approx(1 / 6)
+
+
+def test_only_one_trained_policy_is_no_drift(tmp_path: Path) -> None:
+    one = {"rollout_log_probs": [-1.0], "current_log_probs": [-1.5], "advantage": -1.0}
+    refused(run("analyze", parquet(tmp_path / "a.parquet", [one]), "--preset", "trl-opsm"), 3, "--mode bypass")
+
+
+@pytest.mark.parametrize("given", [True, [True, False]])
+def test_booleans_are_no_advantages(given: object, tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", [row(advantage=given)])
+    refused(run("analyze", path, "--preset", "prime_dppo"), 3, "advantage holds", "number")
+
+
+def test_huge_whole_numbers_are_numbers(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", [row(advantage=2**60 + 1, reward=2**60 + 1)])
+    assert run("analyze", path, "--preset", "prime_dppo").status == 0

@@ -23,6 +23,7 @@ EVIL = (
     "| a | [x](javascript:1) ` $x^2$ \n# heading",
     "z" * 10_000,
     "{{ 7 * 7 }}",
+    "https://evil.example/ www.evil.example",
 )
 
 
@@ -117,9 +118,11 @@ def test_a_hostile_dump_does_nothing_elsewhere(hostile: str, tmp_path: Path) -> 
     assert "<script" not in markdown
     assert "<img" not in markdown
     assert "\n# heading" not in markdown
+    assert "https://" not in markdown
+    assert "www.evil" not in markdown
     rows = [line for line in markdown.splitlines() if line.startswith("| ")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} <= {len(re.findall(r"(?<!\\)\|", rows[0])), 7}
-    cells = [one[0] for one in csv.reader(io.StringIO(table))]
+    cells = [one[1] for one in csv.reader(io.StringIO(table))]
     assert "'=HYPERLINK(1)" in cells
     assert not any(cell.startswith(("=", "@")) for cell in cells)
     assert run("plot", hostile, "--group-by", "group", "-o", str(tmp_path / "p"), "--kind", "ratio").status == 0
@@ -143,7 +146,8 @@ def test_csv_holds_every_metric_of_every_group(tmp_path: Path) -> None:
     report = run("analyze", STEPS, "--group-by", "step", "-o", str(path), "--json").json
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
     assert len(rows) == 6 * len(report["metrics"])
-    found = {(one["step"], one["metric"]): one["value"] for one in rows}
+    assert [one["scope"] for one in rows].count("total") == len(report["metrics"])
+    found = {(one["step"], one["metric"]): one["value"] for one in rows if one["scope"] == "group"}
     for group in report["groups"]:
         for name, value in group["metrics"].items():
             assert found[str(group["key"]["step"]), name] == ("" if value is None else repr(value))
@@ -195,7 +199,7 @@ def test_plot_writes_a_picture_by_suffix(suffix: str, tmp_path: Path) -> None:
     ran = run("plot", BF16, "-o", str(path), "--kind", "surprise")
     assert ran.status == 0
     assert str(path) in ran.out
-    assert "The gap grows with surprise" in ran.out
+    assert "The spread grows with surprise" in ran.out
     assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml", b"%PDF-")
 
 
@@ -240,6 +244,7 @@ def test_what_plot_refuses(tmp_path: Path) -> None:
         ({**whole, "plan": {"nome": 1}}, "nome"),
         ({key: value for key, value in whole.items() if key != "pictures"}, "no counts"),
         ({key: value for key, value in whole.items() if key != "counts"}, "not a whole report"),
+        ({**whole, "rlcorr": {"version": "9", "schema": 9}}, "another version"),
         ({"a": 1}, "not a report"),
         ([1], "not a report"),
     ):
@@ -249,6 +254,55 @@ def test_what_plot_refuses(tmp_path: Path) -> None:
     report.write_text("{")
     refused(run("plot", str(report), "-o", out), 3, "cannot be read as a report")
     assert not Path(out).exists()
+
+
+def test_no_output_takes_the_place_of_the_dump(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.json"
+    text = "".join(json.dumps(row()) + "\n" for _ in range(3))
+    dump.write_text(text)
+    picture = tmp_path / "in.png"
+    picture.write_bytes(Path(BF16).read_bytes())
+    refused(run("analyze", str(dump), "--format", "jsonl", "-o", str(dump)), 2, "part of the dump")
+    refused(run("analyze", str(tmp_path / "*.json"), "--format", "jsonl", "-o", str(dump)), 2, "part of the dump")
+    refused(run("plot", str(picture), "--format", "parquet", "-o", str(picture)), 2, "part of the dump")
+    assert dump.read_text() == text
+
+
+def test_outputs_are_checked_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dir.html").mkdir()
+    first = tmp_path / "first.json"
+    for bad, status, part in (
+        ("dir.html", 4, "a directory"),
+        ("x.tb", 2, "--group-by"),
+        ("y" * 300 + ".md", 4, "write"),
+    ):
+        refused(run("analyze", BF16, "-o", str(first), "-o", str(tmp_path / bad)), status, part)
+    assert not first.exists()
+    refused(run("plot", "no.parquet", "-o", str(tmp_path / "new")), 3, "no.parquet")
+    assert not (tmp_path / "new").exists()
+    refused(run("plot", BF16, "-o", str(tmp_path / ("z" * 300))), 4, "Cannot")
+    assert run("plot", BF16, "-o", str(tmp_path / ("x" * 246 + ".png"))).status == 0
+    monkeypatch.chdir(tmp_path)
+    assert run("plot", BF16.replace("bf16", "bf1?")).status == 0
+    assert (tmp_path / "dump.overview.png").exists()
+
+
+def test_infinite_group_keys_are_text_in_json(tmp_path: Path) -> None:
+    dump = parquet(tmp_path / "d.parquet", [row(temperature=t) for t in (1.0, float("inf"))])
+    groups = analyzed(dump, "--group-by", "temperature")["groups"]
+    assert [group["key"]["temperature"] for group in groups] == [1.0, "inf"]
+
+
+def test_dates_sort_in_the_page(tmp_path: Path, browser: Any) -> None:
+    days = ["2026-01-20", "2026-01-03", "2026-01-11"]
+    dump = parquet(tmp_path / "d.parquet", [row(day=day) for day in days])
+    assert run("analyze", dump, "--group-by", "day", "-o", str(tmp_path / "r.html")).status == 0
+    visit = Visit(browser, tmp_path / "r.html")
+    button = visit.page.locator("#groups th button", has_text="day")
+    button.click()
+    button.click()
+    assert visit.column(0) == sorted(days, reverse=True)
+    assert visit.page.locator("figure svg").first.get_attribute("aria-label")
 
 
 def test_a_picture_of_nothing_says_so_and_is_no_file(tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ def test_weightings(scope: str, outside: str, normalize: str, rows: list[Row], b
 
 def test_equal_weights_have_no_spread_once_normalised() -> None:
     row = Row([0.0, -0.001, -0.033, -3.953125, -0.148, -0.227], [0.0, 0.0, 0.0, -4.013125, 0.0, 0.0], [1] * 6)
+    row.advantages = [0.0] * 6
     found = metrics([row], Plan(weighting=Weighting("sequence", Bounds(None, 2.0), "clamp", "batch")))
     assert found["rollout_is_applied_std"] == 0.0
 

@@ -15,6 +15,8 @@ from rlcorr_cli.profiles import profile
 
 READ_BACK = [name for name, config in CONFIGS.items() if config.reader is not None]
 TIS = "truncated_importance_sampling_type: tis"
+CAP = "vllm_importance_sampling_cap"
+AREAL = "actor:\n  rejection_sampling:"
 NEMO_ON = "use_importance_sampling_correction: true"
 
 
@@ -100,6 +102,11 @@ def read_notes(name: str, tmp_path: Path) -> tuple[str, ...]:
         ("actor:\n  m2_treshold: 0.04\n  m2_threshold: 0.04", "m2_treshold"),
         ("trainer:\n  loss:\n    type: ipo\n    dppo_mask_low: 0.1", "contradict"),
         ("loss:\n  type: dppo", "default, ipo"),
+        ("loss:\n  type: default\n  dppo_mask_low: null", "from 0 up"),
+        ("loss:\n  type: default\n  dppo_mask_low: -0.2", "from 0 up"),
+        ("loss:\n  ipo_threshold: 0.3\ntrainer:\n  loss:\n    ipo_threshold: 0.1", "contradict"),
+        ("actor:\n  rejection_sampling: mask", "must be a block"),
+        ("actor:\n  rejection_sampling:\n    metric: kl_k2\n    level: token\n    upper: 0", "above 0"),
         ("loss:\n  dppo_mask_hihg: 0.1\n  dppo_mask_low: 0.2", "dppo_mask_high"),
     ],
 )
@@ -108,6 +115,26 @@ def test_what_makes_no_sense_is_refused(text: str, wrong: str, tmp_path: Path) -
         read(text, tmp_path)
     assert wrong in f"{caught.value.message} {caught.value.hint}"
     assert "config.yaml" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        (
+            "vllm_importance_sampling_cap: null\nvllm_importance_sampling_clip_max: 3.0",
+            "vllm_importance_sampling_mode: null",
+        ),
+        ("grpo.seq_logprob_error_threshold: 2.0", "grpo:\n  seq_logprob_error_threshold: 2.0"),
+        (
+            "level: info\nactor:\n  rejection_sampling:\n    level: null",
+            "actor:\n  rejection_sampling:\n    level: token",
+        ),
+        ("actor:\n  rejection_sampling: null", "actor:\n  use_decoupled_loss: true"),
+        ("is_correction_level: off", "is_correction_level: null"),
+    ],
+)
+def test_ways_to_say_the_same(text: str, same: str, tmp_path: Path) -> None:
+    assert read(text, tmp_path).plan == read(same, tmp_path).plan
 
 
 def test_other_options_of_a_trainers_config_are_left_alone(tmp_path: Path) -> None:

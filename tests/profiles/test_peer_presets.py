@@ -100,7 +100,9 @@ METHODS: dict[str, Method] = {
     "roll_train_infer": Method(clamped(0.0, 1.2), lambda s: [0.8 <= w <= 1.2 for w in ratios(s)]),
     "prime_ipo": Method(keeps=lambda s: [abs(math.exp(a) - math.exp(b)) <= 0.1 for a, b in s]),
     "prime_legacy": Method(
-        keeps=lambda s: [0.125 <= w <= 8.0 and 0.1 <= geometric(s) <= 10.0 for w in ratios(s)],
+        keeps=lambda s: [
+            0.125 <= w <= 8.0 and 0.1 <= geometric(s) <= 10.0 and max(ratios(s)) <= 100.0 for w in ratios(s)
+        ],
     ),
     "decoupled_token_icepop": Method(zeroed(0.5, 5.0)),
     "decoupled_geo_rs_seq_tis": Method(SEQUENCE_2, K1),

@@ -1,4 +1,4 @@
-"""From a report's totals to what is drawn: densities, means and spreads by bin, Lorenz curves.  No matplotlib here."""
+"""From a report's totals to what is drawn: densities, means and spreads by bin, Lorenz curves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlcorr_cli.pictures import Octaves
+from rlcorr_cli.present.figures import style
 from rlcorr_cli.report import Report
 from rlcorr_cli.summary import Floats, Histogram
 
@@ -19,7 +20,7 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Profile:
-    """Of the bins that hold enough: centres, edges [K + 1 each side], counts, mean and std of a quantity."""
+    """Of the bins that hold enough: centres, counts, mean and std of a quantity."""
 
     centre: Floats
     count: Floats
@@ -45,11 +46,13 @@ def rebinned(histogram: Histogram, edges: Floats) -> Floats:
 def profile(table: Floats, bins: Octaves, fewest: int = FEWEST) -> Profile:
     """Mean and std by bin of a table of counts, sums and sums of squares."""
     n, sums, squares = table[:3]
-    use = n >= min(fewest, max(1.0, n.max()))
+    use = n >= fewest if (n >= fewest).any() else n > 0
     edges = bins.edges
     n, sums, squares = n[use], sums[use], squares[use]
     mean = sums / n
-    std = np.sqrt(np.maximum(squares / n - mean**2, 0.0))
+    variance = squares / n - mean**2
+    # What is left of a constant by cancellation is no spread.
+    std = np.sqrt(np.where(variance > 1e-12 * squares / n, variance, 0.0))
     return Profile(np.sqrt(edges[:-1] * edges[1:])[use], n, mean, std)
 
 
@@ -88,11 +91,11 @@ def course(report: Report, metrics: Sequence[str]) -> Course:
     """The groups of a report in the order of their one numeric key."""
     groups = [group for group in report.groups if len(group.key) == 1]
     if not groups:
-        raise Missing("There is nothing to follow: no step column, and no --group-by with one column of numbers.")
+        raise Missing("There is nothing to follow: the report is not grouped by one column; add --group-by step.")
     name = next(iter(groups[0].key))
     placed = [(float(group.key[name]), group) for group in groups if _is_number(group.key[name])]
-    if not placed:
-        raise Missing(f"The groups have no order: {name} holds no numbers.")
+    if len(placed) < len(groups):
+        raise Missing(f"The groups have no order to follow: not every {style.label(name)} is a number.")
     placed.sort(key=lambda one: one[0])
     values = {
         metric: np.array([np.nan if (v := group.values.get(metric)) is None else v for _, group in placed])
@@ -123,6 +126,6 @@ def lags(report: Report) -> tuple[Floats, Floats, Floats]:
     ]
     known = [(lag, k3, n) for lag, k3, n in rows if k3 is not None]
     if not known:
-        raise Missing("Staleness needs a step and a policy_version column that hold numbers.")
+        raise Missing("Staleness needs groups by step and policy_version, both numbers; add --group-by for each.")
     lag, k3, n = zip(*known, strict=True)
     return np.array(lag), np.array(k3, np.float64), np.array(n, np.float64)

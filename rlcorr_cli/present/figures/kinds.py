@@ -31,6 +31,11 @@ class Drawn:
     figure: Figure | None
     caption: str
 
+    @property
+    def columns(self) -> int:
+        """How many panels stand side by side."""
+        return max(map(len, KINDS[self.kind].panels))
+
     def write(self, suffix: str, dpi: int = 150) -> bytes:
         """As png, svg or pdf; the same report gives the same bytes."""
         assert self.figure is not None
@@ -49,7 +54,7 @@ KINDS: dict[str, Kind] = {
             (
                 ("By length", panels.length_spread),
                 ("Both policies", panels.log_probabilities),
-                ("Over steps", panels.k3_course),
+                ("Over groups", panels.k3_course),
             ),
         ),
         (4.6, 3.4),
@@ -57,7 +62,7 @@ KINDS: dict[str, Kind] = {
     "metrics": Kind(
         "the six curves that trainers log, over steps",
         (
-            (("Mean weight", panels.mean_weight), ("Sample size", panels.sample_size), ("Rejection", panels.vetoed)),
+            (("Mean weight", panels.mean_weight), ("Sample size", panels.sample_size), ("Rejection", panels.rejected)),
             (("Divergence", panels.divergence), ("Perplexity", panels.perplexity), ("χ²", panels.chi2)),
         ),
         (4.2, 3.0),

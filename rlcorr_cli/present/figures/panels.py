@@ -20,8 +20,6 @@ from rlcorr_cli.present.numbers import number, share, signed
 from rlcorr_cli.report import Report
 from rlcorr_cli.summary import Floats
 
-Draw = tuple[Axes, Report]
-
 
 def counted(report: Report) -> Pictures:
     """The report's bins; a report of an older run, or of `analyze --json`, has none."""
@@ -35,31 +33,39 @@ def ratio(ax: Axes, report: Report) -> str:
     values, counts = report.log_ratios.by_value
     if not len(values):
         raise Missing("No valid token.")
-    outer = [abs(report.log_ratios.quantile(q) or 0.0) for q in (0.001, 0.999)]
+    found, n = report.whole.values, int(counts.sum())
+    largest = found["logprob_abs_diff_max"] or 0.0
+    if largest == 0:
+        raise Missing(f"All {n:,} log-ratios are 0: the two columns are equal.")
+    outer = max(abs(report.log_ratios.quantile(q) or 0.0) for q in (0.001, 0.999)) or largest
     bounds = _token_bounds(report)
-    reach = 1.4 * max(*outer, *(abs(at) for _, at in bounds if abs(at) < 4 * max(outer)), 0.0)
-    if reach == 0:
-        raise Missing(f"All {int(counts.sum()):,} log-ratios are 0: the two columns are equal.")
+    reach = 1.4 * max(outer, *(abs(at) for _, at in bounds if abs(at) < 4 * outer), 0.0)
     edges = np.linspace(-reach, reach, 82)
     drawn = rebinned(report.log_ratios, edges)
     ax.stairs(drawn, edges, fill=True, color=BLUE, alpha=0.85)
     style.log_counts(ax.yaxis)
-    ax.set_ylim(bottom=0.8)
+    ax.set_ylim(bottom=0.3)
     ax.axvline(0, color=INK, linewidth=0.8)
-    for name, at in bounds:
-        if abs(at) <= reach:
-            mark(ax, at, name)
+    for at in sorted({at for _, at in bounds if abs(at) <= reach}):
+        mark(ax, at, ", ".join(name for name, other in bounds if other == at))
     ax.set(xlabel="log-ratio, training − rollout (nats)", ylabel="tokens")
-    far = counts.sum() - drawn.sum()
-    found = report.whole.values
-    low, middle, high = (signed(found[f"log_ratio_{name}"]) for name in ("p01", "p50", "p999"))
-    text = f"Half of the tokens lie above {middle}, 1 in 1,000 below {low} and 1 in 1,000 above {high} nats"
-    if len(values) == 1:
-        text = f"Every log-ratio is {middle} nats: a constant shift, not noise"
+    text = _spread_words(report, n)
+    far = n - drawn.sum()
     if far >= 0.5:
-        text += f"; {share(far / counts.sum())} lie beyond the picture"
+        text += f"; {share(far / n)} lie beyond the picture"
     outside = _outside(report)
     return f"{text}{'; ' + outside if outside else ''}."
+
+
+def _spread_words(report: Report, n: int) -> str:
+    """Where the log-ratios lie: their extremes if they are few, else their outer quantiles."""
+    low, middle, high = (signed(report.whole.values[f"log_ratio_{name}"]) for name in ("p01", "p50", "p999"))
+    if n < 1000:  # then these quantiles are the smallest and the largest
+        return f"Median {middle} nats, from {low} to {high}"
+    if low == high:
+        values, _ = report.log_ratios.by_value
+        return f"Nearly all at {middle} nats, the others from {signed(values[0])} to {signed(values[-1])}"
+    return f"Median {middle} nats, 0.1 % of the tokens below {low} and 0.1 % above {high}"
 
 
 def _token_bounds(report: Report) -> list[tuple[str, float]]:
@@ -108,9 +114,8 @@ def log_probabilities(ax: Axes, report: Report) -> str:
     table = counted(report).counts["log_probability"]
     _scatter(ax, table, DEEPEST, 0.0)
     ax.set(xlabel="rollout log-prob (nats)", ylabel="training log-prob (nats)")
-    far = np.abs(np.subtract.outer(np.arange(SCATTER), np.arange(SCATTER))) > 4
-    width = -DEEPEST / SCATTER * 4
-    return f"{share(float(table[far].sum() / table.sum()))} of the tokens lie more than {width:g} nat off the diagonal."
+    far = 1 - rebinned(report.log_ratios, np.array([-1.0, 1.0])).sum() / report.log_ratios.counts.sum()
+    return f"{share(max(float(far), 0.0))} of the tokens lie more than 1 nat off the diagonal."
 
 
 def _scatter(ax: Axes, table: "np.ndarray", low: float, high: float) -> None:
@@ -121,6 +126,9 @@ def _scatter(ax: Axes, table: "np.ndarray", low: float, high: float) -> None:
     mesh = ax.pcolormesh(edges, edges, shown, cmap=MAP, norm=LogNorm(1, max(2, int(table.max()))), rasterized=True)
     ax.plot([low, high], [low, high], color=RED, linewidth=0.8)
     ax.set_aspect("equal")
+    ax.set_facecolor(
+        style.PALE
+    )  # the darkest cells are single tokens, and outliers: they must show on a dark page, too
     ax.grid(visible=False)
     assert ax.figure is not None
     bar = ax.figure.colorbar(mesh, ax=ax, label="tokens", shrink=0.7)
@@ -137,16 +145,14 @@ def surprise(ax: Axes, report: Report) -> str:
     ax.set(xlabel="rollout log-prob (nats; unlikely tokens left)", ylabel="log-ratio (nats)")
     _symlog_ticks(ax)
     ax.legend()
-    likely, unlikely = found.std[0], found.std[-1]
-    if not found.std.any():
-        return "The gap has no spread: whatever the token's surprise, its log-ratio is the same."
-    if unlikely > 2 * likely:
-        grows = "The gap grows with surprise, as rounding in the engines makes it"
-    else:
-        grows = "The gap does not grow with surprise, as rounding would make it"
-    return (
-        f"{grows}: std {number(float(likely))} for the likeliest tokens, {number(float(unlikely))} for the unlikeliest."
-    )
+    if len(found.std) < 2:
+        return "There are too few tokens to tell likely from unlikely ones."
+    likely, unlikely = float(found.std[0]), float(found.std[-1])
+    change = "is much the same at any surprise"
+    if max(likely, unlikely) > 2 * min(likely, unlikely):
+        change = "grows with surprise" if unlikely > likely else "shrinks with surprise"
+    ends = f"std {number(likely)} for the likeliest tokens, {number(unlikely)} for the unlikeliest"
+    return f"The spread {change}: {ends}."
 
 
 def _symlog_ticks(ax: Axes) -> None:
@@ -187,11 +193,10 @@ def length_spread(ax: Axes, report: Report) -> str:
     ax.legend(loc="best")
     if len(found.std) == 1:
         size = math.hypot(float(found.mean[0]), float(found.std[0]))
-        return f"Sequences are about as long as each other; their S is {number(size)} nats large."
+        return f"S is {number(size)} nats large at the one length that enough sequences have; a ratio of 2 is 0.69."
     shortest, longest = (float(math.hypot(found.mean[i], found.std[i])) for i in (0, -1))
-    trap = (
-        " A bound on the product then keeps short sequences only." if longest > max(math.log(2), 2 * shortest) else ""
-    )
+    grows = longest > max(math.log(2), 2 * shortest)
+    trap = " A bound on the product rejects long sequences more often." if grows else ""
     return (
         f"S is {number(shortest)} nats large at the shortest lengths and {number(longest)} at the longest; "
         f"a ratio of 2 is {math.log(2):.2f}.{trap}"
@@ -234,25 +239,34 @@ def weights(ax: Axes, report: Report) -> str:
     zero = float(counts[values == 0].sum() / counts.sum())
     if not len(positive):
         raise Missing("Every weight is 0.")
-    low, high = max(float(positive[0]), 1e-6) / 1.05, float(positive[-1]) * 1.05
+    high = float(positive[-1]) * 1.05
+    low = max(float(positive[0]), high * 1e-6) / 1.05
     edges = np.geomspace(low, high, 70)
     ax.stairs(rebinned(one, edges), edges, fill=True, color=PURPLE)
-    ax.set(xscale="log", xlabel="applied weight", ylabel="tokens")
+    stage = ", before the batch mean" if weighting.normalize == "batch" else ""
+    ax.set(xscale="log", ylabel="tokens", xlabel=f"applied weight{stage}")
     style.log_counts(ax.yaxis)
-    ax.set_ylim(bottom=0.8)
+    ax.set_ylim(bottom=0.3)
     style.plain_numbers(ax.xaxis)
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    if high / low < 30:
+        style.plain_numbers(ax.xaxis, minor=True)
+        ax.tick_params(axis="x", which="minor", labelsize=7)
+    else:
+        ax.xaxis.set_minor_formatter(NullFormatter())
     mark(ax, 1.0, "1", INK, style="-")
     for end in (weighting.bounds.low, weighting.bounds.high):
         if end and low <= end <= high:
             mark(ax, end, f"{end:g}")
     ess = number(report.whole.values.get("rollout_is_eff_sample_size"))
     nothing = f", {share(zero)} of the tokens weigh 0" if zero else ""
-    return f"The weights leave an effective sample of {ess} of all units{nothing}."
+    gone = " Rejection then keeps nothing." if report.whole.values.get("kept_tokens") == 0 else ""
+    return f"The weights leave an effective sample of {ess} of all units{nothing}.{gone}"
 
 
 def gradient(ax: Axes, report: Report) -> str:
     """Lorenz curve: which share of sequences carries which share of the weight."""
+    if report.plan.normalizes:
+        raise Missing("Each batch's weights are divided by their own mean: who carries the gradient is not counted.")
     found = lorenz(counted(report).histograms["loads"])
     ax.plot(found.sequences, found.weight, color=PURPLE)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--", label="all the same")
@@ -330,18 +344,19 @@ def sample_size(ax: Axes, report: Report) -> str:
     return f"ESS {_ends(known[name])}"
 
 
-def vetoed(ax: Axes, report: Report) -> str:
-    """Share of sequences vetoed, or else lost to all rejections."""
+def rejected(ax: Axes, report: Report) -> str:
+    """Share of tokens lost to all rejections, and of sequences vetoed where there is a veto."""
     if not report.plan.rules:
         raise Missing("The plan rejects nothing.")
-    veto = any(one.is_veto for one in report.plan.rejections)
-    name = "rollout_is_veto_fraction" if veto else "rollout_rs_seq_dropped_fraction"
-    words = "sequences vetoed" if veto else "sequences dropped"
-    known = _along(ax, report, [(name, words)], None)
-    ax.set_ylim(-0.02, max(0.15, 1.1 * float(np.nanmax(known[name]))))
-    ax.set_ylabel(f"share of {words}")
-    mark(ax, 0.1, "worry above 0.1", RED, vertical=False)
-    return f"{words} {_ends(known[name])}"
+    lines = [("rollout_rs_masked_fraction", "tokens lost")]
+    if any(one.is_veto for one in report.plan.rejections):
+        lines.append(("rollout_is_veto_fraction", "sequences vetoed"))
+    known = _along(ax, report, lines, None)
+    ax.set_ylim(-0.02, max(0.15, 1.1 * max(float(np.nanmax(values)) for values in known.values())))
+    ax.set_ylabel("share rejected")
+    if len(lines) > 1:
+        mark(ax, 0.1, "worry about a veto above 0.1", RED, vertical=False)
+    return "; ".join(f"{words} {_ends(known[name])}" for name, words in lines if name in known)
 
 
 def divergence(ax: Axes, report: Report) -> str:

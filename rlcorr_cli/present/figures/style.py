@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 
 from rlcorr_cli.present.sink import clean
 
-INK, PAPER, GRID = "#16181d", "#ffffff", "#d9dce1"
+INK, PAPER, GRID, PALE = "#16181d", "#ffffff", "#d9dce1", "#eef0f3"
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#6b7280"
 MAP = "cividis"
 LONGEST = 40
@@ -66,11 +66,10 @@ def blank(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def plain_numbers(axis: Axis) -> None:
+def plain_numbers(axis: Axis, minor: bool = False) -> None:
     """Ticks as 1,000 or 1e+06: powers set as mathematics would need text from a dump to be read so, too."""
-    axis.set_major_formatter(
-        FuncFormatter(lambda x, _: f"{x:.0e}" if abs(x) >= 1e6 or 0 < abs(x) < 1e-4 else f"{x:,g}")
-    )
+    form = FuncFormatter(lambda x, _: f"{x:.0e}" if abs(x) >= 1e6 or 0 < abs(x) < 1e-4 else f"{x:,g}")
+    (axis.set_minor_formatter if minor else axis.set_major_formatter)(form)
 
 
 def log_counts(axis: Axis) -> None:

@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-from rlcorr_cli.errors import OutputError
-from rlcorr_cli.present.files import replace_file
+from rlcorr_cli.present.files import make_directory, replace_file
 from rlcorr_cli.present.forms.content import Content, content
 from rlcorr_cli.report import Report
 
@@ -18,7 +17,8 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@$-])")
 def escaped(value: object) -> str:
     """Text that is shown as it is."""
     text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return SPECIAL.sub(r"\\\1", text)
+    # GitHub makes links of bare addresses.
+    return SPECIAL.sub(r"\\\1", text).replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
 def text(found: Content, figures: str) -> str:
@@ -50,10 +50,7 @@ def write(report: Report, path: Path) -> None:
     """Pictures first, then the document that names them."""
     found = content(report)
     figures = path.with_name(f"{path.stem}-figures")
-    try:
-        figures.mkdir(exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"Cannot make {figures}: {error.strerror}.", "Name another place with -o.") from None
+    make_directory(figures)
     for _, drawn in found.figures:
         if drawn.figure is not None:
             replace_file(figures / f"{drawn.kind}.png", drawn.write("png"))

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from rlcorr_cli.present.figures import Drawn
 from rlcorr_cli.present.figures.style import GRID, INK, PAPER
@@ -36,7 +36,9 @@ def _svg(drawn: Drawn) -> Markup:
     drawing = drawing[drawing.index("<svg") :]
     for colour, variable in INKS.items():
         drawing = drawing.replace(colour, variable)
-    drawing = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"|<svg ', r'<svg role="img" \1 ', drawing, count=1)
+    head, rest = drawing.split(">", 1)
+    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    drawing = f'{head} role="img" aria-label="{escape(drawn.caption)}">{rest}'
     return Markup(drawing)
 
 

@@ -6,11 +6,10 @@ document.querySelectorAll("table.sortable th button").forEach((button) => {
     const up = head.getAttribute("aria-sort") !== "ascending";
     head.parentNode.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const key = (row) => row.children[at].dataset.value ?? row.children[at].textContent;
     const rows = [...body.rows].sort((a, b) => {
-      const [x, y] = [key(a), key(b)];
-      const [n, m] = [parseFloat(x), parseFloat(y)];
-      const order = Number.isNaN(n) || Number.isNaN(m) ? x.localeCompare(y) : n - m;
+      const [x, y] = [a.children[at], b.children[at]];
+      const [n, m] = [Number(x.dataset.value ?? NaN), Number(y.dataset.value ?? NaN)];
+      const order = Number.isNaN(n) || Number.isNaN(m) ? x.textContent.localeCompare(y.textContent) : n - m;
       return up ? order : -order;
     });
     body.append(...rows);

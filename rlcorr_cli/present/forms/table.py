@@ -16,13 +16,14 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def text(report: Report) -> str:
-    """Columns: the group keys (empty for the whole dump), sequences, tokens, metric, value, and its 95 % interval."""
+    """Columns: scope (total or group), the group's keys, sequences, tokens, metric, value, and its 95 % interval."""
     keys = list(report.groups[0].key) if report.groups else []
     paper = io.StringIO()
     out = csv.writer(paper, lineterminator="\n")
-    out.writerow([*map(cell, keys), "sequences", "tokens", "metric", "value", "low", "high"])
+    out.writerow(["scope", *map(cell, keys), "sequences", "tokens", "metric", "value", "low", "high"])
     for group in (report.whole, *report.groups):
-        place = [cell(group.key.get(key, "")) for key in keys]
+        scope = "total" if group is report.whole else "group"
+        place = [scope, *(cell(group.key.get(key)) for key in keys)]
         counts = [group.counts["sequences"], group.counts["tokens"]]
         for name, value in group.metrics.items():
             low, high = report.intervals.get(name, ("", "")) if group is report.whole else ("", "")

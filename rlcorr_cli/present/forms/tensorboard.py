@@ -14,10 +14,8 @@ def write(report: Report, path: Path) -> None:
     steps = [(_step(group), group) for group in report.groups]
     if not steps or any(step is None for step, _ in steps):
         raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add --group-by step.")
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError:
-        raise UsageError(f"{path}: tensorboardX is not installed.", "pip install 'rlcorr[tensorboard]'") from None
+    from tensorboardX import SummaryWriter
+
     prefix = "rlcorr/" if report.profile == "canonical" else ""
     try:
         with SummaryWriter(str(path)) as out:
