@@ -47,6 +47,9 @@ from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.report import Report
 from rlcorr_cli.summary import Floats, Histogram
 
+TRIM_EVERY = 3
+"""Portions between two times that freed memory goes back to the system: it costs some milliseconds."""
+
 
 @dataclass(frozen=True)
 class _Done:
@@ -172,12 +175,13 @@ class _Run:
 
         def work(shard: Shard) -> Iterator[_Done]:
             with devices.worker(run.device):
-                for portion in read_whole(self.dump, shard, run.batch_tokens, run.allowance):
+                for i, portion in enumerate(read_whole(self.dump, shard, run.batch_tokens, run.allowance)):
+                    if i % TRIM_EVERY == 0:
+                        devices.trim()
                     run.engine.check()
                     observed = observe(portion.batch, self.observation, run.device, self.spent.cuts)
                     measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows})
                     yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
-                devices.trim()
 
         shards = self.dump.shards
         total, so_far = sum(shard.n_bytes for shard in shards), 0
