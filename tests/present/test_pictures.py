@@ -184,6 +184,7 @@ EQUAL = [Row([-1.0, -2.0], [-1.0, -2.0], [1, 1])] * 3
 CONSTANT = [Row([-1.25, -2.25], [-1.0, -2.0], [1, 1])] * 20
 REJECTED = [Row([-5.0, -1.0], [-1.0, -5.0], [1, 1])] * 3
 FEW_FAR = [Row([-1.0] * 5000, [-1.0] * 5000, [1] * 5000), Row([-9.0, -9.0], [-1.0, -1.0], [1, 1])]
+EITHER_WAY = [Row([-1.5 + g] * 4, [-1.5] * 4, [1] * 4) for g in (-0.25, 0.25)] * 10
 BY_SURPRISE = [Row([-0.1 - g, -8.0 + g], [-0.1, -8.0], [1, 1]) for g in (-0.01, 0.01)] + [
     Row([-0.1, -8.0 + g], [-0.1, -8.0], [1, 1]) for g in (-0.5, 0.5) * 20
 ]
@@ -223,6 +224,7 @@ def test_every_kind_copes_with_extremes(kind: str, rows: list[Row], tmp_path: Pa
         ("scatter", REJECTED, "100% of the tokens lie more than 1 nat off"),
         ("scatter", CONSTANT, "0% of the tokens lie more than 1 nat off"),
         ("length", CONSTANT, "S is 0.500 nats large at the one length"),
+        ("length", EITHER_WAY, "S is 1 nats large at the one length"),
         ("weights", REJECTED, "Rejection then keeps nothing."),
         ("metrics", REJECTED, "tokens lost 1; sequences vetoed 0"),
         ("staleness", CONSTANT, "needs groups by step and policy_version"),
