@@ -44,7 +44,7 @@ def filter(
         chosen.plan,
         Target(path, keep, apart, overwrite, rows_per_file, resample, seed),
         chosen.profile,
-        compute.computing(),
+        compute.computing(sparing=True),
         chosen.notes,
         run.watch(quiet),
     )

@@ -82,12 +82,12 @@ class ComputingOptions:
     batch_tokens: o.BatchTokens = None
     threads: o.Threads = None
 
-    def computing(self) -> "Computing":
-        """For a process that does nothing else."""
+    def computing(self, sparing: bool = False) -> "Computing":
+        """For a process that does nothing else; sparing: see `prefer_jemalloc`."""
         from rlcorr_cli.io.parquet import prefer_jemalloc
         from rlcorr_cli.pipeline.scan import computing
 
-        prefer_jemalloc()
+        prefer_jemalloc(sparing)
         return computing(self.device, self.threads, self.batch_tokens)
 
 
