@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.summary import Floats
+from rlcorr_cli.summary import Floats, bucket_of, gathered
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,38 +28,28 @@ class Buckets:
     @classmethod
     def of(cls, values: Floats) -> "Buckets":
         """The buckets of some values >= 0."""
-        return cls._gathered(bucket_of(values), np.ones(len(values), np.int64), values)
+        return cls._added(bucket_of(values), np.ones(len(values), np.int64), values)
 
     def __add__(self, other: "Buckets") -> "Buckets":
-        return self._gathered(
+        return self._added(
             np.concatenate([self.buckets, other.buckets]),
             np.concatenate([self.counts, other.counts]),
             np.concatenate([self.sums, other.sums]),
         )
 
     @classmethod
-    def _gathered(cls, buckets: NDArray[np.uint16], counts: NDArray[np.int64], sums: Floats) -> "Buckets":
-        if not len(buckets):
-            return cls(buckets, counts, sums)
-        order = np.argsort(buckets, kind="stable")
-        ordered = buckets[order]
-        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        return cls(ordered[starts], np.add.reduceat(counts[order], starts), np.add.reduceat(sums[order], starts))
+    def _added(cls, buckets: NDArray[np.uint16], counts: NDArray[np.int64], sums: Floats) -> "Buckets":
+        return cls(*gathered(buckets, counts, sums)) if len(buckets) else cls(buckets, counts, sums)
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """The bucket in which the mean reaches the budget, and what lies below it.  bucket: None, it never does."""
+    """The bucket in which the mean reaches the budget, and what lies below it.  bucket: None where it never does, and
+    what lies below is not looked at."""
 
     bucket: int | None
     n_below: int
     sum_below: float
-
-
-def bucket_of(values: Floats) -> NDArray[np.uint16]:
-    """The top 16 bits of each value as float32; of values >= 0 these are in the values' own order."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32).view(np.uint16)[1::2]
 
 
 def crossing(totals: Buckets, mean_below: float) -> Crossing:
@@ -67,7 +57,7 @@ def crossing(totals: Buckets, mean_below: float) -> Crossing:
     counts, sums = np.cumsum(totals.counts), np.cumsum(totals.sums)
     over = np.flatnonzero(~(sums < mean_below * counts))
     if not len(over):
-        return Crossing(None, int(counts[-1]) if len(counts) else 0, float(sums[-1]) if len(sums) else 0.0)
+        return Crossing(None, 0, 0.0)
     i = int(over[0])
     return Crossing(int(totals.buckets[i]), int(counts[i - 1]) if i else 0, float(sums[i - 1]) if i else 0.0)
 

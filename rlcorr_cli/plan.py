@@ -10,7 +10,7 @@ rejection whose bound the data set, batch by batch.
 Every record looks at one pair of policies (`of`) and may look at advantages A (`gate`): OPSM is k1 of the drift where
 A < 0, prime-rl's DPPO mask is two gated prob_gap rejections, TOPR a gated weighting, GSPO a weighting of the drift.
 
-Reading plans from files is `planfile.py`; named plans are `presets.py`; peers' configs are `profiles/`.
+Reading plans from files is `planfile.py`; named plans are `presets/`; peers' configs are `peers/` and `profiles/`.
 """
 
 import math

@@ -34,6 +34,20 @@ class Layout:
     histograms: tuple[str, ...]
 
 
+def bucket_of(values: NDArray[Any]) -> NDArray[np.uint16]:
+    """The top 16 bits of each value as float32; of values >= 0 these are in the values' own order."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32).view(np.uint16)[1::2]
+
+
+def gathered(buckets: NDArray[np.uint16], *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Distinct buckets in ascending order, and each column added up over equal ones; at least one bucket."""
+    order = np.argsort(buckets, kind="stable")  # a radix sort on 16 bits
+    ordered = buckets[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    return ordered[starts], *(np.add.reduceat(column[order], starts) for column in columns)
+
+
 @dataclass(frozen=True, eq=False)
 class Histogram:
     """Counts per float32 prefix: a bucket is the top 16 bits (sign, exponent, 7 mantissa bits).
@@ -59,11 +73,10 @@ class Histogram:
     def __add__(self, other: "Histogram") -> "Histogram":
         if not len(self.buckets) or not len(other.buckets):
             return self if len(self.buckets) else other
-        buckets = np.concatenate([self.buckets, other.buckets])
-        order = np.argsort(buckets, kind="stable")  # a radix sort on 16 bits
-        ordered = buckets[order]
-        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        return Histogram(ordered[starts], np.add.reduceat(np.concatenate([self.counts, other.counts])[order], starts))
+        buckets, counts = gathered(
+            np.concatenate([self.buckets, other.buckets]), np.concatenate([self.counts, other.counts])
+        )
+        return Histogram(buckets, counts)
 
     def __eq__(self, other: object) -> bool:
         return (

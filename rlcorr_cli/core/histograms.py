@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcorr_cli.summary import Histogram
+from rlcorr_cli.summary import Histogram, bucket_of
 
 
 def histogram(values: Tensor) -> Histogram:
@@ -16,7 +16,7 @@ def histogram(values: Tensor) -> Histogram:
 def buckets(values: Tensor) -> Tensor:
     """The top 16 bits of each value as float32."""
     if values.device.type == "cpu":
-        return torch.from_numpy(values.numpy().astype(np.float32).view(np.uint16)[1::2])
+        return torch.from_numpy(bucket_of(values.numpy()))
     return (values.float().view(torch.int32).long() >> 16) & 0xFFFF
 
 

@@ -125,14 +125,16 @@ def p4(bench: Bench) -> Figure:
     return figure(interleave({"W1": lambda: bench.analyze("W1").peak}, bench.rounds), lambda t: t["W1"], "MB")
 
 
+def _filtering(bench: Bench, what: str, name: str, *more: str) -> Callable[[], float]:
+    """What a run of filter on one dump costs (wall, peak), when called."""
+    out = bench.directory / "filtered.parquet"
+    command = [RLCORR, "filter", bench.dump(name), "--preset", "geo_rs", "-o", out, "--overwrite", *more]
+    return lambda: getattr(cost(command), what)
+
+
 def p5(bench: Bench) -> Figure:
     """filter on W1, net of start-up, over copying the file; a detail says what keeping every row costs."""
-    out = bench.directory / "filtered.parquet"
-
-    def filtering(name: str, *more: str) -> Callable[[], float]:
-        command = [RLCORR, "filter", bench.dump(name), "--preset", "geo_rs", "-o", out, "--overwrite", *more]
-        return lambda: cost(command).wall
-
+    filtering = partial(_filtering, bench, "wall")
     keep = ("--rejected", "keep")
     works = {
         "copy": lambda: answer("copy_dump.py", bench.dump("W1"), bench.directory / "copy.parquet")["seconds"],
@@ -148,19 +150,13 @@ def p5(bench: Bench) -> Figure:
 
 def p5m(bench: Bench) -> Figure:
     """Peak memory of filter that keeps every row, on W2 over that on W1; a detail says without the rejected ones."""
-    out = bench.directory / "filtered.parquet"
-
-    def filtering(name: str, *more: str) -> Callable[[], float]:
-        command = [RLCORR, "filter", bench.dump(name), "--preset", "geo_rs", "-o", out, "--overwrite", *more]
-        return lambda: cost(command).peak
-
+    filtering = partial(_filtering, bench, "peak")
     keep = ("--rejected", "keep")
     works = {
         f"{name} {how[-1]}": filtering(name, *how) for name in ("W1", "W2") for how in (keep, ("--rejected", "drop"))
     }
     samples = interleave(works, bench.rounds)
     middle = {name: statistics.median(values) for name, values in samples.items()}
-    out.unlink(missing_ok=True)
     dropped = f"with --rejected drop: {middle['W2 drop'] / middle['W1 drop']:.2f}"
     return figure(samples, lambda t: t["W2 keep"] / t["W1 keep"], "MB", dropped)
 

@@ -88,7 +88,8 @@ def ours(name: str, data: Padded) -> Outcome:
 
 def m2po_bound(log_ratio: np.ndarray) -> float:
     """The largest squared log-ratio that M2PO's 0.04 lets stay, by the package's own search."""
-    from rlcorr_cli.budgets import Buckets, bucket_of, crossing, cut
+    from rlcorr_cli.budgets import Buckets, crossing, cut
+    from rlcorr_cli.summary import bucket_of
 
     squares = log_ratio**2
     at = crossing(Buckets.of(squares), 0.04)

@@ -22,6 +22,11 @@ class Kind:
     panels: tuple[tuple[tuple[str, Panel], ...], ...]
     size: tuple[float, float] = (5.2, 3.6)
 
+    @property
+    def columns(self) -> int:
+        """How many panels stand side by side."""
+        return max(map(len, self.panels))
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -34,7 +39,7 @@ class Drawn:
     @property
     def columns(self) -> int:
         """How many panels stand side by side."""
-        return max(map(len, KINDS[self.kind].panels))
+        return KINDS[self.kind].columns
 
     def write(self, suffix: str, dpi: int = 150) -> bytes:
         """As png, svg or pdf; the same report gives the same bytes."""
@@ -91,7 +96,7 @@ KINDS: dict[str, Kind] = {
 def draw(kind: str, report: Report) -> Drawn:
     """One picture of a report.  Panels without data say so in their place; if all are, there is no picture."""
     layout = KINDS[kind]
-    n_rows, n_columns = len(layout.panels), max(map(len, layout.panels))
+    n_rows, n_columns = len(layout.panels), layout.columns
     said: list[str] = []
     missing: list[str] = []
     with style.styled():
