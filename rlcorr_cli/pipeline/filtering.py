@@ -47,9 +47,6 @@ from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.report import Report
 from rlcorr_cli.summary import Floats, Histogram
 
-TRIM_EVERY = 3
-"""Portions between two times that freed memory goes back to the system: it costs some milliseconds."""
-
 
 @dataclass(frozen=True)
 class _Done:
@@ -174,10 +171,8 @@ class _Run:
         weighted = self.observation.plan.weighting is not None
 
         def work(shard: Shard) -> Iterator[_Done]:
-            with devices.worker(run.device):
-                for i, portion in enumerate(read_whole(self.dump, shard, run.batch_tokens, run.allowance)):
-                    if i % TRIM_EVERY == 0:
-                        devices.trim()
+            with devices.worker(run.device, sparing=True):
+                for portion in read_whole(self.dump, shard, run.batch_tokens, run.allowance):
                     run.engine.check()
                     observed = observe(portion.batch, self.observation, run.device, self.spent.cuts)
                     measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows})
