@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.presets import preset
+from rlcorr_cli.problems import BadRows
 from rlcorr_cli.report import Report
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def analyze(
     batch_by: str | None = None,
     columns: Mapping[str, str] | None = None,
     limit: int | None = None,
+    bad_rows: BadRows | None = None,
     device: str = "auto",
     threads: int | None = None,
     batch_tokens: int | None = None,
@@ -34,13 +36,14 @@ def analyze(
     """Measure a dump under a plan.
 
     dumps: files, directories or globs.  plan: a Plan or a preset's name.  columns: canonical name -> the dump's column.
+    bad_rows: what to do about them; the default stops at the first.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals, `health` the rules.
     """
     from rlcorr_cli.pipeline import analysis
     from rlcorr_cli.pipeline.scan import computing
 
     keys = (group_by,) if isinstance(group_by, str) else tuple(group_by)
-    reading = _reading(dumps, keys, batch_by, columns, limit)
+    reading = _reading(dumps, keys, batch_by, columns, limit, bad_rows)
     chosen, notes = _plan(plan)
     return analysis.analyze(reading, chosen, computing=computing(device, threads, batch_tokens), seed=seed, notes=notes)
 
@@ -59,6 +62,7 @@ def filter_dump(
     batch_by: str | None = None,
     columns: Mapping[str, str] | None = None,
     limit: int | None = None,
+    bad_rows: BadRows | None = None,
     device: str = "auto",
     threads: int | None = None,
     batch_tokens: int | None = None,
@@ -71,7 +75,7 @@ def filter_dump(
     target = Target(
         None if output is None else Path(output), keep_rejected, apart, overwrite, rows_per_file, resample, seed
     )
-    reading = _reading(dumps, (), batch_by, columns, limit)
+    reading = _reading(dumps, (), batch_by, columns, limit, bad_rows)
     chosen, notes = _plan(plan)
     return run(reading, chosen, target, computing=computing(device, threads, batch_tokens), notes=notes)
 
@@ -90,8 +94,10 @@ def _reading(
     batch_by: str | None,
     columns: Mapping[str, str] | None,
     limit: int | None,
+    bad_rows: BadRows | None,
 ) -> "Reading":
     from rlcorr_cli.pipeline.analysis import Reading
 
     paths = (dumps,) if isinstance(dumps, str | Path) else dumps
-    return Reading(tuple(str(path) for path in paths), "auto", dict(columns or {}), group_by, batch_by, limit)
+    named = tuple(str(path) for path in paths)
+    return Reading(named, "auto", dict(columns or {}), group_by, batch_by, limit, bad_rows or BadRows())

@@ -73,3 +73,13 @@ class Input:
     rows: int
     n_bytes: int
     columns: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As reports have it."""
+        return {
+            "path": self.path,
+            "format": self.format,
+            "rows": self.rows,
+            "bytes": self.n_bytes,
+            "columns": self.columns,
+        }

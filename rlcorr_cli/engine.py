@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from queue import Full, Queue
 from typing import Protocol, TypeVar
 
+from rlcorr_cli import interrupt
 from rlcorr_cli.batch import Shard
 
 R = TypeVar("R")
@@ -109,6 +110,7 @@ class LocalEngine:
                 raise item.error
 
     def check(self) -> None:
-        """Called by work between batches: stop when the run is over."""
+        """Called by work between batches: stop when the run is over, or a signal came."""
+        interrupt.check()
         if self.cancelled.is_set():
             raise Cancelled

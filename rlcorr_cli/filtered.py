@@ -33,8 +33,8 @@ class Target:
 class Filtered:
     """What a run did: the report of the dump under the plan, and where its rows went.
 
-    rows_in = rows_out + rows_dropped (with a resampling, rows_out counts the draws, and rows_dropped the rows never
-    drawn).  distances: see `core.verdict`.
+    rows_in = rows_out + rows_dropped + rows_bad; with a resampling, rows_out counts the draws, and rows_dropped the
+    rows never drawn.  quarantine: where bad rows went, None if nowhere.  distances: see `core.verdict`.
     """
 
     report: Report
@@ -42,9 +42,23 @@ class Filtered:
     rows_in: int
     rows_out: int
     rows_dropped: int
+    rows_bad: int
+    quarantine: Path | None
     n_bytes: int
     rejected_rows: Mapping[str, int]
     distances: Mapping[str, Histogram]
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The accounts, by name."""
+        quarantined = 0 if self.quarantine is None else self.rows_bad
+        return {
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "rows_dropped": self.rows_dropped,
+            "rows_skipped": self.rows_bad - quarantined,
+            "rows_quarantined": quarantined,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The report's JSON form with an `output` beside it."""
@@ -53,10 +67,8 @@ class Filtered:
         output = {
             "written": written,
             "rejected_output": target.rejected and str(target.rejected),
-            "rows_in": self.rows_in,
-            "rows_out": self.rows_out,
-            "rows_dropped": self.rows_dropped,
-            "rows_quarantined": 0,
+            "quarantine": self.quarantine and str(self.quarantine),
+            **self.rows,
             "rejected_rows": dict(self.rejected_rows),
         }
         return {**self.report.to_dict(), "output": output}

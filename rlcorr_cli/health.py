@@ -1,7 +1,8 @@
 """RULES: which values of a metric are a worry, and what to do about them.
 
 Thresholds are those of verl's published guides and of the metric definitions.  A rule names a range; a value outside
-it has the rule's severity, and a metric of no data has status "no data".
+it has the rule's severity, and a metric of no data has status "no data".  `check` judges by the same table, and by a
+user's own rules (`rules.py`).
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Severity = Literal["fail", "warn"]
+Over = Literal["total", "groups", "both"]
 
 _SPREAD = "Take a geometric scope or tighter bounds; if it stays, the policies differ too much to reuse this data."
 _VETO = "Relax the veto to 1e-3, and look for numerical faults in the log-probs of the vetoed sequences."
@@ -23,7 +25,10 @@ _SEQUENCE = "Do not use sequence-level IS on this data: take token weights, or g
 
 @dataclass(frozen=True)
 class Rule:
-    """A metric's range [low, high], inclusive; absolute: of its absolute value."""
+    """A metric's range [low, high], inclusive; absolute: of its absolute value.
+
+    over: whether `check` judges the whole dump, each of its groups, or both.
+    """
 
     metric: str
     severity: Severity
@@ -31,12 +36,13 @@ class Rule:
     low: float | None = None
     high: float | None = None
     absolute: bool = False
+    over: Over = "both"
 
     def __str__(self) -> str:
         head = "abs " if self.absolute else ""
         if self.low is None:
-            return f"{head}<= {self.high:g}"
-        return f"{head}>= {self.low:g}" if self.high is None else f"{self.low:g} .. {self.high:g}"
+            return f"{head}<= {self.high:.12g}"
+        return f"{head}>= {self.low:.12g}" if self.high is None else f"{head}{self.low:.12g} .. {self.high:.12g}"
 
     def holds(self, value: float) -> bool:
         """Whether a value is inside."""

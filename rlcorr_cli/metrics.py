@@ -32,6 +32,7 @@ class Metric:
     ideal: float | None
     value: Callable[["Numbers"], Any]
     resampled: bool = True
+    unit: str = "nats"
 
 
 def _pearson(n: "Numbers") -> Any:
@@ -83,7 +84,9 @@ def _retention() -> tuple[Metric, ...]:
             ("geo", "geo_", "share of sequences with e^g"),
         ):
             name, column = f"retention_{unit}_{low}_{high}", f"retained_{total}{low}_{high}"
-            rows.append(Metric(name, f"{formula} in [{low}, {high}]", 1.0, _share(column, unit == "token")))
+            rows.append(
+                Metric(name, f"{formula} in [{low}, {high}]", 1.0, _share(column, unit == "token"), unit="share")
+            )
     return tuple(rows)
 
 
@@ -95,34 +98,54 @@ METRICS: tuple[Metric, ...] = (
     Metric("k3_kl", "tok (e^l - 1 - l)", 0.0, lambda n: n.per_token("k3")),
     Metric("k3_kl_reverse", "tok (e^-l - 1 + l)", 0.0, lambda n: n.per_token("k3_reverse")),
     Metric("js_divergence", "tok log cosh(l / 2), NeMo-RL's estimate simplified", 0.0, lambda n: n.per_token("js")),
-    Metric("training_ppl", "seq exp(-mean a)", None, lambda n: n.per_sequence("training_ppl")),
-    Metric("rollout_ppl", "seq exp(-mean b)", None, lambda n: n.per_sequence("rollout_ppl")),
+    Metric("training_ppl", "seq exp(-mean a)", None, lambda n: n.per_sequence("training_ppl"), unit="perplexity"),
+    Metric("rollout_ppl", "seq exp(-mean b)", None, lambda n: n.per_sequence("rollout_ppl"), unit="perplexity"),
     Metric("training_log_ppl", "seq (-mean a)", None, lambda n: n.per_sequence("training_log_ppl")),
     Metric("rollout_log_ppl", "seq (-mean b)", None, lambda n: n.per_sequence("rollout_log_ppl")),
     Metric("log_ppl_diff", "seq d, d = mean b - mean a", 0.0, lambda n: n.per_sequence("log_ppl_diff")),
     Metric("log_ppl_abs_diff", "seq |d|", 0.0, lambda n: n.per_sequence("log_ppl_abs_diff")),
     Metric("log_ppl_diff_max", "max d", 0.0, lambda n: n.high("log_ppl_diff"), resampled=False),
     Metric("log_ppl_diff_min", "min d", 0.0, lambda n: n.low("log_ppl_diff"), resampled=False),
-    Metric("ppl_ratio", "seq e^d", 1.0, lambda n: n.per_sequence("ppl_ratio")),
-    Metric("chi2_token", "tok rho^2 - 1, l limited to +-20", 0.0, lambda n: n.per_token("chi2")),
-    Metric("chi2_seq", "seq exp(2 S) - 1, S limited to +-20", 0.0, lambda n: n.per_sequence("chi2_seq")),
+    Metric("ppl_ratio", "seq e^d", 1.0, lambda n: n.per_sequence("ppl_ratio"), unit="ratio"),
+    Metric("chi2_token", "tok rho^2 - 1, l limited to +-20", 0.0, lambda n: n.per_token("chi2"), unit="none"),
+    Metric("chi2_seq", "seq exp(2 S) - 1, S limited to +-20", 0.0, lambda n: n.per_sequence("chi2_seq"), unit="none"),
     Metric("log_ratio_mean", "tok l", 0.0, lambda n: n.per_token("log_ratio")),
     Metric("log_ratio_std", "population std of l over tokens", 0.0, lambda n: _std(n, "log_ratio", "log_ratio_sq")),
     Metric("logprob_abs_diff_mean", "tok |l|", 0.0, lambda n: n.per_token("abs_log_ratio")),
     Metric("logprob_abs_diff_std", "std of |l|", 0.0, lambda n: _std(n, "abs_log_ratio", "log_ratio_sq")),
     Metric("logprob_abs_diff_max", "max |l|", 0.0, _largest_gap, resampled=False),
-    Metric("prob_abs_diff_mean", "tok |e^a - e^b|", 0.0, lambda n: n.per_token("abs_prob_gap")),
-    Metric("prob_abs_diff_std", "std of |e^a - e^b|", 0.0, lambda n: _std(n, "abs_prob_gap", "prob_gap_sq")),
-    Metric("prob_abs_diff_max", "max |e^a - e^b|", 0.0, lambda n: n.high("abs_prob_gap"), resampled=False),
-    Metric("prob_pearson", "Pearson correlation of e^a with e^b over tokens", 1.0, _pearson),
-    Metric("token_mult_prob_error", "tok e^|l|", 1.0, lambda n: n.per_token("mult_error")),
+    Metric("prob_abs_diff_mean", "tok |e^a - e^b|", 0.0, lambda n: n.per_token("abs_prob_gap"), unit="probability"),
+    Metric(
+        "prob_abs_diff_std",
+        "std of |e^a - e^b|",
+        0.0,
+        lambda n: _std(n, "abs_prob_gap", "prob_gap_sq"),
+        unit="probability",
+    ),
+    Metric(
+        "prob_abs_diff_max",
+        "max |e^a - e^b|",
+        0.0,
+        lambda n: n.high("abs_prob_gap"),
+        resampled=False,
+        unit="probability",
+    ),
+    Metric("prob_pearson", "Pearson correlation of e^a with e^b over tokens", 1.0, _pearson, unit="none"),
+    Metric("token_mult_prob_error", "tok e^|l|", 1.0, lambda n: n.per_token("mult_error"), unit="ratio"),
     Metric(
         "seq_ess",
         "(sum e^S)^2 / (B sum e^2S): the share of sequences raw sequence IS would leave",
         1.0,
         lambda n: _ess(n.log("sequence_ratio"), n.log("sequence_ratio_sq"), n.sequences),
+        unit="share",
     ),
-    Metric("token_ess", "(sum rho)^2 / (N sum rho^2)", 1.0, lambda n: _ess(n.log("rho"), n.log("rho_sq"), n.tokens)),
+    Metric(
+        "token_ess",
+        "(sum rho)^2 / (N sum rho^2)",
+        1.0,
+        lambda n: _ess(n.log("rho"), n.log("rho_sq"), n.tokens),
+        unit="share",
+    ),
     *(
         Metric(f"log_ratio_{name}", f"{q:.1%} quantile of l over tokens", 0.0, _quantile(q), resampled=False)
         for name, q in QUANTILES.items()
@@ -132,21 +155,25 @@ METRICS: tuple[Metric, ...] = (
         "share of tokens with |l| > log of --extreme-ratio (2)",
         0.0,
         lambda n: n.per_token("extreme"),
+        unit="share",
     ),
     *_retention(),
-    Metric("length_mean", "valid tokens per non-empty sequence", None, lambda n: n.tokens / n.sequences),
+    Metric("length_mean", "valid tokens per non-empty sequence", None, lambda n: n.tokens / n.sequences, unit="tokens"),
     Metric(
         "reward_mean",
         "mean reward of non-empty sequences that have one",
         None,
         lambda n: n.sum("reward") / n.sum("rewarded"),
+        unit="the reward's own",
     ),
 )
 """Section 1, in the order reports show them."""
 
 DRIFT: tuple[Metric, ...] = (
-    Metric("ois_mean", "tok e^(current - old)", 1.0, lambda n: n.per_token("drift.ratio"), resampled=False),
-    Metric("ois_max", "max e^(current - old)", 1.0, lambda n: n.high("drift.ratio"), resampled=False),
+    Metric(
+        "ois_mean", "tok e^(current - old)", 1.0, lambda n: n.per_token("drift.ratio"), resampled=False, unit="ratio"
+    ),
+    Metric("ois_max", "max e^(current - old)", 1.0, lambda n: n.high("drift.ratio"), resampled=False, unit="ratio"),
     Metric("ppo_kl", "tok (old - current)", 0.0, lambda n: n.per_token("drift.kl"), resampled=False),
     Metric(
         "ppo_clip_fraction_high",
@@ -154,6 +181,7 @@ DRIFT: tuple[Metric, ...] = (
         0.0,
         lambda n: n.per_token("drift.high"),
         resampled=False,
+        unit="share",
     ),
     Metric(
         "ppo_clip_fraction_low",
@@ -161,6 +189,7 @@ DRIFT: tuple[Metric, ...] = (
         0.0,
         lambda n: n.per_token("drift.low"),
         resampled=False,
+        unit="share",
     ),
 )
 """Old -> current policy, when the dump has both."""

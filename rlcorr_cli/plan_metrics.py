@@ -44,6 +44,11 @@ class WeightMetric:
     formula: str
     value: Callable[[Weights], Value]
 
+    @property
+    def unit(self) -> str:
+        """Of the value."""
+        return "share" if self.formula.startswith("share") or self.name == "eff_sample_size" else "ratio"
+
 
 WEIGHTS: tuple[WeightMetric, ...] = (
     WeightMetric("mean", "tok w of raw weights", lambda w: w.raw.mean()),

@@ -47,6 +47,8 @@ from rlcorr_cli.plan import (
 )
 from rlcorr_cli.profiles.profile import Profile
 
+RECORDS = "See `rlcorr presets` for the records of a plan."
+
 
 @dataclass(frozen=True)
 class PlanFile:
@@ -92,16 +94,19 @@ def read_plan(path: str, profile: Profile | None) -> PlanFile:
     return PlanFile(plan, tuple(f"{path}, {note}" for note in notes))
 
 
-def load(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """A mapping from a TOML, YAML or JSON file, by suffix, and notes on scalars that may not mean what they show."""
+def load(path: Path, what: str = "plan file", records: str = RECORDS) -> tuple[dict[str, Any], list[str]]:
+    """A mapping from a TOML, YAML or JSON file, by suffix, and notes on scalars that may not mean what they show.
+
+    what the file is, and what its records are, is told where it is none.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"Cannot read the plan file {path}: {reason}.", "Name a TOML, YAML or JSON file.") from None
+        raise UsageError(f"Cannot read the {what} {path}: {reason}.", "Name a TOML, YAML or JSON file.") from None
     suffix = path.suffix.lower()
     if suffix not in (".toml", ".yaml", ".yml", ".json"):
-        raise UsageError(f"{path}: cannot tell a plan file's format.", "Call it .toml, .yaml or .json.")
+        raise UsageError(f"{path}: cannot tell a {what}'s format.", "Call it .toml, .yaml or .json.")
     try:
         notes: list[str] = []
         if suffix == ".toml":
@@ -110,10 +115,10 @@ def load(path: Path) -> tuple[dict[str, Any], list[str]]:
             data = json.loads(text)
         else:
             data, notes = _load_yaml(text)
-    except ValueError as error:  # tomllib's and json's errors are ValueErrors, and so is _load_yaml's
+    except (ValueError, RecursionError) as error:  # tomllib's and json's errors are ValueErrors, and so is _load_yaml's
         raise UsageError(f"{path} is not valid {suffix[1:].upper()}: {error}.", "Mend the file.") from None
     if not isinstance(data, dict):
-        raise UsageError(f"{path} holds no mapping of options.", "See `rlcorr presets` for the records of a plan.")
+        raise UsageError(f"{path} holds no mapping of options.", records)
     return data, notes
 
 

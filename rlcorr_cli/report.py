@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,10 @@ from rlcorr_cli.pictures import Pictures, histogram_from_list, histogram_to_list
 from rlcorr_cli.plan import Plan
 from rlcorr_cli.plan_metrics import canonical
 from rlcorr_cli.planfile import plan_from_dict
+from rlcorr_cli.problems import Problems
 from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR, Histogram, Layout, Numbers, Replicates, Summary, total
+from rlcorr_cli.suspicions import Suspected
 
 if TYPE_CHECKING:
     import polars
@@ -44,7 +46,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole dump first, then its groups; health is judged on canonical values whatever the profile."""
+    """The whole dump first, then its groups; health is judged on canonical values whatever the profile.
+
+    problems: class -> how many rows were left out for it (`rows`), and where the `first` is.
+    suspicions: about whole files, from their first rows.
+    """
 
     inputs: tuple[Input, ...]
     plan: Plan
@@ -55,6 +61,8 @@ class Report:
     health: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
     log_ratios: Histogram
+    problems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    suspicions: tuple[Suspected, ...] = ()
     seconds: float = 0.0
     pictures: Pictures | None = None
 
@@ -69,10 +77,7 @@ class Report:
         """The JSON report."""
         return {
             "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [
-                {"path": i.path, "format": i.format, "rows": i.rows, "bytes": i.n_bytes, "columns": i.columns}
-                for i in self.inputs
-            ],
+            "inputs": [one.to_dict() for one in self.inputs],
             "plan": self.plan.to_dict(),
             "profile": self.profile,
             "counts": self.whole.counts,
@@ -80,6 +85,8 @@ class Report:
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
             "groups": [{"key": _plain(g.key), "counts": g.counts, "metrics": g.metrics} for g in self.groups],
             "health": list(self.health),
+            "problems": {name: dict(one) for name, one in self.problems.items()},
+            "suspicions": [asdict(one) for one in self.suspicions],
             "notes": list(self.notes),
             **self._pictures(),
         }
@@ -114,6 +121,8 @@ class Report:
             tuple(data["health"]),
             tuple(data["notes"]),
             histogram_from_list(pictures["log_ratios"]),
+            problems=data["problems"],
+            suspicions=tuple(Suspected(**one) for one in data["suspicions"]),
             pictures=Pictures.from_dict(pictures),
         )
 
@@ -135,9 +144,12 @@ def build(
     profile: Profile | None,
     inputs: Sequence[Input],
     notes: Sequence[str],
+    problems: Problems,
+    suspicions: tuple[Suspected, ...],
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError."""
     whole_counts = counts(total(leaves.values(), layout))
+    whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
     if plan.weighting is not None and plan.weighting.normalize == "batch":
         leaves = normalize(leaves, layout, plan.weighting.scope == "token", grouping.batch)
@@ -150,7 +162,7 @@ def build(
         _group(dict(zip(grouping.columns, key, strict=True)), total(summaries, layout), plan, profile)
         for key, summaries in sorted(by_key.items(), key=lambda item: [_order(value) for value in item[0]])
     ]
-    whole = _group({}, everything, plan, profile)
+    whole = replace(_group({}, everything, plan, profile), counts=whole_counts)
     return Report(
         tuple(inputs),
         plan,
@@ -159,13 +171,15 @@ def build(
         intervals(replicates) if profile is None and whole.counts["sequences"] > 1 else {},
         tuple(groups) if grouping.columns else (),
         tuple(judge(whole.values)),
-        (*notes, *_notes(whole.values)),
+        (*notes, *_notes(whole.values, problems)),
         Numbers(everything).histogram("log_ratio"),
+        problems.to_dict(),
+        suspicions,
     )
 
 
 def counts(summary: Summary) -> dict[str, int]:
-    """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens, bad_rows."""
+    """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens; bad rows are not here."""
     numbers = Numbers(summary)
     return {
         "rows": int(numbers.sum("rows")),
@@ -173,7 +187,6 @@ def counts(summary: Summary) -> dict[str, int]:
         "empty_sequences": int(numbers.sum("empty")),
         "tokens": int(numbers.tokens),
         "masked_tokens": int(numbers.sum("masked_tokens")),
-        "bad_rows": 0,
     }
 
 
@@ -182,9 +195,13 @@ def refuse_empty(found: Mapping[str, int], inputs: Sequence[Input]) -> None:
     where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"
     if not found["rows"]:
         raise DataError(f"{where}: no rows.", "Name a dump that holds at least one sequence.")
+    bad = found["bad_rows"]
+    if bad == found["rows"]:
+        raise DataError(f"{where}: all {bad:,} rows are bad.", "`rlcorr inspect DUMP` says what is wrong with them.")
     if not found["tokens"]:
+        rows = f"{found['rows'] - bad:,} rows are masked" + (f", and {bad:,} more rows are bad" if bad else "")
         raise DataError(
-            f"{where}: no valid token; all {found['masked_tokens']:,} tokens of {found['rows']:,} rows are masked.",
+            f"{where}: no valid token; all {found['masked_tokens']:,} tokens of {rows}.",
             "If another column is the mask, name it: --map response_mask=COLUMN.",
         )
 
@@ -196,13 +213,11 @@ def _group(key: dict[str, Any], summary: Summary, plan: Plan, profile: Profile |
     return Group(key, counts(summary), metrics, values)
 
 
-def _notes(values: Values) -> list[str]:
+def _notes(values: Values, problems: Problems) -> list[str]:
     notes = [QUANTILE_NOTE]
-    if values["logprob_abs_diff_max"] == 0:
-        notes.append(
-            "Both policies' log-probs are equal on every token: this may be a bypass copy, which says nothing about "
-            "the training policy."
-        )
+    notes += [f"{name}: {one['rows']:,} rows left out; {one['first']}." for name, one in problems.to_dict().items()]
+    if problems.cleared:
+        notes.append(f"{problems.cleared:,} tokens that are not finite were masked.")
     if (values["logprob_abs_diff_max"] or 0) > 340:
         notes.append("Some log-ratios lie beyond +-340; metrics that float64 cannot hold are null.")
     return notes

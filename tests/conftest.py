@@ -1,5 +1,9 @@
-"""One hypothesis profile for all tests: the same examples every time, no clock, no database."""
+"""One hypothesis profile for all tests: the same examples every time, no clock, no database.
 
+And the same surroundings everywhere: where tests run in GitHub Actions, `check` would write to the run's own page.
+"""
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -11,3 +15,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("rlcorr")
+
+
+@pytest.fixture(autouse=True)
+def _outside_of_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)

@@ -31,7 +31,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """A third party's package -> the only parts of ours that import it."""
 
-LIGHT = (("--help",), ("presets",), ("explain", "kl"))
+LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
 HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "ray")
 
 

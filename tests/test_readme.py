@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,30 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines()]
 COMMANDS = [line for line in LINES if line.startswith("rlcorr ")]
+YAML = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+TOML = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+CI = {"vendor.github-workflows": "# .github/workflows", "vendor.gitlab-ci": "# .gitlab-ci"}
+"""The schema of a CI system's file -> how README's block of it starts."""
 VERL = {"algorithm": {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": "0.5_5.0"}}, "seed": 1}
 
 
+def block(blocks: list[str], start: str) -> str:
+    (found,) = (one for one in blocks if one.startswith(start))
+    return found
+
+
+@pytest.fixture(scope="module")
+def last(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The report that README's commands call last.json."""
+    path = tmp_path_factory.mktemp("last") / "last.json"
+    assert door.run(["analyze", str(ROOT / "sample_data" / "smollm2_bf16.parquet"), "-o", str(path)]) == 0
+    return path.read_bytes()
+
+
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What README's commands name: a dump, a directory of them, JSON lines by step, a trainer's config."""
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes) -> Path:
+    """What README's commands name: a dump, a directory of them, JSON lines by step, a trainer's config, a report."""
+    (tmp_path / "last.json").write_bytes(last)
     (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
     dump = (ROOT / "sample_data" / "smollm2_bf16.parquet").read_bytes()
     (tmp_path / "dump.parquet").write_bytes(dump)
@@ -28,7 +48,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "1.jsonl").write_bytes((ROOT / "sample_data" / "smollm2_bf16.jsonl").read_bytes())
     (tmp_path / "trainer.yaml").write_text(json.dumps(VERL))
-    (tmp_path / "grpo.yaml").write_text(re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[0])
+    (tmp_path / "grpo.yaml").write_text(YAML[0])
+    (tmp_path / "rules.toml").write_text(block(TOML, "# rules.toml"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -41,12 +62,37 @@ def test_every_command_in_readme_runs(command: str, workplace: Path, capsys: pyt
 
 
 def test_the_plan_file_in_readme_is_a_plan(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    toml = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)[0]
-    (workplace / "plan.toml").write_text(toml)
+    (workplace / "plan.toml").write_text(block(TOML, "# plan.toml"))
     assert door.run(["analyze", "dump.parquet", "--plan", "plan.toml", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)["plan"]
     assert plan["name"] == "mine"
     assert plan["rejections"][0]["scope"] == "seq_mean"
+
+
+def ci_schema(schema: str, path: Path) -> int:
+    """Whether a CI system takes a file, by the schema that check-jsonschema has of it."""
+    given = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
+    return subprocess.run(given, capture_output=True, timeout=120).returncode
+
+
+@pytest.mark.parametrize("schema", CI)
+def test_the_ci_jobs_in_readme_are_jobs_and_their_check_runs(
+    schema: str, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = block(YAML, CI[schema])
+    (workplace / "job.yml").write_text(text)
+    assert ci_schema(schema, workplace / "job.yml") == 0
+    broken = text.replace("runs-on:", "run-on:").replace("script:", "scripts:")
+    (workplace / "broken.yml").write_text(broken)
+    assert ci_schema(schema, workplace / "broken.yml") == 1
+    (command,) = re.findall(r"- (?:run: )?(rlcorr check .*)", text)
+    assert door.run(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+
+
+def test_the_failing_check_in_readme_is_what_it_prints(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shown,) = re.findall(r"```text\n\$ rlcorr (check [^\n]*)\n(.*?)```", README, re.DOTALL)
+    assert door.run(shlex.split(shown[0])) == 1
+    assert capsys.readouterr().out == shown[1]
 
 
 def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
@@ -59,7 +105,7 @@ def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
 
 def test_every_option_in_readme_exists(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    for command in ("analyze", "filter", "plot"):
+    for command in app.COMMANDS:
         assert door.run([command, "--help"]) == 0
     known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
     prose = "\n".join(line for line in README.splitlines() if "pip" not in line)

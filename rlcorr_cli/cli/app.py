@@ -11,13 +11,15 @@ from typing import Annotated
 import typer
 
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import analyze, explain, filter, plot, presets
+from rlcorr_cli.cli import analyze, check, explain, filter, inspect, plot, presets
 from rlcorr_cli.cli.groups import flat
 
 COMMANDS = {
     "analyze": analyze.analyze,
     "filter": filter.filter,
     "plot": plot.plot,
+    "check": check.check,
+    "inspect": inspect.inspect,
     "presets": presets.presets,
     "explain": explain.explain,
 }

@@ -1,28 +1,25 @@
 """main(): where every command line comes in, and the one door through which every error leaves.
 
 typer is imported for what needs it: converting arguments goes through pydantic, which takes twice as long as all of
-`rlcorr presets` or `rlcorr explain NAME`, so these two go straight to their function when typed without options.
+`rlcorr presets` or `rlcorr explain NAME`, so these two go straight to their function when typed without options, and so
+does `rlcorr explain --schema [NAME]`.
 """
 
 import errno
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import NoReturn
 
+from rlcorr_cli import interrupt
 from rlcorr_cli.errors import OutputError, RlcorrError
+from rlcorr_cli.interrupt import Terminated
 from rlcorr_cli.present.sink import drop_stdout
-
-
-class Terminated(BaseException):
-    """SIGTERM, raised so that temporary files are removed on the way out."""
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; never returns.  Exit statuses are those of README."""
-    signal.signal(signal.SIGTERM, _terminate)
+    interrupt.install()
     status = run(sys.argv[1:] if args is None else args)
     if status in (130, 143):
         os._exit(status)  # worker threads may be in the middle of a shard; nobody waits for them
@@ -65,6 +62,11 @@ def _plain(args: list[str]) -> int:
         from rlcorr_cli.present.listing import print_explanation
 
         print_explanation(args[1])
+        return 0
+    if args[:2] == ["explain", "--schema"] and not any(arg.startswith("-") for arg in args[2:]) and len(args) < 4:
+        from rlcorr_cli.present.listing import print_schema
+
+        print_schema(args[2] if len(args) == 3 else None)
         return 0
     return _typed(args)
 
@@ -115,7 +117,3 @@ def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int
 def _line(text: str) -> str:
     """One line without control characters: file and column names come from outside."""
     return "".join(c if c.isprintable() else " " if c in "\n\t" else repr(c)[1:-1] for c in text)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated

@@ -1,4 +1,4 @@
-"""`rlcorr explain`: define a metric or a preset, from the tables the code uses."""
+"""`rlcorr explain`: define a metric or a preset, from the tables the code uses; or print a JSON Schema."""
 
 from typing import Annotated
 
@@ -8,10 +8,27 @@ from rlcorr_cli.cli import options as o
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A metric or a preset, such as seq_ess or geo_rs.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="A metric, preset or class of bad rows: seq_ess, geo_rs, sentinel.",
+            show_default=False,
+        ),
+    ] = None,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="The JSON Schema of report, filter, check, inspect, row, error; or of all."),
+    ] = False,
     debug: o.Debug = False,
 ) -> None:
-    """Define a metric, statistic or preset."""
-    from rlcorr_cli.present.listing import print_explanation
+    """Define a metric, statistic or preset, or print the JSON Schema of an output."""
+    from rlcorr_cli.errors import UsageError
+    from rlcorr_cli.present.listing import print_explanation, print_schema
 
-    print_explanation(name)
+    if schema:
+        print_schema(name)
+    elif name is None:
+        raise UsageError("Nothing is named.", "Name a metric or a preset: rlcorr explain seq_ess; or --schema.")
+    else:
+        print_explanation(name)

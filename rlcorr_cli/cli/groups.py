@@ -6,6 +6,7 @@ A command names a group as a parameter, `plan: PlanOptions`, and receives one ob
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from rlcorr_cli.cli import options as o
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.cli.plans import Chosen
     from rlcorr_cli.pipeline.analysis import Reading
     from rlcorr_cli.pipeline.scan import Computing
+    from rlcorr_cli.problems import BadRows
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,34 @@ class ReadingOptions:
     map: o.Map = None
     batch_by: o.BatchBy = None
     limit: o.Limit = None
+    on_bad_row: o.OnBadRow = "error"
+    quarantine: o.Quarantine = None
+    max_bad_fraction: o.MaxBadFraction = None
+    nonfinite: o.Nonfinite = "error"
 
     def reading(self, dumps: list[str], group_by: list[str] | None = None) -> "Reading":
         """The dump to read."""
         from rlcorr_cli.pipeline.analysis import Reading
 
-        mapping = self._mapping()
-        return Reading(tuple(dumps), self.format, mapping, tuple(group_by or ()), self.batch_by, self.limit)
+        keys = tuple(group_by or ())
+        return Reading(tuple(dumps), self.format, self._mapping(), keys, self.batch_by, self.limit, self._bad_rows())
+
+    def _bad_rows(self) -> "BadRows":
+        """What to do about bad rows; a place for them asks for their quarantine."""
+        from rlcorr_cli.cli.plans import choice
+        from rlcorr_cli.problems import BadRows
+
+        policy = choice("--on-bad-row", self.on_bad_row, ("error", "skip", "quarantine"))
+        nonfinite = choice("--nonfinite", self.nonfinite, ("error", "mask"))
+        if self.quarantine is not None and policy == "skip":
+            raise UsageError("--on-bad-row skip leaves nothing for --quarantine.", "Use one of the two.")
+        if self.quarantine is None and policy == "quarantine":
+            raise UsageError("--on-bad-row quarantine needs a place.", "Add --quarantine bad.parquet, or .jsonl.")
+        path = None if self.quarantine is None else Path(self.quarantine)
+        policy = policy if path is None else "quarantine"
+        if policy == "error" and self.max_bad_fraction is not None:
+            raise UsageError("--on-bad-row error bears no bad rows.", "Add --on-bad-row skip to --max-bad-fraction.")
+        return BadRows(policy, path, self.max_bad_fraction, nonfinite)
 
     def _mapping(self) -> dict[str, str]:
         """['canonical=column', ...] -> dict."""
@@ -91,7 +114,7 @@ class ComputingOptions:
         return computing(self.device, self.threads, self.batch_tokens)
 
 
-def flat(command: Callable[..., None]) -> Callable[..., None]:
+def flat(command: Callable[..., int | None]) -> Callable[..., int | None]:
     """The command as typer is to see it: groups among its parameters replaced by their options."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -99,9 +122,9 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
     for name, parameter in signature(command).parameters.items():
         parameters += _options(groups[name]) if name in groups else [parameter.replace(annotation=hints[name])]
 
-    def run(**given: Any) -> None:
+    def run(**given: Any) -> int | None:
         made = {name: _taken(group, given) for name, group in groups.items()}
-        command(**made, **given)
+        return command(**made, **given)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__signature__ = Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters])  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ import typer
 READING = "Reading the dump"
 PLAN = "Correction plan"
 COMPUTING = "Computing"
+RULES = "Rules"
 OUTPUT = "Output"
 
 Dumps = Annotated[
@@ -46,6 +47,42 @@ BatchBy = Annotated[
 Limit = Annotated[
     int | None,
     typer.Option("--limit", min=1, metavar="N", help="Read only the first N rows.", rich_help_panel=READING),
+]
+OnBadRow = Annotated[
+    str,
+    typer.Option(
+        "--on-bad-row",
+        help="error (stop at the first), skip (leave them out), or quarantine (and write them to --quarantine).",
+        rich_help_panel=READING,
+    ),
+]
+Quarantine = Annotated[
+    str | None,
+    typer.Option(
+        "--quarantine",
+        metavar="PATH",
+        help="Where bad rows go, with the reason: .parquet or .jsonl as the dump.",
+        rich_help_panel=READING,
+    ),
+]
+MaxBadFraction = Annotated[
+    float | None,
+    typer.Option(
+        "--max-bad-fraction",
+        min=0,
+        max=1,
+        metavar="SHARE",
+        help="Stop if more of the rows than this are bad: default 0 with error, else 0.01.",
+        rich_help_panel=READING,
+    ),
+]
+Nonfinite = Annotated[
+    str,
+    typer.Option(
+        "--nonfinite",
+        help="Values that are not finite on a valid token: error (their row is bad), or mask (the token is cleared).",
+        rich_help_panel=READING,
+    ),
 ]
 PresetName = Annotated[
     str | None,
@@ -102,6 +139,49 @@ ExtremeRatio = Annotated[
 ]
 PpoClip = Annotated[
     float, typer.Option("--ppo-clip", help="PPO's epsilon, for the drift from old to current.", rich_help_panel=PLAN)
+]
+RulesPath = Annotated[
+    str | None,
+    typer.Option("--rules", metavar="FILE", help="Rules in TOML, YAML or JSON: see README.", rich_help_panel=RULES),
+]
+Max = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--max", metavar="METRIC=N", help="Fail above this, such as kl=0.1. Repeatable.", rich_help_panel=RULES
+    ),
+]
+Min = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--min", metavar="METRIC=N", help="Fail below this, such as seq_ess=0.3. Repeatable.", rich_help_panel=RULES
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="REPORT",
+        help="The saved report that --max-increase and --max-decrease compare with.",
+        rich_help_panel=RULES,
+    ),
+]
+MaxIncrease = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--max-increase",
+        metavar="METRIC=N[%]",
+        help="Fail where it rose by more, such as kl=20% or kl=0.01. Repeatable.",
+        rich_help_panel=RULES,
+    ),
+]
+MaxDecrease = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--max-decrease",
+        metavar="METRIC=N[%]",
+        help="Fail where it fell by more, such as seq_ess=10%. Repeatable.",
+        rich_help_panel=RULES,
+    ),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.", rich_help_panel=COMPUTING)]
 BatchTokens = Annotated[
@@ -186,6 +266,9 @@ DrawSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of --resample
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=OUTPUT)]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Write nothing; say what would be kept.", rich_help_panel=OUTPUT)
+]
+Junit = Annotated[
+    str | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML to FILE.", rich_help_panel=OUTPUT)
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.", rich_help_panel=OUTPUT)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT)]

@@ -23,12 +23,14 @@ def plot(
 ) -> None:
     """Draw a dump, or a saved report: one page, or pictures by kind."""
     from rlcorr_cli.cli import plotting, run
+    from rlcorr_cli.cli.alone import check_alone
     from rlcorr_cli.pipeline import analysis
+    from rlcorr_cli.saved import is_report
 
     kinds = plotting.kinds(kind or [])
     targets = plotting.targets(output, kinds, dumps)
-    if plotting.is_report(dumps):
-        plotting.check_alone(read, plan, group_by)
+    if is_report(dumps):
+        check_alone(read, plan, group_by)
         drawn = dict.fromkeys(kinds, plotting.saved(dumps[0]))
     else:
         chosen, reading, computing = plan.chosen(), read.reading(dumps, group_by), compute.computing()

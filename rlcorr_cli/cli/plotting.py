@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcorr_cli.cli.groups import PlanOptions, ReadingOptions
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.files import check_target, make_directory, replace_file
 from rlcorr_cli.present.sink import emit
-from rlcorr_cli.report import SCHEMA, Report
+from rlcorr_cli.report import Report
+from rlcorr_cli.saved import AGAIN, load
 
 SUFFIXES = ("png", "svg", "pdf")
 
@@ -52,34 +52,15 @@ def _named(path: Path, wanted: Sequence[str]) -> dict[str, Path]:
     return {wanted[0]: path}
 
 
-def is_report(dumps: Sequence[str]) -> bool:
-    """Whether a saved report is named rather than a dump."""
-    return len(dumps) == 1 and dumps[0].lower().endswith(".json") and Path(dumps[0]).is_file()
-
-
-def check_alone(read: ReadingOptions, plan: PlanOptions, group_by: Sequence[str] | None) -> None:
-    """A saved report has its plan and its groups already."""
-    if read != ReadingOptions() or plan != PlanOptions() or group_by:
-        raise UsageError("A saved report cannot be read under another plan or grouping.", "Plot the dump itself.")
-
-
 def saved(path: str) -> Report:
     """The report in a file that `analyze -o` wrote."""
-    again = "Write one with `rlcorr analyze DUMP -o report.json`."
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as a report: {error}.", again) from None
-    if not isinstance(data, Mapping) or "rlcorr" not in data:
-        raise DataError(f"{path} is not a report of rlcorr's.", f"A dump of JSON lines is called .jsonl. {again}")
+    data = load(path)
     if "pictures" not in data:
-        raise DataError(f"{path} holds no counts to draw pictures from.", again)
-    if data["rlcorr"] is None or dict(data["rlcorr"]).get("schema") != SCHEMA:
-        raise DataError(f"{path} was written by another version of rlcorr.", again)
+        raise DataError(f"{path} holds no counts to draw pictures from.", AGAIN)
     try:
         return Report.from_dict(data)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise DataError(f"{path} is not a whole report: {type(error).__name__} {error}.", again) from None
+        raise DataError(f"{path} is not a whole report: {type(error).__name__} {error}.", AGAIN) from None
 
 
 def write(reports: Mapping[str, Report], wanted: Mapping[str, Path], as_json: bool) -> None:

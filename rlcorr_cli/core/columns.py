@@ -228,16 +228,16 @@ def _sequences(tokens: Tokens) -> Columns:
     rollout = host(tokens.ragged.sum(tokens.rollout_logp)) / n
     g = total / n
     train = rollout + g
+    with np.errstate(over="ignore"):  # a perplexity beyond float64 is inf, and its metric then null
+        perplexities = {"training_ppl": np.exp(-train), "rollout_ppl": np.exp(-rollout), "ppl_ratio": np.exp(-g)}
     sums = {
         "sequences": np.ones_like(n),
         "tokens": n,
-        "training_ppl": np.exp(-train),
-        "rollout_ppl": np.exp(-rollout),
+        **perplexities,
         "training_log_ppl": -train,
         "rollout_log_ppl": -rollout,
         "log_ppl_diff": -g,
         "log_ppl_abs_diff": np.abs(g),
-        "ppl_ratio": np.exp(-g),
         "chi2_seq": np.expm1(2 * total.clip(-CHI2_LIMIT, CHI2_LIMIT)),
     }
     for low, high in RETENTION_BANDS:

@@ -12,6 +12,7 @@ from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
 from rlcorr_cli.core.histograms import histogram
 from rlcorr_cli.core.observe import Observed
 from rlcorr_cli.core.ragged import Ragged, host
+from rlcorr_cli.plan import Budget, Rejection
 from rlcorr_cli.summary import Floats, Histogram
 
 Flags = NDArray[np.bool_]
@@ -59,6 +60,18 @@ def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
         {one.rejection.name: _spread(_takes(ragged, one), filled) for one in corrected.rejected},
         {one.rejection.name: _distances(one) for one in corrected.rejected},
     )
+
+
+def opinions(observed: Observed) -> list[tuple[Rejection | Budget, Floats, Flags]]:
+    """Each rule of a plan on an observed batch: its statistic over its units, and what it keeps, bool[V]."""
+    if observed.tokens is None or observed.corrected is None:
+        return []
+    ragged = observed.tokens.ragged
+    return [
+        (rule, host(one.value), (one.keep if rule.scope == "token" else ragged.spread(one.keep)).cpu().numpy())
+        for one in observed.corrected.rejected
+        for rule in (one.rejection,)
+    ]
 
 
 def _weights(tokens: Tokens, corrected: Corrected) -> Floats | None:

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.io import types
-from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, key_column, resolve, roles_of
+from rlcorr_cli.io.batches import Care
+from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
 from rlcorr_cli.io.sources import shown
 from rlcorr_cli.plan import Mode
 
@@ -27,7 +28,7 @@ class Request:
     columns: canonical -> column, before any guess.  keys: columns to group rows by, canonical (`step`) or the
     dump's own.  lead: a column that goes before the keys where every file has it, and is left out where not.
     needs: canonical columns that must be there beside the mode's two policies.  limit: how many rows to read, from the
-    first.
+    first.  care: what is done about bad rows.
     """
 
     format: str = "auto"
@@ -37,15 +38,18 @@ class Request:
     lead: str | None = None
     needs: tuple[str, ...] = ()
     limit: int | None = None
+    care: Care = field(default_factory=Care)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """columns: canonical or key name -> column, as reported.  roles: the same, as read."""
+    """columns: canonical or key name -> column, as reported.  roles: the same, as read.  step: the column of steps,
+    where all files have the same one."""
 
     columns: dict[str, str]
     roles: Roles
     notes: tuple[str, ...]
+    step: str | None
 
 
 def agree(schemas: Mapping[str, pa.Schema], request: Request) -> Agreement:
@@ -63,10 +67,13 @@ def agree(schemas: Mapping[str, pa.Schema], request: Request) -> Agreement:
         for name in sorted({name for theirs in found.values() for name in theirs} - set(columns))
     ]
     keys = _shared({path: _keys(path, schema, request) for path, schema in schemas.items()}, ())
-    roles = roles_of(columns, tuple(keys[name] for name in request.keys))
+    ids = {_ids(schema, request) for schema in schemas.values()}
+    roles = roles_of(columns, tuple(keys[name] for name in request.keys), ids.pop() if len(ids) == 1 else ())
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
-    return Agreement(columns, roles, tuple(dict.fromkeys([*_choices(columns, available, request), *notes])))
+    said = tuple(dict.fromkeys([*_choices(columns, available, request), *notes]))
+    steps = {_step(schema, request) for schema in schemas.values()}
+    return Agreement(columns, roles, said, steps.pop() if len(steps) == 1 else None)
 
 
 def _optional(request: Request) -> tuple[str, ...]:
@@ -119,6 +126,18 @@ def _keys(path: str, schema: pa.Schema, request: Request) -> dict[str, str]:
                     f"{column} holds {type}; to group by {name} takes {types.KEY}.", "Group by another column."
                 )
     return found
+
+
+def _step(schema: pa.Schema, request: Request) -> str | None:
+    found = candidates("step", schema.names, request.columns)
+    fits = len(found) == 1 and found[0] in schema.names and types.holds_key(_type(schema, found[0]))
+    return found[0] if fits else None
+
+
+def _ids(schema: pa.Schema, request: Request) -> tuple[str, ...]:
+    """Columns that tell a file's rows apart; none where one of them holds no plain values."""
+    names = id_columns(schema.names, request.columns)
+    return names if all(name in schema.names and types.holds_key(_type(schema, name)) for name in names) else ()
 
 
 def _type(schema: pa.Schema, column: str) -> pa.DataType:

@@ -1,119 +1,216 @@
 """What a dump's lists must satisfy, and the words for where they do not.
 
-The fast path is a handful of reductions; rows and positions are only looked for once something is known to be wrong.
+The fast path is a handful of reductions over a portion (`Valid.sound`); which rows are at fault, and where in them, is
+only looked for once something is known to be wrong.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.problems import ABOVE_ZERO, SENTINEL
 
-ABOVE_ZERO = 1e-6
-"""How far a log-prob may lie above 0: kernels round log 1 upwards now and then."""
+Flags = NDArray[np.bool_]
 
 
-ADVANTAGE_HINT = "The plan looks at the sign of advantages: every row, and every valid token of a list, needs a number."
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a row.  problem: its class.  says: a clause without the row's place; of a line that could not
+    be read, what is to be said of the line."""
+
+    row: int
+    problem: str
+    says: str
+
+    def at(self, place: str) -> str:
+        """With the row's place: 'dump.jsonl, line 3 is not JSON', 'dump.parquet, row 3: old_log_probs is null'."""
+        return f"{place}{' ' if self.problem == 'unreadable_line' else ': '}{self.says}"
 
 
 @dataclass(frozen=True)
 class Lists:
-    """A list column, flat.  values [T], nulls as NaN; offsets i64[B+1] from 0; items: values with nulls as nulls."""
+    """A list column, flat.  values [T], nulls as NaN; offsets i64[B+1] from 0; items: values with nulls as nulls.
+
+    nulls: bool[B], rows whose list is null (of length 0 here), None of none.
+    """
 
     column: str
     values: NDArray[Any]
     offsets: NDArray[np.int64]
     items: pa.Array
-    where: Callable[[int], str]
+    nulls: Flags | None = None
+
+    @classmethod
+    def of(cls, name: str, column: pa.Array) -> "Lists":
+        """A column of any list type."""
+        # `.values` would ignore a slice, and offsets need not start at 0.
+        items = column.flatten()
+        lengths = pc.call_function("list_value_length", [column])
+        nulls = None
+        if column.null_count:
+            lengths = pc.fill_null(lengths, 0)
+            nulls = column.is_null().to_numpy(zero_copy_only=False)
+        offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False), dtype=np.int64)])
+        return cls(name, _values(items), offsets, items, nulls)
 
     def rows(self, first: int, last: int) -> "Lists":
         """Rows first..last-1, without copying."""
         start, stop = int(self.offsets[first]), int(self.offsets[last])
-        return Lists(
-            self.column,
-            self.values[start:stop],
-            self.offsets[first : last + 1] - start,
-            self.items.slice(start, stop - start),
-            partial(_shifted, self.where, first),
-        )
+        offsets = self.offsets[first : last + 1] - start
+        return Lists(self.column, self.values[start:stop], offsets, self.items.slice(start, stop - start))
 
-    def place(self, token: int) -> tuple[str, str]:
-        """Where flat token `token` is, and which: ('dump.jsonl, line 17', 'old_log_probs[4]')."""
-        row = int(np.searchsorted(self.offsets, token, side="right")) - 1
-        return self.where(row), f"{self.column}[{token - int(self.offsets[row])}]"
+    def row_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which rows flat tokens are in."""
+        return np.searchsorted(self.offsets, tokens, side="right") - 1
 
-    def shown(self, token: int) -> str:
-        """The value as the file has it."""
-        value = self.items[token].as_py()
-        return "null" if value is None else f"{value:g}"
+    def says(self, token: int) -> str:
+        """A flat token and its value as the file has it: 'old_log_probs[4] is null'."""
+        value, row = self.items[token].as_py(), int(self.row_of(np.array([token]))[0])
+        given = "null" if value is None else f"{value:g}"
+        return f"{self.column}[{token - int(self.offsets[row])}] is {given}"
 
 
-def check_lengths(lists: Lists, rollout: Lists) -> None:
-    """Each row's list is as long as its rollout log-probs."""
-    if np.array_equal(lists.offsets, rollout.offsets):
-        return
-    ours, theirs = np.diff(lists.offsets), np.diff(rollout.offsets)
-    row = int(np.flatnonzero(ours != theirs)[0])
-    raise DataError(
-        f"{lists.where(row)}: {lists.column} has {ours[row]} tokens, {rollout.column} has {theirs[row]}.",
-        "They are compared token by token: repair the row, or use --map to name another column.",
+@dataclass(frozen=True)
+class Valid:
+    """The tokens that count.  keep: bool[T], None where all do.  log_probs: column -> [V].  advantages: f64[V]."""
+
+    keep: Flags | None
+    log_probs: Mapping[str, NDArray[Any]]
+    advantages: NDArray[np.float64] | None
+    mask_is_sound: bool = True
+
+    @property
+    def sound(self) -> bool:
+        """Whether every value may stand; a handful of reductions."""
+        fine = self.mask_is_sound and all(map(_sound, self.log_probs.values()))
+        return fine and (self.advantages is None or bool(np.isfinite(self.advantages).all()))
+
+    def of(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Those of all tokens that count."""
+        return values if self.keep is None else values[self.keep]
+
+
+def valid(
+    lists: Mapping[str, Lists],
+    log_probs: Iterable[str],
+    mask: str | None,
+    advantages: NDArray[np.float64] | None,
+    finite: Flags | None = None,
+) -> Valid:
+    """The tokens that the mask leaves, unchecked.  advantages: f64[T].  finite: what else must hold of a token."""
+    keep, sound = (None, True) if mask is None else _kept(lists[mask].values)
+    if finite is not None:
+        keep = finite if keep is None else keep & finite
+    chosen = Valid(keep, {}, None)
+    return Valid(
+        keep,
+        {name: chosen.of(lists[name].values) for name in log_probs},
+        None if advantages is None else chosen.of(advantages),
+        sound,
     )
 
 
-def kept(mask: Lists) -> NDArray[np.bool_] | None:
-    """The mask as booleans; None where it leaves out nothing."""
-    values = mask.values
+def structural(lists: Mapping[str, Lists], rollout: str) -> Iterator[Fault]:
+    """Rows whose lists are null, or not as long as the rollout's."""
+    base = lists[rollout]
+    for one in lists.values():
+        if one.nulls is not None:
+            yield from (Fault(row, "null_list", f"{one.column} is null") for row in _where(one.nulls))
+    for one in lists.values():
+        if not np.array_equal(one.offsets, base.offsets):
+            ours, theirs = np.diff(one.offsets), np.diff(base.offsets)
+            for row in _where(ours != theirs):
+                says = f"{one.column} has {ours[row]} tokens, {rollout} has {theirs[row]}"
+                yield Fault(row, "unequal_lengths", says)
+
+
+def not_finite(lists: Mapping[str, Lists], log_probs: Iterable[str], advantages: NDArray[np.float64] | None) -> Flags:
+    """bool[T]: tokens at which some value that is looked at is null, NaN or infinite."""
+    bad = np.logical_or.reduce([~np.isfinite(lists[name].values) for name in log_probs])
+    return bad if advantages is None else bad | ~np.isfinite(advantages)
+
+
+def of_values(
+    lists: Mapping[str, Lists], log_probs: Iterable[str], mask: str | None, keep: Flags | None
+) -> Iterator[Fault]:
+    """For each class and column the rows with a bad value on a valid token, each with its first."""
+    if mask is not None:
+        values = lists[mask].values
+        wrong = ~((values == 1) | (values == 0))
+        yield from _first(lists[mask], wrong, "mask_values", "; a mask holds 0 and 1")
+    tests: tuple[tuple[str, Callable[[NDArray[Any]], Flags], str], ...] = (
+        ("not_finite", lambda x: ~np.isfinite(x), ""),
+        ("above_zero", lambda x: (x > ABOVE_ZERO) & np.isfinite(x), "; a log-prob cannot be above 0"),
+        ("sentinel", lambda x: (x <= SENTINEL) & np.isfinite(x), ""),
+    )
+    for problem, test, more in tests:
+        for name in log_probs:
+            bad = test(lists[name].values)
+            yield from _first(lists[name], bad if keep is None else bad & keep, problem, f" on a valid token{more}")
+
+
+def of_advantages(lists: Lists, keep: Flags | None) -> Iterator[Fault]:
+    """Rows with an advantage that is not finite on a valid token."""
+    bad = ~np.isfinite(lists.values)
+    yield from _first(lists, bad if keep is None else bad & keep, "not_finite", " on a valid token")
+
+
+def of_scalars(name: str, given: pa.Array, counts: Flags) -> Iterator[Fault]:
+    """Rows without a finite advantage.  counts: bool[B], rows with a valid token."""
+    for row in _where(counts & ~np.isfinite(numbers(given))):
+        one = given[row].as_py()
+        yield Fault(row, "not_finite", f"{name} is {'null' if one is None else one}")
+
+
+def numbers(column: pa.Array) -> NDArray[np.float64]:
+    """One number per row as float64; null is NaN."""
+    return pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy(zero_copy_only=False)
+
+
+def first_of_rows(faults: Iterable[Fault]) -> dict[int, Fault]:
+    """Row -> the fault it counts under, by row."""
+    found: dict[int, Fault] = {}
+    for fault in faults:
+        found.setdefault(fault.row, fault)
+    return dict(sorted(found.items()))
+
+
+def _first(lists: Lists, bad: Flags, problem: str, more: str) -> Iterator[Fault]:
+    tokens = np.flatnonzero(bad)
+    rows, first = np.unique(lists.row_of(tokens), return_index=True)
+    for row, token in zip(rows.tolist(), tokens[first].tolist(), strict=True):
+        yield Fault(row, problem, lists.says(token) + more)
+
+
+def _sound(values: NDArray[Any]) -> bool:
     if values.size == 0:
-        return None
+        return True
+    low, high = values.min(), values.max()  # a NaN would be both
+    return bool(low > SENTINEL and high <= ABOVE_ZERO)
+
+
+def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:
+    """The mask as booleans, None where it leaves out nothing, and whether it holds 0 and 1 only."""
+    if values.size == 0:
+        return None, True
     low, high = values.min(), values.max()
     keep = values if values.dtype == np.bool_ else values == 1
-    if low < 0 or high > 1 or (values.dtype.kind == "f" and not np.all(keep | (values == 0))):
-        token = int(np.flatnonzero(~(keep | (values == 0)))[0])
-        where, which = mask.place(token)
-        raise DataError(
-            f"{where}: {which} is {mask.shown(token)}; a mask holds 0 and 1.",
-            "1 (or true) is a token of the response; use --map response_mask=COLUMN to name another column.",
-        )
-    return None if low == 1 else keep
+    sound = bool(low >= 0 and high <= 1) and (values.dtype.kind != "f" or bool(np.all(keep | (values == 0))))
+    return (None if low == 1 and sound else keep), sound
 
 
-def check_log_probs(lists: Lists, keep: NDArray[np.bool_] | None, mask: str | None) -> NDArray[Any]:
-    """The valid tokens' log-probs, finite and at most ABOVE_ZERO; masked ones may be anything."""
-    valid = lists.values if keep is None else lists.values[keep]
-    if valid.size == 0 or (np.isfinite(valid.min()) and valid.max() <= ABOVE_ZERO):  # a NaN would be the minimum
-        return valid
-    bad = ~(np.isfinite(lists.values) & (lists.values <= ABOVE_ZERO))
-    token = int(np.flatnonzero(bad if keep is None else bad & keep)[0])
-    where, which = lists.place(token)
-    raise _impossible(f"{where}: {which} is {lists.shown(token)} on a valid token", float(lists.values[token]), mask)
+def _values(items: pa.Array) -> NDArray[Any]:
+    """Nulls become NaN, in the smallest float that has one; float16 becomes float32."""
+    values = items.to_numpy(zero_copy_only=False)
+    if items.null_count and values.dtype.kind != "f":
+        return items.cast(pa.float32()).to_numpy(zero_copy_only=False)
+    return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
-def check_advantages(lists: Lists, keep: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-    """The valid tokens' advantages, finite."""
-    values = lists.values.astype(np.float64)
-    valid = values if keep is None else values[keep]
-    if np.isfinite(valid).all():
-        return valid
-    bad = ~np.isfinite(values)
-    token = int(np.flatnonzero(bad if keep is None else bad & keep)[0])
-    where, which = lists.place(token)
-    raise DataError(f"{where}: {which} is {lists.shown(token)} on a valid token.", ADVANTAGE_HINT)
-
-
-def _impossible(what: str, value: float, mask: str | None) -> DataError:
-    if 0 < value < np.inf:
-        return DataError(
-            f"{what}; a log-prob cannot be above 0.", "Are these probabilities? Use --map to name the log-probs."
-        )
-    if mask:
-        return DataError(f"{what}.", f"Set it to 0 in {mask} if it is no response token, else repair the row.")
-    return DataError(f"{what}.", "Name a mask that leaves it out with --map response_mask=COLUMN, or repair the row.")
-
-
-def _shifted(where: Callable[[int], str], first: int, row: int) -> str:
-    return where(first + row)
+def _where(flags: Flags) -> list[int]:
+    return np.flatnonzero(flags).tolist()

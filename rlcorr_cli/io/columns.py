@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlcorr_cli.errors import DataError, UsageError, nearest
+from rlcorr_cli.io.ids import DRAW
 from rlcorr_cli.plan import Mode
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -98,7 +99,7 @@ class Roles:
     """The columns that are read, by what they are for.
 
     train: the training side.  current: the policy after updates, where it stands beside the old one.
-    keys: what rows are grouped by, in the order asked for.
+    keys: what rows are grouped by, in the order asked for.  ids: what tells rows apart, sample_id first; or nothing.
     """
 
     rollout: str
@@ -108,6 +109,7 @@ class Roles:
     reward: str | None = None
     advantages: str | None = None
     keys: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
     @property
     def log_probs(self) -> list[str]:
@@ -117,17 +119,17 @@ class Roles:
     @property
     def needed(self) -> list[str]:
         """Every column to read, each once."""
-        rest = [column for column in (self.mask, self.reward, self.advantages, *self.keys) if column]
+        rest = [column for column in (self.mask, self.reward, self.advantages, *self.keys, *self.ids) if column]
         return list(dict.fromkeys(self.log_probs + rest))
 
 
-def roles_of(columns: Mapping[str, str], keys: tuple[str, ...] = ()) -> Roles:
-    """A resolved mapping read by role; keys are columns, already found."""
+def roles_of(columns: Mapping[str, str], keys: tuple[str, ...] = (), ids: tuple[str, ...] = ()) -> Roles:
+    """A resolved mapping read by role; keys and ids are columns, already found."""
     old, current = columns.get("old_log_probs"), columns.get("current_log_probs")
     train = old or columns["current_log_probs"]
     beside = current if old else None
     mask, reward = columns.get("response_mask"), columns.get("reward")
-    return Roles(columns["rollout_log_probs"], train, beside, mask, reward, columns.get("advantages"), keys)
+    return Roles(columns["rollout_log_probs"], train, beside, mask, reward, columns.get("advantages"), keys, ids)
 
 
 def resolve(
@@ -179,6 +181,18 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
     if column is None:
         raise DataError(f"There is no column '{name}' to group by.", f"There is: {nearest(name, available)}.")
     return column
+
+
+def id_columns(available: Sequence[str], overrides: Mapping[str, str]) -> tuple[str, ...]:
+    """What tells rows apart: sample_id by that very name or as mapped, the step, and which copy of a drawn row it is.
+
+    An alias is not taken: `index` and the like number prompts in some frameworks.
+    """
+    own = overrides.get("sample_id") or ("sample_id" if "sample_id" in available else None)
+    if own is None:
+        return ()
+    steps = candidates("step", available, overrides)
+    return (own, *(steps if len(steps) == 1 else ()), *((DRAW,) if DRAW in available else ()))
 
 
 def check_names(overrides: Mapping[str, str]) -> None:

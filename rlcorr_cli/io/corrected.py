@@ -4,7 +4,6 @@ Every column comes through as it was, in order; only the mask column changes (it
 columns of ADDED follow.  Rows of Parquet are Arrow tables, rows of JSON lines the objects of their lines.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import Portion
 from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.ids import DRAW
 from rlcorr_cli.summary import Floats
 
 MASK = "response_mask"
@@ -27,6 +27,9 @@ WEIGHTS, ROW_WEIGHT, BEFORE, KEPT, REJECTED_BY = ADDED = (
     "rlcorr_kept",
     "rlcorr_rejected_by",
 )
+
+REFUSED = (*ADDED, DRAW)
+"""Columns that are added, so must not be there."""
 
 Flags = NDArray[np.bool_]
 Rows = pa.Table | list[dict[str, Any]]
@@ -50,7 +53,7 @@ class Decided:
 
 def check_added(available: Sequence[str]) -> None:
     """Refuse a dump that already has one of the columns that would be added."""
-    taken = [name for name in ADDED if name in available]
+    taken = [name for name in REFUSED if name in available]
     if taken:
         raise DataError(
             f"The dump already has {' and '.join(taken)}, which filter adds.",
@@ -60,14 +63,23 @@ def check_added(available: Sequence[str]) -> None:
 
 def corrected(portion: Portion, decided: Decided, roles: Roles) -> Rows:
     """The portion's rows, all of them."""
-    if portion.lines is not None:
-        return _objects(portion, portion.lines, decided, roles)
+    if portion.objects is not None:
+        return _objects(portion, portion.objects, decided, roles)
     return _table(portion, decided, roles)
 
 
 def chosen(rows: Rows, which: NDArray[np.int64]) -> Rows:
     """Rows by index, in that order; an index may come again."""
     return [rows[i] for i in which.tolist()] if isinstance(rows, list) else rows.take(pa.array(which))
+
+
+def drawn(rows: Rows, times: NDArray[np.int64]) -> Rows:
+    """Each row as often as it was drawn, its copies numbered in DRAW."""
+    copies = np.concatenate([np.arange(n) for n in times.tolist()] or [np.zeros(0, np.int64)])
+    taken = chosen(rows, np.repeat(np.arange(len(times)), times))
+    if isinstance(taken, list):
+        return [{**row, DRAW: copy} for row, copy in zip(taken, copies.tolist(), strict=True)]
+    return taken.append_column(DRAW, pa.array(copies, pa.int32()))
 
 
 def _table(portion: Portion, decided: Decided, roles: Roles) -> pa.Table:
@@ -91,15 +103,14 @@ def _table(portion: Portion, decided: Decided, roles: Roles) -> pa.Table:
     return table.append_column(REJECTED_BY, pa.array(_names(decided), pa.list_(pa.string())))
 
 
-def _objects(portion: Portion, lines: list[bytes], decided: Decided, roles: Roles) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in lines]
+def _objects(portion: Portion, rows: list[dict[str, Any]], decided: Decided, roles: Roles) -> list[dict[str, Any]]:
     keep = _split(_over_all(decided.keep, portion, np.bool_), portion.offsets)
     weights = None
     if decided.weights is not None:
         weights = _split(_over_all(decided.weights, portion, np.float32), portion.offsets)
     mask, names = roles.mask or MASK, _names(decided)
     for i, row in enumerate(rows):
-        before = row.get(mask) if roles.mask else [1] * len(keep[i])
+        before: list[Any] = row[mask] if roles.mask else [1] * len(keep[i])
         row[mask] = [value if stays else value.__class__(0) for value, stays in zip(before, keep[i], strict=True)]
         if weights is not None:
             row[WEIGHTS] = weights[i]

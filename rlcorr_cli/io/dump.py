@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.io.agree import Request, agree
+from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.readers import READERS
 from rlcorr_cli.io.sources import STDIN, Source, find
@@ -22,8 +24,9 @@ class Dump:
 
     columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
     notes: what was chosen for the user, in sentences.  available: columns that every file has.
-    schemas: path -> the needed columns.  limit: how many rows to read, from the first.
-    stdin: where '-' is among the sources; then the dump can be read once.
+    all_columns: path -> its whole schema.  schemas: path -> the needed columns.  step: the column of steps, where all
+    files have one.  limit: how many rows to read, from the first.
+    stdin: where '-' is among the sources; then the dump can be read once.  care: what is done about bad rows.
     """
 
     sources: tuple[Source, ...]
@@ -33,13 +36,32 @@ class Dump:
     notes: tuple[str, ...]
     available: tuple[str, ...]
     overrides: Mapping[str, str]
+    all_columns: Mapping[str, pa.Schema]
     schemas: Mapping[str, pa.Schema]
+    step: str | None = None
     stdin: Stdin | None = None
     limit: int | None = None
+    care: Care = field(default_factory=Care)
+
+    def source(self, path: str) -> Source:
+        """One of the sources."""
+        return self._sources[path]
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        return {source.path: source for source in self.sources}
 
     def has(self, name: str) -> bool:
         """Whether `name`, canonical or a column's own, stands for one column that every file has."""
         return len(candidates(name, self.available, self.overrides)) == 1
+
+
+def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
+    """Column -> type of the first file, whatever its columns are; not of standard input."""
+    first = find(paths, format)[0]
+    if first.path == STDIN:
+        return {}
+    return {field.name: str(field.type) for field in READERS[first.format].schema(first.path, None)}
 
 
 def open_dump(paths: Sequence[str], request: Request | None = None) -> Dump:
@@ -63,9 +85,12 @@ def open_dump(paths: Sequence[str], request: Request | None = None) -> Dump:
         notes=agreed.notes + (() if request.limit is None else (f"Only the first {request.limit:,} rows are read.",)),
         available=tuple(name for name in first if all(name in names for names in others)),
         overrides=request.columns,
+        all_columns=schemas,
         schemas=needed,
+        step=agreed.step,
         stdin=stdin,
         limit=request.limit,
+        care=request.care,
     )
 
 

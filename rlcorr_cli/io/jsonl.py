@@ -1,8 +1,8 @@
 """JSON lines: byte ranges are the shards, pyarrow parses them, Python only what pyarrow refuses."""
 
 import re
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from itertools import islice
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.json as pj
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Rows
+from rlcorr_cli.io.batches import Place, Rows
 from rlcorr_cli.io.columns import ALIASES, Roles
 from rlcorr_cli.io.lines import inferred, numbered, parsed, row_of
 from rlcorr_cli.io.sources import STDIN, Source, shown
@@ -25,10 +25,14 @@ MASK_KEY = re.compile(b'"(%s)"' % "|".join(("response_mask", *ALIASES["response_
 def schema(path: str, stdin: Stdin | None = None) -> pa.Schema:
     """Columns and types from the first rows: numbers in lists are doubles, an empty list is one of doubles."""
     start = stdin.head if path == STDIN and stdin else head(path)
-    rows = [row_of(line, path, number) for number, line in islice(numbered(start, 0), LOOKED_AT)]
-    if not rows:
+    lines = list(islice(numbered(start, 0), LOOKED_AT))
+    rows = [row for _, line in lines if isinstance(row := row_of(line), dict)]
+    if rows:
+        return inferred(rows)
+    if not lines:
         raise DataError(f"{shown(path)} has no rows in its first lines.", "JSON lines hold one object per line.")
-    return inferred(rows)
+    number, line = lines[0]
+    raise DataError(f"{shown(path)}, line {number} {row_of(line)}.", "Is this a file of JSON lines?")
 
 
 def parts(source: Source, roles: Roles, range_bytes: int = RANGE_BYTES) -> list[tuple[tuple[int, int] | None, int]]:
@@ -51,13 +55,27 @@ def read(
     """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
     declared = _declared(schema, roles)
     for block in blocks(shard.path, shard.part, stdin):
+        if block.data.isspace():
+            continue
         if roles.mask is None:
             _refuse_late_mask(block, shard.path)
-        table = _fast(block.data, declared)
+        table, unread = _fast(block.data, declared), {}
         if table is None:
-            table = parsed(numbered(block.data, block.lines_before()), declared, shard.path)
+            ids = [name for name in roles.ids if name not in roles.keys]
+            table, unread = parsed(_lines(block), declared, shard.path, ids)
+        numbers = _Numbers(block)
+        place = partial(_place, shard.path, numbers)
         for batch in table.combine_chunks().to_batches():
-            yield Rows(batch, partial(_where, shard.path, block), partial(_lines, block) if whole else None)
+            yield Rows(batch, place, numbers.all, partial(_lines, block) if whole else None, unread)
+
+
+def peek(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None) -> Rows:
+    """The first rows, about HEAD_BYTES of them; standard input stays unread."""
+    start = stdin.head if shard.path == STDIN and stdin else head(shard.path)
+    block = Block(start, partial(int, 0))
+    table, unread = parsed(_lines(block), _declared(schema, roles), shard.path)
+    numbers = _Numbers(block)
+    return Rows(table.combine_chunks().to_batches()[0], partial(_place, shard.path, numbers), numbers.all, None, unread)
 
 
 def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
@@ -102,7 +120,8 @@ def _refuse_late_mask(block: Block, path: str) -> None:
         return
     for number, line in numbered(block.data, block.lines_before()):
         names = {match.decode() for match in MASK_KEY.findall(line)}
-        late = sorted(names & row_of(line, path, number).keys()) if names else []
+        row = row_of(line) if names else ""
+        late = sorted(names & row.keys()) if isinstance(row, dict) else []
         if late:
             raise DataError(
                 f"{shown(path)}, line {number} has {late[0]}, which the first {LOOKED_AT} rows lack.",
@@ -114,7 +133,29 @@ def _lines(block: Block) -> list[bytes]:
     return [line for _, line in numbered(block.data, 0)]
 
 
-def _where(path: str, block: Block, row: int) -> str:
-    """Counts lines of the file, blank ones too, from 1."""
-    lines = numbered(block.data, block.lines_before())
-    return f"{shown(path)}, line {next(islice(lines, row, None))[0]}"
+class _Numbers:
+    """Rows to lines of the file, from 1, blank ones counted, too; worked out when the first is asked for."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+
+    @property
+    def before(self) -> Callable[[], int]:
+        """Counts the lines before the block."""
+        return self._block.lines_before
+
+    @cached_property
+    def in_block(self) -> list[int]:
+        """Each row's line, as if the file began with the block."""
+        return [number for number, _ in numbered(self._block.data, 0)]
+
+    def all(self) -> list[int]:
+        """Each row's line."""
+        before = self.before()
+        return [before + number for number in self.in_block]
+
+
+def _place(path: str, numbers: _Numbers, row: int) -> Place:
+    """The lines before the block are counted only when the place is to be said."""
+    number, before = numbers.in_block[row], numbers.before
+    return lambda: f"{shown(path)}, line {before() + number}"

@@ -1,10 +1,10 @@
 """Lines one at a time with the standard library: the first rows, and blocks that pyarrow refuses.
 
-Either a line is read (mixed booleans and numbers, keys of mixed numeric type) or its number is in the error.
+Either a line is read (mixed booleans and numbers, keys of mixed numeric type) or its row says what is wrong with it.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,9 @@ import pyarrow as pa
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.sources import shown
 
+LARGEST = 2**1023
+DEEPEST = 20
+"""Lists within lists whose type is told; deeper ones are no column that is read."""
 KINDS: dict[type, str] = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 
 
@@ -28,19 +31,19 @@ def numbered(data: bytes, before: int) -> Iterator[tuple[int, bytes]]:
         start = end + 1
 
 
-def row_of(line: bytes, path: str, number: int) -> dict[str, Any]:
-    """One line's object."""
+def row_of(line: bytes) -> dict[str, Any] | str:
+    """One line's object, or what is wrong with the line."""
     try:
         row = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise _bad(path, number, f"is not UTF-8 at byte {error.start}") from error
+        return f"is not UTF-8 at byte {error.start}"
     except json.JSONDecodeError as error:
-        raise _bad(path, number, f"is not JSON: {error.msg} at column {error.colno}") from error
-    except RecursionError as error:
-        raise _bad(path, number, "is nested too deeply") from error
-    if not isinstance(row, dict):
-        raise _bad(path, number, f"is {_kind(row)}, not an object")
-    return row
+        return f"is not JSON: {error.msg} at column {error.colno}"
+    except RecursionError:
+        return "is nested too deeply"
+    except ValueError as error:  # more digits than Python reads
+        return f"is not JSON that can be read: {error}"
+    return row if isinstance(row, dict) else f"is {_kind(row)}, not an object"
 
 
 def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
@@ -48,6 +51,8 @@ def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
     types: dict[str, pa.DataType] = {}
     for row in rows:
         for name, value in row.items():
+            if not _is_text(name):
+                continue  # no column can be called so; the key stays in its line
             if types.get(name, pa.null()) in (pa.null(), pa.list_(pa.null())):
                 found = _type(value)
                 types[name] = types.get(name, found) if found == pa.null() else found
@@ -55,17 +60,53 @@ def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
     return pa.schema([(name, pa.list_(pa.float64()) if type == empty else type) for name, type in types.items()])
 
 
-def parsed(lines: Iterable[tuple[int, bytes]], schema: pa.Schema, path: str) -> pa.Table:
-    """The schema's columns; a boolean mask becomes float32, a key column of mixed numbers float64."""
+def parsed(
+    lines: Iterable[bytes], schema: pa.Schema, path: str, ids: Sequence[str] = ()
+) -> tuple[pa.Table, dict[int, str]]:
+    """The schema's columns of all lines, and what is wrong with those that cannot be read: their rows are null.
+
+    A boolean mask becomes float32, a key column of mixed numbers float64, an id text.
+    """
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-    for number, line in lines:
-        row = row_of(line, path, number)
-        for field in schema:
-            try:
-                columns[field.name].append(_value(row.get(field.name), field.type))
-            except _UnfitError as error:
-                raise _bad(path, number, f"has {error} in {field.name}, which holds {field.type}") from None
-    return pa.table({field.name: _array(columns[field.name], field.type, field.name, path) for field in schema})
+    unread: dict[int, str] = {}
+    for i, line in enumerate(lines):
+        row = _fitted(line, schema, ids)
+        if isinstance(row, str):
+            unread[i], row = row, {}
+        for name, values in columns.items():
+            values.append(row.get(name))
+    types = {field.name: pa.string() if field.name in ids else field.type for field in schema}
+    return pa.table({name: _array(columns[name], type, name, path) for name, type in types.items()}), unread
+
+
+def _fitted(line: bytes, schema: pa.Schema, ids: Sequence[str]) -> dict[str, Any] | str:
+    """A line's values as `_array` takes them, or what is wrong."""
+    row = row_of(line)
+    if isinstance(row, str):
+        return row
+    fitted: dict[str, Any] = {}
+    for field in schema:
+        try:
+            value = row.get(field.name)
+            fitted[field.name] = _id(value) if field.name in ids else _value(value, field.type)
+        except _UnfitError as error:
+            return f"has {error} in {field.name}, which holds {field.type}"
+    return fitted
+
+
+def _id(value: Any) -> str | None:
+    return None if value is None else _text(str(value))
+
+
+def _text(value: str) -> str:
+    if not _is_text(value):
+        raise _UnfitError("half a surrogate pair, which is no text,")
+    return value
+
+
+def _is_text(value: str) -> bool:
+    """Whether UTF-8 can hold it: JSON can escape half a surrogate pair."""
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 class _UnfitError(Exception):
@@ -81,7 +122,7 @@ def _value(value: Any, type: pa.DataType) -> Any:
             raise _UnfitError(_kind(value))
         return [_number(item, booleans=type.value_type != pa.float64()) for item in value]
     if isinstance(value, str) and (pa.types.is_string(type) or pa.types.is_null(type)):
-        return value
+        return _text(value)
     if pa.types.is_string(type):
         raise _UnfitError(_kind(value))
     number = _number(value, booleans=True)
@@ -91,6 +132,8 @@ def _value(value: Any, type: pa.DataType) -> Any:
 
 
 def _number(value: Any, booleans: bool) -> Any:
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise _UnfitError("an integer that no float holds")
     if value is None or (isinstance(value, int | float) and (booleans or not isinstance(value, bool))):
         return value
     raise _UnfitError(_kind(value))
@@ -114,19 +157,17 @@ def _float(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _type(value: Any) -> pa.DataType:
+def _type(value: Any, depth: int = 0) -> pa.DataType:
     """As pyarrow would say it, but all numbers in lists are doubles and an object is one without fields."""
+    if depth > DEEPEST:
+        return pa.null()
     if value is None or isinstance(value, dict):
         return pa.null() if value is None else pa.struct([])
     if isinstance(value, list):
-        inner = next((_type(item) for item in value if item is not None), pa.null())
+        inner = next((_type(item, depth + 1) for item in value if item is not None), pa.null())
         return pa.list_(pa.float64() if inner == pa.int64() else inner)
     return {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}[value.__class__]
 
 
 def _kind(value: Any) -> str:
     return KINDS.get(value.__class__, "a number")
-
-
-def _bad(path: str, number: int, what: str) -> DataError:
-    return DataError(f"{shown(path)}, line {number} {what}.", "Repair or delete the line; a cut last line can go.")

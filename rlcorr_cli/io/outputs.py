@@ -27,6 +27,10 @@ GROUP_BYTES = 16 << 20
 """A row group holds about this much before compression: a training reader loads one at a time."""
 HELD = 8
 """Tables held before they are copied into one: rows picked out of a large table may keep room for all of it."""
+DEEPEST = 40
+"""Levels of nesting that Parquet readers still open."""
+TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
+LINES = "Write .jsonl instead, where every row may differ."
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 
@@ -187,7 +191,7 @@ class _Parquet:
     def write(self, rows: Rows) -> None:
         table = _as_table(rows, self._writer and self._writer.schema)
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._file, table.schema, compression="zstd")
+            self._writer = _parquet(self._file, table.schema)
         elif table.schema != self._writer.schema:
             raise DataError(
                 "The files of this dump have different columns, which one Parquet file cannot hold.",
@@ -217,6 +221,13 @@ class _Parquet:
             self._held = []
             rows = max(1, table.num_rows * GROUP_BYTES // max(table.nbytes, 1))
             self._writer.write_table(table, row_group_size=max(rows, 1))
+
+
+def _parquet(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    try:
+        return pq.ParquetWriter(file, schema, compression="zstd")
+    except pa.ArrowNotImplementedError as error:  # an object without keys, for one
+        raise DataError(f"Parquet cannot hold these rows: {error}.", LINES) from error
 
 
 class _Lines:
@@ -255,18 +266,25 @@ def _as_table(rows: Rows, schema: pa.Schema | None) -> pa.Table:
         return rows
     try:
         table = pa.Table.from_pylist(rows, schema=schema)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(
-            f"These JSON lines do not fit one table: {error}.", "Write .jsonl instead, where every row may differ."
-        ) from error
+    except RecursionError as error:
+        raise DataError(TOO_DEEP, LINES) from error
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError) as error:
+        raise DataError(f"These JSON lines do not fit one table: {error}.", LINES) from error
+    if any(_is_deeper(field.type, DEEPEST) for field in table.schema):
+        raise DataError(TOO_DEEP, LINES)
     names = set(table.column_names)
     strange = next((name for row in rows for name in row if name not in names), None)
     if strange is not None:
         raise DataError(
             f"The key {strange} is not in the first rows, which fix the columns of a Parquet file.",
-            "Write .jsonl instead, where every row may differ.",
+            LINES,
         )
     return table
+
+
+def _is_deeper(type: pa.DataType, levels: int) -> bool:
+    """Whether it is nested deeper than so many levels."""
+    return levels < 0 or any(_is_deeper(type.field(i).type, levels - 1) for i in range(type.num_fields))
 
 
 def _as_objects(table: pa.Table) -> list[dict[str, Any]]:

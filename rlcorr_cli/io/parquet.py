@@ -1,8 +1,8 @@
 """Parquet: row groups are the shards, and only the needed columns are read."""
 
 import os
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Rows
+from rlcorr_cli.io.batches import Place, Rows
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.sources import Source
 from rlcorr_cli.io.streams import Stdin
@@ -18,6 +18,13 @@ from rlcorr_cli.io.streams import Stdin
 MERGE_BYTES = 4 << 20
 STEP_TOKENS = 1 << 14, 1 << 22
 """The least and the most tokens read in one step, whatever a batch holds."""
+WHOLE_ROWS, WHOLE_BYTES = 1 << 9, 1 << 26
+"""The most of whole rows in one step."""
+ROW_TOKENS = 1 << 22
+"""Of one sequence; far beyond any model's."""
+FOOTER_BYTES = 32 << 20
+PEEKED_TOKENS = 1 << 17
+"""What is looked at of a file before it is read."""
 
 
 def prefer_jemalloc(sparing: bool = False) -> None:
@@ -35,23 +42,47 @@ def prefer_jemalloc(sparing: bool = False) -> None:
 def schema(path: str, stdin: Stdin | None = None) -> pa.Schema:
     """All columns, from the footer."""
     with _file(path) as file:
-        return file.schema_arrow
+        found = file.schema_arrow
+        assert found.names is not None  # decoded only now, and a name need not be UTF-8
+        return found
 
 
 def parts(source: Source, roles: Roles) -> list[tuple[tuple[int, int], int]]:
     """Runs of row groups: each alone, but neighbours together while they stay under MERGE_BYTES compressed."""
     with _file(source.path) as file:
-        wanted = _indices(file.metadata, roles.needed)
-        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+        metadata = file.metadata
+        wanted = _indices(metadata, roles.needed)
+        _check_chunks(source.path, metadata.num_row_groups, wanted)
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        if sum(group.num_rows for group in groups) != metadata.num_rows:
+            raise _damaged(source.path, "its row groups do not hold the rows that its footer names")
+        for i in range(len(groups)):
+            _check_lengths(source.path, groups[i], _indices(metadata, roles.log_probs))
         sizes = [sum(group.column(j).total_compressed_size for j in wanted) for group in groups]
     runs: list[tuple[tuple[int, int], int]] = []
     for i, size in enumerate(sizes):
-        (first, _), total = runs[-1] if runs else ((0, 0), MERGE_BYTES)
-        if total + size <= MERGE_BYTES:
+        if runs and runs[-1][1] + size <= MERGE_BYTES:
+            (first, _), total = runs[-1]
             runs[-1] = ((first, i + 1), total + size)
         else:
             runs.append(((i, i + 1), size))
     return runs
+
+
+def _check_chunks(path: str, n_groups: int, wanted: list[int]) -> None:
+    """Have Arrow look at every column chunk's description where it can still say no: asked for one by one, a damaged
+    one ends the process (apache/arrow#45283)."""
+    with _open(path, pre_buffer=True) as file:
+        next(file.reader.iter_batches(1, list(range(n_groups)), wanted, False), None)
+
+
+def _check_lengths(path: str, group: pq.RowGroupMetaData, lists: list[int]) -> None:
+    """Refuse rows that would not fit into memory, as far as a footer tells."""
+    for j in lists:
+        if group.num_rows and group.column(j).num_values / group.num_rows > ROW_TOKENS:
+            raise DataError(
+                f"{path} has rows of over {ROW_TOKENS:,} tokens.", "One row is one sequence: is the file laid out so?"
+            )
 
 
 def read(
@@ -61,7 +92,7 @@ def read(
     stdin: Stdin | None = None,
     batch_tokens: int = STEP_TOKENS[1],
     whole: bool = False,
-) -> Iterator[Rows]:
+) -> Generator[Rows]:
     """The part's rows, about batch_tokens tokens at a time; whole: with all columns.
 
     Measured: one thread per shard reads as fast as Arrow's own threads, and a step that stays in cache no slower than a
@@ -71,19 +102,36 @@ def read(
     with _file(shard.path) as file:
         groups = range(first, stop)
         row = sum(file.metadata.row_group(i).num_rows for i in range(first))
-        step = _step(file.metadata, groups, roles.rollout, batch_tokens)
+        end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
+        step = _step(file.metadata, groups, roles.rollout, batch_tokens, whole)
         for batch in file.iter_batches(step, list(groups), None if whole else roles.needed, use_threads=False):
-            yield Rows(batch, partial(_where, shard.path, row))
+            numbers = range(row, row + batch.num_rows)
+            yield Rows(batch, partial(_place, shard.path, row), partial(_same, numbers))
             row += batch.num_rows
+        if row != end:
+            raise _damaged(shard.path, f"its columns end at row {row} of {end}")
 
 
-def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_tokens: int) -> int:
-    """Rows that hold nearly batch_tokens: rows differ in length, and few steps should be cut in two."""
+def peek(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None) -> Rows | None:
+    """The first rows, about PEEKED_TOKENS of them."""
+    with closing(read(shard, roles, schema, stdin, PEEKED_TOKENS)) as steps:
+        return next(steps, None)
+
+
+def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_tokens: int, whole: bool) -> int:
+    """Rows that hold nearly batch_tokens: rows differ in length, and few steps should be cut in two.
+
+    whole: no more than WHOLE_ROWS, and WHOLE_BYTES by the footer, which does not tell how long text in a dictionary is.
+    """
     low, high = STEP_TOKENS
     wanted = _indices(metadata, [tokens])
     n_tokens = sum(metadata.row_group(i).column(j).num_values for i in groups for j in wanted)
     n_rows = sum(metadata.row_group(i).num_rows for i in groups)
-    return max(1, n_rows * min(max(batch_tokens, low), high) * 7 // (8 * max(n_tokens, 1)))
+    step = n_rows * min(max(batch_tokens, low), high) * 7 // (8 * max(n_tokens, 1))
+    if whole:
+        n_bytes = sum(metadata.row_group(i).total_byte_size for i in groups)
+        step = min(step, WHOLE_ROWS, n_rows * WHOLE_BYTES // max(n_bytes, 1))
+    return min(max(1, step), 1 << 30)
 
 
 def _indices(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
@@ -91,15 +139,40 @@ def _indices(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
     return [j for j, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in names)]
 
 
-def _where(path: str, first: int, row: int) -> str:
-    return f"{path}, row {first + row} (0-based)"
+def _same(numbers: range) -> range:
+    return numbers
+
+
+def _place(path: str, first: int, row: int) -> Place:
+    return lambda: f"{path}, row {first + row} (0-based)"
 
 
 @contextmanager
 def _file(path: str) -> Generator[pq.ParquetFile]:
-    """A file opened by its bytes: Arrow takes a name for UTF-8, which a name need not be."""
-    with _reading(path), pa.OSFile(os.fsencode(path)) as handle, pq.ParquetFile(handle, pre_buffer=False) as file:
+    with _open(path, pre_buffer=False) as file:
         yield file
+
+
+@contextmanager
+def _open(path: str, pre_buffer: bool) -> Generator[pq.ParquetFile]:
+    """A file opened by its bytes: Arrow takes a name for UTF-8, which a name need not be."""
+    with _reading(path), pa.OSFile(os.fsencode(path)) as handle:
+        _check_footer(path, handle)
+        with pq.ParquetFile(handle, pre_buffer=pre_buffer) as file:
+            yield file
+
+
+def _check_footer(path: str, handle: pa.OSFile) -> None:
+    """Its length stands before the last four bytes; parsed, it takes sixty times as much memory."""
+    size = handle.size()
+    handle.seek(max(size - 8, 0))
+    length = int.from_bytes(handle.read(4), "little")
+    if FOOTER_BYTES < length < size:
+        raise DataError(
+            f"{path} has {length / 1e6:,.0f} MB of footer, over {FOOTER_BYTES / 1e6:,.0f} MB.",
+            "Write it again with larger row groups, or fewer columns.",
+        )
+    handle.seek(0)
 
 
 @contextmanager
@@ -107,7 +180,11 @@ def _reading(path: str) -> Generator[None]:
     """Arrow's complaints about a file, as the dump's fault."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise _damaged(path, "a column's name is not UTF-8") from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise DataError(
-            f"{path} cannot be read as Parquet: {' '.join(str(error).split())}", "It may be cut short: write it again."
-        ) from error
+        raise _damaged(path, " ".join(str(error).split())) from error
+
+
+def _damaged(path: str, what: str) -> DataError:
+    return DataError(f"{path} cannot be read as Parquet: {what}", "It may be cut short: write it again.")

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from rlcorr_cli.batch import Batch, Format, Shard
 from rlcorr_cli.io import jsonl, parquet
-from rlcorr_cli.io.batches import Portion, Rows, portions
+from rlcorr_cli.io.batches import Aside, Portion, Rows, portions
 from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.ids import Seen
 from rlcorr_cli.io.sources import Source
 from rlcorr_cli.io.streams import Stdin
 
@@ -25,7 +26,8 @@ Piece = tuple[tuple[int, int] | None, int]
 
 @dataclass(frozen=True)
 class Reader:
-    """One format: schema gives all columns of a file, parts cuts it, read yields one part's needed columns.
+    """One format: schema gives all columns of a file, parts cuts it, read yields one part's needed columns, peek the
+    first rows of a file's first part.
 
     The last arguments of read: how many tokens a batch will hold (what it yields may be more or less), and whether
     the rows are to come whole, with all columns or their own lines.
@@ -34,51 +36,65 @@ class Reader:
     schema: Callable[[str, Stdin | None], pa.Schema]
     parts: Callable[[Source, Roles], Sequence[Piece]]
     read: Callable[[Shard, Roles, pa.Schema, Stdin | None, int, bool], Iterator[Rows]]
+    peek: Callable[[Shard, Roles, pa.Schema, Stdin | None], Rows | None]
 
 
 READERS: dict[Format, Reader] = {
-    "parquet": Reader(parquet.schema, parquet.parts, parquet.read),
-    "jsonl": Reader(jsonl.schema, jsonl.parts, jsonl.read),
+    "parquet": Reader(parquet.schema, parquet.parts, parquet.read, parquet.peek),
+    "jsonl": Reader(jsonl.schema, jsonl.parts, jsonl.read, jsonl.peek),
 }
 
 
 @dataclass
-class Allowance:
-    """How many more rows a reading of the whole dump may take; its shards are then read in order, one at a time."""
+class Intake:
+    """What one reading of a whole dump knows from shard to shard.
 
-    rows: int
+    rows: how many more it may take, None for all.  seen: the ids it met, where it looks at them.
+    """
+
+    rows: int | None = None
+    seen: Seen | None = None
+
+    @classmethod
+    def of(cls, dump: "Dump") -> "Intake":
+        """At the start."""
+        return cls(dump.limit, Seen() if dump.roles.ids else None)
 
     def cut(self, rows: Rows) -> Rows:
         """The first of these rows that may still be taken."""
+        if self.rows is None:
+            return rows
         n = min(self.rows, rows.data.num_rows)
         self.rows -= n
-        if n == rows.data.num_rows:
-            return rows
-        lines = rows.lines
-        return Rows(rows.data.slice(0, n), rows.where, lines and (lambda: lines()[:n]))
+        return rows.part(0, n)
 
 
-def read(dump: "Dump", shard: Shard, batch_tokens: int, allowance: Allowance | None = None) -> Iterator[Batch]:
+def in_order(dump: "Dump") -> bool:
+    """Whether shards must be read one after another: which rows are taken depends on those before."""
+    return dump.limit is not None or (bool(dump.roles.ids) and not dump.care.stop)
+
+
+def read(dump: "Dump", shard: Shard, batch_tokens: int, intake: Intake | None = None) -> Iterator[Batch | Aside]:
+    """The batches of `read_portions`."""
+    for portion in read_portions(dump, shard, batch_tokens, intake):
+        yield portion.batch if isinstance(portion, Portion) else portion
+
+
+def read_portions(
+    dump: "Dump", shard: Shard, batch_tokens: int, intake: Intake | None = None, whole: bool = False
+) -> Iterator[Portion | Aside]:
     """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
 
-    A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.
-    Shards may be read in any order and at once from several threads.
+    A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.  whole: with all
+    columns, or the rows' lines.  Shards may be read at once from several threads, in any order unless `in_order`.
     """
-    return (portion.batch for portion in _portions(dump, shard, batch_tokens, False, allowance))
-
-
-def read_whole(dump: "Dump", shard: Shard, batch_tokens: int, allowance: Allowance | None = None) -> Iterator[Portion]:
-    """The same batches, each with its rows: all their columns, or their lines."""
-    return _portions(dump, shard, batch_tokens, True, allowance)
-
-
-def _portions(
-    dump: "Dump", shard: Shard, batch_tokens: int, whole: bool, allowance: Allowance | None
-) -> Iterator[Portion]:
-    if allowance is not None and not allowance.rows:
+    intake = intake or Intake()
+    if intake.rows == 0:
         return
-    reader, schema = READERS[shard.format], dump.schemas[shard.path]
-    for rows in reader.read(shard, dump.roles, schema, dump.stdin, batch_tokens, whole):
-        yield from portions(rows if allowance is None else allowance.cut(rows), dump.roles, batch_tokens)
-        if allowance is not None and not allowance.rows:
-            return
+    reader, schema, source = READERS[shard.format], dump.schemas[shard.path], dump.source(shard.path)
+    source.check()
+    for rows in reader.read(shard, dump.roles, schema, dump.stdin, batch_tokens, whole or dump.care.keep):
+        yield from portions(intake.cut(rows), dump.roles, batch_tokens, dump.care, intake.seen)
+        if intake.rows == 0:
+            break
+    source.check()

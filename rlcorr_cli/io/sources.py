@@ -21,16 +21,35 @@ SUFFIXES: dict[str, Format] = {
     ".jsonl.zst": "jsonl",
 }
 MAGIC: dict[bytes, Format] = {b"PAR1": "parquet", b"\x1f\x8b": "jsonl", b"\x28\xb5\x2f\xfd": "jsonl", b"{": "jsonl"}
+Stamp = tuple[int, int, int, int]
 KINDS = "*" + ", *".join(SUFFIXES)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One input; path is '-' and n_bytes 0 for standard input."""
+    """One input; path is '-' and n_bytes 0 for standard input.  stamp: which state of the file was found."""
 
     path: str
     format: Format
     n_bytes: int
+    stamp: Stamp | None = None
+
+    def check(self) -> None:
+        """A DataError if the file is not what was found: rows would be lost, or be others, and nobody would know."""
+        if self.stamp is None:
+            return
+        try:
+            now = _stamp(os.stat(self.path))
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+        if now != self.stamp:
+            raise DataError(
+                f"{self.path} was changed while it was read.", "Wait until it is written, or read a copy of it."
+            )
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def shown(path: str) -> str:
@@ -59,6 +78,8 @@ def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
 
 
 def _expand(typed: str) -> Iterator[str]:
+    if "\0" in typed:
+        raise UsageError(f"{typed!r} is no path: it holds a NUL.", "Name a file, a directory or a glob.")
     if typed == STDIN:
         yield typed
     elif re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", typed):
@@ -125,7 +146,7 @@ def _source(path: str, format: str) -> Source:
         raise _unreadable(path, error) from error
     if not head:
         raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
-    return Source(path, _format(path, head, format), status.st_size)
+    return Source(path, _format(path, head, format), status.st_size, _stamp(status))
 
 
 def _format(path: str, head: bytes, format: str) -> Format:

@@ -17,7 +17,7 @@ from rlcorr_cli.io.sources import STDIN, shown
 
 BLOCK_BYTES = 16 << 20
 HEAD_BYTES = 1 << 20
-LINE_LIMIT = 1 << 30
+LINE_LIMIT = 128 << 20
 COMPRESSIONS: dict[bytes, str] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 BOM = b"\xef\xbb\xbf"
 
@@ -177,7 +177,9 @@ def _line(file: BinaryIO, path: str) -> bytes:
 
 def _bounded(line: bytes, path: str) -> bytes:
     if len(line) >= LINE_LIMIT:
-        raise DataError(f"{shown(path)} has a line of over 1 GiB.", "JSON lines are one object per line, one per row.")
+        raise DataError(
+            f"{shown(path)} has a line of over 128 MiB.", "JSON lines are one object per line, one per row."
+        )
     return line
 
 

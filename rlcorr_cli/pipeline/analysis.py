@@ -15,11 +15,14 @@ from dataclasses import dataclass, field, replace
 from rlcorr_cli.batch import Batch, GroupKey, Input
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
+from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.dump import Dump, Request, open_dump
 from rlcorr_cli.pictures import Pictures
 from rlcorr_cli.pipeline.budgets import Spending, spending
+from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.scan import Computing, Device, scan
 from rlcorr_cli.plan import Plan
+from rlcorr_cli.problems import BadRows
 from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.report import Grouping, Report, build
 from rlcorr_cli.summary import Layout, Replicates, Summary
@@ -67,7 +70,8 @@ def gather(parts: Iterable[Measured]) -> Measured:
 
 @dataclass(frozen=True)
 class Reading:
-    """Which dump, and how its rows are read and grouped.  columns: canonical -> column.  limit: the first rows only."""
+    """Which dump, and how its rows are read and grouped.  columns: canonical -> column.  limit: the first rows only.
+    bad: what is done about bad rows."""
 
     paths: tuple[str, ...]
     format: str = "auto"
@@ -75,6 +79,12 @@ class Reading:
     group_by: tuple[str, ...] = ()
     batch_by: str | None = None
     limit: int | None = None
+    bad: BadRows = field(default_factory=BadRows)
+
+    @property
+    def care(self) -> Care:
+        """The same, as io takes it."""
+        return Care(self.bad.stops, self.bad.nonfinite == "mask", self.bad.quarantine is not None)
 
 
 def analyze(
@@ -92,12 +102,14 @@ def analyze(
     started = time.perf_counter()
     thresholds = thresholds or Thresholds()
     dump, by_batch = opened(reading, plan, profile)
+    check_quarantine(dump, reading.bad)
     observation = Observation(plan, thresholds, dump.roles.current is not None, seed, pictures)
     computing = computing or Computing()
     spent = spending(dump, plan, computing, by_batch)
-    with watched(dump, watch) as progress:
-        measured, _ = measure(dump, observation, computing, spent.cuts, progress)
-    found = reported(dump, reading, observation, profile, measured, by_batch, notes, spent)
+    with watched(dump, watch) as progress, ledger(dump, reading.bad) as bad:
+        measured, _ = measure(dump, observation, computing, spent.cuts, progress, bad)
+        found = reported(dump, reading, observation, profile, measured, by_batch, notes, spent, bad)
+        bad.finish()
     return replace(found, seconds=time.perf_counter() - started, pictures=measured.pictures)
 
 
@@ -114,9 +126,8 @@ def opened(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[Dump,
     """The dump, and whether its first key column is the training batch."""
     batch, lead = _batch_key(reading, plan, profile)
     keys = (*batch, *reading.group_by)
-    dump = open_dump(
-        reading.paths, Request(reading.format, reading.columns, plan.mode, keys, lead, plan.needs, reading.limit)
-    )
+    request = Request(reading.format, reading.columns, plan.mode, keys, lead, plan.needs, reading.limit, reading.care)
+    dump = open_dump(reading.paths, request)
     return dump, len(dump.roles.keys) > len(reading.group_by)
 
 
@@ -134,8 +145,10 @@ def reported(
     by_batch: bool,
     notes: tuple[str, ...],
     spent: Spending,
+    bad: Ledger,
 ) -> Report:
     """The report of a dump that has been measured."""
+    bad.check(sum(measured.rows.values()))
     plan, settings = observation.plan, _settings(observation.thresholds, observation.seed)
     said = (
         *dump.notes,
@@ -144,16 +157,21 @@ def reported(
         *_spent(plan, spent),
         *settings,
     )
+    rows = Counter(measured.rows) + bad.rows
     inputs = [
-        Input(source.path, source.format, measured.rows.get(source.path, 0), source.n_bytes, dump.columns)
-        for source in dump.sources
+        Input(source.path, source.format, rows[source.path], source.n_bytes, dump.columns) for source in dump.sources
     ]
-    grouping = Grouping(by_batch, reading.group_by)
-    return build(measured.leaves, layout_of(observation), measured.replicates, grouping, plan, profile, inputs, said)
+    grouping, totals = Grouping(by_batch, reading.group_by), (measured.leaves, layout_of(observation))
+    return build(*totals, measured.replicates, grouping, plan, profile, inputs, said, bad.problems, bad.suspected)
 
 
 def measure(
-    dump: Dump, observation: Observation, computing: Computing, bounds: Cuts, progress: Progress | None = None
+    dump: Dump,
+    observation: Observation,
+    computing: Computing,
+    bounds: Cuts,
+    progress: Progress | None = None,
+    bad: Ledger | None = None,
 ) -> tuple[Measured, Layout]:
     """Stream the whole dump once; flat memory.  Returns its totals and their layout."""
     layout = layout_of(observation)
@@ -170,7 +188,7 @@ def measure(
         return found
 
     def results() -> Iterable[Measured]:
-        for shard, found in scan(dump, computing, work):
+        for shard, found in scan(dump, computing, work, bad):
             sums = [leaf.sums for leaf in found.leaves.values()]
             if progress is not None:
                 progress(int(sum(leaf[tokens] for leaf in sums)), shard.n_bytes)

@@ -2,7 +2,7 @@
 
 One pass reads, decides and writes, shard by shard in the dump's order.  A plan that divides weights by a batch mean,
 and a resampling, first take a pass that only measures, a budget two that find its bound.  Rows in = rows out + rows
-dropped, checked at the end.
+dropped + rows set aside, checked at the end.
 """
 
 import json
@@ -23,11 +23,11 @@ from rlcorr_cli.core.observe import Observation, layout_of, observe
 from rlcorr_cli.core.verdict import Verdict, verdict
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.filtered import Filtered, Target
-from rlcorr_cli.io.batches import Portion
-from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, corrected
+from rlcorr_cli.io.batches import Aside, Portion
+from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, corrected, drawn
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, check_target, create
-from rlcorr_cli.io.readers import read_whole
+from rlcorr_cli.io.readers import read_portions
 from rlcorr_cli.normalize import factors
 from rlcorr_cli.pipeline.analysis import (
     Measured,
@@ -41,10 +41,11 @@ from rlcorr_cli.pipeline.analysis import (
     watched,
 )
 from rlcorr_cli.pipeline.budgets import Spending, spending
+from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
 from rlcorr_cli.plan import Plan
+from rlcorr_cli.problems import BadRows
 from rlcorr_cli.profiles.profile import Profile
-from rlcorr_cli.report import Report
 from rlcorr_cli.summary import Floats, Histogram
 
 
@@ -94,7 +95,7 @@ def filter_dump(
     """Write the corrected rows of a dump, and report what the plan did to it."""
     started = time.perf_counter()
     dump, by_batch = opened(reading, plan, profile)
-    _check(dump, plan, target)
+    _check(dump, plan, target, reading.bad)
     observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
     run = _Run(dump, observation, computing, target, spending(dump, plan, computing, by_batch))
@@ -102,29 +103,43 @@ def filter_dump(
     draws = None if target.resample is None else run.draw(target.resample, target.seed)
     tally = _Tally()
     with ExitStack() as stack:
-        progress = stack.enter_context(watched(dump, watch))
+        progress, bad = stack.enter_context(watched(dump, watch)), stack.enter_context(ledger(dump, reading.bad))
         outputs = [
             None if path is None else stack.enter_context(create(path, target.rows_per_file, json.dumps(_about(plan))))
             for path in (target.path, target.rejected)
         ]
-        with closing(run.portions(outputs, progress)) as portions:
+        with closing(run.portions(outputs, progress, bad)) as portions:
             for done in portions:
                 _write(done, tally, draws, *outputs)
-        found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes, run.spent)
+        found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes, run.spent, bad)
         report = replace(found, seconds=time.perf_counter() - started)
-        _finish(tally, report, plan, target, *outputs)
-        n_bytes = outputs[0].n_bytes if outputs[0] else 0
-    gone = tally.rejected, tally.distances
-    return Filtered(report, target, tally.rows_in, tally.rows_out, tally.rows_dropped, n_bytes, *gone)
+        done = Filtered(
+            report,
+            target,
+            tally.rows_in + bad.problems.n_rows,
+            tally.rows_out,
+            tally.rows_dropped,
+            bad.problems.n_rows,
+            reading.bad.quarantine,
+            outputs[0].n_bytes if outputs[0] else 0,
+            tally.rejected,
+            tally.distances,
+        )
+        _finish(done, tally, *outputs)
+        bad.finish()
+        return replace(done, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
 
 
-def _check(dump: Dump, plan: Plan, target: Target) -> None:
+def _check(dump: Dump, plan: Plan, target: Target, bad: BadRows) -> None:
     """Everything that can be refused before the scan."""
     inputs = [source.path for source in dump.sources]
     for path in (target.path, target.rejected):
         if path is not None:
             check_target(path, inputs, target.overwrite)
+    check_quarantine(dump, bad, target.overwrite)
     check_added(dump.available)
+    if bad.quarantine is not None and bad.quarantine in (target.path, target.rejected):
+        raise UsageError(f"{bad.quarantine} cannot be both outputs.", "Name another --quarantine.")
     if target.path is not None and target.path == target.rejected:
         raise UsageError(f"{target.path} cannot be both outputs.", "Name another --rejected-output.")
     if target.rejected is not None and target.keep_rejected:
@@ -163,17 +178,22 @@ class _Run:
             raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
         return np.random.default_rng(seed).multinomial(n_rows, weights / weights.sum())
 
-    def portions(self, outputs: Sequence[Output | None], progress: Progress | None = None) -> Generator[_Done]:
+    def portions(
+        self, outputs: Sequence[Output | None], progress: Progress | None = None, bad: Ledger | None = None
+    ) -> Generator[_Done]:
         """The dump's portions in order, with corrected rows if there is any output to write them to."""
         writes = any(output is not None for output in outputs)
         run = run_of(self.dump, self.computing)
         tokens = layout_of(self.observation).sums.index("tokens")
         weighted = self.observation.plan.weighting is not None
 
-        def work(shard: Shard) -> Iterator[_Done]:
+        def work(shard: Shard) -> Iterator[_Done | Aside]:
             with devices.worker(run.device, sparing=True):
-                for portion in read_whole(self.dump, shard, run.batch_tokens, run.allowance):
+                for portion in read_portions(self.dump, shard, run.batch_tokens, run.intake, whole=True):
                     run.engine.check()
+                    if isinstance(portion, Aside):
+                        yield portion
+                        continue
                     observed = observe(portion.batch, self.observation, run.device, self.spent.cuts)
                     measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows})
                     yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
@@ -187,6 +207,10 @@ class _Run:
                 if output is not None:
                     output.done = so_far / total if total else 0.0
             for done in results:
+                if isinstance(done, Aside):
+                    if bad is not None:
+                        bad.add(shard, done)
+                    continue
                 n_tokens += sum(leaf.sums[tokens] for leaf in done.measured.leaves.values())
                 yield done
             if progress is not None:
@@ -220,7 +244,7 @@ def _write(
     times, rows = done.stays.astype(np.int64), done.rows
     if draws is not None:
         times = draws[tally.rows_in : tally.rows_in + len(times)]
-        rows = None if rows is None else chosen(rows, np.repeat(np.arange(len(times)), times))
+        rows = None if rows is None else drawn(rows, times)
     tally.add(done)
     tally.rows_out += int(times.sum())
     tally.rows_dropped += int((times == 0).sum())
@@ -229,19 +253,18 @@ def _write(
             output.write(some)
 
 
-def _finish(
-    tally: _Tally, report: Report, plan: Plan, target: Target, kept: Output | None, apart: Output | None
-) -> None:
+def _finish(done: Filtered, tally: _Tally, kept: Output | None, apart: Output | None) -> None:
     """Hold the accounts against each other, then give the outputs their names."""
-    for output, rows in ((kept, tally.rows_out), (apart, tally.rows_dropped)):
+    for output, rows in ((kept, done.rows_out), (apart, done.rows_dropped)):
         if output is not None and output.rows != rows:
             raise AssertionError(f"{output.path}: {output.rows} rows written, {rows} meant to be")
-    if target.resample is None and tally.rows_in != tally.rows_out + tally.rows_dropped:
-        raise AssertionError(f"{tally.rows_in} rows in, {tally.rows_out} out, {tally.rows_dropped} dropped")
-    rows = {"rows_in": tally.rows_in, "rows_out": tally.rows_out, "rows_dropped": tally.rows_dropped}
+    gone = done.rows_dropped + done.rows_bad
+    if done.target.resample is None and done.rows_in != done.rows_out + gone:
+        raise AssertionError(f"{done.rows_in} rows in, {done.rows_out} out, {gone} not")
+    about = {**_about(done.report.plan), "counts": done.report.whole.counts, **done.rows}
     for output in (kept, apart):
         if output is not None and (output.rows or output is kept):
-            output.finish(json.dumps({**_about(plan), "counts": report.whole.counts, **rows}))
+            output.finish(json.dumps(about))
 
 
 def _about(plan: Plan) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from rlcorr_cli.batch import Batch, Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.engine import LocalEngine
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.io.batches import Aside
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.readers import Allowance, read
+from rlcorr_cli.io.readers import Intake, in_order, read
+from rlcorr_cli.pipeline.ledger import Ledger
 
 R = TypeVar("R")
 Device = Any
@@ -34,36 +36,46 @@ def computing(device: str, threads: int | None, batch_tokens: int | None) -> Com
 
 @dataclass(frozen=True)
 class Run:
-    """What one reading works with.  allowance: the rows it may still take; one thread then reads in order."""
+    """What one reading works with."""
 
     device: Device
     batch_tokens: int
     engine: LocalEngine
-    allowance: Allowance | None
+    intake: Intake
 
 
 def run_of(dump: Dump, computing: Computing) -> Run:
     """A fresh run over a dump."""
     device = devices.resolve(computing.device)
     batch_tokens = computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type]
-    allowance = None if dump.limit is None else Allowance(dump.limit)
-    return Run(device, batch_tokens, LocalEngine(computing.threads if allowance is None else 1), allowance)
+    return Run(device, batch_tokens, LocalEngine(1 if in_order(dump) else computing.threads), Intake.of(dump))
 
 
-def scan(dump: Dump, computing: Computing, work: Callable[[Iterable[Batch], Device], R]) -> Iterator[tuple[Shard, R]]:
-    """What `work` makes of each shard's batches."""
+def scan(
+    dump: Dump, computing: Computing, work: Callable[[Iterable[Batch], Device], R], ledger: Ledger | None = None
+) -> Iterator[tuple[Shard, R]]:
+    """What `work` makes of each shard's batches.  ledger: where what is set aside goes, if anywhere."""
     run = run_of(dump, computing)
 
-    def batches(shard: Shard) -> Iterable[Batch]:
-        for batch in read(dump, shard, run.batch_tokens, run.allowance):
-            run.engine.check()
-            yield batch
+    def one(shard: Shard) -> tuple[R, list[Aside]]:
+        asides: list[Aside] = []
 
-    def one(shard: Shard) -> R:
+        def batches() -> Iterable[Batch]:
+            for found in read(dump, shard, run.batch_tokens, run.intake):
+                run.engine.check()
+                if isinstance(found, Aside):
+                    asides.append(found)
+                else:
+                    yield found
+
         with devices.worker(run.device):
-            return work(batches(shard), run.device)
+            return work(batches(), run.device), asides
 
-    return zip(dump.shards, run.engine.map(dump.shards, one), strict=True)
+    for shard, (result, asides) in zip(dump.shards, run.engine.map(dump.shards, one), strict=True):
+        if ledger is not None:
+            for aside in asides:
+                ledger.add(shard, aside)
+        yield shard, result
 
 
 def check_rereadable(dump: Dump) -> None:

@@ -9,23 +9,32 @@ from pathlib import Path
 from rlcorr_cli.errors import OutputError, UsageError
 
 
-def check_target(path: Path, dumps: Iterable[str], directory: bool = False) -> None:
-    """Refuse, before a long scan, a place that cannot be written to, or that is part of the dump."""
+def check_target(path: Path, dumps: Iterable[str], directory: bool = False, option: str = "-o") -> None:
+    """Refuse, before a long scan, a place that cannot be written to, or that is part of the dump.  option: its name."""
     try:
         if path.is_dir() != directory and path.exists():
-            raise OutputError(f"{path} is {'no' if directory else 'a'} directory.", "Name another place with -o.")
+            raise OutputError(
+                f"{path} is {'no' if directory else 'a'} directory.", f"Name another place with {option}."
+            )
         if not path.parent.is_dir():
             raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
-        inputs = (Path(name) for dump in dumps if dump != "-" for name in (dump, *glob.glob(dump)))
-        for source in inputs:
+    except OSError as error:
+        raise OutputError(f"Cannot write {path}: {error.strerror}.", f"Name another place with {option}.") from None
+    if any(_holds(dump, path) for dump in dumps if dump != "-"):
+        raise UsageError(f"{path} is part of the dump.", f"Name another place with {option}.")
+
+
+def _holds(dump: str, path: Path) -> bool:
+    """Whether a file, directory or glob is, or has, this file; what is wrong with a dump is said where it is read."""
+    with suppress(OSError):
+        for source in map(Path, (dump, *glob.glob(dump))):
             inside = source.iterdir() if source.is_dir() else (source,)
             if path.exists() and any(one.exists() and path.samefile(one) for one in inside):
-                raise UsageError(f"{path} is part of the dump.", "Name another place with -o.")
-    except OSError as error:
-        raise OutputError(f"Cannot write {path}: {error.strerror}.", "Name another place with -o.") from None
+                return True
+    return False
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, option: str = "-o") -> None:
     """Write a file under a temporary name, then give it its own."""
     temporary = path.with_name(f".rlcorr.{os.getpid()}.{abs(hash(path.name)):x}.tmp")
     try:
@@ -35,7 +44,7 @@ def replace_file(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise OutputError(f"Cannot write {path}: {error.strerror}.", "Name another place with -o.") from None
+        raise OutputError(f"Cannot write {path}: {error.strerror}.", f"Name another place with {option}.") from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

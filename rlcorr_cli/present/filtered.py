@@ -10,7 +10,7 @@ from rlcorr_cli.filtered import Filtered
 from rlcorr_cli.plan import NONNEGATIVE, Rejection
 from rlcorr_cli.present.numbers import share
 from rlcorr_cli.present.sink import clean, render
-from rlcorr_cli.present.text import print_headline, print_notes, print_rejections, print_weights
+from rlcorr_cli.present.text import print_headline, print_notes, print_rejections, print_suspicions, print_weights
 from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR
 
 TARGET = 0.9
@@ -37,6 +37,7 @@ def _draw(console: Console, filtered: Filtered) -> None:
     console.print(Padding(Text(line, style="bold"), (0, 2)))
     if report.plan.rules:
         _suggest(console, filtered)
+    print_suspicions(console, report.suspicions)
     console.print()
     print_weights(console, report)
     print_rejections(console, report)
@@ -104,9 +105,11 @@ def _units(rejection: Rejection) -> str:
 def _where(console: Console, filtered: Filtered) -> None:
     target, rows = filtered.target, f"{filtered.rows_in:,} rows in"
     gone = f"{filtered.rows_dropped:,} " + ("never drawn" if target.resample is not None else "dropped")
-    accounts = f"{rows} = {filtered.rows_out:,} out + {gone} + 0 quarantined."
+    bad = f"{filtered.rows_bad:,} {'skipped' if filtered.quarantine is None and filtered.rows_bad else 'quarantined'}"
+    accounts = f"{rows} = {filtered.rows_out:,} out + {gone} + {bad}."
     if target.resample is not None:
-        accounts = f"{rows}, {filtered.rows_out:,} drawn in proportion to their weights, {gone}."
+        left = f", {bad}" if filtered.rows_bad else ""
+        accounts = f"{rows}, {filtered.rows_out:,} drawn in proportion to their weights, {gone}{left}."
     if target.path is None:
         text = f"Dry run, nothing written. {accounts}"
     else:

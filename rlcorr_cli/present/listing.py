@@ -1,15 +1,20 @@
 """`presets` and `explain` on a terminal, from the tables the code uses; loads neither torch nor numpy."""
 
+import json
 import textwrap
+from pathlib import Path
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.health import RULES
 from rlcorr_cli.metrics import DRIFT, METRICS
+from rlcorr_cli.origins import ORIGINS
 from rlcorr_cli.plan import STATISTIC_FORMULAS, Plan
 from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.presets import ALIASES, PRESETS, Preset, preset
 from rlcorr_cli.presets.configs import CONFIGS, PeerConfig
+from rlcorr_cli.problems import PROBLEMS
+from rlcorr_cli.suspicions import SUSPICIONS
 
 WIDTH = 80
 
@@ -48,20 +53,35 @@ def _about(one: Preset) -> list[str]:
 
 
 def print_explanation(name: str) -> None:
-    """A metric, statistic or preset, by its own name or a peer's; an unknown one is a UsageError with the nearest."""
+    """A metric, statistic, preset, class of bad rows or suspicion, by its own name or a peer's; an unknown one is a
+    UsageError with the nearest."""
     key = name.strip().lower().replace("-", "_").rsplit("/", 1)[-1].removeprefix("mismatch_")
     plain = key.removeprefix("kept_") if key not in REJECTIONS else key
     found = PRESETS.get(ALIASES.get(key, key))
     if found is not None:
         lines = _about(found)
     else:
-        lines = _definition(plain)
+        lines = _definition(plain) or _class(key)
         if lines and plain != key:
             lines += _wrapped("Here over the tokens that the plan's rejections keep.")
     if not lines:
-        known = [*DEFINED, *STATISTIC_FORMULAS, *PRESETS, *ALIASES]
+        classes = (one.name for one in (*PROBLEMS, *SUSPICIONS))
+        known = [*DEFINED, *STATISTIC_FORMULAS, *PRESETS, *ALIASES, *classes]
         raise UsageError(f"Nothing is called '{name}'.", f"Nearest: {nearest(key, set(known))}.")
     emit("\n".join(lines) + "\n")
+
+
+def print_schema(name: str | None) -> None:
+    """The JSON Schema of every output, or of the one named."""
+    text = (Path(__file__).parent.parent / "schema.json").read_text(encoding="utf-8")
+    whole = json.loads(text)
+    outputs = [one["$ref"].removeprefix("#/$defs/") for one in whole["anyOf"]]
+    if name is not None:
+        if name not in outputs:
+            raise UsageError(f"There is no output '{name}' with a schema.", f"Nearest: {nearest(name, outputs)}.")
+        del whole["anyOf"]
+        text = json.dumps({**whole, "$ref": f"#/$defs/{name}"}, indent=2) + "\n"
+    emit(text)
 
 
 DEFINED: dict[str, str] = {
@@ -70,6 +90,46 @@ DEFINED: dict[str, str] = {
     **REJECTIONS,
 }
 """Every metric's formula, from the tables that compute them."""
+
+
+UNITS: dict[str, str] = {
+    **{metric.name: metric.unit for metric in (*METRICS, *DRIFT)},
+    **{f"rollout_is_{row.name}": row.unit for row in (*WEIGHTS, OOB, FACTOR)},
+    **{name: name.removeprefix("kept_") if name.startswith("kept_") else "share" for name in REJECTIONS},
+}
+
+
+def _origin(name: str) -> str:
+    if name.startswith("retention_"):
+        return "MaxText's retention bands"
+    if name.startswith("log_ratio_p"):
+        return "a histogram of l, merged exactly"
+    return ORIGINS.get(name, f"verl's rollout_corr/{name}")
+
+
+def _class(name: str) -> list[str]:
+    """A class of bad rows, or a suspicion about whole files."""
+    for one in PROBLEMS:
+        if one.name == name:
+            what = "Class of bad rows: --on-bad-row says what is done about them."
+            return [
+                name,
+                *_wrapped(one.means),
+                *_wrapped(what),
+                *_wrapped(f"Cure: {one.cure}"),
+                *_wrapped(f"Seen in: {one.seen}."),
+            ]
+    for one in SUSPICIONS:
+        if one.name == name:
+            what = "Suspicion about a whole file, from its first rows: a warning that changes nothing."
+            return [
+                name,
+                *_wrapped(one.means),
+                *_wrapped(what),
+                *_wrapped(f"Cure: {one.cure}"),
+                *_wrapped(f"Source: {one.source}."),
+            ]
+    return []
 
 
 def _definition(name: str) -> list[str]:
@@ -82,9 +142,10 @@ def _definition(name: str) -> list[str]:
     ideal = next((metric.ideal for metric in (*METRICS, *DRIFT) if metric.name == name), None)
     if ideal is not None:
         lines += _wrapped(f"Ideal: {ideal:g}, when the policies are the same.")
+    lines += _wrapped(f"Unit: {UNITS[name]}. Shape: one number for the whole dump, and one for each group.")
     for rule in (rule for rule in RULES if rule.metric == name):
         lines += _wrapped(f"Rule ({rule.severity}): {rule}.  {rule.remedy}")
-    return lines
+    return lines + _wrapped(f"Source: {_origin(name)}.")
 
 
 def records(plan: Plan) -> str:

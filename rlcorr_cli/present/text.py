@@ -5,6 +5,7 @@ and of people's dashboards.
 """
 
 import os
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -16,12 +17,14 @@ from rlcorr_cli.plan import Plan, acts_on
 from rlcorr_cli.present.groups import print_groups
 from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed
 from rlcorr_cli.present.sink import clean, is_unicode, render
-from rlcorr_cli.present.verdict import verdict
+from rlcorr_cli.present.verdict import suspected, verdict
 from rlcorr_cli.report import QUANTILE_NOTE, Report
 from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR
+from rlcorr_cli.suspicions import Suspected
 
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
 SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")
+LEFT = ("", "keeps", "read as", "row", "rejected by")
 IDEAL = {metric.name: metric.ideal for metric in METRICS}
 
 
@@ -62,7 +65,11 @@ def print_headline(console: Console, report: Report) -> None:
     console.print(Text(f"{clean(names[1])} against {clean(names[0])}  plan {_plan(report)}", style="dim"))
     left_out = [
         f"{counts[name]:,} {label}"
-        for name, label in (("masked_tokens", "tokens masked"), ("empty_sequences", "sequences empty"))
+        for name, label in (
+            ("masked_tokens", "tokens masked"),
+            ("empty_sequences", "sequences empty"),
+            ("bad_rows", "bad rows left out"),
+        )
         if counts[name]
     ]
     if left_out:
@@ -76,19 +83,28 @@ def _plan(report: Report) -> str:
 
 
 def _findings(console: Console, report: Report) -> None:
-    """Broken rules, worst first, each with its remedy."""
+    """What files look like, then broken rules, worst first; each with its remedy."""
+    print_suspicions(console, report.suspicions)
     broken = [f for f in report.health if f["status"] in ("fail", "warn")]
     for finding in sorted(broken, key=lambda f: f["status"] != "fail"):
         style = "bold red" if finding["status"] == "fail" else "yellow"
         line = Text(f"! {finding['metric']} {number(finding['value'])}", style=style)
         line.append(f"  wants {finding['rule']}. {finding['remedy']}", style="default")
         console.print(Padding(line, (0, 2)))
-    if broken:
+    if broken or report.suspicions:
         console.print()
 
 
+def print_suspicions(console: Console, suspicions: Sequence[Suspected]) -> None:
+    """What whole files look like, with the numbers that say so."""
+    for one in suspicions:
+        line = Text(f"? {one.name}  ", style="yellow")
+        line.append(f"{clean(suspected(one))} {one.cure}", style="default")
+        console.print(Padding(line, (0, 2)))
+
+
 def _diagnostics(console: Console, report: Report) -> None:
-    table = _table("divergence", "value", "ideal", "95 % interval")
+    table = bare_table("divergence", "value", "ideal", "95 % interval")
     for name in (*DIVERGENCE, *SAMPLE):
         drawn = interval(*report.intervals[name]) if name in report.intervals else ""
         table.add_row(_named(name, report), number(report.whole.values[name]), number(IDEAL[name]), drawn)
@@ -98,7 +114,7 @@ def _diagnostics(console: Console, report: Report) -> None:
 def _distribution(console: Console, report: Report) -> None:
     """Quantiles of the log-ratio and its histogram between the outermost of them."""
     values = report.whole.values
-    table = _table("log_ratio at", *(f"{100 * q:g} %" for q in QUANTILES.values()))
+    table = bare_table("log_ratio at", *(f"{100 * q:g} %" for q in QUANTILES.values()))
     table.add_row(
         f"within {HISTOGRAM_RELATIVE_ERROR:.1%}", *(signed(values[f"log_ratio_{name}"]) for name in QUANTILES)
     )
@@ -116,7 +132,7 @@ def print_weights(console: Console, report: Report) -> None:
     if report.plan.weighting is None:
         return
     values = report.whole.values
-    table = _table("IS weights", "raw", "applied", "")
+    table = bare_table("IS weights", "raw", "applied", "")
     bound = _bound_words(report.plan)
     rows = (
         ("mean", number(values["rollout_is_mean"]), number(values["rollout_is_applied_mean"]), ""),
@@ -148,7 +164,7 @@ def print_rejections(console: Console, report: Report) -> None:
     if not report.plan.rules:
         return
     values, counts = report.whole.values, report.whole.counts
-    table = _table("rejected by", "keeps", "tokens lost", "sequences hit")
+    table = bare_table("rejected by", "keeps", "tokens lost", "sequences hit")
     for one in report.plan.rules:
         prefix = f"rollout_rs_{one.name}"
         table.add_row(
@@ -160,7 +176,7 @@ def print_rejections(console: Console, report: Report) -> None:
     lost, hit = values["rollout_rs_masked_fraction"], values["rollout_rs_seq_masked_fraction"]
     table.add_row("all together", "", share(lost), share(hit), style="bold")
     _print(console, table)
-    kept = _table("what is kept", "before", "after", "")
+    kept = bare_table("what is kept", "before", "after", "")
     kept.add_row("tokens", f"{counts['tokens']:,}", f"{values['kept_tokens'] or 0:,.0f}", "")
     kept.add_row("sequences", f"{counts['sequences']:,}", f"{values['kept_sequences'] or 0:,.0f}", "")
     for name in ("length_mean", "reward_mean", "kl", "k3_kl", "seq_ess"):
@@ -171,7 +187,7 @@ def print_rejections(console: Console, report: Report) -> None:
 
 def _peer(console: Console, report: Report) -> None:
     """A profile's metrics under the peer's own names, with more digits: they are there to be compared."""
-    table = _table(f"as {report.profile} logs it", "value")
+    table = bare_table(f"as {report.profile} logs it", "value")
     for name, value in report.whole.metrics.items():
         table.add_row(name, NOTHING if value is None else f"{value:.6g}")
     _print(console, table)
@@ -197,11 +213,12 @@ def _named(name: str, report: Report) -> Text:
     return Text(f"{name} !", style="yellow") if broken else Text(name)
 
 
-def _table(first: str, *others: str) -> Table:
+def bare_table(first: str, *others: str) -> Table:
+    """Columns without lines: the first and those of LEFT on the left, others on the right."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column(first, no_wrap=True)
     for name in others:
-        table.add_column(name, justify="right" if name not in ("", "keeps") else "left", overflow="fold")
+        table.add_column(name, justify="right" if name not in LEFT else "left", overflow="fold")
     return table
 
 

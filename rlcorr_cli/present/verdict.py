@@ -1,6 +1,9 @@
-"""The first sentence of a report: how close the policies are and what that leaves usable."""
+"""What a report says in words: how close the policies are, what that leaves usable, what looks wrong."""
+
+import os
 
 from rlcorr_cli.report import Group, Report
+from rlcorr_cli.suspicions import Suspected
 
 
 def verdict(report: Report) -> str:
@@ -58,3 +61,9 @@ def _kept(report: Report) -> str:
     if kept == 0:
         return "The rejections keep nothing."
     return f"The rejections keep {kept / tokens:.1%} of the tokens." if kept < 0.5 * tokens else ""
+
+
+def suspected(one: Suspected) -> str:
+    """The file, how many more there are of it, and the evidence."""
+    more = f" and {one.n_files - 1:,} more files" if one.n_files > 1 else ""
+    return f"{os.path.basename(one.path)}{more}: {one.evidence.rstrip('.')}."

@@ -14,6 +14,7 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io import jsonl as reading
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.sources import find
 
 ROOT = Path(__file__).parents[2]
 
@@ -147,7 +148,7 @@ def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: bytes, message:
     path.write_bytes(before + good)
     dump = opened(str(path), keys=("uid",))
     path.write_bytes(before + line + b"\n" + good)
-    dump = replace(dump, sources=(replace(dump.sources[0], n_bytes=path.stat().st_size),))
+    dump = replace(dump, sources=tuple(find([str(path)])))
     with pytest.raises(DataError, match=f"a.jsonl, {message}") as caught:
         read_rows(cut(dump, range_bytes))
     assert caught.value.hint

@@ -10,7 +10,7 @@ from dumps import opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io import parquet as reading
-from rlcorr_cli.io.batches import Rows, portions
+from rlcorr_cli.io.batches import Portion, Rows, portions
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.readers import read
 
@@ -19,8 +19,9 @@ PAIR = Roles("r", "o", mask="m")
 
 def in_memory(rollout: pa.Array, old: pa.Array, mask: pa.Array) -> list[tuple[list[float], list[float]]]:
     data = pa.record_batch([rollout, old, mask], ["r", "o", "m"])
+    rows = Rows(data, lambda i: lambda: f"row {i}", lambda: range(data.num_rows))
     found: list[tuple[list[float], list[float]]] = []
-    for batch in (one.batch for one in portions(Rows(data, lambda i: f"row {i}"), PAIR, 2)):
+    for batch in (one.batch for one in portions(rows, PAIR, 2) if isinstance(one, Portion)):
         for i in range(batch.n_rows):
             at = slice(batch.offsets[i], batch.offsets[i + 1])
             found.append((batch.rollout_logp[at].tolist(), batch.train_logp[at].tolist()))
@@ -276,9 +277,8 @@ def test_a_damaged_page_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[4:400] = b"\xff" * 396
     path.write_bytes(content)
-    dump = opened(str(path))
     with pytest.raises(DataError, match=r"a.parquet cannot be read as Parquet"):
-        read_rows(dump)
+        read_rows(opened(str(path)))
 
 
 def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from rlcorr_cli.present.figures import KINDS, Drawn, draw
 from rlcorr_cli.present.listing import DEFINED, records
 from rlcorr_cli.present.numbers import NOTHING, interval, number
 from rlcorr_cli.present.sink import clean
-from rlcorr_cli.present.verdict import verdict
+from rlcorr_cli.present.verdict import suspected, verdict
 from rlcorr_cli.report import Group, Report
 
 IDEAL = {metric.name: metric.ideal for metric in (*METRICS, *DRIFT)}
@@ -53,7 +53,10 @@ def content(report: Report) -> Content:
         title=_title(report),
         verdict=verdict(report),
         facts=_facts(report),
-        todo=[(f["status"], f"{f['metric']} is {number(f['value'])}, wants {f['rule']}", f["remedy"]) for f in ordered],
+        todo=[
+            *(("warn", f"{one.name}: {clean(suspected(one))}", one.cure) for one in report.suspicions),
+            *((f["status"], f"{f['metric']} is {number(f['value'])}, wants {f['rule']}", f["remedy"]) for f in ordered),
+        ],
         metrics=[_metric(name, value, report) for name, value in report.whole.metrics.items()],
         headings=[*map(short, report.groups[0].key), "sequences", "tokens", *_columns(report)] if report.groups else [],
         groups=[_cells(group, _columns(report)) for group in report.groups],

@@ -3,22 +3,13 @@
 Text from the dump cannot become markup: what Markdown or HTML would read is escaped.
 """
 
-import re
 from pathlib import Path
 from urllib.parse import quote
 
 from rlcorr_cli.present.files import make_directory, replace_file
 from rlcorr_cli.present.forms.content import Content, content
+from rlcorr_cli.present.markup import escaped
 from rlcorr_cli.report import Report
-
-SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@$-])")
-
-
-def escaped(value: object) -> str:
-    """Text that is shown as it is."""
-    text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # GitHub makes links of bare addresses.
-    return SPECIAL.sub(r"\\\1", text).replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
 def text(found: Content, figures: str) -> str:

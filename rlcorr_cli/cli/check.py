@@ -1,0 +1,55 @@
+"""`rlcorr check`: a dump, or a saved report, held to rules; for CI."""
+
+from dataclasses import dataclass
+
+from rlcorr_cli.cli import options as o
+from rlcorr_cli.cli.groups import ComputingOptions, PlanOptions, ReadingOptions
+
+
+@dataclass(frozen=True)
+class RuleOptions:
+    """What a dump is held to, beside the default rules."""
+
+    rules: o.RulesPath = None
+    at_most: o.Max = None
+    at_least: o.Min = None
+    baseline: o.Baseline = None
+    max_increase: o.MaxIncrease = None
+    max_decrease: o.MaxDecrease = None
+
+
+def check(
+    dumps: o.DumpsOrReport,
+    read: ReadingOptions,
+    plan: PlanOptions,
+    compute: ComputingOptions,
+    rules: RuleOptions,
+    group_by: o.GroupBy = None,
+    profile: o.ProfileName = "canonical",
+    junit: o.Junit = None,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,
+) -> int:
+    """Hold a dump or a saved report to rules: exit status 0 when they hold, 1 when one fails."""
+    from rlcorr_cli.cli import checking
+    from rlcorr_cli.cli.alone import check_alone
+    from rlcorr_cli.saved import is_report, read_subject
+    from rlcorr_cli.subject import subject_of
+
+    policy, target = checking.policy(rules), checking.target(junit, dumps, rules)
+    if is_report(dumps):
+        check_alone(read, plan, group_by, profile)
+        subject = read_subject(dumps[0])
+    else:
+        from rlcorr_cli.cli import run
+        from rlcorr_cli.pipeline import analysis
+
+        chosen, reading = plan.chosen(profile), read.reading(dumps, group_by)
+        if chosen.profile is None:  # a peer's names are known once its function has run
+            checking.refuse_impossible(policy, chosen.plan, bool(group_by))
+        computing, watch = compute.computing(), run.watch(quiet)
+        # Without a seed there are no intervals, which no rule looks at.
+        report = analysis.analyze(reading, chosen.plan, chosen.profile, None, computing, None, chosen.notes, watch)
+        subject = subject_of(report)
+    return checking.show(checking.judged(policy, subject), target, as_json=json)

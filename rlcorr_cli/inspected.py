@@ -1,0 +1,197 @@
+"""What `inspect` found: plain values, for the pipeline to fill and `present` to show."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rlcorr_cli import __version__
+from rlcorr_cli.batch import Input
+from rlcorr_cli.report import SCHEMA
+from rlcorr_cli.suspicions import Suspected
+
+LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+@dataclass(frozen=True)
+class Values:
+    """n finite values of one column: their range, their sum, and how many are exactly 0."""
+
+    n: int
+    low: float
+    high: float
+    total: float
+    zeros: int
+
+    def __add__(self, other: "Values") -> "Values":
+        return Values(
+            self.n + other.n,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.total + other.total,
+            self.zeros + other.zeros,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """min, mean, max, share of exact zeros."""
+        n = self.n
+        return {"min": self.low, "mean": self.total / n, "max": self.high, "zero_fraction": self.zeros / n}
+
+
+@dataclass(frozen=True)
+class Worst:
+    """A sequence (token None) or a token, and its value of the measure.  place: as errors name the row.  token: among
+    the row's valid tokens, from 0."""
+
+    value: float
+    place: str
+    sample_id: str | None
+    n_tokens: int
+    token: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form; a sequence has no token."""
+        return {name: value for name, value in asdict(self).items() if name != "token" or value is not None}
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What adds up over batches.  lengths: valid tokens of non-empty sequences -> how many; values: by column."""
+
+    empty: int = 0
+    masked: int = 0
+    lengths: Counter[int] = field(default_factory=Counter[int])
+    values: Mapping[str, Values] = field(default_factory=dict[str, Values])
+
+    def __add__(self, other: "Tally") -> "Tally":
+        values = dict(self.values)
+        for name, one in other.values.items():
+            values[name] = values[name] + one if name in values else one
+        return Tally(self.empty + other.empty, self.masked + other.masked, self.lengths + other.lengths, values)
+
+    @property
+    def sequences(self) -> int:
+        """Rows with a valid token."""
+        return self.lengths.total()
+
+    @property
+    def tokens(self) -> int:
+        """Valid ones."""
+        return sum(length * n for length, n in self.lengths.items())
+
+    def length(self, q: float) -> int | None:
+        """The quantile of lengths at rank ceil(q n), exact."""
+        rank, seen = max(1, -int(-q * self.sequences // 1)), 0
+        for length in sorted(self.lengths):
+            seen += self.lengths[length]
+            if seen >= rank:
+                return length
+        return None
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A dump as it is read.
+
+    schema: column -> type, of the first file.  columns: canonical -> column.  problems: as of a Report.  by: the
+    measure of the worst.
+    """
+
+    inputs: tuple[Input, ...]
+    schema: Mapping[str, str]
+    columns: Mapping[str, str]
+    tally: Tally
+    bad_rows: int
+    problems: Mapping[str, Mapping[str, Any]]
+    suspicions: tuple[Suspected, ...]
+    notes: tuple[str, ...]
+    by: str | None = None
+    worst_sequences: tuple[Worst, ...] = ()
+    worst_tokens: tuple[Worst, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """As in a report."""
+        return {
+            "rows": self.tally.sequences + self.tally.empty + self.bad_rows,
+            "sequences": self.tally.sequences,
+            "empty_sequences": self.tally.empty,
+            "tokens": self.tally.tokens,
+            "masked_tokens": self.tally.masked,
+            "bad_rows": self.bad_rows,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        worst = {
+            "by": self.by,
+            "sequences": [one.to_dict() for one in self.worst_sequences],
+            "tokens": [one.to_dict() for one in self.worst_tokens],
+        }
+        return {
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
+            "inputs": [one.to_dict() for one in self.inputs],
+            "schema": dict(self.schema),
+            "columns": dict(self.columns),
+            "counts": self.counts,
+            "lengths": {f"{q:g}": self.tally.length(q) for q in LENGTH_QUANTILES},
+            "values": {name: one.to_dict() for name, one in self.tally.values.items()},
+            "problems": {name: dict(one) for name, one in self.problems.items()},
+            "suspicions": [asdict(one) for one in self.suspicions],
+            "worst": None if self.by is None else worst,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Says:
+    """What one rejection of a plan says about a row.  value: of its statistic, None at token scope; keep: per valid
+    token."""
+
+    name: str
+    rule: str
+    value: float | None
+    keep: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class OneRow:
+    """One sequence, token by token.
+
+    facts: its plain columns.  texts: its text, by column.  tokens: what they are, where the dump says.  valid: whether
+    a token counts.  log_probs: column -> all tokens' (of a bad row as they are, whatever they are).  log_ratios: of
+    valid tokens.  weights: theirs, as the plan gives them before a batch mean divides.  problem: why the row is bad.
+    """
+
+    place: str
+    facts: Mapping[str, Any]
+    texts: Mapping[str, str]
+    tokens: tuple[Any, ...] | None
+    valid: tuple[bool, ...]
+    log_probs: Mapping[str, tuple[Any, ...]]
+    log_ratios: tuple[float, ...] = ()
+    weights: tuple[float, ...] | None = None
+    says: tuple[Says, ...] = ()
+    problem: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
+            "place": self.place,
+            "facts": {name: _json(value) for name, value in self.facts.items()},
+            "texts": dict(self.texts),
+            "tokens": None if self.tokens is None else list(self.tokens),
+            "valid": list(self.valid),
+            "log_probs": {name: [_json(value) for value in values] for name, values in self.log_probs.items()},
+            "log_ratios": list(self.log_ratios),
+            "weights": None if self.weights is None else list(self.weights),
+            "rejections": [asdict(one) for one in self.says],
+            "problem": self.problem,
+        }
+
+
+def _json(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,41 @@
+"""An interrupt or a termination that is not lost.
+
+Python drops an exception that a signal's handler raises inside a callback or a finaliser, which happens while modules
+are imported: the run would go on.  So the signal is remembered, too, and work asks between its batches.
+"""
+
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+_seen: BaseException | None = None
+
+
+class Terminated(BaseException):
+    """SIGTERM, raised so that temporary files are removed on the way out."""
+
+
+def install() -> None:
+    """For a process of our own, once, from its main thread."""
+    signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGTERM, _stop)
+    sys.unraisablehook = _unraisable
+
+
+def check() -> None:
+    """Raise what a signal asked for, if one came.  For any thread."""
+    if _seen is not None:
+        raise _seen
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    global _seen
+    _seen = KeyboardInterrupt() if number == signal.SIGINT else Terminated()
+    raise _seen
+
+
+def _unraisable(dropped: Any) -> None:
+    """Say nothing of an exception that `check` will raise again."""
+    if dropped.exc_value is None or dropped.exc_value is not _seen:
+        sys.__unraisablehook__(dropped)

@@ -1,0 +1,88 @@
+"""One row of a dump, found by its id or its number, whatever is wrong with it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.io.batches import Aside, Care, Portion, Rows, portions
+from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.lines import row_of
+from rlcorr_cli.io.readers import READERS
+
+STEP_TOKENS = 1 << 18
+TEXTS = ("prompt", "response", "completion", "output", "input")
+"""Columns of text that are shown above a row's tokens."""
+TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
+"""Columns that name a row's tokens, if there are as many as log-probs."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """place: as errors name it.  values: every column of the row.  read: it as read, or why it is set aside."""
+
+    place: str
+    values: dict[str, Any]
+    read: Portion | Aside
+
+    def tokens(self, n: int) -> Sequence[Any] | None:
+        """What the n tokens are, where the dump says."""
+        for name in TOKENS:
+            value = self.values.get(name)
+            if isinstance(value, list) and len(value) == n:
+                return value
+        return None
+
+
+def find_row(dump: Dump, name: str) -> Found:
+    """The row whose sample_id is `name`, else whose number is; a UsageError if there is none, or more than one.
+
+    A number is what errors call a row: from 0 in Parquet, the line from 1 in JSON lines.
+    """
+    found = [one for rows, i in _matching(dump, name) for one in [_found(dump, rows.part(i, i + 1))]]
+    if len(found) == 1:
+        return found[0]
+    what = f"sample_id {name}" if dump.roles.ids else f"number {name}"
+    if found:
+        places = ", ".join(one.place for one in found[:3])
+        raise UsageError(f"{len(found)} rows have {what}: {places}.", "Name one file, or a row by its number.")
+    raise UsageError(f"There is no row of {what}.", "`rlcorr inspect DUMP --worst 5` names some rows.")
+
+
+def _matching(dump: Dump, name: str) -> list[tuple[Rows, int]]:
+    """Rows by id; where no row has it, by number."""
+    ids, numbers = list[tuple[Rows, int]](), list[tuple[Rows, int]]()
+    number = int(name) if name.isascii() and name.isdigit() else -1
+    for shard in dump.shards:
+        for rows in READERS[shard.format].read(
+            shard, dump.roles, dump.schemas[shard.path], dump.stdin, STEP_TOKENS, True
+        ):
+            if dump.roles.ids:
+                texts = pc.cast(_plain(rows.data.column(dump.roles.ids[0])), pa.string())
+                ids += [(rows, i) for i, text in enumerate(texts.to_pylist()) if text == name]
+            known = rows.numbers()
+            if known and known[0] <= number <= known[-1] and number in known:
+                numbers.append((rows, known.index(number)))
+    return ids or numbers
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _found(dump: Dump, rows: Rows) -> Found:
+    (read,) = portions(rows, dump.roles, STEP_TOKENS, Care(stop=False, clear=dump.care.clear, keep=True))
+    values = rows.data.to_pylist()[0]
+    if rows.lines is not None:
+        line = row_of(rows.lines()[0])
+        values = line if isinstance(line, dict) else {"line": rows.lines()[0].decode("utf-8", "backslashreplace")}
+    return Found(rows.where(0)(), json_like(values), read)
+
+
+def json_like(values: dict[str, Any]) -> dict[str, Any]:
+    """The same with what JSON has not as text."""
+    return json.loads(json.dumps(values, default=str))

@@ -1,0 +1,55 @@
+"""The first rows of a dump's files, for suspicions about whole files: read before the dump is, and cheap."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.io import checks
+from rlcorr_cli.io.batches import Rows, lists_of
+from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.readers import READERS
+from rlcorr_cli.suspicions import Sample
+
+MAX_FILES = 64
+"""Of a dump of more files, this many are looked at, from the first to the last."""
+
+
+def samples(dump: Dump) -> Iterator[Sample]:
+    """One per file, in the files' order; none of a file without rows."""
+    firsts = list({shard.path: shard for shard in reversed(dump.shards)}.values())[::-1]
+    step = dump.step
+    roles = replace(dump.roles, keys=(step,) if step else (), ids=())
+    for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)}) if firsts else []:
+        rows = _peeked(dump, firsts[i], roles)
+        if rows is not None:
+            yield _sample(rows, roles, firsts[i].path)
+
+
+def _peeked(dump: Dump, shard: Shard, roles: Roles) -> Rows | None:
+    all_columns = dump.all_columns[shard.path]
+    schema = pa.schema([all_columns.field(name) for name in roles.needed])
+    return READERS[shard.format].peek(shard, roles, schema, dump.stdin)
+
+
+def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
+    """Rows whose lists differ in length, or are null, are left out."""
+    bad = {fault.row for fault in checks.structural(lists_of(rows, roles), roles.rollout)}
+    rows = rows.take(np.array([i for i in range(rows.data.num_rows) if i not in bad], np.int64))
+    lists = lists_of(rows, roles)
+    rollout, train = lists[roles.rollout], lists[roles.train]
+    valid = None if roles.mask is None else lists[roles.mask].values == 1
+    step = (None, None) if not roles.keys else _ends(rows.data.column(roles.keys[0]))
+    return Sample(path, rollout.offsets, rollout.values, train.values, valid, (roles.rollout, roles.train), step)
+
+
+def _ends(column: pa.Array) -> tuple[float | None, float | None]:
+    """The first and the last value, where they are numbers."""
+    if not len(column):
+        return None, None
+    ends = (column[0].as_py(), column[len(column) - 1].as_py())
+    first, last = (float(end) if isinstance(end, int | float) else None for end in ends)
+    return first, last

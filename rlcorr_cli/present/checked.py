@@ -1,0 +1,94 @@
+"""What `check` found, on a terminal: what fails first, then warnings, each with its cure, then one line of counts.
+
+What is fine is only counted.  Every line names its section, metric, value and rule, so that `grep` finds it whole.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from rlcorr_cli.present.numbers import NOTHING
+from rlcorr_cli.present.sink import clean, render
+from rlcorr_cli.rules import Finding
+from rlcorr_cli.subject import Checked, Subject
+
+SHOWN = 8
+"""Sections of one broken rule that are shown; the others are counted."""
+LONGEST = 24
+STYLES = {"fail": "bold red", "warn": "yellow"}
+
+
+def print_checked(checked: Checked) -> None:
+    """The findings on stdout."""
+    render(lambda console: _draw(console, checked))
+
+
+def _draw(console: Console, checked: Checked) -> None:
+    broken = worst_first(checked)
+    for _, same in groupby(broken, key=lambda one: (one.metric, one.rule, one.status)):
+        _print_rule(console, list(same))
+    if broken:
+        console.print()
+    for note in checked.notes:
+        console.print(Padding(Text(defused(note), style="dim"), (0, 2)))
+    style = "bold" if checked.passed else STYLES["fail"]
+    console.print(Padding(Text(defused(counts(checked)), style=style), (0, 0, 0, 2)))
+
+
+def _print_rule(console: Console, findings: list[Finding]) -> None:
+    """One rule's sections, a line each, and its cure."""
+    first = findings[0]
+    for finding in findings[:SHOWN]:
+        line = Text(f"{first.status:4}  ", style=STYLES[first.status])
+        line.append(defused(f"{where(finding.key)}: {finding.says}"), style="default")
+        console.print(Padding(line, (0, 2)))
+    rest = [f"and {len(findings) - SHOWN:,} groups more; --json has all."] if len(findings) > SHOWN else []
+    for text in (*rest, *([first.remedy] if first.remedy else [])):
+        console.print(Padding(Text(defused(text)), (0, 2, 0, 8)))
+
+
+def defused(text: str) -> str:
+    """One printable line that stays text: wrapped, it may start a line anywhere, and GitHub's runner takes a line that
+    starts with :: for a command."""
+    return re.sub(":(?=:)", ": ", clean(text))
+
+
+def worst_first(checked: Checked) -> list[Finding]:
+    """What is broken: failures, then warnings."""
+    return [one for status in ("fail", "warn") for one in checked.findings if one.status == status]
+
+
+def where(key: Mapping[str, Any], longest: int = LONGEST) -> str:
+    """A section's name: 'whole dump', or 'step 4, source math'."""
+    parts = (
+        f"{_short(name, longest)} {_short(NOTHING if value is None else value, longest)}" for name, value in key.items()
+    )
+    return ", ".join(parts) or "whole dump"
+
+
+def _short(value: object, longest: int) -> str:
+    text = clean(value)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def counts(checked: Checked) -> str:
+    """The one line that is always there."""
+    n, groups = checked.counts, len(checked.subject.sections) - 1
+    head = f"Passed: {n['passed']:,}" if checked.passed else f"Failed: {n['failed']:,}"
+    warned = f", {n['warned']:,} warned" if n["warned"] else ""
+    rules = "1 rule" if n["rules"] == 1 else f"{n['rules']:,} rules"
+    inside = {0: "", 1: ", 1 group"}.get(groups, f", {groups:,} groups")
+    return f"{head} of {len(checked.findings):,} checks{warned}; {rules} on {_named(checked.subject)}{inside}."
+
+
+def _named(subject: Subject) -> str:
+    """The dump, also where a saved report tells of it."""
+    first = subject.inputs[0]["path"]
+    name = "stdin" if first == "-" else clean(os.path.basename(first))
+    return name if len(subject.inputs) == 1 else f"{name} and {len(subject.inputs) - 1:,} more files"

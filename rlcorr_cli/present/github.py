@@ -1,0 +1,69 @@
+"""What GitHub Actions shows of a check: annotations from log lines, and a table on the run's page.
+
+Annotations go to stderr, so that stdout holds the result alone; the runner reads both.
+"""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from rlcorr_cli.errors import OutputError
+from rlcorr_cli.present.checked import counts, where, worst_first
+from rlcorr_cli.present.markup import command_data, command_property, escaped
+from rlcorr_cli.present.sink import clean
+from rlcorr_cli.rules import Finding
+from rlcorr_cli.subject import Checked
+
+ANNOTATIONS = 10
+"""Of errors, and as many of warnings, are all that GitHub shows of a step."""
+ROWS = 100
+COMMANDS = {"fail": "error", "warn": "warning"}
+MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "ok": "✅ pass"}
+
+
+def annotations(checked: Checked) -> str:
+    """A workflow command for each broken rule and section, up to what is shown."""
+    broken = worst_first(checked)
+    chosen = [one for status in COMMANDS for one in [f for f in broken if f.status == status][:ANNOTATIONS]]
+    return "".join(f"{_annotation(one)}\n" for one in chosen)
+
+
+def _annotation(finding: Finding) -> str:
+    title = command_property(f"rlcorr check: {finding.metric}, {where(finding.key)}")
+    said = command_data(f"{where(finding.key)}: {finding.says} {finding.remedy or ''}".rstrip())
+    return f"::{COMMANDS[finding.status]} title={title}::{said}"
+
+
+def annotate(checked: Checked) -> None:
+    """The annotations on stderr; one that is closed changes no result."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(annotations(checked))
+            sys.stderr.flush()
+
+
+def summary(checked: Checked) -> str:
+    """A Markdown table, the worst first."""
+    ordered = [*worst_first(checked), *(one for one in checked.findings if one.status == "ok")]
+    rows = [_row(one) for one in ordered[:ROWS]]
+    more = [f"and {len(ordered) - ROWS:,} more.", ""] if len(ordered) > ROWS else []
+    heads = ["| | section | metric | found | remedy |", "|---|---|---|---|---|"]
+    return "\n".join(["### rlcorr check", "", escaped(counts(checked)), "", *heads, *rows, "", *more])
+
+
+def _row(finding: Finding) -> str:
+    texts = (where(finding.key), finding.metric, finding.says, finding.remedy or "")
+    return f"| {MARKS[finding.status]} | " + " | ".join(escaped(clean(text)) for text in texts) + " |"
+
+
+def append_summary(checked: Checked, path: str) -> None:
+    """The table at the end of the step's summary."""
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{summary(checked)}\n")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"Cannot write the step summary {path}: {reason}."
+        raise OutputError(
+            message, "GITHUB_STEP_SUMMARY names it; unset it, or name a file that can be written."
+        ) from None

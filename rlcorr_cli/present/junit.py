@@ -1,0 +1,43 @@
+"""JUnit XML, which every CI system reads: one suite, one case for each rule and section.
+
+A case that warns passes, and says so in its output.  What XML cannot hold is written as an escape.
+"""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from rlcorr_cli.present.checked import where
+from rlcorr_cli.present.files import replace_file
+from rlcorr_cli.present.sink import clean
+from rlcorr_cli.rules import Finding
+from rlcorr_cli.subject import Checked
+
+WHOLE = 10**9
+"""Names are not cut here: systems tell cases apart by them."""
+
+
+def text(checked: Checked) -> bytes:
+    """The document."""
+    numbers = {"tests": str(len(checked.findings)), "failures": str(checked.counts["failed"]), "errors": "0"}
+    root = ET.Element("testsuites", {"name": "rlcorr", **numbers})
+    suite = ET.SubElement(root, "testsuite", {"name": "rlcorr check", **numbers, "skipped": "0"})
+    for finding in checked.findings:
+        _add(suite, finding)
+    ET.indent(root)
+    return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _add(suite: ET.Element, finding: Finding) -> None:
+    section, says = where(finding.key, WHOLE), clean(finding.says)
+    name = clean(f"{finding.metric} {finding.rule}")
+    case = ET.SubElement(suite, "testcase", classname=f"rlcorr.{section}", name=name)
+    told = f"{section}: {says} {clean(finding.remedy or '')}".rstrip()
+    if finding.status == "fail":
+        ET.SubElement(case, "failure", message=f"{section}: {says}", type="fail").text = told
+    elif finding.status == "warn":
+        ET.SubElement(case, "system-out").text = f"warning: {told}"
+
+
+def write(checked: Checked, path: Path) -> None:
+    """The document in a file, whole or not at all."""
+    replace_file(path, text(checked), "--junit")

@@ -1,0 +1,24 @@
+"""Text from outside as Markdown and as GitHub's workflow commands: shown as it is, never read as markup."""
+
+import re
+
+from rlcorr_cli.present.sink import clean
+
+SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@$-])")
+
+
+def escaped(value: object) -> str:
+    """Text that Markdown shows as it is."""
+    text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # GitHub makes links of bare addresses.
+    return SPECIAL.sub(r"\\\1", text).replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def command_data(value: object) -> str:
+    """What stands behind the :: of a workflow command."""
+    return clean(str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+
+
+def command_property(value: object) -> str:
+    """A property of a workflow command, such as its title."""
+    return command_data(value).replace(":", "%3A").replace(",", "%2C")

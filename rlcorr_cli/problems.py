@@ -1,0 +1,132 @@
+"""PROBLEMS: what can be wrong with a row of a dump, and how many rows were found so.
+
+A row counts under the first of these classes that it shows.  An empty sequence is no problem; it is counted apart.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+ABOVE_ZERO = 1e-6
+"""How far a log-prob may lie above 0: kernels round log 1 upwards now and then."""
+
+SENTINEL = -9000.0
+"""A log-prob this low is a mark for "none": no softmax over a vocabulary, in whatever precision, comes near it."""
+
+DEFAULT_MAX_FRACTION = 0.01
+GO_ON = "--on-bad-row skip leaves such rows out"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A class of bad rows.  seen: which frameworks or accidents write such."""
+
+    name: str
+    means: str
+    cure: str
+    seen: str
+
+
+PROBLEMS: tuple[Problem, ...] = (
+    Problem(
+        "unreadable_line",
+        "A line of JSON lines that is no JSON object, or holds a value of another kind than its column.",
+        "Repair or delete the line; a last line that was cut short can go.",
+        "a writer that was stopped, or two that wrote at once",
+    ),
+    Problem(
+        "null_list",
+        "A row whose log-probs, mask or advantages are null instead of a list.",
+        "Write [] for a row without tokens.",
+        "samples that failed or were aborted",
+    ),
+    Problem(
+        "unequal_lengths",
+        "A row whose lists are not as long as its rollout log-probs.",
+        "They are compared token by token: repair the row, or use --map to name another column.",
+        "a tokenizer that splits text anew; a last token scored by one side only",
+    ),
+    Problem(
+        "mask_values",
+        "A mask with another value than 0 and 1.",
+        "1 (or true) is a token of the response; use --map response_mask=COLUMN to name another column.",
+        "open-instruct's packed masks, which hold the sample's number",
+    ),
+    Problem(
+        "not_finite",
+        "A null, NaN or infinite log-prob (or advantage, where the plan looks at it) on a valid token.",
+        "Set the mask to 0 there if it is no response token; --nonfinite mask does so.",
+        "a policy with top-k or top-p gives -inf to a token outside; prime-rl writes null for what is not finite",
+    ),
+    Problem(
+        "above_zero",
+        f"A log-prob above {ABOVE_ZERO:g} on a valid token.",
+        "Are these probabilities? Use --map to name the log-probs.",
+        "open-instruct writes +1 for a token without a log-prob",
+    ),
+    Problem(
+        "sentinel",
+        f"A log-prob of {SENTINEL:g} or lower on a valid token: a mark for a missing one.",
+        "Set the mask to 0 there if it is no response token.",
+        "OpenAI's interface gives -9999 to tokens outside the top ones",
+    ),
+    Problem(
+        "duplicate_id",
+        "A row with the same sample_id, in the same step where there are steps, as an earlier row.",
+        "Two files may hold the same rows; if the column numbers something else, name the rows' own with "
+        "--map sample_id=COLUMN.",
+        "a run that was resumed, a shard that was written twice",
+    ),
+)
+
+CURES: Mapping[str, str] = {one.name: one.cure for one in PROBLEMS}
+
+
+@dataclass(frozen=True)
+class BadRows:
+    """What to do about bad rows.
+
+    policy: stop at the first (error), leave them out (skip), or leave them out and write them to `quarantine`.
+    max_fraction: a larger share of bad rows stops the run; None is 0 with error, else DEFAULT_MAX_FRACTION.
+    nonfinite: mask clears single tokens that are not finite instead, as if the mask were 0 there.
+    """
+
+    policy: Literal["error", "skip", "quarantine"] = "error"
+    quarantine: Path | None = None
+    max_fraction: float | None = None
+    nonfinite: Literal["error", "mask"] = "error"
+
+    @property
+    def stops(self) -> bool:
+        """Whether the first bad row ends the run."""
+        return self.policy == "error"
+
+    @property
+    def limit(self) -> float:
+        """The largest share of bad rows that is borne."""
+        return DEFAULT_MAX_FRACTION if self.max_fraction is None else self.max_fraction
+
+
+@dataclass(frozen=True)
+class Problems:
+    """rows: how many by class.  first: how to say where the first of a class is, called when it is to be said.
+    cleared: tokens that `nonfinite` mask took.  Adds; the left one's rows come first."""
+
+    rows: Mapping[str, int] = field(default_factory=dict[str, int])
+    first: Mapping[str, Callable[[], str]] = field(default_factory=dict[str, Callable[[], str]])
+    cleared: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Bad rows of all classes."""
+        return sum(self.rows.values())
+
+    def __add__(self, other: "Problems") -> "Problems":
+        rows = {name: self.rows.get(name, 0) + other.rows.get(name, 0) for name in {**self.rows, **other.rows}}
+        return Problems(rows, {**other.first, **self.first}, self.cleared + other.cleared)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Class -> rows and where the first is, in the table's order."""
+        known = [one.name for one in PROBLEMS if one.name in self.rows]
+        return {name: {"rows": self.rows[name], "first": self.first[name]()} for name in known}

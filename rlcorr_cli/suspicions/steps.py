@@ -1,0 +1,24 @@
+"""Whether files come in the order of their steps."""
+
+from math import isfinite
+
+from rlcorr_cli.suspicions.sample import Sample
+
+
+def steps_out_of_order(sample: Sample, before: Sample | None) -> str | None:
+    """max(steps of this file's sample) < min(steps of the file before); files without steps say nothing.
+
+    Ranges that overlap are no evidence (several ranks of one step), nor are steps that fall within a sample: such rows
+    were shuffled, and files of shuffled rows have no order.
+    """
+    here, there = _range(sample), None if before is None else _range(before)
+    if before is None or here is None or there is None or here[1] >= there[0]:
+        return None
+    return f"its rows start at step {here[0]:.15g}, after step {there[1]:.15g} in {before.path}"
+
+
+def _range(sample: Sample) -> tuple[float, float] | None:
+    first, last = sample.step
+    if first is None or last is None or not (isfinite(first) and isfinite(last)) or first > last:
+        return None
+    return first, last

@@ -1,0 +1,336 @@
+"""Bad rows: stop at the first, leave them out, or write them apart; nothing is lost and nothing silently mended."""
+
+import base64
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from running import BF16, STEPS, analyzed, jsonl, parquet, row, run
+
+NAN, INF = float("nan"), float("inf")
+Rows = list[dict[str, Any]]
+SKIP = ("--on-bad-row", "skip", "--max-bad-fraction", "1")
+
+
+def good(n: int, **more: Any) -> Rows:
+    return [
+        row([-0.5 - i / 8, -1.0], [-0.25 - i / 8, -1.125], response_mask=[1, 1], sample_id=f"s{i}", **more)
+        for i in range(n)
+    ]
+
+
+def bad(**changed: Any) -> dict[str, Any]:
+    return {**row([-0.5, -1.0], [-0.5, -2.0], response_mask=[1, 1], sample_id="bad"), **changed}
+
+
+BAD: dict[str, tuple[str, dict[str, Any], str]] = {
+    "null log-probs": ("null_list", bad(old_log_probs=None), "old_log_probs is null"),
+    "null mask": ("null_list", bad(response_mask=None), "response_mask is null"),
+    "other length": (
+        "unequal_lengths",
+        bad(old_log_probs=[-0.5]),
+        "old_log_probs has 1 tokens, rollout_log_probs has 2",
+    ),
+    "mask of other length": ("unequal_lengths", bad(response_mask=[1]), "response_mask has 1 tokens"),
+    "mask of 2": ("mask_values", bad(response_mask=[1, 2]), "response_mask[1] is 2; a mask holds 0 and 1"),
+    "null token": ("not_finite", bad(rollout_log_probs=[None, -1.0]), "rollout_log_probs[0] is null on a valid token"),
+    "NaN": ("not_finite", bad(old_log_probs=[-1.0, NAN]), "old_log_probs[1] is nan"),
+    "infinite": ("not_finite", bad(old_log_probs=[-INF, -1.0]), "old_log_probs[0] is -inf"),
+    "open-instruct's +1": ("above_zero", bad(rollout_log_probs=[-1.0, 1.0]), "rollout_log_probs[1] is 1 on a valid"),
+    "OpenAI's -9999": ("sentinel", bad(rollout_log_probs=[-9999.0, -1.0]), "rollout_log_probs[0] is -9999 on a valid"),
+    "id seen before": ("duplicate_id", bad(sample_id="s1"), "sample_id s1 is there twice"),
+}
+WRITERS: dict[str, Callable[[Path, Iterable[dict[str, Any]]], str]] = {"parquet": parquet, "jsonl": jsonl}
+
+
+def rows_of(path: Path) -> Rows:
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def plain(rows: Rows) -> list[str]:
+    """Rows as text, so that NaN equals itself."""
+    return [json.dumps(one, sort_keys=True) for one in rows]
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_row_stops_or_is_left_out(case: str, form: str, tmp_path: Path) -> None:
+    problem, one, says = BAD[case]
+    before, after = good(3), [{**r, "sample_id": f"t{i}"} for i, r in enumerate(good(2))]
+    write = WRITERS[form]
+    path = write(tmp_path / f"d.{form}", [*before, one, *after])
+    clean = write(tmp_path / f"clean.{form}", [*before, *after])
+    place = "row 3 (0-based)" if form == "parquet" else "line 4"
+    stopped = run("analyze", path)
+    assert stopped.status == 3
+    assert f"d.{form}, {place}: {says}" in stopped.err
+    assert "--on-bad-row skip" in stopped.err
+    found, wanted = analyzed(path, *SKIP), analyzed(clean)
+    assert list(found["problems"]) == [problem]
+    assert found["problems"][problem]["rows"] == 1
+    assert f"d.{form}, {place}: {says}" in found["problems"][problem]["first"]
+    assert found["metrics"] == wanted["metrics"]
+    assert found["intervals"] == wanted["intervals"]
+    assert found["counts"] == {**wanted["counts"], "rows": 6, "bad_rows": 1}
+    assert found["inputs"][0]["rows"] == 6
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_what_is_written_and_what_is_set_aside_is_the_whole_input(form: str, tmp_path: Path) -> None:
+    given = [r for i, (_, one, _) in enumerate(BAD.values()) for r in (good(20)[i], one)]
+    given = [{**r, "sample_id": f"x{i}"} if r["sample_id"] == "bad" else r for i, r in enumerate(given)]
+    path = WRITERS[form](tmp_path / f"d.{form}", given)
+    out, apart = tmp_path / f"out.{form}", tmp_path / f"bad.{form}"
+    args = ("--is", "token", "--rejected", "keep", "--quarantine", str(apart), "--max-bad-fraction", "1")
+    report = run("filter", path, *args, "-o", str(out), "--json").json
+    accounts = report["output"]
+    assert accounts["rows_in"] == len(given) == accounts["rows_out"] + accounts["rows_quarantined"]
+    assert accounts["rows_skipped"] == 0
+    assert accounts["quarantine"] == str(apart)
+    names = list(rows_of(Path(path))[0])
+    kept = [{name: one.get(name) for name in names} for one in rows_of(out)]
+    aside = rows_of(apart)
+    reasons = [one.pop("rlcorr_problem") for one in aside]
+    assert sorted(plain(kept) + plain(aside)) == sorted(plain(rows_of(Path(path))))
+    assert sorted({reason.split(": ")[0] for reason in reasons}) == sorted({one[0] for one in BAD.values()})
+    wanted = [text for _, _, text in BAD.values()]
+    assert all(any(text in reason for reason in reasons) for text in wanted)
+
+
+@pytest.mark.parametrize("command", [("analyze",), ("filter", "--is", "token", "--dry-run"), ("inspect",), ("check",)])
+def test_every_command_can_set_bad_rows_aside(command: tuple[str, ...], tmp_path: Path) -> None:
+    path = parquet(tmp_path / "d.parquet", [*good(4), bad(old_log_probs=None)])
+    apart = tmp_path / "bad.parquet"
+    ran = run(*command, path, "--quarantine", str(apart), "--max-bad-fraction", "0.2")
+    assert ran.status == 0, ran.err
+    (one,) = pq.read_table(apart).to_pylist()
+    assert one["sample_id"] == "bad"
+    assert one["rlcorr_problem"] == "null_list: old_log_probs is null"
+
+
+def test_lines_that_cannot_be_read_are_bad_rows(tmp_path: Path) -> None:
+    lines = [json.dumps(one).encode() for one in good(4)]
+    broken = [b'{"rollout_log_probs": [-1.0', b"[1]", b'{"rollout_log_probs": ["a"]}', b'{"uid": "\xff"}']
+    path = tmp_path / "d.jsonl"
+    path.write_bytes(b"\n".join([broken[0], lines[0], *broken[1:], *lines[1:]]) + b"\n")
+    apart = tmp_path / "bad.jsonl"
+    found = analyzed(str(path), "--quarantine", str(apart), "--max-bad-fraction", "0.5")
+    assert found["problems"]["unreadable_line"]["rows"] == 4
+    assert found["problems"]["unreadable_line"]["first"].endswith(
+        "d.jsonl, line 1 is not JSON: Expecting ',' delimiter at column 28"
+    )
+    assert found["metrics"] == analyzed(jsonl(tmp_path / "clean.jsonl", good(4)))["metrics"]
+    aside = rows_of(apart)
+    assert [one["rlcorr_problem"].split(": ")[0] for one in aside] == ["unreadable_line"] * 4
+    assert [one.get("rlcorr_line") for one in aside] == ['{"rollout_log_probs": [-1.0', "[1]", None, None]
+    assert aside[2]["rollout_log_probs"] == ["a"]
+    assert base64.b64decode(aside[3]["rlcorr_line_base64"]) == broken[3]
+
+
+def test_one_bad_row_in_200_000(tmp_path: Path) -> None:
+    n, place = 200_000, 123_456
+    rng = np.random.default_rng(0)
+    offsets = pa.array(np.arange(0, 2 * n + 1, 2, dtype=np.int32))
+    rollout = -rng.random(2 * n)
+    lists = {
+        "rollout_log_probs": pa.ListArray.from_arrays(offsets, pa.array(rollout)),
+        "old_log_probs": pa.ListArray.from_arrays(offsets, pa.array(rollout + rng.normal(0, 0.01, 2 * n) - 0.1)),
+    }
+    table = pa.table({"sample_id": pa.array(np.arange(n)), **lists})
+    broken = table.slice(place, 1).to_pylist()
+    broken[0]["old_log_probs"] = [-1.0, None]
+    wrong = pa.concat_tables(
+        [table.slice(0, place), pa.Table.from_pylist(broken, table.schema), table.slice(place + 1)]
+    )
+    pq.write_table(wrong, tmp_path / "d.parquet", row_group_size=30_000)
+    pq.write_table(pa.concat_tables([table.slice(0, place), table.slice(place + 1)]), tmp_path / "clean.parquet")
+    path, apart, out = str(tmp_path / "d.parquet"), tmp_path / "bad.parquet", tmp_path / "out.parquet"
+    stopped = run("analyze", path)
+    assert stopped.status == 3
+    assert f"d.parquet, row {place} (0-based): old_log_probs[1] is null on a valid token" in stopped.err
+    found, wanted = analyzed(path, "--on-bad-row", "skip"), analyzed(str(tmp_path / "clean.parquet"))
+    assert found["counts"]["rows"] == n
+    assert found["problems"]["not_finite"]["rows"] == 1
+    numbers = {name: value for name, value in wanted["metrics"].items() if value is not None}
+    assert {name: found["metrics"][name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12)
+    args = ("--is", "token", "--rejected", "keep", "--quarantine", str(apart))
+    assert run("filter", path, *args, "-o", str(out)).status == 0
+    kept, aside = pq.read_table(out, columns=wrong.column_names), pq.read_table(apart, columns=wrong.column_names)
+    whole = pa.concat_tables([kept.slice(0, place), aside, kept.slice(place)])
+    assert whole.equals(wrong)
+
+
+def test_too_many_bad_rows_stop_the_run_and_leave_nothing(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "d.parquet", [*good(98), bad(old_log_probs=None), bad(rollout_log_probs=[0.5, 0.5])])
+    out, apart = tmp_path / "out.parquet", tmp_path / "bad.parquet"
+    ran = run("filter", path, "--is", "token", "-o", str(out), "--quarantine", str(apart))
+    assert ran.status == 3
+    assert "2 of 100 rows are bad (2.00%), more than --max-bad-fraction 0.01 bears" in ran.err
+    assert "null_list 1, above_zero 1" in ran.err
+    assert "d.parquet, row 98 (0-based)" in ran.err
+    assert [one.name for one in tmp_path.iterdir()] == ["d.parquet"]
+    assert run("analyze", path, "--on-bad-row", "skip").status == 3
+    assert run("analyze", path, "--on-bad-row", "skip", "--max-bad-fraction", "0.02").status == 0
+
+
+def test_a_dump_of_bad_rows_only_is_no_dump(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "d.parquet", [bad(rollout_log_probs=[None, None]), bad(rollout_log_probs=[NAN, NAN])])
+    ran = run("analyze", path, *SKIP)
+    assert ran.status == 3
+    assert "all 2 rows are bad" in ran.err
+    some = parquet(tmp_path / "some.parquet", [bad(rollout_log_probs=[None, None]), bad(response_mask=[0, 0])])
+    ran = run("analyze", some, *SKIP)
+    assert ran.status == 3
+    assert "no valid token; all 2 tokens of 1 rows are masked, and 1 more rows are bad" in ran.err
+
+
+def test_no_quarantine_is_written_where_there_are_no_bad_rows(tmp_path: Path) -> None:
+    assert run("analyze", BF16, "--quarantine", str(tmp_path / "bad.parquet")).status == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_single_tokens_that_are_not_finite_can_be_masked(form: str, tmp_path: Path) -> None:
+    rows = good(3)
+    masked = [dict(one) for one in rows]
+    rows[0]["old_log_probs"], masked[0]["response_mask"] = [NAN, -1.125], [0, 1]
+    rows[2]["rollout_log_probs"], masked[2]["response_mask"] = [-1.0, None], [1, 0]
+    masked[2]["rollout_log_probs"] = [-1.0, -1.0]
+    path = WRITERS[form](tmp_path / f"d.{form}", rows)
+    found = analyzed(path, "--nonfinite", "mask")
+    wanted = analyzed(WRITERS[form](tmp_path / f"m.{form}", masked))
+    assert found["metrics"] == wanted["metrics"]
+    assert found["counts"] == wanted["counts"]
+    assert "2 tokens that are not finite were masked." in found["notes"]
+    out = tmp_path / f"out.{form}"
+    assert run("filter", path, "--is", "token", "--nonfinite", "mask", "-o", str(out)).status == 0
+    assert [one["response_mask"] for one in rows_of(out)] == [[0, 1], [1, 1], [1, 0]]
+    assert [one["response_mask_before"] for one in rows_of(out)] == [[1, 1]] * 3
+    assert rows_of(out)[0]["rollout_is_weights"][0] == 0
+
+
+def test_masking_clears_single_tokens_and_other_problems_stay(tmp_path: Path) -> None:
+    rows = [*good(3), bad(rollout_log_probs=[None, 0.5]), bad(rollout_log_probs=[None, -1.0], sample_id="c")]
+    path = parquet(tmp_path / "d.parquet", rows)
+    assert "rollout_log_probs[1] is 0.5" in run("analyze", path, "--nonfinite", "mask").err
+    found = analyzed(path, "--nonfinite", "mask", *SKIP)
+    assert {name: one["rows"] for name, one in found["problems"].items()} == {"above_zero": 1}
+    assert found["counts"]["masked_tokens"] == 1
+    assert "1 tokens that are not finite were masked." in found["notes"]
+
+
+def test_advantages_are_looked_at_only_where_the_plan_does(tmp_path: Path) -> None:
+    rows = [
+        *good(3, advantage=0.5),
+        {**bad(), "advantage": None},
+        {**bad(response_mask=[0, 0], sample_id="m"), "advantage": None},
+    ]
+    path = parquet(tmp_path / "d.parquet", [{**one, "current_log_probs": one["old_log_probs"]} for one in rows])
+    assert run("analyze", path).status == 0
+    stopped = run("analyze", path, "--preset", "opsm")
+    assert stopped.status == 3
+    assert "row 3 (0-based): advantage is null" in stopped.err
+    assert analyzed(path, "--preset", "opsm", *SKIP)["problems"]["not_finite"]["rows"] == 1
+
+
+def test_an_id_may_come_again_in_another_step(tmp_path: Path) -> None:
+    two = [*good(3, step=1), *good(3, step=2)]
+    assert run("analyze", parquet(tmp_path / "two.parquet", two)).status == 0
+    unnamed = [{**one, "sample_id": None} for one in good(3)]
+    assert run("analyze", parquet(tmp_path / "unnamed.parquet", unnamed)).status == 0
+    again = parquet(tmp_path / "again.parquet", [*two, *good(1, step=2)])
+    assert "sample_id s0 is there twice in step 2" in run("analyze", again).err
+
+
+def test_a_file_named_otherwise_but_written_twice_is_noticed(tmp_path: Path) -> None:
+    paths = [parquet(tmp_path / f"{name}.parquet", good(5)) for name in ("a", "b")]
+    assert run("analyze", *paths).status == 3
+    found = analyzed(*paths, *SKIP, "--threads", "4")
+    assert found["problems"]["duplicate_id"]["rows"] == 5
+    assert "b.parquet, row 0 (0-based)" in found["problems"]["duplicate_id"]["first"]
+    assert found["metrics"] == analyzed(paths[0])["metrics"]
+    assert [one["rows"] for one in found["inputs"]] == [5, 5]
+
+
+def test_a_bad_row_does_not_take_its_id_from_a_good_one(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "d.parquet", [bad(sample_id="s0", old_log_probs=[NAN, -1.0]), *good(3)])
+    assert {n: one["rows"] for n, one in analyzed(path, *SKIP)["problems"].items()} == {"not_finite": 1}
+
+
+def test_drawn_copies_are_told_apart(tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    assert run("filter", STEPS, "--preset", "seq_is", "--resample", "1000", "-o", str(out)).status == 0
+    copies = pq.read_table(out)["rlcorr_draw"].to_pylist()
+    assert max(copies) > 0
+    assert analyzed(str(out))["counts"]["rows"] == 1000
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_a_quarantine_is_in_the_dumps_order(threads: str, tmp_path: Path) -> None:
+    rows = [
+        bad(sample_id=f"b{i:03}", old_log_probs=None) if i % 3 else good(1)[0] | {"sample_id": f"g{i}"}
+        for i in range(90)
+    ]
+    for i in range(3):
+        parquet(tmp_path / f"{i}.parquet", rows[30 * i : 30 * i + 30])
+    apart = tmp_path / "out" / "bad.parquet"
+    apart.parent.mkdir()
+    paths = [str(tmp_path / f"{i}.parquet") for i in range(3)]
+    assert (
+        run("analyze", *paths, "--quarantine", str(apart), "--max-bad-fraction", "1", "--threads", threads).status == 0
+    )
+    ids = pq.read_table(apart)["sample_id"].to_pylist()
+    assert ids == [f"b{i:03}" for i in range(90) if i % 3]
+
+
+def test_a_limit_counts_bad_rows_too(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "d.parquet", [bad(old_log_probs=None), *good(5)])
+    assert analyzed(path, *SKIP, "--limit", "3")["counts"]["rows"] == 3
+
+
+WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "no place": (("--on-bad-row", "quarantine"), 2, "--quarantine bad.parquet"),
+    "a place for nothing": (("--on-bad-row", "skip", "--quarantine", "bad.parquet"), 2, "Use one of the two"),
+    "a share of nothing": (("--max-bad-fraction", "0.5"), 2, "--on-bad-row skip"),
+    "unknown policy": (("--on-bad-row", "drop"), 2, "error, skip, quarantine"),
+    "unknown nonfinite": (("--nonfinite", "zero"), 2, "error, mask"),
+    "another format": (("--quarantine", "bad.jsonl"), 2, ".parquet"),
+    "no such folder": (("--quarantine", "none/bad.parquet"), 4, "no directory"),
+    "the dump itself": (("--quarantine", "d.parquet"), 2, "the input itself"),
+    "an existing file": (("--quarantine", "old.parquet"), 4, "old.parquet exists"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_uses_are_refused_before_reading(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    args, status, part = WRONG[case]
+    parquet(tmp_path / "d.parquet", [*good(3), bad(old_log_probs=None)])
+    (tmp_path / "old.parquet").write_text("old")
+    ran = run("analyze", "d.parquet", *args)
+    assert (ran.status, part in ran.err) == (status, True), ran.err
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["d.parquet", "old.parquet"]
+    assert (tmp_path / "old.parquet").read_text() == "old"
+
+
+def test_outputs_may_not_share_a_name(tmp_path: Path) -> None:
+    out = str(tmp_path / "out.parquet")
+    ran = run("filter", BF16, "--is", "token", "-o", out, "--quarantine", out)
+    assert ran.status == 2
+    assert "cannot be both outputs" in ran.err
+
+
+def test_text_says_what_was_left_out(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "d.parquet", [*good(3), bad(old_log_probs=None)])
+    text = " ".join(run("analyze", path, *SKIP).out.split())
+    assert "1 bad rows left out" in text
+    assert "null_list: 1 rows left out;" in text
+    summary = " ".join(run("filter", path, "--is", "token", *SKIP, "--dry-run").out.split())
+    assert "4 rows in = 3 out + 0 dropped + 1 skipped." in summary

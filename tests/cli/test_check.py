@@ -1,0 +1,326 @@
+"""`check`: which rules hold a dump, what replaces what, what is refused, and the exit status."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import BF16, STEPS, Ran, command, parquet, row, run, run_installed
+
+FP32 = BF16.replace("bf16", "fp32")
+SEQUENCE = "Do not use sequence-level IS on this data: take token weights, or"
+
+
+def checked(status: int, *args: str) -> dict[str, Any]:
+    """The JSON result of `rlcorr check ARGS`, which ends with this status."""
+    ran = run("check", *args, "--json")
+    assert ran.status == status, ran.err
+    assert ran.err == ""
+    return json.loads(ran.out)
+
+
+def findings(found: dict[str, Any], metric: str) -> list[tuple[dict[str, Any], str, str]]:
+    return [(one["key"], one["rule"], one["status"]) for one in found["findings"] if one["metric"] == metric]
+
+
+def refused(ran: Ran, status: int, *parts: str) -> None:
+    assert ran.status == status, ran.err
+    assert ran.out == ""
+    assert len(ran.err.splitlines()) == 2, ran.err
+    assert "Traceback" not in ran.err
+    for part in parts:
+        assert part in ran.err, ran.err
+
+
+def rules(folder: Path, text: str, name: str = "rules.toml") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """kl 0.375 and seq_ess 1: each sequence has log-ratios 0.25 and -1."""
+    return parquet(tmp_path / "d.parquet", [row(step=i // 2, group="ab"[i % 2]) for i in range(4)])
+
+
+def test_equal_engines_pass() -> None:
+    ran = run("check", FP32)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == "  Passed: 5 of 5 checks; 5 rules on smollm2_fp32.parquet.\n"
+
+
+def test_four_updates_fail_a_floor_under_the_sample_size() -> None:
+    given = (STEPS, "--group-by", "step", "--min", "seq_ess=0.3")
+    found = checked(1, *given)
+    assert found["status"] == "failed"
+    assert found["counts"] == {"rules": 5, "failed": 4, "warned": 3, "passed": 23}
+    states = {one["key"].get("step"): one["status"] for one in found["findings"] if one["metric"] == "seq_ess"}
+    assert states == {None: "fail", 0: "ok", 1: "ok", 2: "fail", 3: "fail", 4: "fail"}
+    lines = run("check", *given).out.splitlines()
+    assert lines[3].strip() == "fail  step 4: seq_ess is 0.0156, wants >= 0.3."
+    assert lines[4].strip() == SEQUENCE
+    assert lines[-1] == "  Failed: 4 of 30 checks, 3 warned; 5 rules on smollm2_steps.parquet, 5 groups."
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_pipeline_of_a_shell_sees_the_status() -> None:
+    def piped(*args: str) -> subprocess.CompletedProcess[str]:
+        line = 'set -o pipefail; rlcorr=$1; python=$2; shift 2; "$rlcorr" check "$@" --json | "$python" -m json.tool'
+        given = ["bash", "-c", line, "bash", command(), sys.executable, *args]
+        return subprocess.run(given, capture_output=True, text=True, timeout=120)
+
+    failed = piped(STEPS, "--group-by", "step", "--min", "seq_ess=0.3")
+    assert failed.returncode == 1
+    assert json.loads(failed.stdout)["status"] == "failed"
+    assert failed.stderr == ""
+    passed = piped(FP32)
+    assert (passed.returncode, json.loads(passed.stdout)["status"]) == (0, "passed")
+
+
+def test_a_file_that_cannot_be_read_is_no_finding(tmp_path: Path) -> None:
+    (tmp_path / "d.parquet").write_bytes(Path(STEPS).read_bytes()[:5000])
+    (tmp_path / "r.json").write_text('{"rlcorr": ')
+    for name in ("d.parquet", "r.json", "none.parquet", "none.json"):
+        refused(run("check", str(tmp_path / name), "--min", "seq_ess=0.3"), 3, name)
+    refused(run_installed("check", str(tmp_path / "r.json")), 3, "r.json")
+
+
+def test_warnings_alone_pass() -> None:
+    found = checked(0, STEPS)
+    assert found["status"] == "passed"
+    assert found["counts"] == {"rules": 5, "failed": 0, "warned": 2, "passed": 3}
+    out = run("check", STEPS).out
+    assert "  warn  whole dump: seq_ess is 0.00313, wants >= 0.3.\n" in out
+    assert out.splitlines()[-1] == "  Passed: 3 of 5 checks, 2 warned; 5 rules on smollm2_steps.parquet."
+
+
+def test_default_rules_fail_on_either_side_of_0(tmp_path: Path) -> None:
+    for old, kl in (((-0.75, -1.25), "0.25"), ((-0.25, -0.75), "-0.25")):
+        dump = parquet(tmp_path / "d.parquet", [row(old=old)] * 3)
+        found = checked(1, dump)
+        (one,) = [one for one in found["findings"] if one["metric"] == "kl"]
+        assert one["says"] == f"kl is {kl}, wants abs <= 0.1."
+        assert one["severity"] == one["status"] == "fail"
+        assert "systematic shift" in one["remedy"]
+
+
+def test_rules_on_a_plans_metrics_apply_where_there_is_one() -> None:
+    def judged(*args: str) -> set[str]:
+        return {one["metric"] for one in checked(0, BF16, *args)["findings"]}
+
+    plain = judged()
+    assert judged("--preset", "token_is") - plain == {
+        "rollout_is_mean",
+        "rollout_is_eff_sample_size",
+        "rollout_is_std",
+        "rollout_is_seq_max_deviation",
+    }
+    assert judged("--veto", "1e-4") - plain == {
+        "rollout_is_veto_fraction",
+        "rollout_is_catastrophic_token_fraction",
+        "rollout_rs_masked_fraction",
+    }
+
+
+def test_a_group_of_no_data_fails(tmp_path: Path) -> None:
+    equal = row(old=(-0.5, -1.0), response_mask=[1, 1], step=0)
+    dump = parquet(tmp_path / "d.parquet", [equal, {**equal, "step": 1, "response_mask": [0, 0]}])
+    assert checked(0, dump)["counts"]["failed"] == 0
+    found = checked(1, dump, "--group-by", "step")
+    assert findings(found, "kl") == [
+        ({}, "abs <= 0.1", "ok"),
+        ({"step": 0}, "abs <= 0.1", "ok"),
+        ({"step": 1}, "abs <= 0.1", "fail"),
+    ]
+    assert findings(found, "k3_kl")[-1][2] == "warn"
+    (says,) = {one["says"] for one in found["findings"] if one["metric"] == "kl" and one["value"] is None}
+    assert says == "kl has no data, wants abs <= 0.1."
+
+
+def test_a_flag_replaces_the_default_rule(small: str) -> None:
+    assert checked(1, small)["counts"]["failed"] == 1
+    assert findings(checked(0, small, "--max", "kl=0.5"), "kl") == [({}, "abs <= 0.5", "ok")]
+    assert findings(checked(1, small, "--max", "kl=0.3"), "kl") == [({}, "abs <= 0.3", "fail")]
+    assert findings(checked(1, small, "--max", "kl=0.5", "--min", "kl=0.4"), "kl") == [({}, "0.4 .. 0.5", "fail")]
+    assert findings(checked(0, small, "--max", "kl=0.375"), "kl") == [({}, "abs <= 0.375", "ok")]
+
+
+def test_flags_replace_a_files_rules_and_these_the_default_ones(small: str, tmp_path: Path) -> None:
+    path = rules(tmp_path, '[[rule]]\nmetric = "kl"\nmax = 0.2\n[[rule]]\nmetric = "seq_ess"\nmin = 1.5\n')
+    found = checked(1, small, "--rules", path)
+    assert found["counts"] == {"rules": 5, "failed": 2, "warned": 2, "passed": 1}
+    assert findings(found, "kl") == [({}, "abs <= 0.2", "fail")]
+    found = checked(1, small, "--rules", path, "--max", "kl=1")
+    assert findings(found, "kl") == [({}, "abs <= 1", "ok")]
+    assert findings(found, "seq_ess") == [({}, ">= 1.5", "fail")]
+
+
+FILE = """
+defaults = false
+
+[[rule]]
+metric = "kl"
+max = 0.1
+severity = "warn"
+remedy = "Restart the workers."
+
+[[rule]]
+metric = "kl"
+max = 0.5
+over = "total"
+
+[[rule]]
+metric = "seq_ess"
+min = 0.9
+max = 1
+over = "groups"
+
+[[rule]]
+metric = "log_ratio_mean"
+max = 0.1
+absolute = false
+"""
+
+
+def test_a_rules_file_says_all_a_rule_can_be(small: str, tmp_path: Path) -> None:
+    path = rules(tmp_path, FILE)
+    found = checked(0, small, "--rules", path, "--group-by", "step")
+    assert found["counts"] == {"rules": 4, "failed": 0, "warned": 3, "passed": 6}
+    warns = [({}, "abs <= 0.1", "warn"), ({"step": 0}, "abs <= 0.1", "warn"), ({"step": 1}, "abs <= 0.1", "warn")]
+    assert findings(found, "kl") == [*warns, ({}, "abs <= 0.5", "ok")]
+    assert findings(found, "seq_ess") == [({"step": 0}, "0.9 .. 1", "ok"), ({"step": 1}, "0.9 .. 1", "ok")]
+    assert findings(found, "log_ratio_mean")[0] == ({}, "<= 0.1", "ok")
+    assert found["findings"][0]["remedy"] == "Restart the workers."
+
+
+def test_rules_files_may_be_json_or_yaml(small: str, tmp_path: Path) -> None:
+    same = {"defaults": False, "rule": [{"metric": "kl", "max": 0.2}]}
+    given = [rules(tmp_path, json.dumps(same), f"rules.{suffix}") for suffix in ("json", "yaml")]
+    for path in (*given, rules(tmp_path, 'defaults = false\n[[rule]]\nmetric = "kl"\nmax = 0.2')):
+        assert findings(checked(1, small, "--rules", path), "kl") == [({}, "abs <= 0.2", "fail")]
+
+
+KL = '[[rule]]\nmetric = "kl"\nmax = 0.1\n'
+BAD_RULES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "no TOML": ("[[rule]", ("not valid TOML",)),
+    "a key that is not there": (f"{KL}maximum = 2", ("rule 1", "'maximum'", "Nearest: max")),
+    "the second rule": (f"{KL}{KL}ovr = 'total'", ("rule 2", "'ovr'", "Nearest: over")),
+    "a key above all rules": (f"default = true\n{KL}", ("'default'", "Nearest: defaults")),
+    "no list of rules": ('[rule]\nmetric = "kl"\nmax = 1', ("rule must be a list of [[rule]]",)),
+    "rules that are numbers": ("rule = [1]", ("rule 1 is 1", "[[rule]]")),
+    "a severity that is not there": (f"{KL}severity = 'error'", ("rule 1", "severity", '"fail" or "warn"', "'error'")),
+    "a list of severities": (f"{KL}severity = ['fail']", ("rule 1", "severity")),
+    "an over that is not there": (f"{KL}over = 'step'", ("rule 1", "over", '"groups"')),
+    "a number as text": ('[[rule]]\nmetric = "kl"\nmax = "0.1"', ("rule 1", "max must be a finite number", "'0.1'")),
+    "true as a number": ('[[rule]]\nmetric = "kl"\nmax = true', ("rule 1", "max must be a finite number")),
+    "NaN": ('[[rule]]\nmetric = "kl"\nmax = nan', ("rule 1", "max must be a finite number", "nan")),
+    "infinite": ('[[rule]]\nmetric = "kl"\nmin = -inf', ("rule 1", "min must be a finite number")),
+    "more than a float": (f'[[rule]]\nmetric = "kl"\nmax = 1{"0" * 400}', ("rule 1", "max must be a finite number")),
+    "min above max": (f"{KL}min = 0.2", ("rule 1", "min 0.2 is above max 0.1")),
+    "no bound": ('[[rule]]\nmetric = "kl"', ("rule 1", "neither min nor max")),
+    "no metric": ("[[rule]]\nmax = 0.1", ("rule 1", "names no metric")),
+    "an empty metric": ('[[rule]]\nmetric = " "\nmax = 0.1', ("rule 1", "metric must be")),
+    "absolute as a number": (f"{KL}absolute = 1", ("rule 1", "absolute must be true or false")),
+    "remedy as a number": (f"{KL}remedy = 1", ("rule 1", "remedy must be")),
+    "defaults as text": ('defaults = "no"', ("defaults must be true or false",)),
+    "an unknown metric": (KL.replace('"kl"', '"kll"'), ("rule 1", "no metric 'kll'", "Nearest: kl")),
+    "a plan's metric": (KL.replace('"kl"', '"rollout_is_mean"'), ("rule 1", "--preset token_is")),
+    "groups without groups": (f"{KL}over = 'groups'", ("rule 1", "over groups", "--group-by")),
+    "nothing at all": ("defaults = false", ("holds no rule", "--max kl=0.1")),
+}
+
+
+@pytest.mark.parametrize("case", BAD_RULES)
+def test_a_wrong_rules_file_is_status_2(case: str, tmp_path: Path) -> None:
+    text, parts = BAD_RULES[case]
+    path = rules(tmp_path, text)
+    # Refused before the dump is read: there is none.
+    refused(run("check", str(tmp_path / "no.parquet"), "--rules", path), 2, path, *parts)
+
+
+def test_a_rules_file_that_is_not_there_is_status_2(tmp_path: Path) -> None:
+    refused(run("check", BF16, "--rules", "none.toml"), 2, "Cannot read the rules file none.toml")
+    refused(run("check", BF16, "--rules", rules(tmp_path, "", "rules.ini")), 2, "a rules file's format", ".toml")
+    refused(run("check", BF16, "--rules", rules(tmp_path, "[1]", "r.json")), 2, "no mapping", "[[rule]]")
+    deep = rules(tmp_path, "[" * 100_000, "deep.json")
+    refused(run("check", BF16, "--rules", deep), 2, "not valid JSON")
+
+
+BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "no number": (("--max", "kl"), ("--max kl", "--max METRIC=NUMBER", "kl=0.1")),
+    "no metric": (("--min", "=0.3"), ("--min =0.3", "seq_ess=0.3")),
+    "a word": (("--max", "kl=low"), ("'low' is not a finite number", "--max kl=0.1")),
+    "NaN": (("--max", "kl=nan"), ("'nan'",)),
+    "infinite": (("--min", "seq_ess=inf"), ("'inf'", "seq_ess=0.3")),
+    "a percentage": (("--max", "kl=20%"), ("'20%'",)),
+    "twice": (("--max", "kl=1", "--max", "kl=2"), ("--max names kl twice",)),
+    "min above max": (("--max", "kl=1", "--min", "kl=2"), ("--min kl=2 is above --max kl=1",)),
+    "an unknown metric": (("--max", "kll=1"), ("--max kll: there is no metric 'kll'", "Nearest: kl")),
+    "a peer's name": (("--max", "rollout_corr/k3_kl=1"), ("rollout_corr/k3_kl", "Nearest: k3_kl")),
+    "weights": (("--min", "rollout_is_eff_sample_size=0.3"), ("not in this report", "--preset token_is")),
+    "a veto": (("--max", "rollout_is_veto_fraction=0.1", "--rs", "k3.token:,1"), ("--veto 1e-4",)),
+    "zeroed weights": (("--max", "rollout_is_oob_ratio=0.1", "--preset", "token_is"), ("--is-outside zero",)),
+    "a batch mean": (("--max", "rollout_is_batch_norm_factor=2", "--preset", "token_is"), ("--normalize batch",)),
+    "what is kept": (("--max", "kept_kl=0.1", "--preset", "token_is"), ("kept_kl is not in", "--preset geo_rs")),
+    "all rejections": (("--max", "rollout_rs_masked_fraction=0.1"), ("--preset geo_rs",)),
+    "one rejection": (("--max", "rollout_rs_geometric_max=0.1"), ("a rejection of that name", "rlcorr presets")),
+    "a limit without a baseline": (("--max-increase", "kl=20%"), ("--max-increase compares", "--baseline")),
+    "another": (("--max-decrease", "seq_ess=20%"), ("--max-decrease compares", "--baseline")),
+    "a baseline without a limit": (("--baseline", "r.json"), ("compared with nothing", "--max-increase kl=20%")),
+    "a limit of no amount": (("--max-increase", "kl=a lot"), ("'a lot'", "--max-increase kl=20%")),
+    "a limit below 0": (("--max-decrease", "seq_ess=-10%"), ("'-10%'", "0 or more", "seq_ess=10%")),
+    "a limit of NaN": (("--max-increase", "kl=nan%"), ("'nan%'",)),
+    "a limit twice": (("--max-increase", "kl=1", "--max-increase", "kl=2"), ("names kl twice",)),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FLAGS)
+def test_wrong_flags_are_status_2(case: str, tmp_path: Path) -> None:
+    args, parts = BAD_FLAGS[case]
+    refused(run("check", str(tmp_path / "no.parquet"), *args), 2, *parts)
+
+
+def test_what_only_the_dump_can_tell_is_refused_after_it_is_read() -> None:
+    drift = "--max", "ppo_kl=0.1"
+    refused(run("check", BF16, *drift), 2, "ppo_kl is not in this report", "--map current_log_probs=COLUMN")
+    known = "--preset", "geo_rs", "--max"
+    refused(run("check", BF16, *known, "rollout_rs_geometric_mx=1"), 2, "Nearest: rollout_rs_geometric_max")
+
+
+def test_the_drift_to_the_current_policy_can_be_held_to_a_rule(tmp_path: Path) -> None:
+    dump = parquet(tmp_path / "d.parquet", [row(current_log_probs=[-0.5, -2.5])] * 2)
+    found = checked(1, dump, "--max", "ppo_kl=0.1")
+    assert findings(found, "ppo_kl") == [({}, "abs <= 0.1", "fail")]
+
+
+def test_a_dump_is_judged_on_canonical_values_whatever_the_profile(tmp_path: Path) -> None:
+    (tmp_path / "trainer.yaml").write_text("rollout_is: token\nrollout_is_threshold: 2.0\n")
+    given = (STEPS, "--profile", "verl-0.9", "--plan", str(tmp_path / "trainer.yaml"))
+    found = checked(1, *given, "--max", "k3_kl=0.001", "--max", "rollout_corr/k3_kl=0.02", "--group-by", "step")
+    values = {one["metric"]: one["value"] for one in found["findings"] if not one["key"]}
+    assert values["k3_kl"] == pytest.approx(values["rollout_corr/k3_kl"], rel=1e-6)
+    assert findings(found, "k3_kl")[0] == ({}, "abs <= 0.001", "fail")
+    assert [state for _, _, state in findings(found, "rollout_corr/k3_kl")] == ["ok", "ok", "ok", "ok", "ok", "fail"]
+    assert {"kl", "rollout_is_mean", "rollout_is_std"} <= set(values)
+    refused(run("check", *given, "--max", "rollout_corr/k3=1"), 2, "rollout_corr/k3_kl")
+
+
+def test_groups_by_two_columns_are_named_by_both(small: str) -> None:
+    ran = run("check", small, "--group-by", "step", "--group-by", "group")
+    assert ran.status == 1
+    assert "  fail  step 1, group b: kl is 0.375, wants abs <= 0.1.\n" in ran.out
+
+
+def test_reading_options_are_analyzes(small: str, tmp_path: Path) -> None:
+    """--map, --limit and standard input: the same dump under other names, in part, and from a pipe."""
+    equal = [{"a": [-1.0], "b": [-1.0]}] * 2 + [{"a": [-1.0], "b": [-3.0]}]
+    dump = parquet(tmp_path / "e.parquet", equal)
+    named = ("--map", "rollout_log_probs=a", "--map", "old_log_probs=b")
+    refused(run("check", dump), 3, "--map")
+    assert run("check", dump, *named).status == 1
+    assert run("check", dump, *named, "--limit", "2").status == 0
+    ran = run_installed("check", "-", "--quiet", stdin=json.dumps(row()) + "\n")
+    assert ran.status == 1
+    assert ran.out.splitlines()[-1] == "  Failed: 1 of 5 checks, 2 warned; 5 rules on stdin."

@@ -1,0 +1,65 @@
+"""Every name that a report or an error can show is defined by `rlcorr explain`, from the tables the code uses."""
+
+import pytest
+from running import STEPS, analyzed, run
+
+from rlcorr_cli.health import RULES
+from rlcorr_cli.metrics import DRIFT, METRICS
+from rlcorr_cli.origins import ORIGINS
+from rlcorr_cli.plan import STATISTIC_FORMULAS
+from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.present.listing import DEFINED, UNITS
+from rlcorr_cli.presets import PRESETS
+from rlcorr_cli.problems import PROBLEMS
+from rlcorr_cli.suspicions import SUSPICIONS
+
+
+def explained(name: str) -> str:
+    ran = run("explain", name)
+    assert ran.status == 0, ran.err
+    return " ".join(ran.out.split())
+
+
+def test_every_metric_has_formula_unit_shape_and_source() -> None:
+    weights = [f"rollout_is_{row.name}" for row in (*WEIGHTS, OOB, FACTOR)]
+    names = [metric.name for metric in (*METRICS, *DRIFT)] + weights + list(REJECTIONS)
+    assert len(names) > 60
+    for name in names:
+        text = explained(name)
+        assert " ".join(DEFINED[name].split()) in text
+        assert f"Unit: {UNITS[name]}. Shape: " in text
+        assert "Source: " in text
+
+
+def test_every_metric_of_a_report_is_explained() -> None:
+    for name in analyzed(STEPS, "--preset", "token_is", "--veto", "1e-4")["metrics"]:
+        if not name.startswith("rollout_rs_veto"):
+            explained(name)
+
+
+def test_sources_are_of_metrics_that_there_are() -> None:
+    assert set(ORIGINS) <= set(DEFINED)
+
+
+def test_every_rule_is_told_with_its_cure() -> None:
+    for rule in RULES:
+        text = explained(rule.metric)
+        assert f"Rule ({rule.severity}): {rule}. {rule.remedy}" in text
+
+
+@pytest.mark.parametrize("name", [*STATISTIC_FORMULAS, *PRESETS])
+def test_every_statistic_and_preset_is_explained(name: str) -> None:
+    assert explained(name)
+
+
+@pytest.mark.parametrize("one", [*PROBLEMS, *SUSPICIONS], ids=lambda one: one.name)
+def test_every_class_of_problems_is_told_with_its_cure(one: object) -> None:
+    text = explained(one.name)  # type: ignore[attr-defined]
+    assert " ".join(one.means.split()) in text  # type: ignore[attr-defined]
+    assert f"Cure: {one.cure}" in text  # type: ignore[attr-defined]
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    ran = run("explain", "sentinell")
+    assert ran.status == 2
+    assert "sentinel" in ran.err

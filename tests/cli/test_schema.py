@@ -1,0 +1,213 @@
+"""`explain --schema`: what our JSON outputs look like is true of real ones, and says no to others."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from running import BF16, STEPS, jsonl, parquet, row, run
+
+from rlcorr_cli.report import SCHEMA
+
+NAMES = ("report", "filter", "check", "inspect", "row", "error")
+
+
+@cache
+def schema(*name: str) -> jsonschema.Draft202012Validator:
+    """The schema of an output, or of all, as `rlcorr explain --schema` prints it."""
+    ran = run("explain", "--schema", *name)
+    assert (ran.status, ran.err) == (0, "")
+    document = json.loads(ran.out)
+    jsonschema.Draft202012Validator.check_schema(document)
+    return jsonschema.Draft202012Validator(document)
+
+
+def assert_is(name: str, document: Any) -> None:
+    """It is this output, and no other."""
+    fault = jsonschema.exceptions.best_match(schema(name).iter_errors(document))
+    assert fault is None, f"{fault.json_path}: {fault.message}"
+    assert schema().is_valid(document)
+    assert [other for other in NAMES if schema(other).is_valid(document)] == [name]
+
+
+WEIGHTED = ("--is", "token", "--is-high", "2", "--is-outside", "zero", "--normalize", "batch")
+ANALYSES: dict[str, tuple[str, ...]] = {
+    "plain": (BF16,),
+    "grouped": (STEPS, "--group-by", "step", "--group-by", "train_precision"),
+    "many": (BF16, STEPS, "--limit", "100", "--seed", "3"),
+    "one sequence": (BF16, "--limit", "1"),
+    "weights": (BF16, *WEIGHTED, "--rs", "ratio.seq_mean:0.9,", "--veto", "1e-4"),
+    "budget": (BF16, "--preset", "m2po"),
+    "bypass": (BF16, "--mode", "bypass", "--map", "current_log_probs=old_log_probs"),
+}
+
+
+@pytest.mark.parametrize("case", ANALYSES)
+def test_reports_are_as_the_schema_says(case: str, tmp_path: Path) -> None:
+    ran = run("analyze", *ANALYSES[case], "--json", "-o", str(tmp_path / "r.json"))
+    assert_is("report", ran.json)
+    with_pictures = json.loads((tmp_path / "r.json").read_text())
+    assert "pictures" in with_pictures
+    assert_is("report", with_pictures)
+
+
+def test_a_profiles_report_is_as_the_schema_says(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("rollout_is: token\nrollout_rs: seq_mean_k3\nrollout_rs_threshold: 0.01\n")
+    given = (STEPS, "--profile", "verl-0.9", "--plan", str(tmp_path / "t.yaml"), "--group-by", "step")
+    assert_is("report", run("analyze", *given, "--json", "-o", str(tmp_path / "r.json")).json)
+    assert "values" in json.loads((tmp_path / "r.json").read_text())["pictures"]
+    assert_is("report", json.loads((tmp_path / "r.json").read_text()))
+
+
+@pytest.mark.parametrize("values", [(1, None), (True, False), (0.5, float("inf")), ("a", "1")], ids=str)
+def test_groups_of_any_type_are_as_the_schema_says(values: tuple[Any, ...], tmp_path: Path) -> None:
+    dump = parquet(tmp_path / "d.parquet", [row(x=value) for value in values])
+    assert_is("report", run("analyze", dump, "--group-by", "x", "--json").json)
+    assert_is("check", json.loads(run("check", dump, "--group-by", "x", "--json").out))
+
+
+def test_what_filter_prints_is_as_the_schema_says(tmp_path: Path) -> None:
+    given = (BF16, "--preset", "geo_rs", "--json")
+    assert_is("filter", run("filter", *given, "--dry-run").json)
+    written = ("-o", str(tmp_path / "out.parquet"), "--rejected-output", str(tmp_path / "no.parquet"))
+    assert_is("filter", run("filter", *given, *written).json)
+
+
+def test_what_inspect_prints_is_as_the_schema_says(tmp_path: Path) -> None:
+    assert_is("inspect", run("inspect", STEPS, "--json").json)
+    assert_is("inspect", run("inspect", BF16, "--worst", "2", "--json").json)
+    broken = [row(), row([float("nan"), -1.0]), row([-1.0]), {**row(), "x": float("inf")}]
+    for path in (parquet(tmp_path / "d.parquet", broken), jsonl(tmp_path / "d.jsonl", broken)):
+        assert_is("inspect", run("inspect", path, "--json").json)
+        for number in ("1", "2", "3"):
+            assert_is("row", run("inspect", path, "--row", number, "--json").json)
+    assert_is("row", run("inspect", BF16, "--row", "s001", "--preset", "seq_is_rs", "--json").json)
+
+
+def test_what_check_prints_is_as_the_schema_says() -> None:
+    for args in ((BF16,), (STEPS, "--group-by", "step", "--min", "seq_ess=0.3", "--preset", "token_is")):
+        assert_is("check", json.loads(run("check", *args, "--json").out))
+
+
+def test_an_error_is_as_the_schema_says(tmp_path: Path) -> None:
+    for args in (("analyze", "none.parquet"), ("check", BF16, "--max", "kl"), ("plot", BF16, "-o", "none/x.png")):
+        ran = run(*args, "--json")
+        assert ran.status in (2, 3, 4)
+        assert_is("error", json.loads(ran.err))
+
+
+def test_the_schema_is_of_this_release() -> None:
+    assert schema("report").schema["$defs"]["rlcorr"]["properties"]["schema"] == {"const": SCHEMA}
+    assert [one["$ref"] for one in schema().schema["anyOf"]] == [f"#/$defs/{name}" for name in NAMES]
+
+
+def test_other_outputs_have_no_schema() -> None:
+    ran = run("explain", "--schema", "chek")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines()[1] == "Nearest: check."
+    ran = run("explain")
+    assert ran.status == 2
+    assert "rlcorr explain seq_ess" in ran.err
+    # Also where the options are parsed.
+    assert run("explain", "check", "--schema").out == run("explain", "--schema", "check").out
+    assert run("explain", "--schema", "--debug").out == run("explain", "--schema").out
+
+
+def drop(*path: Any) -> Callable[[Any], None]:
+    def change(data: Any) -> None:
+        for step in path[:-1]:
+            data = data[step]
+        del data[path[-1]]
+
+    return change
+
+
+def put(value: Any, *path: Any) -> Callable[[Any], None]:
+    def change(data: Any) -> None:
+        for step in path[:-1]:
+            data = data[step]
+        data[path[-1]] = value
+
+    return change
+
+
+WRONG: dict[str, dict[str, Callable[[Any], None]]] = {
+    "report": {
+        "a key more": put(1, "more"),
+        "a key less": drop("metrics"),
+        "another schema": put(2, "rlcorr", "schema"),
+        "a metric as text": put("0.1", "metrics", "kl"),
+        "a metric that is true": put(True, "groups", 0, "metrics", "kl"),
+        "no metrics": put({}, "metrics"),
+        "no inputs": put([], "inputs"),
+        "a count below 0": put(-1, "counts", "tokens"),
+        "half a count": put(0.5, "groups", 0, "counts", "tokens"),
+        "a count less": drop("counts", "rows"),
+        "an interval of one end": put([0.1], "intervals", "kl"),
+        "a key that is a list": put([1], "groups", 0, "key", "step"),
+        "a group without a key": put({}, "groups", 0, "key"),
+        "a group with more": put(1, "groups", 0, "more"),
+        "a note that is none": put(1, "notes", 0),
+        "a status of its own": put("broken", "health", 0, "status"),
+        "a plan with more": put(1, "plan", "more"),
+        "another mode": put("both", "plan", "mode"),
+        "another scope": put("batch", "plan", "weighting", "scope"),
+        "weights without bounds": drop("plan", "weighting", "high"),
+        "a rejection of nothing": put([{}], "plan", "rejections"),
+        "half the pictures": put({"counts": {}}, "pictures"),
+        "an input without bytes": drop("inputs", 0, "bytes"),
+    },
+    "filter": {
+        "no output": drop("output"),
+        "an output with more": put(1, "output", "more"),
+        "a row less": drop("output", "rows_in"),
+        "half a row": put(0.5, "output", "rows_dropped"),
+        "a key more": put(1, "more"),
+    },
+    "check": {
+        "another status": put("ok", "status"),
+        "a count less": drop("counts", "failed"),
+        "a finding with more": put(1, "findings", 0, "more"),
+        "a finding without words": drop("findings", 0, "says"),
+        "a severity of ok": put("ok", "findings", 0, "severity"),
+        "a remedy that is none": put(False, "findings", 0, "remedy"),
+        "a key more": put(1, "more"),
+    },
+    "error": {
+        "no hint": drop("error", "hint"),
+        "a status of success": put(0, "error", "exit_status"),
+        "a key more": put(1, "error", "more"),
+        "a key beside": put(1, "more"),
+    },
+}
+
+
+@cache
+def right(name: str) -> Any:
+    given = {
+        "report": ("analyze", STEPS, "--group-by", "step", "--preset", "token_is"),
+        "filter": ("filter", BF16, "--preset", "geo_rs", "--dry-run"),
+        "check": ("check", BF16),
+        "error": ("analyze", "none.parquet"),
+    }[name]
+    ran = run(*given, "--json")
+    return json.loads(ran.out or ran.err)
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name in WRONG for case in WRONG[name]])
+def test_the_schema_says_no_to_other_documents(name: str, case: str) -> None:
+    data = deepcopy(right(name))
+    assert schema(name).is_valid(data)
+    WRONG[name][case](data)
+    assert not schema(name).is_valid(data)
+    assert not schema().is_valid(data) or (name, case) == ("filter", "no output")
+
+
+@pytest.mark.parametrize("document", [None, [], {}, 1, "x", {"error": {}}, {"rlcorr": {"version": "1", "schema": 1}}])
+def test_the_schema_says_no_to_anything_else(document: Any) -> None:
+    assert not schema().is_valid(document)
+    assert not any(schema(name).is_valid(document) for name in NAMES)

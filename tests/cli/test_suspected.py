@@ -1,0 +1,92 @@
+"""Suspicions about whole files, as commands report them: with evidence, and without changing a number."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from running import BF16, SAMPLE, STEPS, analyzed, run, run_installed
+
+OLD = "old_log_probs"
+
+
+def written(path: Path, old: list[list[float]]) -> str:
+    table = pq.read_table(BF16)
+    pq.write_table(table.set_column(table.schema.get_field_index(OLD), OLD, pa.array(old)), path)
+    return str(path)
+
+
+def columns(*names: str) -> list[list[list[float]]]:
+    table = pq.read_table(BF16)
+    return [table[name].to_pylist() for name in names]
+
+
+def names(report: dict[str, Any]) -> list[str]:
+    return [one["name"] for one in report["suspicions"]]
+
+
+def test_clean_dumps_raise_none() -> None:
+    for path in (*SAMPLE.glob("*.parquet"), *SAMPLE.glob("*.jsonl")):
+        assert names(analyzed(str(path))) == []
+
+
+def test_a_shifted_column_is_suspected_everywhere(tmp_path: Path) -> None:
+    (old,) = columns(OLD)
+    path = written(tmp_path / "d.parquet", [[*row[1:], -1.0] for row in old])
+    report = analyzed(path)
+    assert names(report) == ["shifted_columns"]
+    (one,) = report["suspicions"]
+    assert one["path"] == path
+    assert one["n_files"] == 1
+    assert "old_log_probs" in one["evidence"]
+    assert names(run("filter", path, "--preset", "token_is", "--dry-run", "--json").json) == ["shifted_columns"]
+    assert names(run("inspect", path, "--json").json) == ["shifted_columns"]
+    for args in (("analyze",), ("inspect",), ("filter", "--preset", "token_is", "--dry-run")):
+        assert "? shifted_columns  d.parquet: " in run(*args, path).out
+    page = tmp_path / "report.html"
+    run("analyze", path, "-o", str(page), "-o", str(tmp_path / "report.md"))
+    assert "shifted_columns" in page.read_text()
+    assert r"shifted\_columns" in (tmp_path / "report.md").read_text()
+
+
+def test_a_copy_is_suspected_and_counted_over_files(tmp_path: Path) -> None:
+    (rollout,) = columns("rollout_log_probs")
+    one = written(tmp_path / "a.parquet", rollout)
+    two = str(tmp_path / "b.parquet")
+    pq.write_table(pq.read_table(one).drop_columns(["sample_id"]), two)
+    pq.write_table(pq.read_table(one).drop_columns(["sample_id"]), one)
+    report = analyzed(one, two)
+    assert [(s["name"], s["path"], s["n_files"]) for s in report["suspicions"]] == [("bypass_copy", one, 2)]
+    assert "? bypass_copy  a.parquet and 1 more files: " in run("analyze", one, two).out
+
+
+def test_files_out_of_order_are_suspected(tmp_path: Path) -> None:
+    table = pq.read_table(STEPS)
+    paths = [str(tmp_path / f"step{i}.parquet") for i in (10, 2)]
+    for path, step in zip(paths, (4, 1), strict=True):
+        pq.write_table(table.slice(64 * step, 64), path)
+    assert names(analyzed(*paths)) == ["steps_out_of_order"]
+    assert names(analyzed(*paths[::-1])) == []
+
+
+@pytest.mark.parametrize("form", ["gz", "stdin"])
+def test_any_way_of_reading_is_looked_at(form: str, tmp_path: Path) -> None:
+    rows = [{"rollout_log_probs": row, OLD: row} for row in columns("rollout_log_probs")[0]]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    if form == "gz":
+        (tmp_path / "d.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+        assert names(analyzed(str(tmp_path / "d.jsonl.gz"))) == ["bypass_copy"]
+        return
+    ran = run_installed("analyze", "-", "--json", stdin=text)
+    assert names(ran.json) == ["bypass_copy"]
+    assert ran.json["counts"]["rows"] == len(rows)
+
+
+def test_a_saved_report_keeps_them(tmp_path: Path) -> None:
+    (rollout,) = columns("rollout_log_probs")
+    path, saved = written(tmp_path / "a.parquet", rollout), tmp_path / "report.json"
+    assert run("analyze", path, "-o", str(saved)).status == 0
+    assert run("plot", str(saved), "-o", str(tmp_path / "p.png")).status == 0

@@ -1,0 +1,134 @@
+"""A file that changes while it is read is an error that names it, never fewer or other rows."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from dumps import compressed, jsonl, opened, parquet, row
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.batches import Portion
+from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.readers import read_portions
+
+N = 600
+RANGE_BYTES = 1 << 12
+ROWS = [row([-0.5, -1.0, i / -7], [-0.25, -2.0, i / -9], [1, i % 2, 1]) for i in range(N)]
+
+
+def aged(path: str) -> str:
+    """The file, last written long ago: a clock of files may not tell two writes within milliseconds apart."""
+    os.utime(path, (10**9, 10**9))
+    return path
+
+
+def dump_of(form: str, folder: Path) -> Dump:
+    """The same rows, in many shards each."""
+    if form == "parquet":
+        dump = opened(aged(parquet(folder / "d.parquet", ROWS, row_group_size=20)))
+        groups = tuple(Shard(i, dump.sources[0].path, "parquet", (i, i + 1), 1) for i in range(N // 20))
+        return replace(dump, shards=groups)
+    dump = opened(aged(jsonl(folder / "d.jsonl", ROWS)))
+    size = dump.sources[0].n_bytes
+    ranges = [(start, min(start + RANGE_BYTES, size)) for start in range(0, size, RANGE_BYTES)]
+    cut = tuple(Shard(i, dump.sources[0].path, "jsonl", part, 1) for i, part in enumerate(ranges))
+    return replace(dump, shards=cut)
+
+
+def truncated(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def truncated_at_a_line(path: Path) -> None:
+    data = path.read_bytes()
+    os.truncate(path, data.index(b"\n", len(data) // 2) + 1 if b"\n" in data else len(data) // 2)
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+def replaced_by_fewer_rows(path: Path) -> None:
+    other = path.with_name("other")
+    (parquet if path.suffix == ".parquet" else jsonl)(other, ROWS[: N // 4])
+    os.replace(other, path)
+
+
+def replaced_by_other_rows(path: Path) -> None:
+    """As many bytes of JSON lines, or as many row groups, of other rows."""
+    other = path.with_name("other")
+    if path.suffix == ".parquet":
+        parquet(other, ROWS[: N // 2], row_group_size=10)
+    else:
+        other.write_bytes(path.read_bytes().replace(b"-0.5", b"-0.7"))
+    os.replace(other, path)
+
+
+def overwritten(path: Path) -> None:
+    """With as many bytes that are no dump."""
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
+CHANGES = (
+    truncated,
+    truncated_at_a_line,
+    emptied,
+    deleted,
+    replaced_by_fewer_rows,
+    replaced_by_other_rows,
+    overwritten,
+)
+
+
+def counts(dump: Dump, whole: bool) -> Iterator[int]:
+    """Rows of each shard."""
+    for shard in dump.shards:
+        portions = read_portions(dump, shard, 10, whole=whole)
+        yield sum(portion.batch.n_rows for portion in portions if isinstance(portion, Portion))
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["narrow", "whole"])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_file_that_changes_between_shards_is_an_error(
+    form: str, change: Callable[[Path], None], whole: bool, tmp_path: Path
+) -> None:
+    dump = dump_of(form, tmp_path)
+    assert len(dump.shards) > 5
+    found = counts(dump, whole)
+    before = [next(found), next(found)]
+    change(tmp_path / f"d.{form}")
+    with pytest.raises(DataError) as raised:
+        before.extend(found)
+    assert f"d.{form}" in raised.value.message
+    assert sum(before) < N
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["narrow", "whole"])
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_file_that_stays_is_read_to_its_end(form: str, whole: bool, tmp_path: Path) -> None:
+    assert sum(counts(dump_of(form, tmp_path), whole)) == N
+
+
+@pytest.mark.parametrize("change", [truncated, emptied, deleted, overwritten])
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "jsonl.gz"])
+def test_a_file_that_changes_after_it_was_opened_is_an_error(
+    form: str, change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / f"d.{form}"
+    if form == "jsonl.gz":
+        jsonl(tmp_path / "plain", ROWS)
+        compressed(path, (tmp_path / "plain").read_text(), "gzip")
+    else:
+        dump_of(form, tmp_path)
+    dump = opened(aged(str(path)))
+    change(path)
+    with pytest.raises(DataError, match=path.name):
+        list(counts(dump, whole=False))
