@@ -1,0 +1,114 @@
+"""Bytes in, one reading of them: anything but an RlcorrError or the same rows each way is a finding."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from zlib import crc32
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.errors import RlcorrError
+from rlcorr_cli.io.batches import Aside, Care, Portion
+from rlcorr_cli.io.dump import Dump, Request, open_dump
+from rlcorr_cli.io.lines import numbered
+from rlcorr_cli.io.quarantine import quarantined
+from rlcorr_cli.io.readers import Intake, read_portions
+from rlcorr_cli.io.streams import BOM
+
+SHM = Path("/dev/shm")
+BATCH_TOKENS = 5
+"""So few that even a small input makes several batches."""
+NAMES = {"jsonl": "d.jsonl", "compressed": "d.jsonl.gz", "parquet": "d.parquet"}
+REQUESTS = (
+    Request(),
+    Request(keys=("step",)),
+    Request(mode="bypass", columns={"current_log_probs": "old_log_probs"}, lead="step"),
+)
+
+
+@cache
+def folder() -> Path:
+    """Where inputs become files: in memory where there is such a place."""
+    return Path(tempfile.mkdtemp(prefix="rlcorr-fuzz-", dir=SHM if SHM.is_dir() else None))
+
+
+def taken(kind: str, data: bytes, request: Request | None = None) -> tuple[int, int] | RlcorrError:
+    """Rows and tokens of the input, or how it is refused."""
+    path = folder() / NAMES[kind]
+    path.write_bytes(data)
+    try:
+        dump = open_dump([str(path)], request or Request())
+        found = counted(dump)
+    except RlcorrError as error:
+        with suppress(RlcorrError):  # it may be the file that is damaged, and not some rows
+            check_setting_aside(open_dump([str(path)], request or Request()), error)
+        return error
+    check_setting_aside(dump, None)
+    if kind == "jsonl":
+        check_cuts(dump, len(data), found)
+    return found
+
+
+def fuzzed(kind: str, data: bytes) -> None:
+    """One execution, asking for the input in one of the ways."""
+    taken(kind, data, REQUESTS[crc32(data) % len(REQUESTS)])
+
+
+def counted(dump: Dump) -> tuple[int, int]:
+    """Rows and tokens, which must be the same read whole."""
+    narrow, whole = (portions(dump, whole) for whole in (False, True))
+    assert all(portion.objects is None or len(portion.objects) == portion.batch.n_rows for portion in whole)
+    assert [portion.data.num_rows for portion in whole] == [portion.batch.n_rows for portion in whole]
+    rows, tokens = added(narrow)
+    assert (rows, tokens) == added(whole)
+    return rows, tokens
+
+
+def portions(dump: Dump, whole: bool) -> list[Portion]:
+    """All that is read; nothing is set aside."""
+    intake = Intake.of(dump)
+    read = [one for shard in dump.shards for one in read_portions(dump, shard, BATCH_TOKENS, intake, whole)]
+    kept = [one for one in read if isinstance(one, Portion)]
+    assert len(kept) == len(read)
+    return kept
+
+
+def added(read: Sequence[Portion]) -> tuple[int, int]:
+    return sum(one.batch.n_rows for one in read), sum(one.batch.n_tokens for one in read)
+
+
+def check_setting_aside(dump: Dump, error: RlcorrError | None) -> None:
+    """Rows go on or aside, each once, and aside only where reading would have stopped."""
+    dump = replace(dump, care=Care(stop=False, keep=True))
+    intake = Intake.of(dump)
+    read = [one for shard in dump.shards for one in read_portions(dump, shard, BATCH_TOKENS, intake)]
+    kept = [one for one in read if isinstance(one, Portion)]
+    asides = [one for one in read if isinstance(one, Aside)]
+    n_aside = sum(len(one.reasons) for one in asides)
+    assert bool(n_aside) is (error is not None), f"{n_aside} rows are set aside, reading says: {error}"
+    assert n_aside == sum(len(quarantined(one)) for one in asides if one.reasons)
+    path = Path(dump.sources[0].path)
+    if dump.sources[0].format == "jsonl" and dump.shards[0].part is not None:
+        lines = sum(1 for _ in numbered(path.read_bytes().removeprefix(BOM), 0))
+        assert added(kept)[0] + n_aside == lines
+
+
+def check_cuts(dump: Dump, n_bytes: int, found: tuple[int, int]) -> None:
+    """Byte ranges cut anywhere give the rows of the whole file, each once."""
+    if any(shard.part is None for shard in dump.shards):
+        return
+    for size in (n_bytes // 2 + 1, n_bytes // 7 + 3):
+        ends = [*range(0, n_bytes, size), n_bytes]
+        cut = tuple(Shard(i, dump.sources[0].path, "jsonl", part, 0) for i, part in enumerate(pairwise(ends)))
+        try:
+            again = counted(replace(dump, shards=cut))
+        except RlcorrError:
+            continue  # a block of few rows may be read another way, which is stricter or less so
+        assert again == found, f"{found} rows and tokens, {again} in ranges of {size} bytes"
+
+
+HARNESSES: dict[str, Callable[[bytes], None]] = {kind: (lambda data, kind=kind: fuzzed(kind, data)) for kind in NAMES}
+"""Name -> what is run on each input."""

@@ -1,0 +1,139 @@
+"""Small inputs to start from, valid and broken, as bytes; always the same ones."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Row = dict[str, Any]
+
+ROWS: list[Row] = [
+    {"rollout_log_probs": [-0.5, -1.25], "old_log_probs": [-0.5, -1.0], "response_mask": [1, 0], "reward": 1.0},
+    {"rollout_log_probs": [-2.0], "old_log_probs": [-1.5], "response_mask": [1], "reward": None},
+    {"rollout_log_probs": [], "old_log_probs": [], "response_mask": [], "reward": 0.5},
+    {"rollout_log_probs": [-0.1] * 9, "old_log_probs": [-0.1] * 9, "response_mask": [1] * 9, "reward": 0.0},
+]
+
+
+def lines(rows: list[Row]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def packed(data: bytes, codec: str) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(out, codec) as packing:
+        packing.write(data)
+    return out.getvalue().to_pybytes()
+
+
+def _jsonl() -> Iterator[tuple[str, bytes]]:
+    plain = lines(ROWS)
+    yield "plain", plain
+    yield "bom", b"\xef\xbb\xbf" + plain
+    yield "crlf", plain.replace(b"\n", b"\r\n") + b"\n \n"
+    yield "no line end", plain[:-1]
+    yield "cut", plain[:-15]
+    yield "mixed numbers", lines([{**ROWS[0], "reward": 1}, {**ROWS[1], "reward": True}, {**ROWS[2], "reward": 1e300}])
+    yield "boolean mask", lines([{**ROWS[1], "response_mask": [True]}, {**ROWS[1], "response_mask": [1]}])
+    yield "other names", lines([{"sampling_logprobs": [-1], "prev_logprobs": [-1], "step": "a", "sample_id": 3}] * 2)
+    yield "nulls", b'{"rollout_log_probs":null,"old_log_probs":[null]}\n' + plain
+    yield "null line", plain + b"null\n"
+    yield "huge", b'{"rollout_log_probs":[-1e999,-12345678901234567890],"old_log_probs":[NaN,-Infinity]}\n'
+    yield "escapes", b'{"rollout_log_probs":[-1],"old_log_probs":[-1],"step":"\\ud800\\u0000\\"\xc3\xa9"}\n'
+    yield "not UTF-8", b'{"rollout_log_probs":[-1],"old_log_probs":[-1],"step":"\xff"}\n'
+    yield "late mask", lines([{"rollout_log_probs": [-1.0], "old_log_probs": [-1.0]}, ROWS[0]])
+    yield "nested", b'{"rollout_log_probs":[-1],"old_log_probs":[-1],"more":' + b"[" * 90 + b"]" * 90 + b"}\n"
+    yield "twice", b'{"rollout_log_probs":[-1],"old_log_probs":[-1],"old_log_probs":[-2]}\n'
+
+
+def _compressed() -> Iterator[tuple[str, bytes]]:
+    plain = lines(ROWS)
+    for codec in ("gzip", "zstd"):
+        whole = packed(plain, codec)
+        yield codec, whole
+        yield f"{codec} cut", whole[:-9]
+        yield f"{codec} twice", whole + packed(plain, codec)
+        yield f"{codec} and more", whole + b"more"
+        yield f"{codec} of nothing", packed(b"", codec)
+        yield f"{codec} of itself", packed(whole, codec)
+
+
+def table(rows: list[Row] = ROWS, kind: Callable[[pa.DataType], pa.DataType] = pa.list_) -> pa.Table:
+    columns = {
+        "rollout_log_probs": kind(pa.float32()),
+        "old_log_probs": kind(pa.float64()),
+        "response_mask": kind(pa.int8()),
+        "reward": pa.float64(),
+    }
+    return pa.table({name: pa.array([row[name] for row in rows], type) for name, type in columns.items()})
+
+
+def parquet(data: pa.Table, **options: Any) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(data, out, **options)
+    return out.getvalue()
+
+
+WRITTEN: dict[str, dict[str, Any]] = {
+    "plain": {"use_dictionary": False, "compression": "none"},
+    "dictionary": {"compression": "none"},
+    "snappy": {"compression": "snappy"},
+    "gzip": {"compression": "gzip", "use_dictionary": False},
+    "zstd": {"compression": "zstd"},
+    "lz4": {"compression": "lz4", "use_dictionary": False},
+    "brotli": {"compression": "brotli"},
+    "pages of version 2": {"data_page_version": "2.0", "compression": "zstd"},
+    "checksums": {"write_page_checksum": True},
+    "byte streams": {
+        "use_dictionary": False,
+        "compression": "none",
+        "column_encoding": {"rollout_log_probs.list.element": "BYTE_STREAM_SPLIT"},
+    },
+    "deltas": {
+        "use_dictionary": False,
+        "compression": "none",
+        "column_encoding": {"response_mask.list.element": "DELTA_BINARY_PACKED"},
+    },
+    "no Arrow schema": {"store_schema": False, "compression": "none"},
+    "row groups": {"row_group_size": 1},
+    "page index": {"write_page_index": True},
+}
+
+
+def _parquet() -> Iterator[tuple[str, bytes]]:
+    for name, options in WRITTEN.items():
+        yield name, parquet(table(), **options)
+    yield "large lists", parquet(table(kind=pa.large_list))
+    yield "fixed lists", parquet(table([ROWS[0], ROWS[0]], kind=lambda item: pa.list_(item, 2)))
+    texts = pa.array(["a", None, "é", "a" * 40])
+    strings = table().append_column("step", texts).append_column("data_source", texts.dictionary_encode())
+    yield "strings", parquet(strings, compression="none")
+    yield "nested", parquet(table().append_column("extra", pa.array([[{"a": [1, None]}], None, [], [None]])))
+    halves = {
+        name: pa.array([[-1.0], [-0.5]], pa.list_(pa.float16())) for name in ("rollout_log_probs", "old_log_probs")
+    }
+    yield "halves", parquet(pa.table({**halves, "response_mask": [[True], [False]]}))
+    yield "null lists", parquet(table([{**ROWS[0], "old_log_probs": None}, {**ROWS[1], "rollout_log_probs": [None]}]))
+    yield "no rows", parquet(table([]))
+    whole = parquet(table())
+    yield "cut", whole[:-9]
+    yield "lines", lines(ROWS)
+
+
+SEEDS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
+    "jsonl": _jsonl,
+    "compressed": _compressed,
+    "parquet": _parquet,
+}
+"""Harness -> its inputs by name."""
+
+TOKENS = (
+    *("rollout_log_probs", "old_log_probs", "current_log_probs", "response_mask", "loss_mask", "reward", "step"),
+    *("sample_id", "policy_version", "advantages", "null", "true", "false", "NaN", "Infinity", "-Infinity", "1e999"),
+    *("-1e-320", "-0.0", "18446744073709551616", "-9223372036854775809", "\\ud800", "\\u0000", "\ufeff", "\u2028"),
+    *('{"', '":', '",', "[]", "{}", "[[", "]]", "[{", "}]", "\r\n", "\n\n", "\x00", "[-1]", "[1]", '":[', "}\n{"),
+)
+"""What JSON lines of a dump are made of."""

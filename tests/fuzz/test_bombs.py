@@ -1,0 +1,40 @@
+"""Bombs that are quick to build and to read, each by the installed command: it stays small, and says what it did."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from bombs import BOMBS, COMMANDS, read, wrong
+from measured import took
+
+QUICK = [name for name, bomb in BOMBS.items() if bomb.quick]
+SECONDS = 60
+"""Ten times what any takes on two idle cores."""
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_bomb_does_no_harm(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"bomb{BOMBS[name].suffix}"
+    BOMBS[name].build(path)
+    for command in COMMANDS:
+        done = read(command, path, tmp_path, SECONDS)
+        assert wrong(done) == [], done
+        assert (tmp_path / "out.parquet").exists() is (done.status == 0 and command == "filter")
+
+
+def test_there_are_bombs_of_both_forms() -> None:
+    assert {BOMBS[name].suffix for name in QUICK} >= {".parquet", ".jsonl", ".jsonl.zst"}
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("b'x' * (2_100 << 20)", "MB"),
+        ("raise ValueError", "a traceback"),
+        ("import os; os.abort()", "status"),
+        ("import time; time.sleep(9)", "status -9"),
+        ("import sys; sys.exit(3)", "not two lines"),
+    ],
+)
+def test_harm_would_be_seen(script: str, found: str) -> None:
+    assert any(found in what for what in wrong(took([sys.executable, "-c", script], 5)))
