@@ -19,7 +19,7 @@ from rlcorr_cli.suspicions import Suspected
 
 Metrics = dict[str, pydantic.FiniteFloat | None]
 Counts = dict[str, pydantic.NonNegativeInt]
-Key = dict[str, str | int | bool | pydantic.FiniteFloat | None]
+Key = dict[str, pydantic.FiniteFloat | int | str | bool | None]
 Ends = Annotated[list[pydantic.FiniteFloat], pydantic.Field(min_length=2, max_length=2)]
 
 AGAIN = "Write one with `rlcorr analyze DUMP -o report.json`."

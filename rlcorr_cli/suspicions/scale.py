@@ -3,6 +3,7 @@
 from math import log
 from typing import TYPE_CHECKING
 
+from rlcorr_cli.problems import ABOVE_ZERO
 from rlcorr_cli.suspicions.pairing import correlation
 from rlcorr_cli.suspicions.sample import Sample
 
@@ -11,9 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 N_PROBABLE = 8
-ABOVE = 1e-6
-"""Log-probs lie above 0 by rounding, no more than this."""
-
 N_SCALED = 64
 SCALED_CORRELATION = 0.99
 SCALED_WITHIN = 0.02
@@ -25,7 +23,7 @@ FACTORS = {log(10): ("10", 0), 1 / log(10): ("10", 1), log(2): ("2", 0), 1 / log
 
 
 def probabilities(sample: Sample) -> str | None:
-    """A column lies in [0, 1], and N_PROBABLE values or more, most of those other than 0.0, lie above ABOVE."""
+    """A column lies in [0, 1], and N_PROBABLE values or more, most of those other than 0.0, lie above ABOVE_ZERO."""
     both = zip(sample.columns, (sample.pairs.rollout, sample.pairs.train), strict=True)
     found = [(name, values) for name, values in both if _probable(values)]
     if not found:
@@ -35,10 +33,10 @@ def probabilities(sample: Sample) -> str | None:
 
 
 def _probable(values: "NDArray[np.float64]") -> bool:
-    above = int((values > ABOVE).sum())
+    above = int((values > ABOVE_ZERO).sum())
     if above < max(N_PROBABLE, int((values != 0).sum()) / 2):
         return False
-    return float(values.min()) >= -ABOVE and float(values.max()) <= 1 + ABOVE
+    return float(values.min()) >= -ABOVE_ZERO and float(values.max()) <= 1 + ABOVE_ZERO
 
 
 def other_base(sample: Sample) -> str | None:

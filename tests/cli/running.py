@@ -44,6 +44,16 @@ def run(*args: str) -> Ran:
     return Ran(status, out.getvalue(), err.getvalue())
 
 
+def refused(ran: Ran, status: int, *parts: str) -> None:
+    """It ended with this status and two lines that say so, nothing on stdout."""
+    assert ran.status == status, ran.err
+    assert ran.out == ""
+    assert len(ran.err.splitlines()) == 2, ran.err
+    assert "Traceback" not in ran.err
+    for part in parts:
+        assert part in ran.err, ran.err
+
+
 def analyzed(*args: str) -> dict[str, Any]:
     """The JSON report of `rlcorr analyze ARGS`."""
     return run("analyze", *args, "--json").json

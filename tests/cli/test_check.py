@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import BF16, STEPS, Ran, command, parquet, row, run, run_installed
+from running import BF16, STEPS, command, parquet, refused, row, run, run_installed
 
 FP32 = BF16.replace("bf16", "fp32")
 SEQUENCE = "Do not use sequence-level IS on this data: take token weights, or"
@@ -23,15 +23,6 @@ def checked(status: int, *args: str) -> dict[str, Any]:
 
 def findings(found: dict[str, Any], metric: str) -> list[tuple[dict[str, Any], str, str]]:
     return [(one["key"], one["rule"], one["status"]) for one in found["findings"] if one["metric"] == metric]
-
-
-def refused(ran: Ran, status: int, *parts: str) -> None:
-    assert ran.status == status, ran.err
-    assert ran.out == ""
-    assert len(ran.err.splitlines()) == 2, ran.err
-    assert "Traceback" not in ran.err
-    for part in parts:
-        assert part in ran.err, ran.err
 
 
 def rules(folder: Path, text: str, name: str = "rules.toml") -> str:

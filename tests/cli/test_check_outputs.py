@@ -9,7 +9,7 @@ from pathlib import Path
 
 import junitparser
 import pytest
-from running import BF16, STEPS, Ran, command, parquet, row, run, run_installed
+from running import BF16, STEPS, command, parquet, refused, row, run, run_installed
 
 FAILING = (STEPS, "--group-by", "step", "--min", "seq_ess=0.3")
 EVIL = (
@@ -23,14 +23,6 @@ EVIL = (
     "https://evil.example/ www.evil.example",
     "z" * 1000,
 )
-
-
-def refused(ran: Ran, status: int, *parts: str) -> None:
-    assert ran.status == status, ran.err
-    assert ran.out == ""
-    assert len(ran.err.splitlines()) == 2, ran.err
-    for part in parts:
-        assert part in ran.err, ran.err
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from running import STEPS, Ran, parquet, row, run
+from running import STEPS, Ran, parquet, refused, row, run
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.saved import read_subject
@@ -23,14 +23,6 @@ def checked(status: int, *args: str) -> dict[str, Any]:
     ran = run("check", *args, "--json")
     assert ran.status == status, ran.err
     return json.loads(ran.out)
-
-
-def refused(ran: Ran, status: int, *parts: str) -> None:
-    assert ran.status == status, ran.err
-    assert ran.out == ""
-    assert len(ran.err.splitlines()) == 2, ran.err
-    for part in parts:
-        assert part in ran.err, ran.err
 
 
 def saved(path: Path, *args: str) -> str:

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, Ran, analyzed, jsonl, parquet, row, run, run_installed
+from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_installed
 
 from rlcorr_cli.io.corrected import ADDED
 
@@ -275,14 +275,6 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert ran.status == 0
     assert "nothing written" in ran.out
     assert list(tmp_path.iterdir()) == []
-
-
-def refused(ran: Ran, status: int, *words: str) -> None:
-    assert ran.status == status, ran
-    lines = ran.err.strip().splitlines()
-    assert len(lines) == 2, ran.err
-    for word in words:
-        assert word in ran.err
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, Ran, analyzed, jsonl, parquet, row, run, run_installed
+from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_installed
 
 GATED = """
 [[rejections]]
@@ -22,13 +22,6 @@ def gated(tmp_path: Path) -> str:
     path = tmp_path / "gated.toml"
     path.write_text(GATED)
     return str(path)
-
-
-def refused(ran: Ran, status: int, *parts: str) -> None:
-    assert ran.status == status, ran.err
-    assert len(ran.err.splitlines()) == 2
-    for part in parts:
-        assert part in ran.err
 
 
 def numbers(metrics: dict[str, float | None]) -> dict[str, float]:

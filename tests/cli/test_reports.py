@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, Ran, analyzed, jsonl, parquet, row, run
+from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 EVIL = (
@@ -25,13 +25,6 @@ EVIL = (
     "{{ 7 * 7 }}",
     "https://evil.example/ www.evil.example",
 )
-
-
-def refused(ran: Ran, status: int, *parts: str) -> None:
-    assert ran.status == status, ran.err
-    assert len(ran.err.splitlines()) == 2
-    for part in parts:
-        assert part in ran.err
 
 
 @pytest.fixture
