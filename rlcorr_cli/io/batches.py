@@ -24,6 +24,8 @@ from rlcorr_cli.io.types import is_list
 from rlcorr_cli.problems import CURES, GO_ON, Problems
 
 Place = Callable[[], str]
+ROW_TOKENS = 1 << 22
+"""The most of one sequence; far beyond any model's, and still far from filling a memory."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ def portions(
         rows, aside = _set_aside(rows, faults, care)
         yield aside
         lists = lists_of(rows, roles)
+    _check_lengths(rows, lists[roles.rollout].offsets)
     for first, last in _cuts(lists[roles.rollout].offsets, batch_tokens):
         cut = {name: whole.rows(first, last) for name, whole in lists.items()}
         yield from _checked(rows.part(first, last), cut, roles, care, seen)
@@ -136,6 +139,16 @@ def lists_of(rows: Rows, roles: Roles) -> dict[str, Lists]:
     if roles.advantages and is_list(rows.data.column(roles.advantages).type):
         names.append(roles.advantages)
     return {name: Lists.of(name, rows.data.column(name)) for name in names}
+
+
+def _check_lengths(rows: Rows, offsets: NDArray[np.int64]) -> None:
+    lengths = np.diff(offsets)
+    if lengths.max(initial=0) > ROW_TOKENS:
+        row = int(lengths.argmax())
+        raise DataError(
+            f"{rows.where(row)()} has {lengths[row]:,} tokens, over {ROW_TOKENS:,}.",
+            "One row is one sequence: is the dump laid out so?",
+        )
 
 
 def _cuts(offsets: NDArray[np.int64], batch_tokens: int) -> Iterator[tuple[int, int]]:

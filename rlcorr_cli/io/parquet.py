@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Place, Rows
+from rlcorr_cli.io.batches import ROW_TOKENS, Place, Rows
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.sources import Source
 from rlcorr_cli.io.streams import Stdin
@@ -20,8 +20,6 @@ STEP_TOKENS = 1 << 14, 1 << 22
 """The least and the most tokens read in one step, whatever a batch holds."""
 WHOLE_ROWS, WHOLE_BYTES = 1 << 9, 1 << 26
 """The most of whole rows in one step."""
-ROW_TOKENS = 1 << 22
-"""Of one sequence; far beyond any model's."""
 FOOTER_BYTES = 32 << 20
 PEEKED_TOKENS = 1 << 17
 """What is looked at of a file before it is read."""

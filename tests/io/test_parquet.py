@@ -10,7 +10,7 @@ from dumps import opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io import parquet as reading
-from rlcorr_cli.io.batches import Portion, Rows, portions
+from rlcorr_cli.io.batches import ROW_TOKENS, Portion, Rows, portions
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.readers import read
 
@@ -293,3 +293,13 @@ def test_keys_that_are_not_utf8_are_an_error(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(plain(1)).append_column("uid", broken), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"uid is not UTF-8"):
         read_rows(opened(str(tmp_path / "a.parquet"), keys=("uid",)))
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_row_of_millions_of_tokens_is_refused(others: int, tmp_path: Path) -> None:
+    n = ROW_TOKENS + 1
+    offsets = pa.array([0, *[n] * (1 + others)], pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, pa.array(np.full(n, -0.5, np.float32)))
+    pq.write_table(pa.table({"rollout_log_probs": lists, "old_log_probs": lists}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a.parquet.* has .*tokens"):
+        read_rows(opened(str(tmp_path / "a.parquet")))
