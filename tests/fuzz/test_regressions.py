@@ -63,4 +63,4 @@ def test_mutations_go_deep(kind: str) -> None:
     found = [harness.taken(kind, mutant) for mutant in sorted(mutants)]
     words = {str(one).split(": ")[-1][:30] for one in found if isinstance(one, RlcorrError)}
     assert len(words) > 7, words
-    assert len({one for one in found if isinstance(one, tuple)}) > 1
+    assert sum(isinstance(one, tuple) for one in found) > 5
