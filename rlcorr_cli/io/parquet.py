@@ -41,7 +41,7 @@ def schema(path: str, stdin: Stdin | None = None) -> pa.Schema:
     """All columns, from the footer."""
     with _file(path) as file:
         found = file.schema_arrow
-        assert found.names is not None  # decoded only now, and a name need not be UTF-8
+        _ = found.names  # decoded only when they are asked for, and a name need not be UTF-8
         return found
 
 
@@ -54,8 +54,9 @@ def parts(source: Source, roles: Roles) -> list[tuple[tuple[int, int], int]]:
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         if sum(group.num_rows for group in groups) != metadata.num_rows:
             raise _damaged(source.path, "its row groups do not hold the rows that its footer names")
-        for i in range(len(groups)):
-            _check_lengths(source.path, groups[i], _indices(metadata, roles.log_probs))
+        lists = _indices(metadata, roles.log_probs)
+        for group in groups:
+            _check_lengths(source.path, group, lists)
         sizes = [sum(group.column(j).total_compressed_size for j in wanted) for group in groups]
     runs: list[tuple[tuple[int, int], int]] = []
     for i, size in enumerate(sizes):
@@ -70,7 +71,7 @@ def parts(source: Source, roles: Roles) -> list[tuple[tuple[int, int], int]]:
 def _check_chunks(path: str, n_groups: int, wanted: list[int]) -> None:
     """Have Arrow look at every column chunk's description where it can still say no: asked for one by one, a damaged
     one ends the process (apache/arrow#45283)."""
-    with _open(path, pre_buffer=True) as file:
+    with _file(path, pre_buffer=True) as file:
         next(file.reader.iter_batches(1, list(range(n_groups)), wanted, False), None)
 
 
@@ -103,8 +104,7 @@ def read(
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
         step = _step(file.metadata, groups, roles.rollout, batch_tokens, whole)
         for batch in file.iter_batches(step, list(groups), None if whole else roles.needed, use_threads=False):
-            numbers = range(row, row + batch.num_rows)
-            yield Rows(batch, partial(_place, shard.path, row), partial(_same, numbers))
+            yield Rows(batch, partial(_place, shard.path, row), partial(range, row, row + batch.num_rows))
             row += batch.num_rows
         if row != end:
             raise _damaged(shard.path, f"its columns end at row {row} of {end}")
@@ -137,22 +137,12 @@ def _indices(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
     return [j for j, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in names)]
 
 
-def _same(numbers: range) -> range:
-    return numbers
-
-
 def _place(path: str, first: int, row: int) -> Place:
     return lambda: f"{path}, row {first + row} (0-based)"
 
 
 @contextmanager
-def _file(path: str) -> Generator[pq.ParquetFile]:
-    with _open(path, pre_buffer=False) as file:
-        yield file
-
-
-@contextmanager
-def _open(path: str, pre_buffer: bool) -> Generator[pq.ParquetFile]:
+def _file(path: str, pre_buffer: bool = False) -> Generator[pq.ParquetFile]:
     """A file opened by its bytes: Arrow takes a name for UTF-8, which a name need not be."""
     with _reading(path), pa.OSFile(os.fsencode(path)) as handle:
         _check_footer(path, handle)

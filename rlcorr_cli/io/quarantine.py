@@ -1,6 +1,5 @@
 """Rows set aside, as they are written apart: untouched, with the reason beside them."""
 
-import json
 from base64 import b64encode
 from typing import Any
 
@@ -8,6 +7,7 @@ import pyarrow as pa
 
 from rlcorr_cli.io.batches import Aside
 from rlcorr_cli.io.corrected import Rows
+from rlcorr_cli.io.lines import row_of
 
 REASON, LINE, BYTES = "rlcorr_problem", "rlcorr_line", "rlcorr_line_base64"
 
@@ -25,12 +25,10 @@ def quarantined(aside: Aside) -> Rows:
 
 
 def _object(line: bytes) -> dict[str, Any]:
+    row = row_of(line)
+    if isinstance(row, dict):
+        return row
     try:
-        text = line.decode("utf-8")
+        return {LINE: line.decode("utf-8")}
     except UnicodeDecodeError:
         return {BYTES: b64encode(line).decode()}
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
-        return {LINE: text}
-    return row if isinstance(row, dict) else {LINE: text}
