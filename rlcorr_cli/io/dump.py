@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from rlcorr_cli.batch import Shard
+from rlcorr_cli.batch import Input, Shard
 from rlcorr_cli.io.agree import Request, agree
 from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.columns import Roles, candidates, check_names
@@ -46,6 +46,10 @@ class Dump:
     def source(self, path: str) -> Source:
         """One of the sources."""
         return self._sources[path]
+
+    def inputs(self, rows: Mapping[str, int]) -> list[Input]:
+        """The sources as a report tells of them.  rows: by path, none where it is not there."""
+        return [Input(one.path, one.format, rows.get(one.path, 0), one.n_bytes, self.columns) for one in self.sources]
 
     @cached_property
     def _sources(self) -> dict[str, Source]:

@@ -55,27 +55,28 @@ def read(
     """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
     declared = _declared(schema, roles)
     for block in blocks(shard.path, shard.part, stdin):
-        if block.data.isspace():
+        if not block.data or block.data.isspace():
             continue
         if roles.mask is None:
             _refuse_late_mask(block, shard.path)
-        table, unread = _fast(block.data, declared), {}
-        if table is None:
-            ids = [name for name in roles.ids if name not in roles.keys]
-            table, unread = parsed(_lines(block), declared, shard.path, ids)
-        numbers = _Numbers(block)
-        place = partial(_place, shard.path, numbers)
-        for batch in table.combine_chunks().to_batches():
-            yield Rows(batch, place, numbers.all, partial(_lines, block) if whole else None, unread)
+        yield _rows(block, declared, roles, shard.path, whole)
 
 
 def peek(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None) -> Rows:
     """The first rows, about HEAD_BYTES of them; standard input stays unread."""
     start = stdin.head if shard.path == STDIN and stdin else head(shard.path)
-    block = Block(start, partial(int, 0))
-    table, unread = parsed(_lines(block), _declared(schema, roles), shard.path)
+    return _rows(Block(start, partial(int, 0)), _declared(schema, roles), roles, shard.path, False)
+
+
+def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: bool) -> Rows:
+    """A block that is not blank."""
+    table, unread = _fast(block.data, declared), {}
+    if table is None:
+        ids = [name for name in roles.ids if name not in roles.keys]
+        table, unread = parsed(_lines(block), declared, path, ids)
     numbers = _Numbers(block)
-    return Rows(table.combine_chunks().to_batches()[0], partial(_place, shard.path, numbers), numbers.all, None, unread)
+    (batch,) = table.combine_chunks().to_batches()
+    return Rows(batch, partial(_place, path, numbers), numbers.all, partial(_lines, block) if whole else None, unread)
 
 
 def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:

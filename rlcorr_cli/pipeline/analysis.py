@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from rlcorr_cli.batch import Batch, GroupKey, Input
+from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
 from rlcorr_cli.io.batches import Care
@@ -157,10 +157,7 @@ def reported(
         *_spent(plan, spent),
         *settings,
     )
-    rows = Counter(measured.rows) + bad.rows
-    inputs = [
-        Input(source.path, source.format, rows[source.path], source.n_bytes, dump.columns) for source in dump.sources
-    ]
+    inputs = dump.inputs(Counter(measured.rows) + bad.rows)
     grouping, totals = Grouping(by_batch, reading.group_by), (measured.leaves, layout_of(observation))
     return build(*totals, measured.replicates, grouping, plan, profile, inputs, said, bad.problems, bad.suspected)
 

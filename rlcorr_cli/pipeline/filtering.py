@@ -121,11 +121,11 @@ def filter_dump(
             tally.rows_dropped,
             bad.problems.n_rows,
             reading.bad.quarantine,
-            outputs[0].n_bytes if outputs[0] else 0,
+            0,
             tally.rejected,
             tally.distances,
         )
-        _finish(done, tally, *outputs)
+        _finish(done, *outputs)
         bad.finish()
         return replace(done, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
 
@@ -253,7 +253,7 @@ def _write(
             output.write(some)
 
 
-def _finish(done: Filtered, tally: _Tally, kept: Output | None, apart: Output | None) -> None:
+def _finish(done: Filtered, kept: Output | None, apart: Output | None) -> None:
     """Hold the accounts against each other, then give the outputs their names."""
     for output, rows in ((kept, done.rows_out), (apart, done.rows_dropped)):
         if output is not None and output.rows != rows:

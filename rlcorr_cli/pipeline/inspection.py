@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.batch import Input
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.verdict import opinions, verdict
 from rlcorr_cli.core.worst import worst
@@ -65,12 +64,8 @@ def inspect(reading: Reading, plan: Plan, computing: Computing, n_worst: int = 0
             rows[path] += portion.batch.n_rows
             if n_worst:
                 _offer(portion, dump, by, n_worst, device, sequences, tokens)
-        inputs = [
-            Input(source.path, source.format, rows[source.path] + bad.rows[source.path], source.n_bytes, dump.columns)
-            for source in dump.sources
-        ]
         found = Inspected(
-            tuple(inputs),
+            tuple(dump.inputs(rows + bad.rows)),
             {field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
             dump.columns,
             tally,

@@ -10,8 +10,8 @@ from rlcorr_cli.plan import STATISTIC_FORMULAS
 from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.present.listing import DEFINED, UNITS
 from rlcorr_cli.presets import PRESETS
-from rlcorr_cli.problems import PROBLEMS
-from rlcorr_cli.suspicions import SUSPICIONS
+from rlcorr_cli.problems import PROBLEMS, Problem
+from rlcorr_cli.suspicions import SUSPICIONS, Suspicion
 
 
 def explained(name: str) -> str:
@@ -53,10 +53,10 @@ def test_every_statistic_and_preset_is_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("one", [*PROBLEMS, *SUSPICIONS], ids=lambda one: one.name)
-def test_every_class_of_problems_is_told_with_its_cure(one: object) -> None:
-    text = explained(one.name)  # type: ignore[attr-defined]
-    assert " ".join(one.means.split()) in text  # type: ignore[attr-defined]
-    assert f"Cure: {one.cure}" in text  # type: ignore[attr-defined]
+def test_every_class_of_problems_is_told_with_its_cure(one: Problem | Suspicion) -> None:
+    text = explained(one.name)
+    assert " ".join(one.means.split()) in text
+    assert f"Cure: {one.cure}" in text
 
 
 def test_an_unknown_name_gets_the_nearest() -> None:
