@@ -21,7 +21,8 @@ class Moments:
     """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
 
     Units are tokens at token scope and non-empty sequences otherwise; `seq_*` is of each sequence's token mean.
-    Every result is None where there is nothing to take it of.
+    Every result is None where there is nothing to take it of.  A spread below 1e-6 of the distances from the centre
+    (their root mean square) is 0: two sums do not tell it from rounding.
     """
 
     numbers: "Numbers"

@@ -21,6 +21,8 @@ from rlcorr_cli.summary import Numbers, total
 
 CPU = torch.device("cpu")
 FAR = (-30.0, 30.0, -5.0, 5.0, -0.125, 0.125, 0.0, 0.03125)
+OFF = 3 / 2**20
+"""Keeps log-ratios off the round numbers that bounds are: on a tie, rounding decides what is outside."""
 
 
 def row(log_ratios: Sequence[float], probs: Sequence[float] | None = None, **more: object) -> Row:
@@ -97,9 +99,12 @@ def simulated(n: int, seed: int, mean: float = 0.0, std: float = 0.05, longest: 
 
 @st.composite
 def dumps(draw: st.DrawFn, min_rows: int = 1, max_rows: int = 8, max_tokens: int = 10) -> list[Row]:
-    """Ragged rows, some empty or wholly masked: near, equal, constant or far policies; two training batches."""
-    near = st.integers(-250, 250).map(lambda k: k / 1000)
-    log_ratio = draw(st.sampled_from([near, near, st.just(0.0), st.just(-0.01), st.sampled_from(FAR)]))
+    """Ragged rows, some empty or wholly masked: near, equal, constant or far policies; two training batches.
+
+    Log-probs are binary fractions, so that equal log-ratios are equal however they came about.
+    """
+    near = st.integers(-250, 250).map(lambda k: (k or 1) / 1024 + OFF)
+    log_ratio = draw(st.sampled_from([near, near, st.just(0.0), st.just(OFF - 10 / 1024), st.sampled_from(FAR)]))
     has_current, has_mask = draw(st.booleans()), draw(st.booleans())
     token = st.tuples(log_ratio, st.integers(0, 320), st.integers(0, 4), st.integers(-100, 100))
     rows: list[Row] = []
@@ -109,7 +114,7 @@ def dumps(draw: st.DrawFn, min_rows: int = 1, max_rows: int = 8, max_tokens: int
         if has_mask:
             one.mask = [int(t[2] > 0) for t in tokens]
         if has_current:
-            one.current = [min(a + t[3] / 200, 0.0) for a, t in zip(one.train, tokens, strict=True)]
+            one.current = [min(a + t[3] / 256 + OFF, 0.0) for a, t in zip(one.train, tokens, strict=True)]
         # One number for all tokens, as most dumps have it, or one each.
         one.advantages = [(t if has_mask else tokens[0])[3] / 100 for t in tokens]
         one.reward = draw(st.sampled_from([None, 0.0, 1.0, -0.25]))
