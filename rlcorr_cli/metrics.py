@@ -147,7 +147,7 @@ METRICS: tuple[Metric, ...] = (
         unit="share",
     ),
     *(
-        Metric(f"log_ratio_{name}", f"{q:.1%} quantile of l over tokens", 0.0, _quantile(q), resampled=False)
+        Metric(f"log_ratio_{name}", f"{100 * q:g} % quantile of l over tokens", 0.0, _quantile(q), resampled=False)
         for name, q in QUANTILES.items()
     ),
     Metric(

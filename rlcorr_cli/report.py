@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     import polars
 
 SCHEMA = 1
-QUANTILE_NOTE = (
-    f"Quantiles of the log-ratio come from a histogram: within {HISTOGRAM_RELATIVE_ERROR:.1%} of their own size."
-)
+_WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"
+QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
 
 
 @dataclass(frozen=True)

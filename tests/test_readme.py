@@ -89,6 +89,25 @@ def test_the_ci_jobs_in_readme_are_jobs_and_their_check_runs(
     assert door.run(shlex.split(command)[1:]) == 0, capsys.readouterr().err
 
 
+SHOWN = re.findall(r"rlcorr ([^\n]*)\n```\n\n```text\n(.*?)```", README, re.DOTALL)
+"""A command of README's and what it shows of its output, with ... for what it leaves out."""
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN)
+def test_the_output_in_readme_is_what_is_printed(
+    command: str, shown: str, workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert door.run(shlex.split(command)) == 0
+    printed, shown = (re.sub(r"\d+\.\d\d s\b", "T s", text) for text in (capsys.readouterr().out, shown))
+    for part in shown.split("  ...\n"):
+        assert part in printed
+
+
+def test_two_outputs_are_in_readme() -> None:
+    assert len(SHOWN) == 2
+
+
 def test_the_failing_check_in_readme_is_what_it_prints(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (shown,) = re.findall(r"```text\n\$ rlcorr (check [^\n]*)\n(.*?)```", README, re.DOTALL)
     assert door.run(shlex.split(shown[0])) == 1

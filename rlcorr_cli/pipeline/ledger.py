@@ -45,7 +45,7 @@ class Ledger:
         classes = ", ".join(f"{name} {one['rows']:,}" for name, one in found.items())
         first = next(iter(found.values()))["first"]
         raise DataError(
-            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({share:.2%}), more than --max-bad-fraction "
+            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f} %), more than --max-bad-fraction "
             f"{self._bad.limit:g} bears: {classes}; {first}.",
             "`rlcorr inspect DUMP` counts them; a larger --max-bad-fraction goes on without them.",
         )

@@ -59,7 +59,7 @@ def _suggest(console: Console, filtered: Filtered) -> None:
         if lost is None or lost <= 1 - TARGET or bounds is None:
             continue
         words = Text(f"! {clean(rejection.name)} takes {share(lost)} of the {_units(rejection)}. ", style="yellow")
-        words.append(f"To keep {share(TARGET)} of them:", style="default")
+        words.append(f"To keep {100 * TARGET:g} % of them:", style="default")
         console.print(Padding(words, (0, 2)))
         console.print(Padding(Text(f"--rs {rejection.statistic}.{rejection.scope}:{bounds}"), (0, 4)))
 

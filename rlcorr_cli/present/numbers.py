@@ -50,7 +50,7 @@ def share(value: float | None) -> str:
     if value is None:
         return NOTHING
     if value == 0 or value == 1:
-        return f"{value:.0%}"
+        return f"{100 * value:.0f} %"
     if value < 0.0001 or value > 0.9999:
         return "< 0.01 %" if value < 0.5 else "> 99.99 %"
     return f"{100 * value:.2f} %" if value < 0.1 or value > 0.99 else f"{100 * value:.1f} %"

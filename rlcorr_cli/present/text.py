@@ -116,7 +116,7 @@ def _distribution(console: Console, report: Report) -> None:
     values = report.whole.values
     table = bare_table("log_ratio at", *(f"{100 * q:g} %" for q in QUANTILES.values()))
     table.add_row(
-        f"within {HISTOGRAM_RELATIVE_ERROR:.1%}", *(signed(values[f"log_ratio_{name}"]) for name in QUANTILES)
+        f"within {100 * HISTOGRAM_RELATIVE_ERROR:.1f} %", *(signed(values[f"log_ratio_{name}"]) for name in QUANTILES)
     )
     _print(console, table, gap=False)
     low, high = values["log_ratio_p01"], values["log_ratio_p999"]

@@ -60,7 +60,7 @@ def _kept(report: Report) -> str:
         return ""
     if kept == 0:
         return "The rejections keep nothing."
-    return f"The rejections keep {kept / tokens:.1%} of the tokens." if kept < 0.5 * tokens else ""
+    return f"The rejections keep {100 * kept / tokens:.1f} % of the tokens." if kept < 0.5 * tokens else ""
 
 
 def suspected(one: Suspected) -> str:
