@@ -167,7 +167,9 @@ def test_a_report_that_is_not_whole_is_status_3(case: str, folder: Path, tmp_pat
 @pytest.fixture(scope="module")
 def reports(folder: Path) -> dict[str, dict[str, Any]]:
     """A plain report and a profile's, both with few metrics and groups."""
-    return {name: small(json.loads((folder / f"{name}.json").read_text())) for name in ("plain", "peer")}
+    found = {name: small(json.loads((folder / f"{name}.json").read_text())) for name in ("plain", "peer")}
+    assert all(VALIDATOR.is_valid(data) for data in found.values())
+    return found
 
 
 def test_a_number_beyond_a_float_is_status_3(folder: Path, tmp_path: Path) -> None:
@@ -219,7 +221,6 @@ def test_a_value_of_a_wrong_type_anywhere_is_status_3(
     reports: dict[str, Any], folder: Path, name: str, where: int, value: Any
 ) -> None:
     data = deepcopy(reports[name])
-    assert VALIDATOR.is_valid(data)
     found = places(data)
     place = found[where % len(found)]
     put(data, place, value)
