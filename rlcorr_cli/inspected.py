@@ -94,8 +94,8 @@ class Tally:
 class Inspected:
     """A dump as it is read.
 
-    schema: column -> type, of the first file.  columns: canonical -> column.  problems: as of a Report.  by: the
-    measure of the worst.
+    schema: column -> type, of the first file.  columns: canonical -> column, sample_id and step among them where they
+    tell rows and files apart.  problems: as of a Report.  by: the measure of the worst.
     """
 
     inputs: tuple[Input, ...]

@@ -51,6 +51,12 @@ class Dump:
         """The sources as a report tells of them.  rows: by path, none where it is not there."""
         return [Input(one.path, one.format, rows.get(one.path, 0), one.n_bytes, self.columns) for one in self.sources]
 
+    @property
+    def marks(self) -> dict[str, str]:
+        """Canonical -> column of what tells rows and files apart, whether or not rows are grouped by it."""
+        found = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
+        return {name: column for name, column in found.items() if column is not None}
+
     @cached_property
     def _sources(self) -> dict[str, Source]:
         return {source.path: source for source in self.sources}

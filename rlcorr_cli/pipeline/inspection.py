@@ -67,7 +67,7 @@ def inspect(reading: Reading, plan: Plan, computing: Computing, n_worst: int = 0
         found = Inspected(
             tuple(dump.inputs(rows + bad.rows)),
             {field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
-            dump.columns,
+            {**dump.columns, **dump.marks},
             tally,
             bad.problems.n_rows,
             bad.problems.to_dict(),

@@ -22,7 +22,8 @@ def test_it_counts_what_analyze_counts() -> None:
         found, report = inspected(path), analyzed(path)
         assert found["counts"] == report["counts"]
         assert found["inputs"] == report["inputs"]
-        assert found["columns"] == report["inputs"][0]["columns"]
+        marks = {"sample_id": "sample_id", "step": "step"}
+        assert found["columns"] == {**report["inputs"][0]["columns"], **marks}
         assert found["notes"] == [note for note in report["notes"] if not note.startswith("Quantiles")]
 
 
