@@ -4,7 +4,6 @@ What is fine is only counted.  Every line names its section, metric, value and r
 """
 
 import os
-import re
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
@@ -36,9 +35,9 @@ def _draw(console: Console, checked: Checked) -> None:
     if broken:
         console.print()
     for note in checked.notes:
-        console.print(Padding(Text(defused(note), style="dim"), (0, 2)))
+        console.print(Padding(Text(clean(note), style="dim"), (0, 2)))
     style = "bold" if checked.passed else STYLES["fail"]
-    console.print(Padding(Text(defused(counts(checked)), style=style), (0, 0, 0, 2)))
+    console.print(Padding(Text(clean(counts(checked)), style=style), (0, 0, 0, 2)))
 
 
 def _print_rule(console: Console, findings: list[Finding]) -> None:
@@ -46,17 +45,11 @@ def _print_rule(console: Console, findings: list[Finding]) -> None:
     first = findings[0]
     for finding in findings[:SHOWN]:
         line = Text(f"{first.status:4}  ", style=STYLES[first.status])
-        line.append(defused(f"{where(finding.key)}: {finding.says}"), style="default")
+        line.append(clean(f"{where(finding.key)}: {finding.says}"), style="default")
         console.print(Padding(line, (0, 2)))
     rest = [f"and {len(findings) - SHOWN:,} groups more; --json has all."] if len(findings) > SHOWN else []
     for text in (*rest, *([first.remedy] if first.remedy else [])):
-        console.print(Padding(Text(defused(text)), (0, 2, 0, 8)))
-
-
-def defused(text: str) -> str:
-    """One printable line that stays text: wrapped, it may start a line anywhere, and GitHub's runner takes a line that
-    starts with :: for a command."""
-    return re.sub(":(?=:)", ": ", clean(text))
+        console.print(Padding(Text(clean(text)), (0, 2, 0, 8)))
 
 
 def worst_first(checked: Checked) -> list[Finding]:

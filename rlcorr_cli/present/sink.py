@@ -5,6 +5,7 @@ Text is rendered first and written in one go, because rich turns a closed pipe i
 
 import io
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -39,7 +40,8 @@ def drop_stdout() -> None:
 def render(draw: "Callable[[Console], None]") -> None:
     """Draw on a console as wide as the terminal (80 columns when piped), and emit the result.
 
-    NO_COLOR, like a pipe, means plain text: no bold or dim either.
+    NO_COLOR, like a pipe, means plain text: no bold or dim either.  No line starts with ::, which GitHub's runner would
+    take for a command, whatever names a dump has and wherever they were wrapped.
     """
     from rich.console import Console
 
@@ -55,7 +57,7 @@ def render(draw: "Callable[[Console], None]") -> None:
         markup=False,
     )
     draw(console)
-    emit("\n".join(line.rstrip() for line in paper.getvalue().split("\n")))
+    emit("\n".join(re.sub(r"^(\s*):(?=:)", r"\1: ", line.rstrip()) for line in paper.getvalue().split("\n")))
 
 
 def is_unicode() -> bool:

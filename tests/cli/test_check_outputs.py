@@ -208,7 +208,7 @@ def test_a_hostile_dump_forges_nothing(hostile: str, tmp_path: Path, monkeypatch
     assert len(lines) == 20  # ten errors, ten warnings
     assert all(re.match(r"::(error|warning) title=rlcorr check%3A [a-z0-9_]+%2C [^,:]*::", line) for line in lines)
     assert "%25%2Ca%3Ab::" in ran.err
-    assert "::" not in ran.out
+    assert not [line for line in ran.out.splitlines() if line.lstrip().startswith("::")]
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in markdown.splitlines() if row.startswith("|")} == {6}
     assert "\n# heading" not in markdown
     assert "https://" not in markdown
@@ -230,7 +230,7 @@ def test_a_remedy_of_several_lines_stays_in_its_place(tmp_path: Path, monkeypatc
     (line,) = ran.err.splitlines()
     assert line.startswith("::error title=rlcorr check%3A kl%2C whole dump::whole dump: kl is 0.00103, wants >= 1. ")
     assert line.endswith(" First.%0A::error::Then | 5 %25.\\x1b[31m")
-    assert "First.\\n: :error: :Then | 5 %.\\x1b[31m" in ran.out
+    assert "First.\\n::error::Then | 5 %.\\x1b[31m" in ran.out
     (row,) = [one for one in summary.read_text().splitlines() if "fail" in one and one.startswith("| ")]
     assert len(re.findall(r"(?<!\\)\|", row)) == 6
     (suite,) = junitparser.JUnitXml.fromfile(str(junit))

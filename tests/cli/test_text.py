@@ -116,6 +116,25 @@ def test_hostile_names_of_files_and_columns_are_shown_and_not_sent(tmp_path: Pat
     assert not ESCAPE.search(bad.err)
 
 
+@pytest.mark.parametrize("width", ["30", "80"])
+def test_no_line_is_a_command_to_githubs_runner(width: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    forged = "::error::forged ::stop-commands::x"
+    rows = [row(**{forged: forged, "sample_id": f"{forged} {i}", "text": f"{'w' * 24} {forged}"}) for i in range(3)]
+    path, out = parquet(tmp_path / f"{forged}.parquet", rows), str(tmp_path / f"{forged}.out.parquet")
+    for args in (
+        ("analyze", path, "--group-by", forged),
+        ("filter", path, "--is", "token", "-o", out),
+        ("inspect", path, "--worst", "2"),
+        ("inspect", path, "--row", f"{forged} 1"),
+        ("check", path, "--group-by", forged, "--min", "kl=9"),
+        ("inspect", str(tmp_path / "none" / forged)),
+    ):
+        ran = run(*args)
+        assert ":stop" in ran.out + ran.err
+        assert not [line for line in (ran.out + ran.err).splitlines() if line.lstrip().startswith("::")], args
+
+
 def test_hostile_group_values_stay_whole_in_json(tmp_path: Path) -> None:
     path = parquet(tmp_path / "hostile.parquet", [row(source=HOSTILE)])
     ran = run("analyze", path, "--group-by", "source", "--json")
