@@ -51,6 +51,7 @@ class Checked:
             "status": "passed" if self.passed else "failed",
             "counts": self.counts,
             "findings": [finding.to_dict() for finding in self.findings],
+            "notes": list(self.notes),
         }
 
 

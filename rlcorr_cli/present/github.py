@@ -17,21 +17,26 @@ from rlcorr_cli.subject import Checked
 ANNOTATIONS = 10
 """Of errors, and as many of warnings, are all that GitHub shows of a step."""
 ROWS = 100
-COMMANDS = {"fail": "error", "warn": "warning"}
 MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "ok": "✅ pass"}
 
 
 def annotations(checked: Checked) -> str:
-    """A workflow command for each broken rule and section, up to what is shown."""
+    """A workflow command for each broken rule and section, and each note, up to what is shown."""
     broken = worst_first(checked)
-    chosen = [one for status in COMMANDS for one in [f for f in broken if f.status == status][:ANNOTATIONS]]
-    return "".join(f"{_annotation(one)}\n" for one in chosen)
+    errors = [_annotation("error", *_told(one)) for one in broken if one.status == "fail"]
+    warnings = [_annotation("warning", "", note) for note in checked.notes]
+    warnings += [_annotation("warning", *_told(one)) for one in broken if one.status == "warn"]
+    return "".join(f"{one}\n" for one in (*errors[:ANNOTATIONS], *warnings[:ANNOTATIONS]))
 
 
-def _annotation(finding: Finding) -> str:
-    title = command_property(f"rlcorr check: {finding.metric}, {where(finding.key)}")
-    said = command_data(f"{where(finding.key)}: {finding.says} {finding.remedy or ''}".rstrip())
-    return f"::{COMMANDS[finding.status]} title={title}::{said}"
+def _told(finding: Finding) -> tuple[str, str]:
+    """What it is of, and what it says."""
+    section = where(finding.key)
+    return f": {finding.metric}, {section}", f"{section}: {finding.says} {finding.remedy or ''}".rstrip()
+
+
+def _annotation(command: str, of: str, said: str) -> str:
+    return f"::{command} title={command_property(f'rlcorr check{of}')}::{command_data(said)}"
 
 
 def annotate(checked: Checked) -> None:
@@ -43,12 +48,13 @@ def annotate(checked: Checked) -> None:
 
 
 def summary(checked: Checked) -> str:
-    """A Markdown table, the worst first."""
+    """What no rule judged, and a Markdown table, the worst first."""
     ordered = [*worst_first(checked), *(one for one in checked.findings if one.status == "ok")]
     rows = [_row(one) for one in ordered[:ROWS]]
     more = [f"and {len(ordered) - ROWS:,} more.", ""] if len(ordered) > ROWS else []
+    notes = [line for note in checked.notes for line in (escaped(clean(note)), "")]
     heads = ["| | section | metric | found | remedy |", "|---|---|---|---|---|"]
-    return "\n".join(["### rlcorr check", "", escaped(counts(checked)), "", *heads, *rows, "", *more])
+    return "\n".join(["### rlcorr check", "", escaped(counts(checked)), "", *notes, *heads, *rows, "", *more])
 
 
 def _row(finding: Finding) -> str:

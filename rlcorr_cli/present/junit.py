@@ -1,6 +1,7 @@
 """JUnit XML, which every CI system reads: one suite, one case for each rule and section.
 
-A case that warns passes, and says so in its output.  What XML cannot hold is written as an escape.
+A case that warns passes, and says so in its output; what no rule judged is the suite's output.  What XML cannot hold is
+written as an escape.
 """
 
 import xml.etree.ElementTree as ET
@@ -23,6 +24,8 @@ def text(checked: Checked) -> bytes:
     suite = ET.SubElement(root, "testsuite", {"name": "rlcorr check", **numbers, "skipped": "0"})
     for finding in checked.findings:
         _add(suite, finding)
+    if checked.notes:
+        ET.SubElement(suite, "system-out").text = "\n".join(clean(note) for note in checked.notes)
     ET.indent(root)
     return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 

@@ -56,7 +56,7 @@ def test_json_is_stable(tmp_path: Path) -> None:
     ran = run("check", *FAILING, "--json")
     assert ran.err == ""
     found = json.loads(ran.out, parse_constant=pytest.fail)
-    assert list(found) == ["rlcorr", "inputs", "status", "counts", "findings"]
+    assert list(found) == ["rlcorr", "inputs", "status", "counts", "findings", "notes"]
     assert list(found["counts"]) == ["rules", "failed", "warned", "passed"]
     assert found["inputs"] == json.loads(run("analyze", STEPS, "--group-by", "step", "--json").out)["inputs"]
     (worst,) = [one for one in found["findings"] if one["key"] == {"step": 4} and one["metric"] == "seq_ess"]

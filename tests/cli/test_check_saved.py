@@ -1,6 +1,7 @@
 """`check` of saved reports and against a baseline; and that no broken report passes for a bad policy."""
 
 import json
+import xml.etree.ElementTree as ET
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -90,14 +91,24 @@ def test_a_saved_report_has_its_plan_and_groups_already(args: tuple[str, ...], f
     refused(run("check", str(folder / "steps.json"), *args), 2, "saved report", "Name the dump itself")
 
 
-def test_what_is_suspected_of_a_dump_is_told_and_not_judged(tmp_path: Path) -> None:
+def test_what_is_suspected_of_a_dump_is_told_and_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary, junit = tmp_path / "summary.md", tmp_path / "r.xml"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     dump = parquet(tmp_path / "d.parquet", [row((-1.0, -2.5, -0.3), (-1.0, -2.5, -0.3))] * 40)
     report = saved(tmp_path / "r.json", dump)
     for subject in (dump, report):
-        ran = run("check", subject)
+        summary.write_text("")
+        ran = run("check", subject, "--junit", str(junit))
         assert ran.status == 0
-        assert ran.out.startswith("  ? bypass_copy  d.parquet: old_log_probs equals rollout_log_probs")
+        said = "? bypass_copy  d.parquet: old_log_probs equals rollout_log_probs"
+        assert ran.out.startswith(f"  {said}")
         assert ran.out.splitlines()[-1] == "  Passed: 5 of 5 checks; 5 rules on d.parquet."
+        assert ran.err.startswith(f"::warning title=rlcorr check::{said}")
+        assert "bypass" in summary.read_text().splitlines()[4]
+        assert (ET.parse(junit).find("testsuite/system-out").text or "").startswith(said)
+        (note,) = run("check", subject, "--json").json["notes"]
+        assert note.startswith(said)
 
 
 def test_two_reports_are_no_dump(folder: Path) -> None:
