@@ -17,9 +17,9 @@ OLD = b"the old output"
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The sample forty times over, which takes a while to write."""
+    """The sample many times over, which takes a while to write."""
     path = tmp_path_factory.mktemp("dump") / "in.parquet"
-    pq.write_table(pa.concat_tables([pq.read_table(STEPS).drop_columns(["sample_id"])] * 40), path, row_group_size=1000)
+    pq.write_table(pa.concat_tables([pq.read_table(STEPS).drop_columns(["sample_id"])] * 16), path, row_group_size=1000)
     return str(path)
 
 
