@@ -18,7 +18,6 @@ from rlcorr_cli.subject import Subject, doubts
 from rlcorr_cli.suspicions import Suspected
 
 Metrics = dict[str, pydantic.FiniteFloat | None]
-Counts = dict[str, pydantic.NonNegativeInt]
 Key = dict[str, pydantic.FiniteFloat | int | str | bool | None]
 Ends = Annotated[list[pydantic.FiniteFloat], pydantic.Field(min_length=2, max_length=2)]
 
@@ -91,6 +90,17 @@ class Input(Open):
     columns: dict[str, str]
 
 
+class Counts(Open):
+    """What the numbers are of."""
+
+    rows: pydantic.NonNegativeInt
+    sequences: pydantic.NonNegativeInt
+    empty_sequences: pydantic.NonNegativeInt
+    tokens: pydantic.NonNegativeInt
+    masked_tokens: pydantic.NonNegativeInt
+    bad_rows: pydantic.NonNegativeInt = 0
+
+
 class Group(Open):
     """One group."""
 
@@ -127,9 +137,13 @@ class Suspicion(Open):
 
 
 class Pictures(Open):
-    """values: canonical metrics beside a profile's, the whole dump's first."""
+    """What `plot` draws, and looks into.  values: canonical metrics beside a profile's, the whole dump's first."""
 
-    values: list[Metrics] | None = None
+    counts: dict[str, Any]
+    spread: dict[str, Any]
+    histograms: dict[str, Any]
+    log_ratios: list[Any]
+    values: Annotated[list[Metrics], pydantic.Field(min_length=1)] = []
 
 
 class Document(Open):
@@ -147,7 +161,7 @@ class Document(Open):
     problems: dict[str, Problem]
     suspicions: list[Suspicion]
     notes: list[str]
-    pictures: Pictures | None = None
+    pictures: Pictures = Pictures(counts={}, spread={}, histograms={}, log_ratios=[])
 
 
 def _subject(data: dict[str, Any]) -> Subject:
@@ -155,7 +169,7 @@ def _subject(data: dict[str, Any]) -> Subject:
     plan_from_dict(document.plan)
     keys: list[Key] = [{}, *(group.key for group in document.groups)]
     metrics = [document.metrics, *(group.metrics for group in document.groups)]
-    canonical = (document.pictures and document.pictures.values) or [Metrics() for _ in keys]
+    canonical = document.pictures.values or [Metrics() for _ in keys]
     sections = [Section(key, {**own, **more}) for key, own, more in zip(keys, metrics, canonical, strict=True)]
     for section in sections:
         if set(section.values) != set(sections[0].values):
