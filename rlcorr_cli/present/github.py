@@ -5,6 +5,7 @@ Annotations go to stderr, so that stdout holds the result alone; the runner read
 
 import sys
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 
 from rlcorr_cli.errors import OutputError
@@ -23,10 +24,11 @@ MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "ok": "✅ pass"}
 def annotations(checked: Checked) -> str:
     """A workflow command for each broken rule and section, and each note, up to what is shown."""
     broken = worst_first(checked)
-    errors = [_annotation("error", *_told(one)) for one in broken if one.status == "fail"]
-    warnings = [_annotation("warning", "", note) for note in checked.notes]
-    warnings += [_annotation("warning", *_told(one)) for one in broken if one.status == "warn"]
-    return "".join(f"{one}\n" for one in (*errors[:ANNOTATIONS], *warnings[:ANNOTATIONS]))
+    errors = (_annotation("error", *_told(one)) for one in broken if one.status == "fail")
+    notes = (_annotation("warning", "", note) for note in checked.notes)
+    warnings = (_annotation("warning", *_told(one)) for one in broken if one.status == "warn")
+    shown = (*islice(errors, ANNOTATIONS), *islice(chain(notes, warnings), ANNOTATIONS))
+    return "".join(f"{one}\n" for one in shown)
 
 
 def _told(finding: Finding) -> tuple[str, str]:
