@@ -7,9 +7,9 @@ asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlcorr_cli import presets
     from rlcorr_cli.api import analyze, filter_dump
-    from rlcorr_cli.plan import Plan
+    from rlcorr_cli.plans import presets
+    from rlcorr_cli.plans.plan import Plan
 
 __version__ = "0.1.0"
 __all__ = ["Plan", "analyze", "filter_dump", "presets"]
@@ -21,5 +21,5 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "presets":
-        return import_module("rlcorr_cli.presets")
-    return getattr(import_module("rlcorr_cli.plan" if name == "Plan" else "rlcorr_cli.api"), name)
+        return import_module("rlcorr_cli.plans.presets")
+    return getattr(import_module("rlcorr_cli.plans.plan" if name == "Plan" else "rlcorr_cli.api"), name)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.metrics import DRIFT, METRICS
-from rlcorr_cli.plan import Plan
 from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.plans.plan import Plan
 
 ALWAYS = frozenset(metric.name for metric in METRICS)
 PEER = re.compile(r"^(.*/)?(mismatch_|mis_)?")

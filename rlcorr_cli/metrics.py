@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.moments import Value, Values, finite, variance
 from rlcorr_cli.thresholds import RETENTION_BANDS
+from rlcorr_cli.totals.families import Value, Values, finite, variance
 
 if TYPE_CHECKING:
-    from rlcorr_cli.summary import Numbers, Replicates
+    from rlcorr_cli.totals.summary import Numbers, Replicates
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def intervals(replicates: "Replicates | None") -> dict[str, tuple[float, float]]
         return {}
     import numpy as np
 
-    from rlcorr_cli.summary import ResampledNumbers
+    from rlcorr_cli.totals.summary import ResampledNumbers
 
     numbers = ResampledNumbers(replicates)
     found: dict[str, tuple[float, float]] = {}

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.metrics import DRIFT, diagnostics, evaluate
-from rlcorr_cli.moments import Moments, Value, Values
-from rlcorr_cli.plan import Bounds, Budget, Plan, Rejection
+from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection
+from rlcorr_cli.totals.families import Moments, Value, Values
 
 if TYPE_CHECKING:
-    from rlcorr_cli.summary import Numbers
+    from rlcorr_cli.totals.summary import Numbers
 
 
 def canonical(numbers: "Numbers", plan: Plan) -> Values:

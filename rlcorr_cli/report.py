@@ -14,16 +14,16 @@ from rlcorr_cli.batch import GroupKey, Input
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.health import judge
 from rlcorr_cli.metrics import METRICS, intervals
-from rlcorr_cli.moments import Values
-from rlcorr_cli.normalize import normalize, normed_layout
-from rlcorr_cli.pictures import Pictures, histogram_from_list, histogram_to_list
-from rlcorr_cli.plan import Plan
 from rlcorr_cli.plan_metrics import canonical
-from rlcorr_cli.planfile import plan_from_dict
+from rlcorr_cli.plans.files import plan_from_dict
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.problems import Problems
 from rlcorr_cli.profiles.profile import Profile
-from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR, Histogram, Layout, Numbers, Replicates, Summary, total
 from rlcorr_cli.suspicions import Suspected
+from rlcorr_cli.totals.binned import Pictures, histogram_from_list, histogram_to_list
+from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.normalize import normalize, normed_layout
+from rlcorr_cli.totals.summary import HISTOGRAM_RELATIVE_ERROR, Histogram, Layout, Numbers, Replicates, Summary, total
 
 if TYPE_CHECKING:
     import polars

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.health import RULES, Over, Rule, Severity
 from rlcorr_cli.known import ideal
-from rlcorr_cli.moments import Value, Values
+from rlcorr_cli.totals.families import Value, Values
 
 EXAMPLES = {
     "--max": "kl=0.1",

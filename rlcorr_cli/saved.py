@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.planfile import plan_from_dict
+from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.report import SCHEMA
 from rlcorr_cli.rules import Section
 from rlcorr_cli.subject import Subject, doubts

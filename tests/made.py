@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from oracle import Row
 
 from rlcorr_cli.batch import Batch, GroupKey
-from rlcorr_cli.budgets import crossing, cut
 from rlcorr_cli.core.budget import candidates
 from rlcorr_cli.core.budget import totals as budget_totals
 from rlcorr_cli.core.observe import Cuts, Observation, Observed, layout_of, observe
-from rlcorr_cli.moments import Values
-from rlcorr_cli.normalize import normalize, normed_layout
-from rlcorr_cli.plan import Plan
 from rlcorr_cli.plan_metrics import canonical
-from rlcorr_cli.summary import Numbers, total
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.budget_search import crossing, cut
+from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.normalize import normalize, normed_layout
+from rlcorr_cli.totals.summary import Numbers, total
 
 CPU = torch.device("cpu")
 FAR = (-30.0, 30.0, -5.0, 5.0, -0.125, 0.125, 0.0, 0.03125)

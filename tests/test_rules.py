@@ -8,9 +8,9 @@ from rlcorr_cli import analyze
 from rlcorr_cli.baseline import compare, limits
 from rlcorr_cli.health import RULES, Rule
 from rlcorr_cli.known import SOURCES, ideal, possible
-from rlcorr_cli.plan import Plan
-from rlcorr_cli.planfile import plan_from_dict
-from rlcorr_cli.presets import preset
+from rlcorr_cli.plans.files import plan_from_dict
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.rules import DEFAULTS, Asked, Section, from_flags, judge_all, replaced, shown, written
 
 BF16 = Path(__file__).parent.parent / "sample_data" / "smollm2_bf16.parquet"

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from rlcorr_cli.cli.groups import PlanOptions
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.plan import Mode, Normalize, Plan, WeightScope, override, parse_rejection, veto
+from rlcorr_cli.plans.plan import Mode, Normalize, Plan, WeightScope, override, parse_rejection, veto
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ def resolve(options: PlanOptions, profile_name: str) -> Chosen:
 
     A profile has its peer's plans only, from its peer's config: what it logs of any other would be made up.
     """
-    from rlcorr_cli.planfile import read_plan
+    from rlcorr_cli.plans.files import read_plan
     from rlcorr_cli.profiles import profile as profile_of
 
     profile = profile_of(profile_name)
@@ -39,7 +39,7 @@ def resolve(options: PlanOptions, profile_name: str) -> Chosen:
         found = read_plan(path, profile)
         plan, notes = found.plan, found.notes
     elif preset:
-        from rlcorr_cli.presets import preset as preset_of
+        from rlcorr_cli.plans.presets import preset as preset_of
 
         named = preset_of(preset)
         plan, notes = named.plan, named.notes

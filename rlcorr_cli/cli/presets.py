@@ -27,8 +27,8 @@ def presets(
     if json:
         import json as encoder
 
+        from rlcorr_cli.plans.presets import PRESETS
         from rlcorr_cli.present.sink import emit
-        from rlcorr_cli.presets import PRESETS
 
         rows = [
             {**p.plan.to_dict(), "aliases": p.aliases, "when": p.when, "source": p.source} for p in PRESETS.values()

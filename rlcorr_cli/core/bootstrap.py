@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.core.columns import Columns
 from rlcorr_cli.core.correct import Tokens
-from rlcorr_cli.summary import Replicates
+from rlcorr_cli.totals.summary import Replicates
 
 REPLICATES = 200
 """Enough for a 95 % interval whose ends are good to about 5 % of its width."""

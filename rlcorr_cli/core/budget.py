@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from rlcorr_cli.batch import Batch, GroupKey
-from rlcorr_cli.budgets import Buckets, Crossing
 from rlcorr_cli.core.correct import Tokens, budgeted
 from rlcorr_cli.core.ragged import host
-from rlcorr_cli.plan import Plan
-from rlcorr_cli.summary import Floats, bucket_of
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.budget_search import Buckets, Crossing
+from rlcorr_cli.totals.summary import Floats, bucket_of
 
 Key = tuple[str, GroupKey]
 """A budget's name and a leaf."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.core.statistics import EXP_LIMIT, STATISTICS
-from rlcorr_cli.plan import LEVELS, Budget, Gate, Of, Plan, Rejection, Scope, Weighting
+from rlcorr_cli.plans.plan import LEVELS, Budget, Gate, Of, Plan, Rejection, Scope, Weighting
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from torch import Tensor
 from rlcorr_cli.core.correct import Corrected, Tokens
 from rlcorr_cli.core.histograms import bincount, histogram
 from rlcorr_cli.core.ragged import host
-from rlcorr_cli.pictures import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
-from rlcorr_cli.summary import Floats
+from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
+from rlcorr_cli.totals.summary import Floats
 
 
 def draw(tokens: Tokens, corrected: Corrected) -> Pictures:

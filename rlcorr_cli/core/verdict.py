@@ -12,8 +12,8 @@ from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
 from rlcorr_cli.core.histograms import histogram
 from rlcorr_cli.core.observe import Observed
 from rlcorr_cli.core.ragged import Ragged, host
-from rlcorr_cli.plan import Budget, Rejection
-from rlcorr_cli.summary import Floats, Histogram
+from rlcorr_cli.plans.plan import Budget, Rejection
+from rlcorr_cli.totals.summary import Floats, Histogram
 
 Flags = NDArray[np.bool_]
 T = TypeVar("T", np.float64, np.bool_)

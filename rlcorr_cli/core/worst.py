@@ -12,7 +12,7 @@ from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import Tokens
 from rlcorr_cli.core.ragged import host
 from rlcorr_cli.core.statistics import EXP_LIMIT, k3
-from rlcorr_cli.summary import Floats
+from rlcorr_cli.totals.summary import Floats
 
 
 @dataclass(frozen=True)

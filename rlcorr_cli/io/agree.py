@@ -11,7 +11,7 @@ from rlcorr_cli.io import types
 from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
 from rlcorr_cli.io.sources import shown
-from rlcorr_cli.plan import Mode
+from rlcorr_cli.plans.plan import Mode
 
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "response_mask": (types.holds_mask, types.MASK),

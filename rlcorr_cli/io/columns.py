@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rlcorr_cli.errors import DataError, UsageError, nearest
 from rlcorr_cli.io.ids import DRAW
-from rlcorr_cli.plan import Mode
+from rlcorr_cli.plans.plan import Mode
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "rollout_log_probs": (

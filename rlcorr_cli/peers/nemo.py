@@ -6,7 +6,7 @@ is refused here.
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.peers.peer import Peer, contradiction
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.profiles.profile import Config, choice, flag, positive
 
 _CORRECTION = "use_importance_sampling_correction"

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.peers.peer import Peer, contradiction
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.profiles.profile import Config, choice, flag, positive
 
 _NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.plan import Plan
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.profiles.profile import Config
 
 CLOSE = 0.85

@@ -6,7 +6,7 @@ The off-policy sequence mask compares the current policy with the sampling one.
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.peers.peer import Peer, contradiction
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.profiles.profile import Config, choice, flag, number
 
 _PREFIX = "vllm_importance_sampling"

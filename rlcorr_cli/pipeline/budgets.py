@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rlcorr_cli.batch import Batch, GroupKey
-from rlcorr_cli.budgets import Buckets, crossing, cut
 from rlcorr_cli.core import budget as core
 from rlcorr_cli.core.observe import Cuts
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.scan import Computing, Device, check_rereadable, scan
-from rlcorr_cli.plan import Plan
-from rlcorr_cli.summary import Floats
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.budget_search import Buckets, crossing, cut
+from rlcorr_cli.totals.summary import Floats
 
 T = TypeVar("T")
 Place = tuple[str, Any]

@@ -28,7 +28,6 @@ from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, correcte
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, check_target, create
 from rlcorr_cli.io.readers import read_portions
-from rlcorr_cli.normalize import factors
 from rlcorr_cli.pipeline.analysis import (
     Measured,
     Progress,
@@ -43,10 +42,11 @@ from rlcorr_cli.pipeline.analysis import (
 from rlcorr_cli.pipeline.budgets import Spending, spending
 from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
-from rlcorr_cli.plan import Plan
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.problems import BadRows
 from rlcorr_cli.profiles.profile import Profile
-from rlcorr_cli.summary import Floats, Histogram
+from rlcorr_cli.totals.normalize import factors
+from rlcorr_cli.totals.summary import Floats, Histogram
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from rlcorr_cli.pipeline.analysis import Reading, opened
 from rlcorr_cli.pipeline.budgets import spending
 from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.scan import Computing, Device, run_of
-from rlcorr_cli.plan import Plan
+from rlcorr_cli.plans.plan import Plan
 
 Entry = tuple[float, int, Any]
 """Value, minus its rank in the dump (the earlier is worse among equals), and what is needed to say what it is."""

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcorr_cli.health import RULES
-from rlcorr_cli.moments import Value
 from rlcorr_cli.present.numbers import NOTHING, number, share, sparkline
 from rlcorr_cli.present.sink import clean, is_unicode
 from rlcorr_cli.report import Group, Report
+from rlcorr_cli.totals.families import Value
 
 FEW = 24
 WORST = 8

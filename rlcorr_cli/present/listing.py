@@ -8,11 +8,11 @@ from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.health import RULES
 from rlcorr_cli.metrics import DRIFT, METRICS
 from rlcorr_cli.origins import ORIGINS
-from rlcorr_cli.plan import STATISTIC_FORMULAS, Plan
 from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.plans.plan import STATISTIC_FORMULAS, Plan
+from rlcorr_cli.plans.presets import ALIASES, PRESETS, Preset, preset
+from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
 from rlcorr_cli.present.sink import emit
-from rlcorr_cli.presets import ALIASES, PRESETS, Preset, preset
-from rlcorr_cli.presets.configs import CONFIGS, PeerConfig
 from rlcorr_cli.problems import PROBLEMS
 from rlcorr_cli.suspicions import SUSPICIONS
 
@@ -31,7 +31,7 @@ def print_presets() -> None:
 
 def print_preset(name: str) -> None:
     """One preset, and the peer's config and the plan file that say the same."""
-    from rlcorr_cli.planfile import plan_to_toml
+    from rlcorr_cli.plans.files import plan_to_toml
 
     one = preset(name)
     config = CONFIGS.get(one.name)

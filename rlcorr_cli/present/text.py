@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcorr_cli.metrics import METRICS, QUANTILES
-from rlcorr_cli.plan import Plan, acts_on
+from rlcorr_cli.plans.plan import Plan, acts_on
 from rlcorr_cli.present.groups import print_groups
 from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed
 from rlcorr_cli.present.sink import clean, is_unicode, render
 from rlcorr_cli.present.verdict import suspected, verdict
 from rlcorr_cli.report import QUANTILE_NOTE, Report
-from rlcorr_cli.summary import HISTOGRAM_RELATIVE_ERROR
 from rlcorr_cli.suspicions import Suspected
+from rlcorr_cli.totals.summary import HISTOGRAM_RELATIVE_ERROR
 
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
 SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.moments import Moments, Value, Values
-from rlcorr_cli.plan import Plan
-from rlcorr_cli.summary import Numbers
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.families import Moments, Value, Values
+from rlcorr_cli.totals.summary import Numbers
 
 Config = Mapping[str, Any]
 

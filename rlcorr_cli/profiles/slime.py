@@ -7,10 +7,10 @@ clears tokens (IcePop); rejection bounds that are not given are the weights' bou
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics import diagnostics
-from rlcorr_cli.moments import Moments, Values
-from rlcorr_cli.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, flag, number, positive
-from rlcorr_cli.summary import Numbers
+from rlcorr_cli.totals.families import Moments, Values
+from rlcorr_cli.totals.summary import Numbers
 
 KEYS = (
     "use_tis",

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
 from rlcorr_cli.profiles.profile import (
     Config,
     Profile,

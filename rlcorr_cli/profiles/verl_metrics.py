@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 
 from rlcorr_cli.metrics import diagnostics
-from rlcorr_cli.moments import Moments, Value, Values
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.profiles.profile import extreme, std_with_empty, with_empty
-from rlcorr_cli.summary import Numbers
+from rlcorr_cli.totals.families import Moments, Value, Values
+from rlcorr_cli.totals.summary import Numbers
 
 PREFIX = "rollout_corr/"
 LIMIT = 20.0

@@ -27,8 +27,8 @@ from torch import Tensor
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core import correct
 from rlcorr_cli.core.observe import Observation, observe
-from rlcorr_cli.plan import Plan
-from rlcorr_cli.presets import PRESETS
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.presets import PRESETS
 
 PRESET = "decoupled_token_is"
 MEAN_TOKENS = 1009

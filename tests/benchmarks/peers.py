@@ -30,7 +30,7 @@ from torch import Tensor
 
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import Tokens, correct
-from rlcorr_cli.presets import preset
+from rlcorr_cli.plans.presets import preset
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "input.parquet"
 CPU = torch.device("cpu")
@@ -88,8 +88,8 @@ def ours(name: str, data: Padded) -> Outcome:
 
 def m2po_bound(log_ratio: np.ndarray) -> float:
     """The largest squared log-ratio that M2PO's 0.04 lets stay, by the package's own search."""
-    from rlcorr_cli.budgets import Buckets, crossing, cut
-    from rlcorr_cli.summary import bucket_of
+    from rlcorr_cli.totals.budget_search import Buckets, crossing, cut
+    from rlcorr_cli.totals.summary import bucket_of
 
     squares = log_ratio**2
     at = crossing(Buckets.of(squares), 0.04)

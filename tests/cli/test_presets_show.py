@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from running import BF16, run
 
-from rlcorr_cli.presets import preset
-from rlcorr_cli.presets.configs import CONFIGS
+from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.plans.presets.configs import CONFIGS
 
 
 def test_the_command_says_whose_config_it_read(tmp_path: Path) -> None:

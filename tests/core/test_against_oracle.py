@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made import OFF, dumps, metrics, row, simulated
 from oracle import Row
 
-from rlcorr_cli.plan import (
+from rlcorr_cli.plans.plan import (
     BUDGETED,
     SCOPES,
     SIGNS,
@@ -26,7 +26,7 @@ from rlcorr_cli.plan import (
     Weighting,
     veto,
 )
-from rlcorr_cli.presets import PRESETS
+from rlcorr_cli.plans.presets import PRESETS
 
 SIGNED = ("ratio", "log_ratio", "k1", "prob_gap")
 """Statistics that may be negative; a ratio's bounds are chosen as logs."""

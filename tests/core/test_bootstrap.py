@@ -12,8 +12,8 @@ from oracle import Row
 from rlcorr_cli.core.bootstrap import REPLICATES, poisson_draws, row_hashes
 from rlcorr_cli.core.correct import Tokens
 from rlcorr_cli.metrics import intervals
-from rlcorr_cli.plan import Plan
-from rlcorr_cli.summary import Replicates
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.summary import Replicates
 
 INTEGERS = ("sequences", "tokens", "rewarded", "extreme")
 

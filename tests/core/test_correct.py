@@ -9,7 +9,7 @@ from made import CPU, batch, metrics, row
 from oracle import Row
 
 from rlcorr_cli.core.correct import Corrected, Tokens, correct
-from rlcorr_cli.plan import Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
+from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
 
 LN2 = math.log(2.0)
 OPEN = Bounds()

@@ -10,7 +10,7 @@ from made import batch, simulated
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 
 HAS_CUDA = torch.cuda.is_available()
 

@@ -11,8 +11,8 @@ from made import dumps, observed
 from oracle import Row
 
 from rlcorr_cli.pipeline.analysis import Measured
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.summary import Histogram, Layout, Replicates, Summary
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.totals.summary import Histogram, Layout, Replicates, Summary
 
 LAYOUT = Layout(("a", "b"), ("low",), ("high",), ("log", "log2"), ("h",))
 PLANS = (

@@ -15,13 +15,13 @@ from matplotlib.testing.compare import compare_images
 from oracle import Row
 
 from rlcorr_cli.core.observe import Observation, observe
-from rlcorr_cli.pictures import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
 from rlcorr_cli.pipeline.analysis import Reading, analyze
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.figures.data import lorenz, profile, rebinned
 from rlcorr_cli.report import Report
-from rlcorr_cli.summary import Histogram
+from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
+from rlcorr_cli.totals.summary import Histogram
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 BASELINE = Path(__file__).parent / "baseline"

@@ -11,11 +11,11 @@ import yaml
 from made import observed, row
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.planfile import load, plan_to_toml, read_plan
-from rlcorr_cli.presets import PRESETS
+from rlcorr_cli.plans.files import load, plan_to_toml, read_plan
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.profiles import PROFILES, profile
-from rlcorr_cli.summary import Numbers
+from rlcorr_cli.totals.summary import Numbers
 
 VERL = PROFILES["verl-0.9"]
 

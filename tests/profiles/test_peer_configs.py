@@ -7,10 +7,10 @@ import pytest
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.peers import PEERS
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.planfile import PlanFile, read_plan
-from rlcorr_cli.presets import PRESETS
-from rlcorr_cli.presets.configs import CONFIGS
+from rlcorr_cli.plans.files import PlanFile, read_plan
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.plans.presets.configs import CONFIGS
 from rlcorr_cli.profiles import profile
 
 READ_BACK = [name for name, config in CONFIGS.items() if config.reader is not None]

@@ -14,7 +14,7 @@ from test_golden import CPU, GOLDEN, MASKS, ROWS, golden_batch, padded
 from rlcorr_cli import analyze
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import Tokens, correct
-from rlcorr_cli.presets import preset
+from rlcorr_cli.plans.presets import preset
 
 Sequence = list[tuple[float, float]]
 """One sequence's valid tokens: (training log-prob, rollout log-prob)."""

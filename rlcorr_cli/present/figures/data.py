@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlcorr_cli.pictures import Octaves
 from rlcorr_cli.present.figures import style
 from rlcorr_cli.report import Report
-from rlcorr_cli.summary import Floats, Histogram
+from rlcorr_cli.totals.binned import Octaves
+from rlcorr_cli.totals.summary import Floats, Histogram
 
 FEWEST = 20
 """Bins with fewer values are not drawn: their spread says nothing."""

@@ -11,14 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator, SymmetricalLogLocator
 
-from rlcorr_cli.pictures import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Pictures
-from rlcorr_cli.plan import Bounds
+from rlcorr_cli.plans.plan import Bounds
 from rlcorr_cli.present.figures import style
 from rlcorr_cli.present.figures.data import Missing, course, lags, lorenz, profile, rebinned
 from rlcorr_cli.present.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE, PURPLE, RED, mark
 from rlcorr_cli.present.numbers import number, share, signed
 from rlcorr_cli.report import Report
-from rlcorr_cli.summary import Floats
+from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Pictures
+from rlcorr_cli.totals.summary import Floats
 
 
 def counted(report: Report) -> Pictures:

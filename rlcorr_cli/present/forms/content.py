@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rlcorr_cli import __version__
 from rlcorr_cli.metrics import DRIFT, METRICS
-from rlcorr_cli.planfile import plan_to_toml
+from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
 from rlcorr_cli.present.listing import DEFINED, records
 from rlcorr_cli.present.numbers import NOTHING, interval, number

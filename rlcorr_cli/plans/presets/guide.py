@@ -1,7 +1,7 @@
 """The presets of verl's rollout correction guide, 2025-10 and 2025-11: the core of what everybody names."""
 
-from rlcorr_cli.plan import Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.presets.preset import Preset
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.plans.presets.preset import Preset
 
 _TOKEN = Weighting("token", Bounds(None, 2.0))
 _SEQUENCE = Weighting("sequence", Bounds(None, 2.0))

@@ -29,7 +29,7 @@ from typing import Any
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.peers import peer_of
-from rlcorr_cli.plan import (
+from rlcorr_cli.plans.plan import (
     Bounds,
     Budget,
     Gate,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.batch import GroupKey
-from rlcorr_cli.moments import Moments
-from rlcorr_cli.summary import Layout, Numbers, Summary, total
+from rlcorr_cli.totals.families import Moments
+from rlcorr_cli.totals.summary import Layout, Numbers, Summary, total
 
 _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
 """Moment -> what it counts, and whose extremes are its own."""

@@ -5,8 +5,8 @@ Rejections clamp each token's log-ratio to +-20 before they reduce it, as verl d
 
 import math
 
-from rlcorr_cli.plan import Bounds, Loss, Mode, Plan, Rejection, Weighting
-from rlcorr_cli.presets.preset import Preset
+from rlcorr_cli.plans.plan import Bounds, Loss, Mode, Plan, Rejection, Weighting
+from rlcorr_cli.plans.presets.preset import Preset
 
 _TOKEN = Weighting("token", Bounds(None, 2.0))
 _SEQUENCE = Weighting("sequence", Bounds(None, 2.0))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rlcorr_cli.plan import Plan
+from rlcorr_cli.plans.plan import Plan
 
 
 @dataclass(frozen=True)

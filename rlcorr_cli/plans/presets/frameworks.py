@@ -4,8 +4,8 @@ Where a peer's option has no default the bound here is its documents' example, a
 NeMo-RL, OpenRLHF, AReaL and prime-rl clamp no log-ratio before the exponential; slime's mis.py and SkyRL do, at +-20.
 """
 
-from rlcorr_cli.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
-from rlcorr_cli.presets.preset import Preset
+from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
+from rlcorr_cli.plans.presets.preset import Preset
 
 
 def _weights(name: str, weighting: Weighting, when: str, source: str, aliases: tuple[str, ...] = ()) -> Preset:

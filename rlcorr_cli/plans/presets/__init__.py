@@ -5,8 +5,10 @@ framework, version and option; the records follow its documents or code.
 """
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.presets import core, peers, verl
-from rlcorr_cli.presets.preset import Preset
+from rlcorr_cli.plans.presets import frameworks as peers
+from rlcorr_cli.plans.presets import guide as core
+from rlcorr_cli.plans.presets import verl
+from rlcorr_cli.plans.presets.preset import Preset
 
 __all__ = ["ALIASES", "PRESETS", "Preset", "preset"]
 
