@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.known import ideal
+from rlcorr_cli.metrics.catalog import ideal
 from rlcorr_cli.rules import EXAMPLES, Finding, Section, finding, finite, pairs, remedy_of, shown
 
 ROUNDING = 1e-9

@@ -13,8 +13,8 @@ from rlcorr_cli import __version__
 from rlcorr_cli.batch import GroupKey, Input
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.health import judge
-from rlcorr_cli.metrics import METRICS, intervals
-from rlcorr_cli.plan_metrics import canonical
+from rlcorr_cli.metrics.corrections import canonical
+from rlcorr_cli.metrics.diagnostics import METRICS, intervals
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.problems import Problems

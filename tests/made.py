@@ -12,7 +12,7 @@ from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.core.budget import candidates
 from rlcorr_cli.core.budget import totals as budget_totals
 from rlcorr_cli.core.observe import Cuts, Observation, Observed, layout_of, observe
-from rlcorr_cli.plan_metrics import canonical
+from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.budget_search import crossing, cut
 from rlcorr_cli.totals.families import Values

@@ -7,7 +7,7 @@ import pytest
 from rlcorr_cli import analyze
 from rlcorr_cli.baseline import compare, limits
 from rlcorr_cli.health import RULES, Rule
-from rlcorr_cli.known import SOURCES, ideal, possible
+from rlcorr_cli.metrics.catalog import SOURCES, ideal, possible
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset

@@ -21,8 +21,8 @@ def analyze(
 ) -> None:
     """Diagnose a dump, and see what a correction would do."""
     from rlcorr_cli.cli import run
+    from rlcorr_cli.metrics.settings import Thresholds
     from rlcorr_cli.pipeline import analysis
-    from rlcorr_cli.thresholds import Thresholds
 
     chosen = plan.chosen(profile)
     outputs = run.outputs(output or [], dumps, group_by or [])

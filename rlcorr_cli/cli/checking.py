@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.baseline import Limit, compare, limits, refuse_lacking, unmatched
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.known import missing, possible
+from rlcorr_cli.metrics.catalog import missing, possible
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.present import github, junit
 from rlcorr_cli.present.checked import print_checked

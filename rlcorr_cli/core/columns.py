@@ -17,8 +17,8 @@ from torch import Tensor
 
 from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
 from rlcorr_cli.core.ragged import Ragged, host
+from rlcorr_cli.metrics.settings import CHI2_LIMIT, RETENTION_BANDS, Thresholds
 from rlcorr_cli.plans.plan import Bounds
-from rlcorr_cli.thresholds import CHI2_LIMIT, RETENTION_BANDS, Thresholds
 from rlcorr_cli.totals.summary import Floats
 
 Table = dict[str, Floats]

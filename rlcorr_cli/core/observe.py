@@ -20,8 +20,8 @@ from rlcorr_cli.core.correct import Corrected, Tokens, correct
 from rlcorr_cli.core.histograms import buckets, histogram
 from rlcorr_cli.core.pictures import draw
 from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.metrics.settings import Thresholds
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.thresholds import Thresholds
 from rlcorr_cli.totals.binned import Pictures
 from rlcorr_cli.totals.summary import Floats, Histogram, Layout, Replicates, Summary
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.health import RULES
-from rlcorr_cli.metrics import DRIFT, METRICS
-from rlcorr_cli.origins import ORIGINS
-from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
+from rlcorr_cli.metrics.origins import ORIGINS
 from rlcorr_cli.plans.plan import STATISTIC_FORMULAS, Plan
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, Preset, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlcorr_cli.metrics import METRICS, QUANTILES
+from rlcorr_cli.metrics.diagnostics import METRICS, QUANTILES
 from rlcorr_cli.plans.plan import Plan, acts_on
 from rlcorr_cli.present.groups import print_groups
 from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed

@@ -6,7 +6,7 @@ clears tokens (IcePop); rejection bounds that are not given are the weights' bou
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.metrics import diagnostics
+from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, flag, number, positive
 from rlcorr_cli.totals.families import Moments, Values

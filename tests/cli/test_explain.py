@@ -4,9 +4,9 @@ import pytest
 from running import STEPS, analyzed, run
 
 from rlcorr_cli.health import RULES
-from rlcorr_cli.metrics import DRIFT, METRICS
-from rlcorr_cli.origins import ORIGINS
-from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
+from rlcorr_cli.metrics.origins import ORIGINS
 from rlcorr_cli.plans.plan import STATISTIC_FORMULAS
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.present.listing import DEFINED, UNITS

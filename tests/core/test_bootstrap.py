@@ -11,7 +11,7 @@ from oracle import Row
 
 from rlcorr_cli.core.bootstrap import REPLICATES, poisson_draws, row_hashes
 from rlcorr_cli.core.correct import Tokens
-from rlcorr_cli.metrics import intervals
+from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.summary import Replicates
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rlcorr_cli import __version__
-from rlcorr_cli.metrics import DRIFT, METRICS
+from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
 from rlcorr_cli.present.listing import DEFINED, records

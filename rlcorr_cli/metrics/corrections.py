@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.metrics import DRIFT, diagnostics, evaluate
+from rlcorr_cli.metrics.diagnostics import DRIFT, diagnostics, evaluate
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection
 from rlcorr_cli.totals.families import Moments, Value, Values
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.metrics import DRIFT, METRICS
-from rlcorr_cli.plan_metrics import FACTOR, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
+from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
 from rlcorr_cli.plans.plan import Plan
 
 ALWAYS = frozenset(metric.name for metric in METRICS)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.thresholds import RETENTION_BANDS
+from rlcorr_cli.metrics.settings import RETENTION_BANDS
 from rlcorr_cli.totals.families import Value, Values, finite, variance
 
 if TYPE_CHECKING:

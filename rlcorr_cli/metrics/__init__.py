@@ -1,0 +1,1 @@
+"""From totals to the numbers that people know, and what each of them means."""
