@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
+from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.dump import Dump, Request, open_dump
 from rlcorr_cli.metrics.settings import Thresholds
@@ -23,7 +24,6 @@ from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.scan import Computing, Device, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.problems import BadRows
-from rlcorr_cli.profiles.profile import Profile
 from rlcorr_cli.report import Grouping, Report, build
 from rlcorr_cli.totals.binned import Pictures
 from rlcorr_cli.totals.summary import Layout, Replicates, Summary

@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.peers import peer_of
+from rlcorr_cli.frameworks.peers import peer_of
+from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.plans.plan import (
     Bounds,
     Budget,
@@ -45,7 +46,6 @@ from rlcorr_cli.plans.plan import (
     Weighting,
     WeightScope,
 )
-from rlcorr_cli.profiles.profile import Profile
 
 RECORDS = "See `rlcorr presets` for the records of a plan."
 

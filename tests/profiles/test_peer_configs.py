@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.peers import PEERS
+from rlcorr_cli.frameworks import profile
+from rlcorr_cli.frameworks.peers import PEERS
 from rlcorr_cli.plans.files import PlanFile, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.presets.configs import CONFIGS
-from rlcorr_cli.profiles import profile
 
 READ_BACK = [name for name, config in CONFIGS.items() if config.reader is not None]
 TIS = "truncated_importance_sampling_type: tis"

@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.frameworks.profile import Config
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.profiles.profile import Config
 
 CLOSE = 0.85
 """How like one of ours a key among others' must be to count as a misspelling of it."""

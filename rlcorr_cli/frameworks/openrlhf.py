@@ -7,9 +7,9 @@ level where the geometric ratio is inside.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.peers.peer import Peer, contradiction
+from rlcorr_cli.frameworks.peer import Peer, contradiction
+from rlcorr_cli.frameworks.profile import Config, choice, flag, positive
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.profiles.profile import Config, choice, flag, positive
 
 _NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))
 _OLD = ("enable_vllm_is_correction", "vllm_is_correction_type", "vllm_is_truncated_threshold")

@@ -5,9 +5,9 @@ are strict there and so inclusive for what stays.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.peers.peer import Peer, contradiction
+from rlcorr_cli.frameworks.peer import Peer, contradiction
+from rlcorr_cli.frameworks.profile import Config, choice, number
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
-from rlcorr_cli.profiles.profile import Config, choice, number
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
 _IPO = ("ipo_threshold",)

@@ -6,9 +6,9 @@ mask stands beside a sequence one.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.peers.peer import Peer
+from rlcorr_cli.frameworks.peer import Peer
+from rlcorr_cli.frameworks.profile import Config, choice, positive
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.profiles.profile import Config, choice, positive
 
 _HIGH = {"token": ("token_tis_ratio_clip_high", 2.0), "sequence": ("sequence_tis_ratio_clip_high", 5.0)}
 _MASKS = {"product": ("seq_sum", "product", 0.5, 2.0), "geometric": ("seq_mean", "geo", 0.99, 1.01)}

@@ -7,13 +7,13 @@ keys, so no option names the framework.  Peers whose numbers can be had too are 
 from collections.abc import Mapping
 from typing import Any
 
-from rlcorr_cli.peers.areal import AREAL
-from rlcorr_cli.peers.nemo import NEMO
-from rlcorr_cli.peers.openrlhf import OPENRLHF
-from rlcorr_cli.peers.peer import Peer
-from rlcorr_cli.peers.prime import PRIME
-from rlcorr_cli.peers.skyrl import SKYRL
-from rlcorr_cli.peers.trl import TRL
+from rlcorr_cli.frameworks.areal import AREAL
+from rlcorr_cli.frameworks.nemo import NEMO
+from rlcorr_cli.frameworks.openrlhf import OPENRLHF
+from rlcorr_cli.frameworks.peer import Peer
+from rlcorr_cli.frameworks.prime import PRIME
+from rlcorr_cli.frameworks.skyrl import SKYRL
+from rlcorr_cli.frameworks.trl import TRL
 
 PEERS: dict[str, Peer] = {peer.name: peer for peer in (TRL, NEMO, OPENRLHF, SKYRL, AREAL, PRIME)}
 

@@ -5,9 +5,9 @@ what lies outside [low, high] is masked.  Diagnostics carry `mismatch_` and ther
 """
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.profile import Config, Profile, checked, choice, number, positive, with_empty
+from rlcorr_cli.frameworks.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
-from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, number, positive, with_empty
-from rlcorr_cli.profiles.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.totals.families import Moments, Values
 from rlcorr_cli.totals.summary import Numbers
 

@@ -6,9 +6,9 @@ clears tokens (IcePop); rejection bounds that are not given are the weights' bou
 """
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.profile import Config, Profile, checked, choice, flag, number, positive
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
-from rlcorr_cli.profiles.profile import Config, Profile, checked, choice, flag, number, positive
 from rlcorr_cli.totals.families import Moments, Values
 from rlcorr_cli.totals.summary import Numbers
 

@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from rlcorr_cli.frameworks.profile import extreme, std_with_empty, with_empty
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.profiles.profile import extreme, std_with_empty, with_empty
 from rlcorr_cli.totals.families import Moments, Value, Values
 from rlcorr_cli.totals.summary import Numbers
 

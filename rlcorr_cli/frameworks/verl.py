@@ -12,8 +12,7 @@ import math
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
-from rlcorr_cli.profiles.profile import (
+from rlcorr_cli.frameworks.profile import (
     Config,
     Profile,
     checked,
@@ -22,7 +21,8 @@ from rlcorr_cli.profiles.profile import (
     number,
     positive,
 )
-from rlcorr_cli.profiles.verl_metrics import Release, write
+from rlcorr_cli.frameworks.verl_metrics import Release, write
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
 
 MODE_KEYS = (
     "bypass_old_logprob_for_rollout",

@@ -5,9 +5,9 @@ is refused here.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.peers.peer import Peer, contradiction
+from rlcorr_cli.frameworks.peer import Peer, contradiction
+from rlcorr_cli.frameworks.profile import Config, choice, flag, positive
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.profiles.profile import Config, choice, flag, positive
 
 _CORRECTION = "use_importance_sampling_correction"
 _TYPE = "truncated_importance_sampling_type"

@@ -5,9 +5,9 @@ The off-policy sequence mask compares the current policy with the sampling one.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.peers.peer import Peer, contradiction
+from rlcorr_cli.frameworks.peer import Peer, contradiction
+from rlcorr_cli.frameworks.profile import Config, choice, flag, number
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.profiles.profile import Config, choice, flag, number
 
 _PREFIX = "vllm_importance_sampling"
 MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
