@@ -13,12 +13,12 @@ from rlcorr_cli import __version__
 from rlcorr_cli.batch import GroupKey, Input
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.profile import Profile
-from rlcorr_cli.health import judge
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import METRICS, intervals
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.problems import Problems
+from rlcorr_cli.rules.rule import judge
 from rlcorr_cli.suspicions import Suspected
 from rlcorr_cli.totals.binned import Pictures, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Values

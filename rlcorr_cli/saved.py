@@ -13,7 +13,7 @@ import pydantic
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.report import SCHEMA
-from rlcorr_cli.rules import Section
+from rlcorr_cli.rules.judge import Section
 from rlcorr_cli.subject import Subject, doubts
 from rlcorr_cli.suspicions import Suspected
 

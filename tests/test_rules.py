@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli import analyze
-from rlcorr_cli.baseline import compare, limits
-from rlcorr_cli.health import RULES, Rule
 from rlcorr_cli.metrics.catalog import SOURCES, ideal, possible
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
-from rlcorr_cli.rules import DEFAULTS, Asked, Section, from_flags, judge_all, replaced, shown, written
+from rlcorr_cli.rules.baseline import compare, limits
+from rlcorr_cli.rules.judge import DEFAULTS, Asked, Section, from_flags, judge_all, replaced, shown, written
+from rlcorr_cli.rules.rule import RULES, Rule
 
 BF16 = Path(__file__).parent.parent / "sample_data" / "smollm2_bf16.parquet"
 WHOLE = Section({}, {"kl": -0.2, "seq_ess": 0.5, "reward_mean": None})

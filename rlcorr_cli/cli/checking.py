@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.baseline import Limit, compare, limits, refuse_lacking, unmatched
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.catalog import missing, possible
 from rlcorr_cli.plans.plan import Plan
@@ -15,8 +14,9 @@ from rlcorr_cli.present import github, junit
 from rlcorr_cli.present.checked import print_checked
 from rlcorr_cli.present.files import check_target
 from rlcorr_cli.present.sink import emit
-from rlcorr_cli.rules import DEFAULTS, Asked, Section, from_flags, judge_all, replaced
-from rlcorr_cli.rulesfile import RulesFile, read_rules
+from rlcorr_cli.rules.baseline import Limit, compare, limits, refuse_lacking, unmatched
+from rlcorr_cli.rules.files import RulesFile, read_rules
+from rlcorr_cli.rules.judge import DEFAULTS, Asked, Section, from_flags, judge_all, replaced
 from rlcorr_cli.saved import read_subject
 from rlcorr_cli.subject import Checked, Subject
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rlcorr_cli.present.numbers import NOTHING
 from rlcorr_cli.present.sink import clean, render
-from rlcorr_cli.rules import Finding
+from rlcorr_cli.rules.judge import Finding
 from rlcorr_cli.subject import Checked, Subject
 
 SHOWN = 8

@@ -5,7 +5,6 @@ import textwrap
 from pathlib import Path
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.health import RULES
 from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
 from rlcorr_cli.metrics.origins import ORIGINS
@@ -14,6 +13,7 @@ from rlcorr_cli.plans.presets import ALIASES, PRESETS, Preset, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.problems import PROBLEMS
+from rlcorr_cli.rules.rule import RULES
 from rlcorr_cli.suspicions import SUSPICIONS
 
 WIDTH = 80

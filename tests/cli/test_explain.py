@@ -3,7 +3,6 @@
 import pytest
 from running import STEPS, analyzed, run
 
-from rlcorr_cli.health import RULES
 from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
 from rlcorr_cli.metrics.origins import ORIGINS
@@ -11,6 +10,7 @@ from rlcorr_cli.plans.plan import STATISTIC_FORMULAS
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.present.listing import DEFINED, UNITS
 from rlcorr_cli.problems import PROBLEMS, Problem
+from rlcorr_cli.rules.rule import RULES
 from rlcorr_cli.suspicions import SUSPICIONS, Suspicion
 
 

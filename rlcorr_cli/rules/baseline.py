@@ -10,7 +10,7 @@ from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.metrics.catalog import ideal
-from rlcorr_cli.rules import EXAMPLES, Finding, Section, finding, finite, pairs, remedy_of, shown
+from rlcorr_cli.rules.judge import EXAMPLES, Finding, Section, finding, finite, pairs, remedy_of, shown
 
 ROUNDING = 1e-9
 """Sums of the same numbers in another order differ by far less than this share of them; more is a change."""

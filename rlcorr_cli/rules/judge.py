@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.health import RULES, Over, Rule, Severity
 from rlcorr_cli.metrics.catalog import ideal
+from rlcorr_cli.rules.rule import RULES, Over, Rule, Severity
 from rlcorr_cli.totals.families import Value, Values
 
 EXAMPLES = {

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.health import Over, Severity
 from rlcorr_cli.plans.files import load
-from rlcorr_cli.rules import Asked, written
+from rlcorr_cli.rules.judge import Asked, written
+from rlcorr_cli.rules.rule import Over, Severity
 
 EXAMPLE = 'A rule is [[rule]], then metric = "kl" and max = 0.1 below it.'
 
