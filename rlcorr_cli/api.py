@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
-from rlcorr_cli.problems import BadRows
+from rlcorr_cli.quality.bad_rows import BadRows
 from rlcorr_cli.report import Report
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import METRICS, intervals
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.problems import Problems
+from rlcorr_cli.quality.anomalies import Suspected
+from rlcorr_cli.quality.bad_rows import Problems
 from rlcorr_cli.rules.rule import judge
-from rlcorr_cli.suspicions import Suspected
 from rlcorr_cli.totals.binned import Pictures, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize, normed_layout

@@ -6,9 +6,9 @@ from os.path import basename
 from typing import Any
 
 from rlcorr_cli import __version__
+from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
-from rlcorr_cli.suspicions import Suspected
 
 
 @dataclass(frozen=True)

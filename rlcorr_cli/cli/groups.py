@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.cli.plans import Chosen
     from rlcorr_cli.pipeline.analysis import Reading
     from rlcorr_cli.pipeline.scan import Computing
-    from rlcorr_cli.problems import BadRows
+    from rlcorr_cli.quality.bad_rows import BadRows
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ReadingOptions:
     def _bad_rows(self) -> "BadRows":
         """What to do about bad rows; a place for them asks for their quarantine."""
         from rlcorr_cli.cli.plans import choice
-        from rlcorr_cli.problems import BadRows
+        from rlcorr_cli.quality.bad_rows import BadRows
 
         policy = choice("--on-bad-row", self.on_bad_row, ("error", "skip", "quarantine"))
         nonfinite = choice("--nonfinite", self.nonfinite, ("error", "mask"))

@@ -21,7 +21,7 @@ from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.ids import Seen, keys
 from rlcorr_cli.io.lines import row_of
 from rlcorr_cli.io.types import is_list
-from rlcorr_cli.problems import CURES, GO_ON, Problems
+from rlcorr_cli.quality.bad_rows import CURES, GO_ON, Problems
 
 Place = Callable[[], str]
 ROW_TOKENS = 1 << 22

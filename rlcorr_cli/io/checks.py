@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rlcorr_cli.problems import ABOVE_ZERO, SENTINEL
+from rlcorr_cli.quality.bad_rows import ABOVE_ZERO, SENTINEL
 
 Flags = NDArray[np.bool_]
 

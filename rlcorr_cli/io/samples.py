@@ -12,7 +12,7 @@ from rlcorr_cli.io.batches import Rows, lists_of
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.readers import READERS
-from rlcorr_cli.suspicions import Sample
+from rlcorr_cli.quality.anomalies import Sample
 
 MAX_FILES = 64
 """Of a dump of more files, this many are looked at, from the first to the last."""

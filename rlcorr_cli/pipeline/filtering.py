@@ -44,7 +44,7 @@ from rlcorr_cli.pipeline.budgets import Spending, spending
 from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.problems import BadRows
+from rlcorr_cli.quality.bad_rows import BadRows
 from rlcorr_cli.totals.normalize import factors
 from rlcorr_cli.totals.summary import Floats, Histogram
 

@@ -14,8 +14,8 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import SUFFIXES, Output, check_target, create
 from rlcorr_cli.io.quarantine import quarantined
 from rlcorr_cli.io.samples import samples
-from rlcorr_cli.problems import BadRows, Problems
-from rlcorr_cli.suspicions import suspect
+from rlcorr_cli.quality.anomalies import suspect
+from rlcorr_cli.quality.bad_rows import BadRows, Problems
 
 
 class Ledger:

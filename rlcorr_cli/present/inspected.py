@@ -13,7 +13,7 @@ from rlcorr_cli.inspected import LENGTH_QUANTILES, Inspected, OneRow, Worst
 from rlcorr_cli.present.numbers import number, share, signed
 from rlcorr_cli.present.sink import clean, render
 from rlcorr_cli.present.text import bare_table, print_suspicions
-from rlcorr_cli.problems import CURES
+from rlcorr_cli.quality.bad_rows import CURES
 
 FILES = 8
 COLUMNS = 24

@@ -12,9 +12,9 @@ from rlcorr_cli.plans.plan import STATISTIC_FORMULAS, Plan
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, Preset, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
 from rlcorr_cli.present.sink import emit
-from rlcorr_cli.problems import PROBLEMS
+from rlcorr_cli.quality.anomalies import SUSPICIONS
+from rlcorr_cli.quality.bad_rows import PROBLEMS
 from rlcorr_cli.rules.rule import RULES
-from rlcorr_cli.suspicions import SUSPICIONS
 
 WIDTH = 80
 

@@ -2,8 +2,8 @@
 
 import os
 
+from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.report import Group, Report
-from rlcorr_cli.suspicions import Suspected
 
 
 def verdict(report: Report) -> str:

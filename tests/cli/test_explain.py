@@ -9,9 +9,9 @@ from rlcorr_cli.metrics.origins import ORIGINS
 from rlcorr_cli.plans.plan import STATISTIC_FORMULAS
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.present.listing import DEFINED, UNITS
-from rlcorr_cli.problems import PROBLEMS, Problem
+from rlcorr_cli.quality.anomalies import SUSPICIONS, Suspicion
+from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.rules.rule import RULES
-from rlcorr_cli.suspicions import SUSPICIONS, Suspicion
 
 
 def explained(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from rlcorr_cli.suspicions.sample import Sample
+from rlcorr_cli.quality.anomalies.sample import Sample
 
 
 def steps_out_of_order(sample: Sample, before: Sample | None) -> str | None:

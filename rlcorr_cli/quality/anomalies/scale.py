@@ -3,9 +3,9 @@
 from math import log
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.problems import ABOVE_ZERO
-from rlcorr_cli.suspicions.pairing import correlation
-from rlcorr_cli.suspicions.sample import Sample
+from rlcorr_cli.quality.anomalies.alignment import correlation
+from rlcorr_cli.quality.anomalies.sample import Sample
+from rlcorr_cli.quality.bad_rows import ABOVE_ZERO
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ file; thresholds stand beside it, set so that real clean dumps stay silent.  The
 `rlcorr explain` lists it; what measures imports numpy when it is called.
 """
 
-from rlcorr_cli.suspicions.sample import Pairs, Sample
-from rlcorr_cli.suspicions.table import SUSPICIONS, Suspected, Suspicion, suspect
+from rlcorr_cli.quality.anomalies.sample import Pairs, Sample
+from rlcorr_cli.quality.anomalies.table import SUSPICIONS, Suspected, Suspicion, suspect
 
 __all__ = ["SUSPICIONS", "Pairs", "Sample", "Suspected", "Suspicion", "suspect"]

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rlcorr_cli.suspicions import fills, pairing, scale, steps
-from rlcorr_cli.suspicions.sample import Sample
+from rlcorr_cli.quality.anomalies import alignment as pairing
+from rlcorr_cli.quality.anomalies import scale, steps
+from rlcorr_cli.quality.anomalies import unscored as fills
+from rlcorr_cli.quality.anomalies.sample import Sample
 
 Evidence = Callable[[Sample, Sample | None], str | None]
 """A sentence with the numbers, or None.  Of one file, and the file before it: only the order of files looks at that."""

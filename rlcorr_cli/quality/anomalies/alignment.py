@@ -6,7 +6,7 @@ b = rollout, a = train, l = a - b; sums over the pairs of a sample (see Pairs).
 from math import atanh
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.suspicions.sample import Pairs, Sample
+from rlcorr_cli.quality.anomalies.sample import Pairs, Sample
 
 if TYPE_CHECKING:
     import numpy as np

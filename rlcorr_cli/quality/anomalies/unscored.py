@@ -6,7 +6,7 @@ a row in a thousand.  So only a run of N_RUN counts, and one that the other colu
 
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.suspicions.sample import Pairs, Sample
+from rlcorr_cli.quality.anomalies.sample import Pairs, Sample
 
 if TYPE_CHECKING:
     import numpy as np
