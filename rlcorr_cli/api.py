@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.quality.bad_rows import BadRows
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
+from rlcorr_cli.report.report import Report
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analysis import Reading

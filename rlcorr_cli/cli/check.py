@@ -34,8 +34,8 @@ def check(
     """Hold a dump or a saved report to rules: exit status 0 when they hold, 1 when one fails."""
     from rlcorr_cli.cli import checking
     from rlcorr_cli.cli.alone import check_alone
-    from rlcorr_cli.saved import is_report, read_subject
-    from rlcorr_cli.subject import subject_of
+    from rlcorr_cli.report.checked import subject_of
+    from rlcorr_cli.report.saved import is_report, read_subject
 
     policy, target = checking.policy(rules), checking.target(junit, dumps, rules)
     if is_report(dumps):

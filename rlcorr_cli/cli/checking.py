@@ -14,11 +14,11 @@ from rlcorr_cli.present import github, junit
 from rlcorr_cli.present.checked import print_checked
 from rlcorr_cli.present.files import check_target
 from rlcorr_cli.present.sink import emit
+from rlcorr_cli.report.checked import Checked, Subject
+from rlcorr_cli.report.saved import read_subject
 from rlcorr_cli.rules.baseline import Limit, compare, limits, refuse_lacking, unmatched
 from rlcorr_cli.rules.files import RulesFile, read_rules
 from rlcorr_cli.rules.judge import DEFAULTS, Asked, Section, from_flags, judge_all, replaced
-from rlcorr_cli.saved import read_subject
-from rlcorr_cli.subject import Checked, Subject
 
 if TYPE_CHECKING:
     from rlcorr_cli.cli.check import RuleOptions

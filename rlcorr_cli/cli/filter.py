@@ -28,8 +28,8 @@ def filter(
     from rlcorr_cli.cli import run
     from rlcorr_cli.cli.plans import choice
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.filtered import Target
     from rlcorr_cli.pipeline.filtering import filter_dump
+    from rlcorr_cli.report.filtered import Target
 
     chosen = plan.chosen(profile)
     if chosen.plan.weighting is None and not chosen.plan.rules:

@@ -6,7 +6,7 @@ from rlcorr_cli.cli import options as o
 from rlcorr_cli.cli.groups import ComputingOptions, PlanOptions, ReadingOptions
 
 if TYPE_CHECKING:
-    from rlcorr_cli.report import Report
+    from rlcorr_cli.report.report import Report
 
 
 def plot(
@@ -25,7 +25,7 @@ def plot(
     from rlcorr_cli.cli import plotting, run
     from rlcorr_cli.cli.alone import check_alone
     from rlcorr_cli.pipeline import analysis
-    from rlcorr_cli.saved import is_report
+    from rlcorr_cli.report.saved import is_report
 
     kinds = plotting.kinds(kind or [])
     targets = plotting.targets(output, kinds, dumps)

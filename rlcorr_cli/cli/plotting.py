@@ -10,8 +10,8 @@ from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.files import check_target, make_directory, replace_file
 from rlcorr_cli.present.sink import emit
-from rlcorr_cli.report import Report
-from rlcorr_cli.saved import AGAIN, load
+from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.saved import AGAIN, load
 
 SUFFIXES = ("png", "svg", "pdf")
 

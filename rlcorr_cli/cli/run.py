@@ -17,10 +17,10 @@ from rlcorr_cli.present.forms import write as write_form
 from rlcorr_cli.present.forms.document import text as document
 from rlcorr_cli.present.sink import emit
 from rlcorr_cli.present.text import print_report
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 
 if TYPE_CHECKING:
-    from rlcorr_cli.filtered import Filtered
+    from rlcorr_cli.report.filtered import Filtered
 
 
 def outputs(paths: Sequence[str], dumps: Sequence[str], group_by: Sequence[str]) -> tuple[Path, ...]:

@@ -24,7 +24,7 @@ from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.scan import Computing, Device, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.bad_rows import BadRows
-from rlcorr_cli.report import Grouping, Report, build
+from rlcorr_cli.report.report import Grouping, Report, build
 from rlcorr_cli.totals.binned import Pictures
 from rlcorr_cli.totals.summary import Layout, Replicates, Summary
 

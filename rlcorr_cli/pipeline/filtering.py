@@ -22,7 +22,6 @@ from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Observation, layout_of, observe
 from rlcorr_cli.core.verdict import Verdict, verdict
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.filtered import Filtered, Target
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.io.batches import Aside, Portion
 from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, corrected, drawn
@@ -45,6 +44,7 @@ from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.bad_rows import BadRows
+from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.totals.normalize import factors
 from rlcorr_cli.totals.summary import Floats, Histogram
 

@@ -12,7 +12,6 @@ from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.verdict import opinions, verdict
 from rlcorr_cli.core.worst import worst
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.inspected import Inspected, OneRow, Says, Tally, Values, Worst
 from rlcorr_cli.io.batches import Aside, Portion
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.readers import read_portions
@@ -22,6 +21,7 @@ from rlcorr_cli.pipeline.budgets import spending
 from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.scan import Computing, Device, run_of
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
 
 Entry = tuple[float, int, Any]
 """Value, minus its rank in the dump (the earlier is worse among equals), and what is needed to say what it is."""

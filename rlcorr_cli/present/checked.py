@@ -14,8 +14,8 @@ from rich.text import Text
 
 from rlcorr_cli.present.numbers import NOTHING
 from rlcorr_cli.present.sink import clean, render
+from rlcorr_cli.report.checked import Checked, Subject
 from rlcorr_cli.rules.judge import Finding
-from rlcorr_cli.subject import Checked, Subject
 
 SHOWN = 8
 """Sections of one broken rule that are shown; the others are counted."""

@@ -12,8 +12,8 @@ from rlcorr_cli.errors import OutputError
 from rlcorr_cli.present.checked import counts, where, worst_first
 from rlcorr_cli.present.markup import command_data, command_property, escaped
 from rlcorr_cli.present.sink import clean
+from rlcorr_cli.report.checked import Checked
 from rlcorr_cli.rules.judge import Finding
-from rlcorr_cli.subject import Checked
 
 ANNOTATIONS = 10
 """Of errors, and as many of warnings, are all that GitHub shows of a step."""

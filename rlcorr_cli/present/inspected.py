@@ -9,11 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlcorr_cli.inspected import LENGTH_QUANTILES, Inspected, OneRow, Worst
 from rlcorr_cli.present.numbers import number, share, signed
 from rlcorr_cli.present.sink import clean, render
 from rlcorr_cli.present.text import bare_table, print_suspicions
 from rlcorr_cli.quality.bad_rows import CURES
+from rlcorr_cli.report.inspected import LENGTH_QUANTILES, Inspected, OneRow, Worst
 
 FILES = 8
 COLUMNS = 24

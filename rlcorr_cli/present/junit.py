@@ -10,8 +10,8 @@ from pathlib import Path
 from rlcorr_cli.present.checked import where
 from rlcorr_cli.present.files import replace_file
 from rlcorr_cli.present.sink import clean
+from rlcorr_cli.report.checked import Checked
 from rlcorr_cli.rules.judge import Finding
-from rlcorr_cli.subject import Checked
 
 WHOLE = 10**9
 """Names are not cut here: systems tell cases apart by them."""

@@ -19,7 +19,7 @@ from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interv
 from rlcorr_cli.present.sink import clean, is_unicode, render
 from rlcorr_cli.present.verdict import suspected, verdict
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.report import QUANTILE_NOTE, Report
+from rlcorr_cli.report.report import QUANTILE_NOTE, Report
 from rlcorr_cli.totals.summary import HISTOGRAM_RELATIVE_ERROR
 
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")

@@ -3,7 +3,7 @@
 import os
 
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.report import Group, Report
+from rlcorr_cli.report.report import Group, Report
 
 
 def verdict(report: Report) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from running import STEPS, Ran, parquet, refused, row, run
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.saved import read_subject
+from rlcorr_cli.report.saved import read_subject
 
 SCHEMA = json.loads(run("explain", "--schema", "report").out)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from running import BF16, STEPS, jsonl, parquet, row, run
 
-from rlcorr_cli.report import SCHEMA
+from rlcorr_cli.report.report import SCHEMA
 
 NAMES = ("report", "filter", "check", "inspect", "row", "error")
 

@@ -19,7 +19,7 @@ from rlcorr_cli.pipeline.analysis import Reading, analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.figures.data import lorenz, profile, rebinned
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
 from rlcorr_cli.totals.summary import Histogram
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlcorr_cli.present.figures import style
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.binned import Octaves
 from rlcorr_cli.totals.summary import Floats, Histogram
 

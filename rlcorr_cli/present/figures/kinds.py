@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from rlcorr_cli.present.figures import panels, style
 from rlcorr_cli.present.figures.data import Missing
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 
 Panel = Callable[[Axes, Report], str]
 

@@ -16,7 +16,7 @@ from rlcorr_cli.present.figures import style
 from rlcorr_cli.present.figures.data import Missing, course, lags, lorenz, profile, rebinned
 from rlcorr_cli.present.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE, PURPLE, RED, mark
 from rlcorr_cli.present.numbers import number, share, signed
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Pictures
 from rlcorr_cli.totals.summary import Floats
 

@@ -6,7 +6,7 @@ Modules are imported when used: the page takes jinja2 and matplotlib, TensorBoar
 from importlib import import_module
 from pathlib import Path
 
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 
 FORMS: dict[str, str] = {".json": "document", ".html": "page", ".md": "markdown", ".csv": "table", ".tb": "tensorboard"}
 PICTURED = (".json", ".html", ".md")

@@ -10,7 +10,7 @@ from rlcorr_cli.present.listing import DEFINED, records
 from rlcorr_cli.present.numbers import NOTHING, interval, number
 from rlcorr_cli.present.sink import clean
 from rlcorr_cli.present.verdict import suspected, verdict
-from rlcorr_cli.report import Group, Report
+from rlcorr_cli.report.report import Group, Report
 
 IDEAL = {metric.name: metric.ideal for metric in (*METRICS, *DRIFT)}
 LONGEST = 120

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from rlcorr_cli.present.files import replace_file
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 
 
 def text(report: Report) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from rlcorr_cli.present.files import make_directory, replace_file
 from rlcorr_cli.present.forms.content import Content, content
 from rlcorr_cli.present.markup import escaped
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 
 
 def text(found: Content, figures: str) -> str:

@@ -16,7 +16,7 @@ from rlcorr_cli.present.figures import Drawn
 from rlcorr_cli.present.figures.style import GRID, INK, PAPER
 from rlcorr_cli.present.files import replace_file
 from rlcorr_cli.present.forms.content import content
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 
 INKS = {INK: "currentColor", PAPER: "none", GRID: "var(--line)"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlcorr_cli.present.files import replace_file
 from rlcorr_cli.present.sink import clean
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

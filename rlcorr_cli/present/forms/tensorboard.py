@@ -6,7 +6,7 @@ Takes the extra `tensorboard` (tensorboardX).  Without a profile the names are r
 from pathlib import Path
 
 from rlcorr_cli.errors import OutputError, UsageError
-from rlcorr_cli.report import Group, Report
+from rlcorr_cli.report.report import Group, Report
 
 
 def write(report: Report, path: Path) -> None:

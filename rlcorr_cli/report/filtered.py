@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlcorr_cli.report import Report
+from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.summary import Histogram
 
 ROWS_PER_FILE = 100_000

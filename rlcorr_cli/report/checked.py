@@ -7,7 +7,7 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.report import SCHEMA, Report
+from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.report import SCHEMA
+from rlcorr_cli.report.report import SCHEMA
 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 

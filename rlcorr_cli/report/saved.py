@@ -13,9 +13,9 @@ import pydantic
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.report import SCHEMA
+from rlcorr_cli.report.checked import Subject, doubts
+from rlcorr_cli.report.report import SCHEMA
 from rlcorr_cli.rules.judge import Section
-from rlcorr_cli.subject import Subject, doubts
 
 Metrics = dict[str, pydantic.FiniteFloat | None]
 Key = dict[str, pydantic.FiniteFloat | int | str | bool | None]
