@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engine import HELD, LocalEngine
+from rlcorr_cli.engines.threads import HELD, LocalEngine
 
 SHARDS = [Shard(i, f"{i}.parquet", "parquet", None, 1) for i in range(20)]
 

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from rlcorr_cli import interrupt
+from rlcorr_cli.engines import interrupt
+from rlcorr_cli.engines.interrupt import Terminated
 from rlcorr_cli.errors import OutputError, RlcorrError
-from rlcorr_cli.interrupt import Terminated
 from rlcorr_cli.present.sink import drop_stdout
 
 

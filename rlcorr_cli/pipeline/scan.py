@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from rlcorr_cli.batch import Batch, Shard
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.engine import LocalEngine
+from rlcorr_cli.engines.threads import LocalEngine
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import Aside
 from rlcorr_cli.io.dump import Dump

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from queue import Full, Queue
 from typing import Protocol, TypeVar
 
-from rlcorr_cli import interrupt
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.engines import interrupt
 
 R = TypeVar("R")
 HELD = 2
