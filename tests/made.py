@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from oracle import Row
 
 from rlcorr_cli.batch import Batch, GroupKey
-from rlcorr_cli.core.budget import candidates
-from rlcorr_cli.core.budget import totals as budget_totals
+from rlcorr_cli.core.budget_search import candidates
+from rlcorr_cli.core.budget_search import totals as budget_totals
 from rlcorr_cli.core.observe import Cuts, Observation, Observed, layout_of, observe
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Plan

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.core import bootstrap
-from rlcorr_cli.core.columns import Columns, Table, corrections, diagnostics, drift, sequence_averages
+from rlcorr_cli.core.binning import draw
 from rlcorr_cli.core.correct import Corrected, Tokens, correct
 from rlcorr_cli.core.histograms import buckets, histogram
-from rlcorr_cli.core.pictures import draw
+from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.metrics.settings import Thresholds
 from rlcorr_cli.plans.plan import Plan

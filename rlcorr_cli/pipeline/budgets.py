@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rlcorr_cli.batch import Batch, GroupKey
-from rlcorr_cli.core import budget as core
+from rlcorr_cli.core import budget_search as core
 from rlcorr_cli.core.observe import Cuts
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.scan import Computing, Device, check_rereadable, scan

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import GroupKey, Shard
 from rlcorr_cli.core import device as devices
+from rlcorr_cli.core.decisions import Verdict, verdict
 from rlcorr_cli.core.observe import Observation, layout_of, observe
-from rlcorr_cli.core.verdict import Verdict, verdict
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.io.batches import Aside, Portion

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.core.decisions import opinions, verdict
 from rlcorr_cli.core.observe import Observation, observe
-from rlcorr_cli.core.verdict import opinions, verdict
 from rlcorr_cli.core.worst import worst
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import Aside, Portion
