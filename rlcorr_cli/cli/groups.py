@@ -107,7 +107,7 @@ class ComputingOptions:
 
     def computing(self, sparing: bool = False) -> "Computing":
         """For a process that does nothing else; sparing: see `prefer_jemalloc`."""
-        from rlcorr_cli.io.parquet import prefer_jemalloc
+        from rlcorr_cli.io.containers.parquet import prefer_jemalloc
         from rlcorr_cli.pipeline.scan import computing
 
         prefer_jemalloc(sparing)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io import checks
+from rlcorr_cli.io.arrow_types import is_list
 from rlcorr_cli.io.checks import Fault, Lists, Valid
 from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.ids import Seen, keys
-from rlcorr_cli.io.lines import row_of
-from rlcorr_cli.io.types import is_list
+from rlcorr_cli.io.containers.lines import row_of
+from rlcorr_cli.io.duplicates import Seen, keys
 from rlcorr_cli.quality.bad_rows import CURES, GO_ON, Problems
 
 Place = Callable[[], str]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlcorr_cli.errors import DataError, UsageError, nearest
-from rlcorr_cli.io.ids import DRAW
+from rlcorr_cli.io.duplicates import DRAW
 from rlcorr_cli.plans.plan import Mode
 
 ALIASES: dict[str, tuple[str, ...]] = {

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import Portion
 from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.ids import DRAW
+from rlcorr_cli.io.duplicates import DRAW
 from rlcorr_cli.totals.summary import Floats
 
 MASK = "response_mask"

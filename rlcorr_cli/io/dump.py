@@ -8,12 +8,12 @@ from functools import cached_property
 import pyarrow as pa
 
 from rlcorr_cli.batch import Input, Shard
-from rlcorr_cli.io.agree import Request, agree
 from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.columns import Roles, candidates, check_names
+from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.readers import READERS
+from rlcorr_cli.io.schema import Request, agree
 from rlcorr_cli.io.sources import STDIN, Source, find
-from rlcorr_cli.io.streams import Stdin
 
 __all__ = ["Dump", "Request", "open_dump"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 
 from rlcorr_cli.io.batches import Aside
+from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.corrected import Rows
-from rlcorr_cli.io.lines import row_of
 
 REASON, LINE, BYTES = "rlcorr_problem", "rlcorr_line", "rlcorr_line_base64"
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rlcorr_cli.batch import Batch, Format, Shard
-from rlcorr_cli.io import jsonl, parquet
 from rlcorr_cli.io.batches import Aside, Portion, Rows, portions
 from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.ids import Seen
+from rlcorr_cli.io.containers import jsonl, parquet
+from rlcorr_cli.io.containers.streams import Stdin
+from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.sources import Source
-from rlcorr_cli.io.streams import Stdin
 
 if TYPE_CHECKING:
     from rlcorr_cli.io.dump import Dump

@@ -14,8 +14,8 @@ from rlcorr_cli.core.worst import worst
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import Aside, Portion
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.find_row import TEXTS, Found, find_row
 from rlcorr_cli.io.readers import read_portions
-from rlcorr_cli.io.rows import TEXTS, Found, find_row
 from rlcorr_cli.pipeline.analysis import Reading, opened
 from rlcorr_cli.pipeline.budgets import spending
 from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger

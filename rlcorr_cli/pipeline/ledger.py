@@ -12,8 +12,8 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.batches import Aside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import SUFFIXES, Output, check_target, create
+from rlcorr_cli.io.peek import samples
 from rlcorr_cli.io.quarantine import quarantined
-from rlcorr_cli.io.samples import samples
 from rlcorr_cli.quality.anomalies import suspect
 from rlcorr_cli.quality.bad_rows import BadRows, Problems
 

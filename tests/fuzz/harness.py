@@ -12,11 +12,11 @@ from zlib import crc32
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.io.batches import Aside, Care, Portion
+from rlcorr_cli.io.containers.lines import numbered
+from rlcorr_cli.io.containers.streams import BOM
 from rlcorr_cli.io.dump import Dump, Request, open_dump
-from rlcorr_cli.io.lines import numbered
 from rlcorr_cli.io.quarantine import quarantined
 from rlcorr_cli.io.readers import Intake, read_portions
-from rlcorr_cli.io.streams import BOM
 
 SHM = Path("/dev/shm")
 BATCH_TOKENS = 5

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from seeds import parquet
 
 from rlcorr_cli.errors import RlcorrError
-from rlcorr_cli.io import jsonl
+from rlcorr_cli.io.containers import jsonl
+from rlcorr_cli.io.containers.lines import numbered, parsed
 from rlcorr_cli.io.dump import Request, open_dump
-from rlcorr_cli.io.lines import numbered, parsed
 
 POLICIES = ("rollout_log_probs", "old_log_probs")
 NUMBERS = st.one_of(

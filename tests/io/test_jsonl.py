@@ -12,7 +12,7 @@ from dumps import compressed, jsonl, opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io import jsonl as reading
+from rlcorr_cli.io.containers import jsonl as reading
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.sources import find
 

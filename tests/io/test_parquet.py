@@ -9,9 +9,9 @@ import pytest
 from dumps import opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io import parquet as reading
 from rlcorr_cli.io.batches import ROW_TOKENS, Portion, Rows, portions
 from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.containers import parquet as reading
 from rlcorr_cli.io.readers import read
 
 PAIR = Roles("r", "o", mask="m")

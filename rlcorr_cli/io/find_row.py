@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import Aside, Care, Portion, Rows, portions
+from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.lines import row_of
 from rlcorr_cli.io.readers import READERS
 
 STEP_TOKENS = 1 << 18

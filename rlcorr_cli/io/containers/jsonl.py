@@ -12,9 +12,9 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import Place, Rows
 from rlcorr_cli.io.columns import ALIASES, Roles
-from rlcorr_cli.io.lines import inferred, numbered, parsed, row_of
+from rlcorr_cli.io.containers.lines import inferred, numbered, parsed, row_of
+from rlcorr_cli.io.containers.streams import Block, Stdin, blocks, head, is_compressed
 from rlcorr_cli.io.sources import STDIN, Source, shown
-from rlcorr_cli.io.streams import Block, Stdin, blocks, head, is_compressed
 
 RANGE_BYTES = 16 << 20
 LOOKED_AT = 200

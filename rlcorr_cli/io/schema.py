@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, RlcorrError
-from rlcorr_cli.io import types
+from rlcorr_cli.io import arrow_types as types
 from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
 from rlcorr_cli.io.sources import shown

@@ -12,8 +12,8 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import ROW_TOKENS, Place, Rows
 from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.sources import Source
-from rlcorr_cli.io.streams import Stdin
 
 MERGE_BYTES = 4 << 20
 STEP_TOKENS = 1 << 14, 1 << 22

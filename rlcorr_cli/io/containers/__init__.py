@@ -1,0 +1,1 @@
+"""File formats: one module turns the bytes of a shard into Arrow record batches."""
