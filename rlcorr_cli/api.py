@@ -14,7 +14,7 @@ from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.report.report import Report
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analysis import Reading
+    from rlcorr_cli.pipeline.analyze import Reading
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -39,7 +39,7 @@ def analyze(
     bad_rows: what to do about them; the default stops at the first.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals, `health` the rules.
     """
-    from rlcorr_cli.pipeline import analysis
+    from rlcorr_cli.pipeline import analyze as analysis
     from rlcorr_cli.pipeline.scan import computing
 
     keys = (group_by,) if isinstance(group_by, str) else tuple(group_by)
@@ -68,7 +68,7 @@ def filter_dump(
     batch_tokens: int | None = None,
 ) -> Filtered:
     """Write a dump's corrected rows to `output` (None: only say what would be kept); options as of `rlcorr filter`."""
-    from rlcorr_cli.pipeline.filtering import filter_dump as run
+    from rlcorr_cli.pipeline.filter import filter_dump as run
     from rlcorr_cli.pipeline.scan import computing
 
     apart = None if rejected_output is None else Path(rejected_output)
@@ -96,7 +96,7 @@ def _reading(
     limit: int | None,
     bad_rows: BadRows | None,
 ) -> "Reading":
-    from rlcorr_cli.pipeline.analysis import Reading
+    from rlcorr_cli.pipeline.analyze import Reading
 
     paths = (dumps,) if isinstance(dumps, str | Path) else dumps
     named = tuple(str(path) for path in paths)

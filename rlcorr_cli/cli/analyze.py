@@ -22,7 +22,7 @@ def analyze(
     """Diagnose a dump, and see what a correction would do."""
     from rlcorr_cli.cli import run
     from rlcorr_cli.metrics.settings import Thresholds
-    from rlcorr_cli.pipeline import analysis
+    from rlcorr_cli.pipeline import analyze as analysis
 
     chosen = plan.chosen(profile)
     outputs = run.outputs(output or [], dumps, group_by or [])

@@ -43,7 +43,7 @@ def check(
         subject = read_subject(dumps[0])
     else:
         from rlcorr_cli.cli import run
-        from rlcorr_cli.pipeline import analysis
+        from rlcorr_cli.pipeline import analyze as analysis
 
         chosen, reading = plan.chosen(profile), read.reading(dumps, group_by)
         if chosen.profile is None:  # a peer's names are known once its function has run

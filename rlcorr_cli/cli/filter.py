@@ -28,7 +28,7 @@ def filter(
     from rlcorr_cli.cli import run
     from rlcorr_cli.cli.plans import choice
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.pipeline.filtering import filter_dump
+    from rlcorr_cli.pipeline.filter import filter_dump
     from rlcorr_cli.report.filtered import Target
 
     chosen = plan.chosen(profile)

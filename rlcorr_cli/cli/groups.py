@@ -14,7 +14,7 @@ from rlcorr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from rlcorr_cli.cli.plans import Chosen
-    from rlcorr_cli.pipeline.analysis import Reading
+    from rlcorr_cli.pipeline.analyze import Reading
     from rlcorr_cli.pipeline.scan import Computing
     from rlcorr_cli.quality.bad_rows import BadRows
 
@@ -34,7 +34,7 @@ class ReadingOptions:
 
     def reading(self, dumps: list[str], group_by: list[str] | None = None) -> "Reading":
         """The dump to read."""
-        from rlcorr_cli.pipeline.analysis import Reading
+        from rlcorr_cli.pipeline.analyze import Reading
 
         keys = tuple(group_by or ())
         return Reading(tuple(dumps), self.format, self._mapping(), keys, self.batch_by, self.limit, self._bad_rows())

@@ -41,7 +41,7 @@ def inspect(
     from rlcorr_cli.cli import inspecting
     from rlcorr_cli.cli.plans import choice
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.pipeline import inspection
+    from rlcorr_cli.pipeline import inspect as inspection
 
     reading, chosen, computing = read.reading(dumps), plan.chosen().plan, compute.computing()
     by = choice("--by", by, inspecting.MEASURES)

@@ -24,7 +24,7 @@ def plot(
     """Draw a dump, or a saved report: one page, or pictures by kind."""
     from rlcorr_cli.cli import plotting, run
     from rlcorr_cli.cli.alone import check_alone
-    from rlcorr_cli.pipeline import analysis
+    from rlcorr_cli.pipeline import analyze as analysis
     from rlcorr_cli.report.saved import is_report
 
     kinds = plotting.kinds(kind or [])

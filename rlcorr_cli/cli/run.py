@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.pipeline.analysis import Progress, Watch
+from rlcorr_cli.pipeline.analyze import Progress, Watch
 from rlcorr_cli.present.files import check_target
 from rlcorr_cli.present.forms import FORMS, PICTURED
 from rlcorr_cli.present.forms import write as write_form

@@ -12,7 +12,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import Aside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.readers import Intake, in_order, read
-from rlcorr_cli.pipeline.ledger import Ledger
+from rlcorr_cli.pipeline.bad_rows import Ledger
 
 R = TypeVar("R")
 Device = Any

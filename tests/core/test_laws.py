@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made import dumps, observed
 from oracle import Row
 
-from rlcorr_cli.pipeline.analysis import Measured
+from rlcorr_cli.pipeline.analyze import Measured
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.summary import Histogram, Layout, Replicates, Summary
 

@@ -15,7 +15,7 @@ from matplotlib.testing.compare import compare_images
 from oracle import Row
 
 from rlcorr_cli.core.observe import Observation, observe
-from rlcorr_cli.pipeline.analysis import Reading, analyze
+from rlcorr_cli.pipeline.analyze import Reading, analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.figures.data import lorenz, profile, rebinned

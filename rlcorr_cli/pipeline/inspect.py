@@ -16,9 +16,9 @@ from rlcorr_cli.io.batches import Aside, Portion
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.find_row import TEXTS, Found, find_row
 from rlcorr_cli.io.readers import read_portions
-from rlcorr_cli.pipeline.analysis import Reading, opened
-from rlcorr_cli.pipeline.budgets import spending
-from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
+from rlcorr_cli.pipeline.analyze import Reading, opened
+from rlcorr_cli.pipeline.bad_rows import Ledger, check_quarantine, ledger
+from rlcorr_cli.pipeline.budget_search import spending
 from rlcorr_cli.pipeline.scan import Computing, Device, run_of
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst

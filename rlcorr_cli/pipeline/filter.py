@@ -28,7 +28,7 @@ from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, correcte
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, check_target, create
 from rlcorr_cli.io.readers import read_portions
-from rlcorr_cli.pipeline.analysis import (
+from rlcorr_cli.pipeline.analyze import (
     Measured,
     Progress,
     Reading,
@@ -39,8 +39,8 @@ from rlcorr_cli.pipeline.analysis import (
     reported,
     watched,
 )
-from rlcorr_cli.pipeline.budgets import Spending, spending
-from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
+from rlcorr_cli.pipeline.bad_rows import Ledger, check_quarantine, ledger
+from rlcorr_cli.pipeline.budget_search import Spending, spending
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.bad_rows import BadRows

@@ -19,8 +19,8 @@ from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.dump import Dump, Request, open_dump
 from rlcorr_cli.metrics.settings import Thresholds
-from rlcorr_cli.pipeline.budgets import Spending, spending
-from rlcorr_cli.pipeline.ledger import Ledger, check_quarantine, ledger
+from rlcorr_cli.pipeline.bad_rows import Ledger, check_quarantine, ledger
+from rlcorr_cli.pipeline.budget_search import Spending, spending
 from rlcorr_cli.pipeline.scan import Computing, Device, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.bad_rows import BadRows
