@@ -14,7 +14,7 @@ from typing import NoReturn
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
 from rlcorr_cli.errors import OutputError, RlcorrError
-from rlcorr_cli.present.sink import drop_stdout
+from rlcorr_cli.present.stdout import drop_stdout
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -54,17 +54,17 @@ def run(args: Sequence[str]) -> int:
 def _plain(args: list[str]) -> int:
     """Commands that need no options parsed, else the app.  A request for completion comes without arguments."""
     if args == ["presets"]:
-        from rlcorr_cli.present.listing import print_presets
+        from rlcorr_cli.present.terminal.explain import print_presets
 
         print_presets()
         return 0
     if len(args) == 2 and args[0] == "explain" and not args[1].startswith("-"):
-        from rlcorr_cli.present.listing import print_explanation
+        from rlcorr_cli.present.terminal.explain import print_explanation
 
         print_explanation(args[1])
         return 0
     if args[:2] == ["explain", "--schema"] and not any(arg.startswith("-") for arg in args[2:]) and len(args) < 4:
-        from rlcorr_cli.present.listing import print_schema
+        from rlcorr_cli.present.terminal.explain import print_schema
 
         print_schema(args[2] if len(args) == 3 else None)
         return 0

@@ -24,7 +24,7 @@ def explain(
 ) -> None:
     """Define a metric, statistic or preset, or print the JSON Schema of an output."""
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.present.listing import print_explanation, print_schema
+    from rlcorr_cli.present.terminal.explain import print_explanation, print_schema
 
     if schema:
         print_schema(name)

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from rlcorr_cli.core.worst import MEASURES as _MEASURES
 from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.io.dump import schema_of
-from rlcorr_cli.present.inspected import print_inspected, print_row, print_schema
-from rlcorr_cli.present.sink import emit
+from rlcorr_cli.present.stdout import emit
+from rlcorr_cli.present.terminal.inspected import print_inspected, print_row, print_schema
 from rlcorr_cli.report.inspected import Inspected, OneRow
 from rlcorr_cli.report.report import refuse_empty
 

@@ -18,7 +18,7 @@ def presets(
     """List the presets with their records, and when to take each."""
     if action is not None:
         from rlcorr_cli.errors import UsageError
-        from rlcorr_cli.present.listing import print_preset
+        from rlcorr_cli.present.terminal.explain import print_preset
 
         if action != "show" or name is None:
             raise UsageError(f"`rlcorr presets {action}` is not a command.", "Write `rlcorr presets show NAME`.")
@@ -28,13 +28,13 @@ def presets(
         import json as encoder
 
         from rlcorr_cli.plans.presets import PRESETS
-        from rlcorr_cli.present.sink import emit
+        from rlcorr_cli.present.stdout import emit
 
         rows = [
             {**p.plan.to_dict(), "aliases": p.aliases, "when": p.when, "source": p.source} for p in PRESETS.values()
         ]
         emit(encoder.dumps(rows, indent=2) + "\n")
         return
-    from rlcorr_cli.present.listing import print_presets
+    from rlcorr_cli.present.terminal.explain import print_presets
 
     print_presets()

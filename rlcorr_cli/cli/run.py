@@ -15,8 +15,8 @@ from rlcorr_cli.present.files import check_target
 from rlcorr_cli.present.forms import FORMS, PICTURED
 from rlcorr_cli.present.forms import write as write_form
 from rlcorr_cli.present.forms.document import text as document
-from rlcorr_cli.present.sink import emit
-from rlcorr_cli.present.text import print_report
+from rlcorr_cli.present.stdout import emit
+from rlcorr_cli.present.terminal.report import print_report
 from rlcorr_cli.report.report import Report
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def watch(quiet: bool) -> Watch | None:
 
 @contextmanager
 def _bar(n_bytes: int) -> Generator[Progress]:
-    from rlcorr_cli.present.progress import Bar
+    from rlcorr_cli.present.terminal.progress import Bar
 
     with Bar(n_bytes) as bar:
         yield bar.advance
@@ -71,6 +71,6 @@ def show_filtered(filtered: "Filtered", as_json: bool) -> None:
     if as_json:
         emit(json.dumps(filtered.to_dict(), indent=2, allow_nan=False) + "\n")
         return
-    from rlcorr_cli.present.filtered import print_filtered
+    from rlcorr_cli.present.terminal.filtered import print_filtered
 
     print_filtered(filtered)

@@ -2,7 +2,7 @@
 
 import re
 
-from rlcorr_cli.present.sink import clean
+from rlcorr_cli.present.stdout import clean
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@$-])")
 

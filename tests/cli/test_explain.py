@@ -8,7 +8,7 @@ from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
 from rlcorr_cli.metrics.origins import ORIGINS
 from rlcorr_cli.plans.plan import STATISTIC_FORMULAS
 from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.present.listing import DEFINED, UNITS
+from rlcorr_cli.present.terminal.explain import DEFINED, UNITS
 from rlcorr_cli.quality.anomalies import SUSPICIONS, Suspicion
 from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.rules.rule import RULES

@@ -13,7 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from rlcorr_cli.present.sink import clean
+from rlcorr_cli.present.stdout import clean
 
 INK, PAPER, GRID, PALE = "#16181d", "#ffffff", "#d9dce1", "#eef0f3"
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#6b7280"

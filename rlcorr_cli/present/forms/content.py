@@ -6,10 +6,10 @@ from rlcorr_cli import __version__
 from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
-from rlcorr_cli.present.listing import DEFINED, records
 from rlcorr_cli.present.numbers import NOTHING, interval, number
-from rlcorr_cli.present.sink import clean
-from rlcorr_cli.present.verdict import suspected, verdict
+from rlcorr_cli.present.stdout import clean
+from rlcorr_cli.present.terminal.explain import DEFINED, records
+from rlcorr_cli.present.terminal.verdict import suspected, verdict
 from rlcorr_cli.report.report import Group, Report
 
 IDEAL = {metric.name: metric.ideal for metric in (*METRICS, *DRIFT)}

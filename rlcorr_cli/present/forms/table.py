@@ -9,7 +9,7 @@ import io
 from pathlib import Path
 
 from rlcorr_cli.present.files import replace_file
-from rlcorr_cli.present.sink import clean
+from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.report import Report
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -8,8 +8,14 @@ from rich.text import Text
 
 from rlcorr_cli.plans.plan import NONNEGATIVE, Rejection
 from rlcorr_cli.present.numbers import share
-from rlcorr_cli.present.sink import clean, render
-from rlcorr_cli.present.text import print_headline, print_notes, print_rejections, print_suspicions, print_weights
+from rlcorr_cli.present.stdout import clean, render
+from rlcorr_cli.present.terminal.report import (
+    print_headline,
+    print_notes,
+    print_rejections,
+    print_suspicions,
+    print_weights,
+)
 from rlcorr_cli.report.filtered import Filtered
 from rlcorr_cli.totals.summary import HISTOGRAM_RELATIVE_ERROR
 

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from rlcorr_cli.metrics.diagnostics import METRICS, QUANTILES
 from rlcorr_cli.plans.plan import Plan, acts_on
-from rlcorr_cli.present.groups import print_groups
 from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed
-from rlcorr_cli.present.sink import clean, is_unicode, render
-from rlcorr_cli.present.verdict import suspected, verdict
+from rlcorr_cli.present.stdout import clean, is_unicode, render
+from rlcorr_cli.present.terminal.groups import print_groups
+from rlcorr_cli.present.terminal.verdict import suspected, verdict
 from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.report.report import QUANTILE_NOTE, Report
 from rlcorr_cli.totals.summary import HISTOGRAM_RELATIVE_ERROR

@@ -9,9 +9,9 @@ from itertools import chain, islice
 from pathlib import Path
 
 from rlcorr_cli.errors import OutputError
-from rlcorr_cli.present.checked import counts, where, worst_first
 from rlcorr_cli.present.markup import command_data, command_property, escaped
-from rlcorr_cli.present.sink import clean
+from rlcorr_cli.present.stdout import clean
+from rlcorr_cli.present.terminal.checked import counts, where, worst_first
 from rlcorr_cli.report.checked import Checked
 from rlcorr_cli.rules.judge import Finding
 

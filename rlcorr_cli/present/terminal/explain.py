@@ -11,7 +11,7 @@ from rlcorr_cli.metrics.origins import ORIGINS
 from rlcorr_cli.plans.plan import STATISTIC_FORMULAS, Plan
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, Preset, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
-from rlcorr_cli.present.sink import emit
+from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.quality.anomalies import SUSPICIONS
 from rlcorr_cli.quality.bad_rows import PROBLEMS
 from rlcorr_cli.rules.rule import RULES

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcorr_cli.present.numbers import number, share, signed
-from rlcorr_cli.present.sink import clean, render
-from rlcorr_cli.present.text import bare_table, print_suspicions
+from rlcorr_cli.present.stdout import clean, render
+from rlcorr_cli.present.terminal.report import bare_table, print_suspicions
 from rlcorr_cli.quality.bad_rows import CURES
 from rlcorr_cli.report.inspected import LENGTH_QUANTILES, Inspected, OneRow, Worst
 

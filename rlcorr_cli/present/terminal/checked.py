@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rlcorr_cli.present.numbers import NOTHING
-from rlcorr_cli.present.sink import clean, render
+from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.report.checked import Checked, Subject
 from rlcorr_cli.rules.judge import Finding
 

@@ -1,0 +1,1 @@
+"""What CI systems read: JUnit XML, and GitHub's annotations and step summary."""
