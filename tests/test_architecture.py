@@ -120,7 +120,7 @@ def loaded_by(*args: str) -> set[str]:
     """Top-level modules that a command has loaded when it ends."""
     script = (
         "import sys, contextlib, io\n"
-        "from rlcorr_cli.cli.door import main\n"
+        "from rlcorr_cli.cli.main import main\n"
         "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
         f"    main({list(args)!r})\n"
         "print(' '.join({name.split('.')[0] for name in sys.modules}))\n"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rlcorr_cli.cli import app, door
+from rlcorr_cli.cli import app
+from rlcorr_cli.cli import main as door
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

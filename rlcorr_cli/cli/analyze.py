@@ -1,7 +1,7 @@
 """`rlcorr analyze`: diagnostics of a dump, and the statistics of a correction when one is named."""
 
 from rlcorr_cli.cli import options as o
-from rlcorr_cli.cli.groups import ComputingOptions, PlanOptions, ReadingOptions
+from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
 
 def analyze(

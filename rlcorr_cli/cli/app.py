@@ -12,7 +12,7 @@ import typer
 
 from rlcorr_cli import __version__
 from rlcorr_cli.cli import analyze, check, explain, filter, inspect, plot, presets
-from rlcorr_cli.cli.groups import flat
+from rlcorr_cli.cli.option_groups import flat
 
 COMMANDS = {
     "analyze": analyze.analyze,

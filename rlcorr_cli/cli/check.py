@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rlcorr_cli.cli import options as o
-from rlcorr_cli.cli.groups import ComputingOptions, PlanOptions, ReadingOptions
+from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def check(
 ) -> int:
     """Hold a dump or a saved report to rules: exit status 0 when they hold, 1 when one fails."""
     from rlcorr_cli.cli import checking
-    from rlcorr_cli.cli.alone import check_alone
+    from rlcorr_cli.cli.saved_reports import check_alone
     from rlcorr_cli.report.checked import subject_of
     from rlcorr_cli.report.saved import is_report, read_subject
 

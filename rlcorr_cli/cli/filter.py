@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rlcorr_cli.cli import options as o
-from rlcorr_cli.cli.groups import ComputingOptions, PlanOptions, ReadingOptions
+from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
 
 def filter(

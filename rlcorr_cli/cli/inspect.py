@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from rlcorr_cli.cli import options as o
-from rlcorr_cli.cli.groups import ComputingOptions, PlanOptions, ReadingOptions
+from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
 LOOKING = "What to look at"
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from rlcorr_cli.cli.groups import PlanOptions
+from rlcorr_cli.cli.option_groups import PlanOptions
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, WeightScope, override, parse_rejection, veto
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.cli import options as o
-from rlcorr_cli.cli.groups import ComputingOptions, PlanOptions, ReadingOptions
+from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
 if TYPE_CHECKING:
     from rlcorr_cli.report.report import Report
@@ -23,7 +23,7 @@ def plot(
 ) -> None:
     """Draw a dump, or a saved report: one page, or pictures by kind."""
     from rlcorr_cli.cli import plotting, run
-    from rlcorr_cli.cli.alone import check_alone
+    from rlcorr_cli.cli.saved_reports import check_alone
     from rlcorr_cli.pipeline import analyze as analysis
     from rlcorr_cli.report.saved import is_report
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlcorr_cli.cli import door
+from rlcorr_cli.cli import main as door
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 BF16, STEPS = str(SAMPLE / "smollm2_bf16.parquet"), str(SAMPLE / "smollm2_steps.parquet")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rlcorr_cli.cli.groups import PlanOptions, ReadingOptions
+from rlcorr_cli.cli.option_groups import PlanOptions, ReadingOptions
 from rlcorr_cli.errors import UsageError
 
 
