@@ -17,7 +17,8 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.budget_search import crossing, cut
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize, normed_layout
-from rlcorr_cli.totals.summary import Numbers, total
+from rlcorr_cli.totals.summary import total
+from rlcorr_cli.totals.view import Numbers
 
 CPU = torch.device("cpu")
 FAR = (-30.0, 30.0, -5.0, 5.0, -0.125, 0.125, 0.0, 0.03125)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlcorr_cli.cli import app
-from rlcorr_cli.cli import main as door
+from rlcorr_cli.cli import app, main
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,7 +32,7 @@ def block(blocks: list[str], start: str) -> str:
 def last(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The report that README's commands call last.json."""
     path = tmp_path_factory.mktemp("last") / "last.json"
-    assert door.run(["analyze", str(ROOT / "sample_data" / "smollm2_bf16.parquet"), "-o", str(path)]) == 0
+    assert main.run(["analyze", str(ROOT / "sample_data" / "smollm2_bf16.parquet"), "-o", str(path)]) == 0
     return path.read_bytes()
 
 
@@ -58,13 +57,13 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes) -> P
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_in_readme_runs(command: str, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     args = [arg.replace("*.jsonl.gz", "*.jsonl") for arg in shlex.split(command)[1:]]
-    assert door.run(args) == 0, capsys.readouterr().err
+    assert main.run(args) == 0, capsys.readouterr().err
     assert capsys.readouterr().out
 
 
 def test_the_plan_file_in_readme_is_a_plan(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (workplace / "plan.toml").write_text(block(TOML, "# plan.toml"))
-    assert door.run(["analyze", "dump.parquet", "--plan", "plan.toml", "--json"]) == 0
+    assert main.run(["analyze", "dump.parquet", "--plan", "plan.toml", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)["plan"]
     assert plan["name"] == "mine"
     assert plan["rejections"][0]["scope"] == "seq_mean"
@@ -87,7 +86,7 @@ def test_the_ci_jobs_in_readme_are_jobs_and_their_check_runs(
     (workplace / "broken.yml").write_text(broken)
     assert ci_schema(schema, workplace / "broken.yml") == 1
     (command,) = re.findall(r"- (?:run: )?(rlcorr check .*)", text)
-    assert door.run(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+    assert main.run(shlex.split(command)[1:]) == 0, capsys.readouterr().err
 
 
 SHOWN = re.findall(r"rlcorr ([^\n]*)\n```\n\n```text\n(.*?)```", README, re.DOTALL)
@@ -99,7 +98,7 @@ def test_the_output_in_readme_is_what_is_printed(
     command: str, shown: str, workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert door.run(shlex.split(command)) == 0
+    assert main.run(shlex.split(command)) == 0
     printed, shown = (re.sub(r"\d+\.\d\d s\b", "T s", text) for text in (capsys.readouterr().out, shown))
     for part in shown.split("  ...\n"):
         assert part in printed
@@ -111,7 +110,7 @@ def test_two_outputs_are_in_readme() -> None:
 
 def test_the_failing_check_in_readme_is_what_it_prints(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (shown,) = re.findall(r"```text\n\$ rlcorr (check [^\n]*)\n(.*?)```", README, re.DOTALL)
-    assert door.run(shlex.split(shown[0])) == 1
+    assert main.run(shlex.split(shown[0])) == 1
     assert capsys.readouterr().out == shown[1]
 
 
@@ -126,7 +125,7 @@ def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
 def test_every_option_in_readme_exists(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     for command in app.COMMANDS:
-        assert door.run([command, "--help"]) == 0
+        assert main.run([command, "--help"]) == 0
     known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
     prose = "\n".join(line for line in README.splitlines() if "pip" not in line and not line.startswith("python "))
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", prose)) <= known

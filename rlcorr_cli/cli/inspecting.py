@@ -9,8 +9,8 @@ from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.io.dump import schema_of
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.present.terminal.inspected import print_inspected, print_row, print_schema
+from rlcorr_cli.report.build import refuse_empty
 from rlcorr_cli.report.inspected import Inspected, OneRow
-from rlcorr_cli.report.report import refuse_empty
 
 MEASURES = tuple(_MEASURES)
 

@@ -22,8 +22,8 @@ def resolve(options: PlanOptions, profile_name: str) -> Chosen:
 
     A profile has its peer's plans only, from its peer's config: what it logs of any other would be made up.
     """
-    from rlcorr_cli.frameworks import profile as profile_of
-    from rlcorr_cli.plans.files import read_plan
+    from rlcorr_cli.frameworks.profiles import profile as profile_of
+    from rlcorr_cli.frameworks.read import read_plan
 
     profile = profile_of(profile_name)
     preset, path = options.preset, options.plan

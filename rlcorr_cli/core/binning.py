@@ -4,11 +4,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlcorr_cli.core.correct import Corrected, Tokens
+from rlcorr_cli.core.correct import Corrected
 from rlcorr_cli.core.histograms import bincount, histogram
 from rlcorr_cli.core.ragged import host
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
-from rlcorr_cli.totals.summary import Floats
+from rlcorr_cli.totals.histogram import Floats
 
 
 def draw(tokens: Tokens, corrected: Corrected) -> Pictures:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlcorr_cli.core.correct import Tokens
 from rlcorr_cli.core.quantities import Columns
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.summary import Replicates
 
 REPLICATES = 200

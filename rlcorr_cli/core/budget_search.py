@@ -6,11 +6,12 @@ import numpy as np
 import torch
 
 from rlcorr_cli.batch import Batch, GroupKey
-from rlcorr_cli.core.correct import Tokens, budgeted
+from rlcorr_cli.core.correct import budgeted
 from rlcorr_cli.core.ragged import host
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.budget_search import Buckets, Crossing
-from rlcorr_cli.totals.summary import Floats, bucket_of
+from rlcorr_cli.totals.histogram import Floats, bucket_of
 
 Key = tuple[str, GroupKey]
 """A budget's name and a leaf."""

@@ -8,163 +8,15 @@ found beforehand by `budget.py`.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.ragged import Ragged
-from rlcorr_cli.core.statistics import EXP_LIMIT, STATISTICS
-from rlcorr_cli.plans.plan import LEVELS, Budget, Gate, Of, Plan, Rejection, Scope, Weighting
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """The valid tokens of B non-empty sequences on a device: rollout_logp b, log_ratio l = a - b; f64[V].
-
-    The training log-probs a are b + l, and not kept.  current_logp is the policy after updates, and current_change what
-    it is above a, where the dump has it; advantages, where the plan looks at them.
-    """
-
-    ragged: Ragged
-    rollout_logp: Tensor
-    log_ratio: Tensor
-    current_logp: Tensor | None = None
-    advantages: Tensor | None = None
-    current_change: Tensor | None = None
-
-    @classmethod
-    def of(cls, batch: Batch, device: torch.device) -> "Tokens":
-        """Put a batch's non-empty rows on a device.  Differences are taken in float64."""
-        offsets = batch.offsets[np.concatenate([[True], np.diff(batch.offsets) > 0])]
-        current = None if batch.current_logp is None else _to_device(batch.current_logp, device)
-        rollout = _to_device(batch.rollout_logp, device)
-        if device.type == "cpu":
-            log_ratio = torch.from_numpy(np.subtract(batch.train_logp, batch.rollout_logp, dtype=np.float64))
-        else:
-            log_ratio = _to_device(batch.train_logp, device) - rollout
-        advantages = None if batch.advantages is None else _to_device(batch.advantages, device)
-        # From a itself: b + (a - b) is not quite a, and a policy that did not move must not seem to.
-        change = None if current is None else current - _to_device(batch.train_logp, device)
-        return cls(Ragged(offsets, device), rollout, log_ratio, current, advantages, change)
-
-    def keep(self, mask: Tensor) -> "tuple[Tokens, np.ndarray]":
-        """The tokens under a bool [V] mask, and which of the B sequences still have one."""
-        ragged, left = self.ragged.keep(mask)
-        current = None if self.current_logp is None else self.current_logp[mask]
-        return Tokens(ragged, self.rollout_logp[mask], self.log_ratio[mask], current), left
-
-    def between(self, of: Of) -> "Tokens":
-        """The same tokens with the two policies a record looks at in the place of training and rollout."""
-        # In bypass mode there is no third policy, and every pair is the same one.
-        if of == "mismatch" or self.current_logp is None:
-            return self
-        return self._drift if of == "drift" else self._total
-
-    @cached_property
-    def _drift(self) -> "Tokens":
-        """theta against old."""
-        assert self.current_change is not None
-        old = self.rollout_logp + self.log_ratio
-        return Tokens(self.ragged, old, self.current_change, None, self.advantages)
-
-    @cached_property
-    def _total(self) -> "Tokens":
-        """theta against rollout."""
-        assert self.current_logp is not None
-        change = self.current_logp - self.rollout_logp
-        return Tokens(self.ragged, self.rollout_logp, change, None, self.advantages)
-
-    def open(self, gate: Gate, token_scope: bool) -> Tensor | None:
-        """Units whose advantage has the gate's sign, bool; a sequence's is the mean of its tokens'.  None: all."""
-        if gate == "any":
-            return None
-        assert self.advantages is not None
-        a = self.advantages if token_scope else self.ragged.sum(self.advantages)
-        match gate:
-            case "positive":
-                return a > 0
-            case "negative":
-                return a < 0
-            case "nonpositive":
-                return a <= 0
-            case "nonnegative":
-                return a >= 0
-
-    @cached_property
-    def log_ratio_sum(self) -> Tensor:
-        """S, [B]."""
-        return self.ragged.sum(self.log_ratio)
-
-    @cached_property
-    def log_ratio_low(self) -> Tensor:
-        """Smallest l of each sequence, [B]."""
-        return self.ragged.low(self.log_ratio)
-
-    @cached_property
-    def log_ratio_high(self) -> Tensor:
-        """Largest l of each sequence, [B]."""
-        return self.ragged.high(self.log_ratio)
-
-    @cached_property
-    def reach(self) -> float:
-        """max |l| over all tokens."""
-        return max(-float(self.log_ratio_low.min()), float(self.log_ratio_high.max()))
-
-    @cached_property
-    def rho_minus_1(self) -> Tensor:
-        """e^l - 1 with full digits near l = 0, [V]."""
-        return torch.expm1(self.limited(EXP_LIMIT))
-
-    @cached_property
-    def rho_minus_1_sum(self) -> Tensor:
-        """Sum of e^l - 1 over each sequence, [B]."""
-        return self.ragged.sum(self.rho_minus_1)
-
-    @cached_property
-    def rho(self) -> Tensor:
-        """e^l, [V].  1 + (rho - 1) keeps 12 digits of it down to e^-10, and spares an exponential."""
-        rho = self.rho_minus_1 + 1
-        if float(self.log_ratio_low.min()) < -10:
-            far = self.log_ratio < -10
-            rho[far] = torch.exp(self.limited(EXP_LIMIT)[far])
-        return rho
-
-    @cached_property
-    def rho_sum(self) -> Tensor:
-        """Sum of e^l over each sequence, [B]."""
-        return self.ragged.sum(self.rho)
-
-    @cached_property
-    def rho_deviation(self) -> Tensor:
-        """Sum of (e^l - 1)^2 over each sequence, [B]."""
-        return self.ragged.sum(self.rho_minus_1.square())
-
-    @cached_property
-    def rollout_prob(self) -> Tensor:
-        """e^b, [V]."""
-        return torch.exp(self.rollout_logp)
-
-    @cached_property
-    def prob_gap(self) -> Tensor:
-        """e^a - e^b, computed as e^b (rho - 1) so that near-equal probabilities keep their digits; [V]."""
-        return self.rollout_prob * self.rho_minus_1
-
-    def limited(self, limit: float | None) -> Tensor:
-        """l clamped to +-limit (the same tensor where nothing reaches it)."""
-        if limit is None or self.reach <= limit:
-            return self.log_ratio
-        return self.log_ratio.clamp(-limit, limit)
-
-    def limited_rho(self, limit: float | None) -> Tensor:
-        """e^l of the limited l; the same tensor as rho where nothing reaches the limit."""
-        return self.rho if self.reach <= (limit or EXP_LIMIT) else torch.exp(self.limited(limit))
-
-    def limited_rho_minus_1(self, limit: float | None) -> Tensor:
-        """The same for e^l - 1."""
-        return self.rho_minus_1 if self.reach <= (limit or EXP_LIMIT) else torch.expm1(self.limited(limit))
+from rlcorr_cli.core.statistics import STATISTICS
+from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.plans.plan import LEVELS, Budget, Plan, Rejection, Scope, Weighting
 
 
 @dataclass(frozen=True)
@@ -334,12 +186,3 @@ def _limit(values: Tensor, limit: float | None) -> Tensor:
 
 def _log(bound: float) -> float:
     return math.log(bound) if bound > 0 else -math.inf
-
-
-def _to_device(values: np.ndarray, device: torch.device) -> Tensor:
-    if device.type == "cpu":
-        return torch.from_numpy(values.astype(np.float64))
-    # Travel in the dump's own width from pinned memory, widen there.
-    pinned = torch.empty(values.shape, dtype=torch.float32 if values.itemsize == 4 else torch.float64, pin_memory=True)
-    np.copyto(pinned.numpy(), values)
-    return pinned.to(device, non_blocking=True).double()

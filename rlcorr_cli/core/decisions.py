@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
+from rlcorr_cli.core.correct import Corrected, Rejected
 from rlcorr_cli.core.histograms import histogram
 from rlcorr_cli.core.observe import Observed
 from rlcorr_cli.core.ragged import Ragged, host
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Rejection
-from rlcorr_cli.totals.summary import Floats, Histogram
+from rlcorr_cli.totals.histogram import Floats, Histogram
 
 Flags = NDArray[np.bool_]
 T = TypeVar("T", np.float64, np.bool_)

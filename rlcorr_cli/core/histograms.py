@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcorr_cli.totals.summary import Histogram, bucket_of
+from rlcorr_cli.totals.histogram import Histogram, bucket_of
 
 
 def histogram(values: Tensor) -> Histogram:

@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.binning import draw
-from rlcorr_cli.core.correct import Corrected, Tokens, correct
+from rlcorr_cli.core.correct import Corrected, correct
 from rlcorr_cli.core.histograms import buckets, histogram
 from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.settings import Thresholds
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.binned import Pictures
-from rlcorr_cli.totals.summary import Floats, Histogram, Layout, Replicates, Summary
+from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.summary import Layout, Replicates, Summary
 
 Cuts = Mapping[str, Mapping[GroupKey, float]]
 """Budget -> leaf -> the largest value of its statistic that stays."""

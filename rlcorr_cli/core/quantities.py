@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlcorr_cli.core.correct import Corrected, Rejected, Tokens
+from rlcorr_cli.core.correct import Corrected, Rejected
 from rlcorr_cli.core.ragged import Ragged, host
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.settings import CHI2_LIMIT, RETENTION_BANDS, Thresholds
 from rlcorr_cli.plans.plan import Bounds
-from rlcorr_cli.totals.summary import Floats
+from rlcorr_cli.totals.histogram import Floats
 
 Table = dict[str, Floats]
 Ends = tuple[float | None, float | None]

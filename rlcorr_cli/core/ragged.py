@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcorr_cli.totals.summary import Floats
+from rlcorr_cli.totals.histogram import Floats
 
 _ROOM = threading.local()
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.correct import Tokens
 from rlcorr_cli.core.ragged import host
 from rlcorr_cli.core.statistics import EXP_LIMIT, k3
-from rlcorr_cli.totals.summary import Floats
+from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.totals.histogram import Floats
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Moments, Value, Values
-from rlcorr_cli.totals.summary import Numbers
+from rlcorr_cli.totals.view import Numbers
 
 Config = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from rlcorr_cli.frameworks.profile import Config, Profile, checked, choice, flag
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.totals.families import Moments, Values
-from rlcorr_cli.totals.summary import Numbers
+from rlcorr_cli.totals.view import Numbers
 
 KEYS = (
     "use_tis",

@@ -7,7 +7,7 @@ from rlcorr_cli.frameworks.profile import extreme, std_with_empty, with_empty
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.totals.families import Moments, Value, Values
-from rlcorr_cli.totals.summary import Numbers
+from rlcorr_cli.totals.view import Numbers
 
 PREFIX = "rollout_corr/"
 LIMIT = 20.0

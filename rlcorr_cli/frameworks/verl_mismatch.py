@@ -9,7 +9,7 @@ from rlcorr_cli.frameworks.profile import Config, Profile, checked, choice, numb
 from rlcorr_cli.frameworks.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.totals.families import Moments, Values
-from rlcorr_cli.totals.summary import Numbers
+from rlcorr_cli.totals.view import Numbers
 
 KEYS = (
     "rollout_is_level",

@@ -17,7 +17,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import Portion
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.duplicates import DRAW
-from rlcorr_cli.totals.summary import Floats
+from rlcorr_cli.totals.histogram import Floats
 
 MASK = "response_mask"
 WEIGHTS, ROW_WEIGHT, BEFORE, KEPT, REJECTED_BY = ADDED = (

@@ -12,7 +12,7 @@ from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection
 from rlcorr_cli.totals.families import Moments, Value, Values
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.summary import Numbers
+    from rlcorr_cli.totals.view import Numbers
 
 
 def canonical(numbers: "Numbers", plan: Plan) -> Values:

@@ -17,7 +17,8 @@ from rlcorr_cli.metrics.settings import RETENTION_BANDS
 from rlcorr_cli.totals.families import Value, Values, finite, variance
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.summary import Numbers, Replicates
+    from rlcorr_cli.totals.summary import Replicates
+    from rlcorr_cli.totals.view import Numbers
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ def intervals(replicates: "Replicates | None") -> dict[str, tuple[float, float]]
         return {}
     import numpy as np
 
-    from rlcorr_cli.totals.summary import ResampledNumbers
+    from rlcorr_cli.totals.view import ResampledNumbers
 
     numbers = ResampledNumbers(replicates)
     found: dict[str, tuple[float, float]] = {}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from rlcorr_cli.batch import Batch, GroupKey
+from rlcorr_cli.batch import Batch
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
 from rlcorr_cli.frameworks.profile import Profile
@@ -24,9 +24,10 @@ from rlcorr_cli.pipeline.budget_search import Spending, spending
 from rlcorr_cli.pipeline.scan import Computing, Device, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.bad_rows import BadRows
-from rlcorr_cli.report.report import Grouping, Report, build
-from rlcorr_cli.totals.binned import Pictures
-from rlcorr_cli.totals.summary import Layout, Replicates, Summary
+from rlcorr_cli.report.build import Grouping, build
+from rlcorr_cli.report.report import Report
+from rlcorr_cli.totals.measured import Measured, gather
+from rlcorr_cli.totals.summary import Layout
 
 NO_COLUMN = "none"
 """What --batch-by takes for: the whole dump is one batch."""
@@ -36,36 +37,6 @@ Progress = Callable[[int, int], None]
 
 Watch = Callable[[int], AbstractContextManager[Progress]]
 """Given the bytes to come, a context around the reading that yields a Progress."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Totals of any number of shards: summaries by leaf key, bootstrap replicates, pictures, rows per input path."""
-
-    leaves: Mapping[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
-    replicates: Replicates | None = None
-    pictures: Pictures | None = None
-    rows: Mapping[str, int] = field(default_factory=dict[str, int])
-
-    def __add__(self, other: "Measured") -> "Measured":
-        return gather((self, other))
-
-
-def gather(parts: Iterable[Measured]) -> Measured:
-    """The sum of any number of Measureds, none included; one pass, whatever the number of leaves."""
-    leaves: dict[GroupKey, Summary] = {}
-    replicates: Replicates | None = None
-    pictures: Pictures | None = None
-    rows: Counter[str] = Counter()
-    for part in parts:
-        for key, summary in part.leaves.items():
-            leaves[key] = leaves[key] + summary if key in leaves else summary
-        if part.replicates is not None:
-            replicates = part.replicates if replicates is None else replicates + part.replicates
-        if part.pictures is not None:
-            pictures = part.pictures if pictures is None else pictures + part.pictures
-        rows.update(part.rows)
-    return Measured(leaves, replicates, pictures, dict(rows))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.scan import Computing, Device, check_rereadable, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.budget_search import Buckets, crossing, cut
-from rlcorr_cli.totals.summary import Floats
+from rlcorr_cli.totals.histogram import Floats
 
 T = TypeVar("T")
 Place = tuple[str, Any]

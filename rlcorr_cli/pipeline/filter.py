@@ -28,25 +28,16 @@ from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, correcte
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, check_target, create
 from rlcorr_cli.io.readers import read_portions
-from rlcorr_cli.pipeline.analyze import (
-    Measured,
-    Progress,
-    Reading,
-    Watch,
-    gather,
-    measure,
-    opened,
-    reported,
-    watched,
-)
+from rlcorr_cli.pipeline.analyze import Progress, Reading, Watch, measure, opened, reported, watched
 from rlcorr_cli.pipeline.bad_rows import Ledger, check_quarantine, ledger
 from rlcorr_cli.pipeline.budget_search import Spending, spending
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.bad_rows import BadRows
 from rlcorr_cli.report.filtered import Filtered, Target
+from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.measured import Measured, gather
 from rlcorr_cli.totals.normalize import factors
-from rlcorr_cli.totals.summary import Floats, Histogram
 
 
 @dataclass(frozen=True)

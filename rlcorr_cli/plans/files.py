@@ -23,13 +23,10 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peers import peer_of
-from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.plans.plan import (
     Bounds,
     Budget,
@@ -50,14 +47,6 @@ from rlcorr_cli.plans.plan import (
 RECORDS = "See `rlcorr presets` for the records of a plan."
 
 
-@dataclass(frozen=True)
-class PlanFile:
-    """A file's plan and what its reader should know about it."""
-
-    plan: Plan
-    notes: tuple[str, ...]
-
-
 def plan_to_toml(plan: Plan) -> str:
     """A plan file of our own records that reads back as the same plan."""
     data = plan.to_dict()
@@ -76,22 +65,6 @@ def plan_to_toml(plan: Plan) -> str:
 def _toml_line(key: str, value: Any) -> str:
     """Strings and numbers are the same in JSON, but for infinity."""
     return f"{key} = {'inf' if value == math.inf else json.dumps(value)}"
-
-
-def read_plan(path: str, profile: Profile | None) -> PlanFile:
-    """The plan in a file: a peer's config when a profile is given, else our own records."""
-    data, notes = load(Path(path))
-    try:
-        if profile is not None:
-            plan = profile.read(_block(data, profile))
-        elif peer := peer_of(data):
-            plan = peer.plan(data)
-            notes.append(f"read as {peer.name}'s config.")
-        else:
-            plan = plan_from_dict(data)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", error.hint) from None
-    return PlanFile(plan, tuple(f"{path}, {note}" for note in notes))
 
 
 def load(path: Path, what: str = "plan file", records: str = RECORDS) -> tuple[dict[str, Any], list[str]]:
@@ -188,24 +161,6 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
     budgets = tuple(Budget(b.mean_below, b.statistic, b.name, b.of) for b in record.budgets)
     limit = None if record.log_ratio_limit == math.inf else record.log_ratio_limit  # TOML has no null
     return Plan(record.name, weighting, rejections, limit, record.limit_on, record.mode, record.loss, budgets)
-
-
-def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:
-    """The peer's options: under one of its blocks, else at top level."""
-    for path in profile.blocks:
-        inner: Any = data
-        for key in path:
-            inner = inner.get(key) if isinstance(inner, dict) else None
-        if isinstance(inner, dict) and any(key in profile.keys for key in inner):
-            found = {str(key): value for key, value in inner.items()}
-            # A whole trainer config's block holds options of other parts too; a correction block of its own does not.
-            return {k: v for k, v in found.items() if k in profile.keys} if path == ("algorithm",) else found
-    if data and not any(key in profile.keys for key in data):
-        where = " or ".join(".".join(path) for path in profile.blocks)
-        raise UsageError(
-            f"there is no option of {profile.name} in it.", f"They are looked for under {where}, and at top level."
-        )
-    return data
 
 
 def _load_yaml(text: str) -> tuple[Any, list[str]]:

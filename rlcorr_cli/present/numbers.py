@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from rlcorr_cli.totals.summary import Histogram
+from rlcorr_cli.totals.histogram import Histogram
 
 NOTHING = "–"
 BLOCKS = "▁▂▃▄▅▆▇█"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.totals.summary import Histogram
+from rlcorr_cli.totals.histogram import Histogram
 
 ROWS_PER_FILE = 100_000
 """Of a directory's parts."""

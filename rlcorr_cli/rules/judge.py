@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.catalog import ideal
-from rlcorr_cli.rules.rule import RULES, Over, Rule, Severity
+from rlcorr_cli.rules.defaults import RULES
+from rlcorr_cli.rules.rule import Over, Rule, Severity
 from rlcorr_cli.totals.families import Value, Values
 
 EXAMPLES = {

@@ -5,22 +5,11 @@ it has the rule's severity, and a metric of no data has status "no data".  `chec
 user's own rules (`rules.py`).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 Severity = Literal["fail", "warn"]
 Over = Literal["total", "groups", "both"]
-
-_SPREAD = "Take a geometric scope or tighter bounds; if it stays, the policies differ too much to reuse this data."
-_VETO = "Relax the veto to 1e-3, and look for numerical faults in the log-probs of the vetoed sequences."
-_SHIFT = (
-    "Check that the right log-probs were passed and that both columns are aligned; then look for a systematic shift."
-)
-_ENGINE = (
-    "Compare precision, sampling parameters and chunking of the two engines; large gaps mean stale or misaligned data."
-)
-_SEQUENCE = "Do not use sequence-level IS on this data: take token weights, or geometric rejection."
 
 
 @dataclass(frozen=True)
@@ -48,35 +37,3 @@ class Rule:
         """Whether a value is inside."""
         size = abs(value) if self.absolute else value
         return (self.low is None or size >= self.low) and (self.high is None or size <= self.high)
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("kl", "fail", _SHIFT, high=0.1, absolute=True),
-    Rule("k3_kl", "warn", _ENGINE, high=0.1),
-    Rule("chi2_token", "fail", _SPREAD, high=1.0),
-    Rule("prob_abs_diff_mean", "warn", _ENGINE, high=0.01),
-    Rule("seq_ess", "warn", _SEQUENCE, low=0.3),
-    Rule("rollout_is_mean", "fail", _SHIFT, low=0.5, high=2.0),
-    Rule("rollout_is_eff_sample_size", "fail", _SPREAD, low=0.3),
-    Rule("rollout_is_std", "fail", _SPREAD, high=1.0),
-    Rule("rollout_is_seq_max_deviation", "warn", _SPREAD, high=1.0),
-    Rule("rollout_is_veto_fraction", "fail", _VETO, high=0.1),
-    Rule("rollout_is_catastrophic_token_fraction", "warn", _VETO, high=0.01),
-    Rule(
-        "rollout_rs_masked_fraction",
-        "warn",
-        "Below 0.1 is ideal. Widen the bounds, or take weights instead of rejection.",
-        high=0.3,
-    ),
-)
-
-
-def judge(metrics: Mapping[str, float | None]) -> list[dict[str, Any]]:
-    """One finding per rule whose metric is there: metric, value, rule, status, remedy (null when fine)."""
-    findings: list[dict[str, Any]] = []
-    for rule in (rule for rule in RULES if rule.metric in metrics):
-        value = metrics[rule.metric]
-        status = "no data" if value is None else "ok" if rule.holds(value) else rule.severity
-        remedy = None if status in ("ok", "no data") else rule.remedy
-        findings.append({"metric": rule.metric, "value": value, "rule": str(rule), "status": status, "remedy": remedy})
-    return findings

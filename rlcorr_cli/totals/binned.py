@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.totals.summary import Floats, Histogram
+from rlcorr_cli.totals.histogram import Floats, Histogram
 
 SCATTER = 64
 """Bins along either axis of a scatter."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.totals.summary import Floats, bucket_of, gathered
+from rlcorr_cli.totals.histogram import Floats, bucket_of, gathered
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.summary import Numbers
+    from rlcorr_cli.totals.view import Numbers
 
 Value = float | None
 Values = dict[str, Value]

@@ -13,7 +13,8 @@ import numpy as np
 
 from rlcorr_cli.batch import GroupKey
 from rlcorr_cli.totals.families import Moments
-from rlcorr_cli.totals.summary import Layout, Numbers, Summary, total
+from rlcorr_cli.totals.summary import Layout, Summary, total
+from rlcorr_cli.totals.view import Numbers
 
 _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
 """Moment -> what it counts, and whose extremes are its own."""

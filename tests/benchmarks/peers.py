@@ -29,7 +29,8 @@ import torch
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.correct import Tokens, correct
+from rlcorr_cli.core.correct import correct
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.presets import preset
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "input.parquet"
@@ -89,7 +90,7 @@ def ours(name: str, data: Padded) -> Outcome:
 def m2po_bound(log_ratio: np.ndarray) -> float:
     """The largest squared log-ratio that M2PO's 0.04 lets stay, by the package's own search."""
     from rlcorr_cli.totals.budget_search import Buckets, crossing, cut
-    from rlcorr_cli.totals.summary import bucket_of
+    from rlcorr_cli.totals.histogram import bucket_of
 
     squares = log_ratio**2
     at = crossing(Buckets.of(squares), 0.04)

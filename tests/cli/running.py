@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlcorr_cli.cli import main as door
+from rlcorr_cli.cli import main
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 BF16, STEPS = str(SAMPLE / "smollm2_bf16.parquet"), str(SAMPLE / "smollm2_steps.parquet")
@@ -40,7 +40,7 @@ def run(*args: str) -> Ran:
     """`rlcorr ARGS` in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = door.run(list(args))
+        status = main.run(list(args))
     return Ran(status, out.getvalue(), err.getvalue())
 
 

@@ -11,7 +11,7 @@ from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.present.terminal.explain import DEFINED, UNITS
 from rlcorr_cli.quality.anomalies import SUSPICIONS, Suspicion
 from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
-from rlcorr_cli.rules.rule import RULES
+from rlcorr_cli.rules.defaults import RULES
 
 
 def explained(name: str) -> str:

@@ -10,7 +10,7 @@ from made import CPU, batch, dumps, metrics, observed, row, simulated
 from oracle import Row
 
 from rlcorr_cli.core.bootstrap import REPLICATES, poisson_draws, row_hashes
-from rlcorr_cli.core.correct import Tokens
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.summary import Replicates

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from made import CPU, batch, metrics, row
 from oracle import Row
 
-from rlcorr_cli.core.correct import Corrected, Tokens, correct
+from rlcorr_cli.core.correct import Corrected, correct
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
 
 LN2 = math.log(2.0)

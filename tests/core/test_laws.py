@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from made import dumps, observed
 from oracle import Row
 
-from rlcorr_cli.pipeline.analyze import Measured
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.totals.summary import Histogram, Layout, Replicates, Summary
+from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.summary import Layout, Replicates, Summary
 
 LAYOUT = Layout(("a", "b"), ("low",), ("high",), ("log", "log2"), ("h",))
 PLANS = (

@@ -21,7 +21,7 @@ from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.figures.data import lorenz, profile, rebinned
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
-from rlcorr_cli.totals.summary import Histogram
+from rlcorr_cli.totals.histogram import Histogram
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 BASELINE = Path(__file__).parent / "baseline"

@@ -1,18 +1,16 @@
 """PRESETS: name -> a named plan, one row each, with its source and when to take it.
 
-A new preset is one row in `core.py` (verl's guide), `verl.py` (verl 0.9) or `peers.py` (everybody else).  Sources name
-framework, version and option; the records follow its documents or code.
+A new preset is one row in `guide.py` (verl's guide), `verl.py` (verl 0.9) or `frameworks.py` (everybody else).  Sources
+name framework, version and option; the records follow its documents or code.
 """
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.plans.presets import frameworks as peers
-from rlcorr_cli.plans.presets import guide as core
-from rlcorr_cli.plans.presets import verl
+from rlcorr_cli.plans.presets import frameworks, guide, verl
 from rlcorr_cli.plans.presets.preset import Preset
 
 __all__ = ["ALIASES", "PRESETS", "Preset", "preset"]
 
-_ROWS = (*core.ROWS, *verl.ROWS, *peers.ROWS)
+_ROWS = (*guide.ROWS, *verl.ROWS, *frameworks.ROWS)
 
 PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}
 

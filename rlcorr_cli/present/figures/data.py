@@ -8,7 +8,7 @@ import numpy as np
 from rlcorr_cli.present.figures import style
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.binned import Octaves
-from rlcorr_cli.totals.summary import Floats, Histogram
+from rlcorr_cli.totals.histogram import Floats, Histogram
 
 FEWEST = 20
 """Bins with fewer values are not drawn: their spread says nothing."""

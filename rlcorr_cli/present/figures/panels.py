@@ -18,7 +18,7 @@ from rlcorr_cli.present.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE
 from rlcorr_cli.present.numbers import number, share, signed
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Pictures
-from rlcorr_cli.totals.summary import Floats
+from rlcorr_cli.totals.histogram import Floats
 
 
 def counted(report: Report) -> Pictures:

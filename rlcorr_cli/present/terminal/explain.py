@@ -14,7 +14,7 @@ from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.quality.anomalies import SUSPICIONS
 from rlcorr_cli.quality.bad_rows import PROBLEMS
-from rlcorr_cli.rules.rule import RULES
+from rlcorr_cli.rules.defaults import RULES
 
 WIDTH = 80
 
@@ -73,7 +73,7 @@ def print_explanation(name: str) -> None:
 
 def print_schema(name: str | None) -> None:
     """The JSON Schema of every output, or of the one named."""
-    text = (Path(__file__).parent.parent / "schema.json").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "report" / "schema.json").read_text(encoding="utf-8")
     whole = json.loads(text)
     outputs = [one["$ref"].removeprefix("#/$defs/") for one in whole["anyOf"]]
     if name is not None:

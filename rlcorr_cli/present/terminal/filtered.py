@@ -17,7 +17,7 @@ from rlcorr_cli.present.terminal.report import (
     print_weights,
 )
 from rlcorr_cli.report.filtered import Filtered
-from rlcorr_cli.totals.summary import HISTOGRAM_RELATIVE_ERROR
+from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 
 TARGET = 0.9
 """The share of its units that a suggested threshold keeps."""

@@ -11,7 +11,7 @@ from rich.text import Text
 from rlcorr_cli.present.numbers import NOTHING, number, share, sparkline
 from rlcorr_cli.present.stdout import clean, is_unicode
 from rlcorr_cli.report.report import Group, Report
-from rlcorr_cli.rules.rule import RULES
+from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.totals.families import Value
 
 FEW = 24

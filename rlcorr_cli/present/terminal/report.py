@@ -20,7 +20,7 @@ from rlcorr_cli.present.terminal.groups import print_groups
 from rlcorr_cli.present.terminal.verdict import suspected, verdict
 from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.report.report import QUANTILE_NOTE, Report
-from rlcorr_cli.totals.summary import HISTOGRAM_RELATIVE_ERROR
+from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
 SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")

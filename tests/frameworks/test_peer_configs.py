@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks import profile
 from rlcorr_cli.frameworks.peers import PEERS
-from rlcorr_cli.plans.files import PlanFile, read_plan
+from rlcorr_cli.frameworks.profiles import profile
+from rlcorr_cli.frameworks.read import PlanFile, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.presets.configs import CONFIGS

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.quality.anomalies import SUSPICIONS, Sample, suspect
 
-DATA = Path(__file__).parent.parent / "sample_data"
-GOLDEN = Path(__file__).parent / "golden" / "input.parquet"
+DATA = Path(__file__).parents[2] / "sample_data"
+GOLDEN = Path(__file__).parents[1] / "golden" / "input.parquet"
 CLEAN = ("bf16", "fp32", "int8", "steps")
 NAMES = ("rollout_log_probs", "old_log_probs")
 NAN, INF = float("nan"), float("inf")
@@ -449,7 +449,10 @@ def test_no_numbers_make_it_fail_or_warn(rows: list[list[tuple[float, float, boo
 
 
 def test_the_table_loads_without_numpy() -> None:
-    script = "import sys; from rlcorr_cli.quality.anomalies import SUSPICIONS; print(len(SUSPICIONS), 'numpy' in sys.modules)"
+    script = (
+        "import sys; from rlcorr_cli.quality.anomalies import SUSPICIONS; "
+        "print(len(SUSPICIONS), 'numpy' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == [str(len(SUSPICIONS)), "False"]
 

@@ -12,10 +12,11 @@ from made import observed, row
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.profiles import PROFILES, profile
-from rlcorr_cli.plans.files import load, plan_to_toml, read_plan
+from rlcorr_cli.frameworks.read import read_plan
+from rlcorr_cli.plans.files import load, plan_to_toml
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.totals.summary import Numbers
+from rlcorr_cli.totals.view import Numbers
 
 VERL = PROFILES["verl-0.9"]
 

@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.correct import Corrected, Tokens, correct
+from rlcorr_cli.core.correct import Corrected, correct
 from rlcorr_cli.core.observe import Observation, layout_of, observe
+from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize
-from rlcorr_cli.totals.summary import Numbers
+from rlcorr_cli.totals.view import Numbers
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CPU = torch.device("cpu")

@@ -10,10 +10,11 @@ from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.rules.baseline import compare, limits
+from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.judge import DEFAULTS, Asked, Section, from_flags, judge_all, replaced, shown, written
-from rlcorr_cli.rules.rule import RULES, Rule
+from rlcorr_cli.rules.rule import Rule
 
-BF16 = Path(__file__).parent.parent / "sample_data" / "smollm2_bf16.parquet"
+BF16 = Path(__file__).parents[2] / "sample_data" / "smollm2_bf16.parquet"
 WHOLE = Section({}, {"kl": -0.2, "seq_ess": 0.5, "reward_mean": None})
 GROUP = Section({"step": 4}, {"kl": 0.05, "seq_ess": 0.1, "reward_mean": 1.0})
 
