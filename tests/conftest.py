@@ -1,13 +1,23 @@
 """One hypothesis profile for all tests: the same examples every time, no clock, no database.
 
-The same as long as the code is: examples are also made of the constants in it.  `--hypothesis-profile=search` looks at
-others, new ones each time.
+Examples hang on the text of a test and on nothing else.  Hypothesis also draws constants that it finds in the modules
+that are loaded, so that examples would change with every commit, and with what a worker happened to import before; here
+that pool stays empty (tests/test_examples.py holds it).  `--hypothesis-profile=search` looks at other examples, new
+ones each time, with constants of the code among them.
 
-And the same surroundings everywhere: where tests run in GitHub Actions, `check` would write to the run's own page.
+And the same surroundings everywhere: one torch thread, as workers of rlcorr have it, in the commands that tests start,
+too (tensors of tests are small, and two threads take twice the time); and no GitHub Actions, where `check` would write
+to the run's own page.
 """
+
+import os
+
+# Read when torch is loaded, so before any test module is.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 settings.register_profile(
     "rlcorr",
@@ -19,6 +29,12 @@ settings.register_profile(
 )
 settings.register_profile("search", settings.get_profile("rlcorr"), derandomize=False)
 settings.load_profile("rlcorr")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave hypothesis's pool of the code's constants empty, unless another profile is asked for."""
+    if config.getoption("--hypothesis-profile", None) in (None, "rlcorr"):
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture(autouse=True)

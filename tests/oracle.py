@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 Value = float | None
 Plan = dict  # {"weighting": None | dict, "rejections": [dict], "log_ratio_limit": float | None}
@@ -295,6 +296,13 @@ def distribution(seqs: list[Seq]) -> dict[str, Value]:
 def diagnostics(rows: Sequence[Row], masks: Sequence[Sequence[int]]) -> dict[str, Value]:
     """Section 1 over the tokens that the masks keep, with length_mean and reward_mean."""
     seqs = [s for s in view(rows, masks) if s.at]
+    return dict(_diagnostics(tuple((tuple(s.a), tuple(s.b), s.row.reward) for s in seqs)))
+
+
+@lru_cache(64)
+def _diagnostics(kept: tuple[tuple[tuple[float, ...], tuple[float, ...], Value], ...]) -> dict[str, Value]:
+    """Of train, rollout and reward of each sequence: one dump is looked at under many plans, which keep the same."""
+    seqs = [Seq(Row(list(a), list(b), [1] * len(a), reward=reward), list(range(len(a)))) for a, b, reward in kept]
     out = divergences(seqs) | perplexities(seqs) | distances(seqs) | distribution(seqs)
     out["length_mean"] = mean([float(len(s.at)) for s in seqs])
     out["reward_mean"] = mean([s.row.reward for s in seqs if s.row.reward is not None])

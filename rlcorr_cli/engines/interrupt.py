@@ -1,13 +1,16 @@
 """An interrupt or a termination that is not lost.
 
 Python drops an exception that a signal's handler raises inside a callback or a finaliser, which happens while modules
-are imported: the run would go on.  So the signal is remembered, too, and work asks between its batches.
+are imported: the run would go on.  So the signal is remembered, too, and work asks between its batches; and a timer
+raises it again, since the main thread may by then wait for a batch that never comes.
 """
 
 import signal
 import sys
 from types import FrameType
 from typing import Any
+
+AGAIN_SECONDS = 0.05
 
 _seen: BaseException | None = None
 
@@ -20,6 +23,7 @@ def install() -> None:
     """For a process of our own, once, from its main thread."""
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGALRM, _again)
     sys.unraisablehook = _unraisable
 
 
@@ -35,7 +39,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise _seen
 
 
+def _again(number: int, frame: FrameType | None) -> None:
+    """A call that blocks in the main thread is interrupted by this signal as by the first one."""
+    check()
+
+
 def _unraisable(dropped: Any) -> None:
-    """Say nothing of an exception that `check` will raise again."""
+    """Say nothing of an exception that will be raised again."""
     if dropped.exc_value is None or dropped.exc_value is not _seen:
         sys.__unraisablehook__(dropped)
+    else:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)

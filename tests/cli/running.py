@@ -1,4 +1,4 @@
-"""Run the command line: in this process (quick), or as the installed command."""
+"""Run the command line: in this process (quick), as a process of its own, or as the installed command."""
 
 import contextlib
 import io
@@ -7,13 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from forked import forked_command as forked_command
 
 from rlcorr_cli.cli import main
 
@@ -67,11 +69,26 @@ def command() -> str:
 
 
 def run_installed(*args: str, env: Mapping[str, str] | None = None, stdin: str | None = None) -> Ran:
-    """`rlcorr ARGS` as a process of its own."""
-    done = subprocess.run(
-        [command(), *args], capture_output=True, text=True, env={**os.environ, **(env or {})}, input=stdin, timeout=120
-    )
+    """`rlcorr ARGS` by the installed command."""
+    return _process(command(), args, env, stdin)
+
+
+def run_process(*args: str, env: Mapping[str, str] | None = None, stdin: str | None = None) -> Ran:
+    """`rlcorr ARGS` as a process of its own, with its own streams, status and end, forked from one that is warm."""
+    return _process(forked_command(), args, env, stdin)
+
+
+def _process(program: str, args: Sequence[str], env: Mapping[str, str] | None, stdin: str | None) -> Ran:
+    given = {**os.environ, **(env or {})}
+    done = subprocess.run([program, *args], capture_output=True, text=True, env=given, input=stdin)
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def wait_for(state: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
+    """Until a process that is still running is seen to be in a state; it has all the time that pytest has."""
+    while not state():
+        assert process.poll() is None, "it ended before that"
+        time.sleep(0.005)
 
 
 def row(rollout: Sequence[Any] = (-0.5, -1.0), old: Sequence[Any] = (-0.25, -2.0), **more: Any) -> dict[str, Any]:

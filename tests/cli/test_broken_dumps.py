@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from broken import BROKEN
-from running import run, run_installed
+from running import run, run_process
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "analyze": ("{dump}",),
@@ -68,8 +68,8 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["NaN", "Parquet pages of zeros", "link to itself", "name with not UTF-8"])
-def test_the_installed_command_refuses_it_too(name: str, tmp_path: Path) -> None:
-    ran = run_installed("analyze", BROKEN[name].build(tmp_path))
+def test_a_process_of_its_own_refuses_it_too(name: str, tmp_path: Path) -> None:
+    ran = run_process("analyze", BROKEN[name].build(tmp_path))
     assert ran.status == 3
     assert ran.out == ""
     assert len(ran.err.splitlines()) == 2

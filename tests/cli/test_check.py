@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import BF16, STEPS, command, parquet, refused, row, run, run_installed
+from running import BF16, STEPS, forked_command, parquet, refused, row, run, run_process
 
 FP32 = BF16.replace("bf16", "fp32")
 SEQUENCE = "Do not use sequence-level IS on this data: take token weights, or"
@@ -59,7 +59,7 @@ def test_four_updates_fail_a_floor_under_the_sample_size() -> None:
 def test_a_pipeline_of_a_shell_sees_the_status() -> None:
     def piped(*args: str) -> subprocess.CompletedProcess[str]:
         line = 'set -o pipefail; rlcorr=$1; python=$2; shift 2; "$rlcorr" check "$@" --json | "$python" -m json.tool'
-        given = ["bash", "-c", line, "bash", command(), sys.executable, *args]
+        given = ["bash", "-c", line, "bash", forked_command(), sys.executable, *args]
         return subprocess.run(given, capture_output=True, text=True, timeout=120)
 
     failed = piped(STEPS, "--group-by", "step", "--min", "seq_ess=0.3")
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_read_is_no_finding(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text('{"rlcorr": ')
     for name in ("d.parquet", "r.json", "none.parquet", "none.json"):
         refused(run("check", str(tmp_path / name), "--min", "seq_ess=0.3"), 3, name)
-    refused(run_installed("check", str(tmp_path / "r.json")), 3, "r.json")
+    refused(run_process("check", str(tmp_path / "r.json")), 3, "r.json")
 
 
 def test_warnings_alone_pass() -> None:
@@ -312,6 +312,6 @@ def test_reading_options_are_analyzes(small: str, tmp_path: Path) -> None:
     refused(run("check", dump), 3, "--map")
     assert run("check", dump, *named).status == 1
     assert run("check", dump, *named, "--limit", "2").status == 0
-    ran = run_installed("check", "-", "--quiet", stdin=json.dumps(row()) + "\n")
+    ran = run_process("check", "-", "--quiet", stdin=json.dumps(row()) + "\n")
     assert ran.status == 1
     assert ran.out.splitlines()[-1] == "  Failed: 1 of 5 checks, 2 warned; 5 rules on stdin."

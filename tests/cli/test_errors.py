@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, jsonl, parquet, row, run, run_installed
+from running import BF16, jsonl, parquet, row, run, run_installed, run_process
 
 NAN = float("nan")
 
@@ -204,7 +204,7 @@ def test_the_installed_command_ends_with_the_same_status(tmp_path: Path) -> None
 
 
 def test_a_broken_line_on_standard_input_is_status_3() -> None:
-    ran = run_installed("analyze", "-", stdin=json.dumps(row()) + "\n{\n")
+    ran = run_process("analyze", "-", stdin=json.dumps(row()) + "\n{\n")
     assert ran.status == 3
     assert "standard input, line 2" in ran.err
     assert len(ran.err.strip().splitlines()) == 2

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_installed
+from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_process
 
 from rlcorr_cli.io.corrected import ADDED
 
@@ -262,12 +262,12 @@ def test_resampling_follows_the_weights(tmp_path: Path) -> None:
 
 def test_standard_input_is_filtered_in_one_pass(tmp_path: Path) -> None:
     out, text = tmp_path / "out.jsonl", Path(JSONL).read_text()
-    ran = run_installed("filter", "-", "--preset", "seq_is_rs", "-o", str(out), stdin=text)
+    ran = run_process("filter", "-", "--preset", "seq_is_rs", "-o", str(out), stdin=text)
     assert ran.status == 0, ran.err
     assert run("filter", JSONL, "--preset", "seq_is_rs", "-o", str(tmp_path / "b.jsonl")).status == 0
     assert out.read_text() == (tmp_path / "b.jsonl").read_text()
     given = ["filter", "-", "--is", "token", "--normalize", "batch", "-o", str(tmp_path / "c.jsonl")]
-    refused(run_installed(*given, stdin=text), 2, "read only once")
+    refused(run_process(*given, stdin=text), 2, "read only once")
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:

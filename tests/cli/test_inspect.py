@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, analyzed, jsonl, parquet, row, run, run_installed
+from running import BF16, STEPS, analyzed, jsonl, parquet, row, run, run_process
 
 JSONL = BF16.replace(".parquet", ".jsonl")
 
@@ -164,6 +164,6 @@ def test_text_fits_80_columns() -> None:
 
 
 def test_standard_input_is_inspected() -> None:
-    ran = run_installed("inspect", "-", "--worst", "1", stdin=json.dumps(row()) + "\n" + json.dumps(row([0.5])) + "\n")
+    ran = run_process("inspect", "-", "--worst", "1", stdin=json.dumps(row()) + "\n" + json.dumps(row([0.5])) + "\n")
     assert ran.status == 0, ran.err
     assert "standard input, line 2" in ran.out

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_installed
+from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_process
 
 GATED = """
 [[rejections]]
@@ -102,7 +102,7 @@ def test_a_budget_is_the_same_however_the_dump_is_read(tmp_path: Path) -> None:
 
 
 def test_a_budget_needs_a_dump_that_can_be_read_twice() -> None:
-    ran = run_installed("analyze", "-", "--preset", "m2po", stdin=json.dumps(row()) + "\n")
+    ran = run_process("analyze", "-", "--preset", "m2po", stdin=json.dumps(row()) + "\n")
     refused(ran, 2, "read only once", "Save it to a file")
 
 

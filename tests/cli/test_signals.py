@@ -1,19 +1,28 @@
-"""Interrupted, terminated, or with nobody reading: the status says so, and nothing else is said."""
+"""Interrupted, terminated, or with nobody reading: the status says so, and nothing else is said.
+
+Nothing here waits for a time to pass, nor asserts how long a thing takes: a signal is sent once the process is seen to
+be where it should be, and where it would go on if the signal were lost, there is always more to read.
+"""
 
 import os
 import shlex
 import signal
 import subprocess
-import time
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, command
+from running import BF16, STEPS, command, forked_command, wait_for
 
+pytestmark = pytest.mark.xdist_group("processes")
 ROWS, LENGTH = 40_000, 100
+LINE = b'{"rollout_log_probs": [-1.0], "old_log_probs": [-1.5]}\n'
 
 
 @pytest.fixture(scope="module")
@@ -30,71 +39,113 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def is_reading(process: subprocess.Popen[str], path: Path) -> bool:
-    """Whether the process has the file open (or ended, which the caller will see)."""
-    if process.poll() is not None:
-        return True
-    folder = Path(f"/proc/{process.pid}/fd")
+class Reading:
+    """Whether a process is in the middle of a file: it has read a MB since it was first seen to have it open."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", path: Path) -> None:
+        self.proc, self.path = Path(f"/proc/{process.pid}"), path
+        self.start: int | None = None
+
+    def __call__(self) -> bool:
+        """Asked again and again."""
+        try:
+            is_open = any(os.path.realpath(fd) == str(self.path) for fd in (self.proc / "fd").iterdir())
+            n_read = int((self.proc / "io").read_text().split()[1])
+        except FileNotFoundError:  # closed while it was looked at
+            return False
+        if is_open and self.start is None:
+            self.start = n_read
+        return self.start is not None and n_read - self.start > 1 << 20
+
+
+@contextmanager
+def installed(*args: str, stdin: int = subprocess.DEVNULL) -> "Iterator[subprocess.Popen[bytes]]":
+    """The installed command, not yet at its end; killed where a test leaves it running."""
+    process = subprocess.Popen([command(), *args], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        return any(os.path.realpath(fd) == str(path) for fd in folder.iterdir())
-    except OSError:
-        return False
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
+    finally:
+        process.wait()
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_in_the_middle_of_a_dump_ends_it_at_once(number: int, status: int, big: Path, tmp_path: Path) -> None:
+def test_a_signal_in_the_middle_of_a_dump_ends_it(number: int, status: int, big: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    args = [command(), "analyze", str(big), "--batch-tokens", "100", "--threads", "2", "-o", str(report)]
-    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not is_reading(process, big) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.5)
-    assert process.poll() is None, "it was done before the signal"
-    process.send_signal(number)
-    sent = time.monotonic()
-    out, err = process.communicate(timeout=60)
-    assert time.monotonic() - sent < 3
+    with installed("analyze", str(big), "--batch-tokens", "100", "--threads", "2", "-o", str(report)) as process:
+        wait_for(Reading(process, big), process)
+        process.send_signal(number)
+        out, err = process.communicate()
     assert process.returncode == status
-    assert (out, err) == ("", "")
+    assert (out, err) == (b"", b"")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_waiting_for_standard_input_ends_it_at_once(number: int) -> None:
-    process = subprocess.Popen(
-        [command(), "analyze", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    # Far more than a pipe holds, so this returns when nearly all of it has been read.
-    process.stdin.write('{"rollout_log_probs": [-1.0], "old_log_probs": [-1.5]}\n' * 20_000)
-    process.stdin.flush()
-    time.sleep(0.5)
-    process.send_signal(number)
-    sent = time.monotonic()
-    status = process.wait(60)
-    assert time.monotonic() - sent < 3
-    assert status == 128 + number
-    assert process.stderr is not None
-    assert process.stderr.read() == ""
-    process.stdin.close()
-    process.stdout.close()  # type: ignore[union-attr]
-    process.stderr.close()
+def test_a_signal_while_waiting_for_standard_input_ends_it(number: int) -> None:
+    with installed("analyze", "-", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        # Far more than a pipe holds, so this returns when nearly all of it has been read, and then it waits for more.
+        process.stdin.write(LINE * 20_000)
+        process.stdin.flush()
+        process.send_signal(number)
+        # Its standard input stays open: it can only end by the signal.
+        assert process.wait() == 128 + number
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+LOST = """
+import os, signal, sys
+from rlcorr_cli.engines import interrupt
+
+class Finaliser:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+        for _ in range(1000):
+            pass  # the handler runs, and raises, here
+
+interrupt.install()
+try:
+    Finaliser()
+    sys.stdin.read()
+except interrupt.Terminated:
+    sys.exit(143)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_that_python_drops_is_raised_again(name: str, status: int) -> None:
+    """As in a finaliser or an import's callback; the process then waits for what never comes."""
+    arguments = [sys.executable, "-c", LOST.format(name=name)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        watchdog = threading.Timer(120, process.kill)
+        watchdog.start()
+        assert process.wait() == status
+        watchdog.cancel()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
 
 
 @pytest.mark.parametrize("reader", ["head -1", "true"])
 @pytest.mark.parametrize(
-    "args",
+    ("program", "args"),
     [
-        ("analyze", BF16, "--json"),
-        ("analyze", STEPS, "--group-by", "sample_id"),
-        ("presets",),
-        ("explain", "kl"),
-        ("--help",),
+        (command, ("analyze", BF16, "--json")),
+        (forked_command, ("analyze", STEPS, "--group-by", "sample_id")),
+        (command, ("presets",)),
+        (command, ("explain", "kl")),
+        (forked_command, ("--help",)),
     ],
+    ids=["analyze --json", "analyze", "presets", "explain", "help"],
 )
-def test_a_reader_that_goes_away_is_no_error(args: tuple[str, ...], reader: str) -> None:
-    line = f"{shlex.join([command(), *args])} | {reader}"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, timeout=120)
+def test_a_reader_that_goes_away_is_no_error(program: Callable[[], str], args: tuple[str, ...], reader: str) -> None:
+    line = f"{shlex.join([program(), *args])} | {reader}"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stderr == ""

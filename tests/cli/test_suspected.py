@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, SAMPLE, STEPS, analyzed, run, run_installed
+from running import BF16, SAMPLE, STEPS, analyzed, run, run_process
 
 OLD = "old_log_probs"
 
@@ -80,7 +80,7 @@ def test_any_way_of_reading_is_looked_at(form: str, tmp_path: Path) -> None:
         (tmp_path / "d.jsonl.gz").write_bytes(gzip.compress(text.encode()))
         assert names(analyzed(str(tmp_path / "d.jsonl.gz"))) == ["bypass_copy"]
         return
-    ran = run_installed("analyze", "-", "--json", stdin=text)
+    ran = run_process("analyze", "-", "--json", stdin=text)
     assert names(ran.json) == ["bypass_copy"]
     assert ran.json["counts"]["rows"] == len(rows)
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from running import BF16, STEPS, analyzed, command, parquet, row, run, run_installed
+from running import BF16, STEPS, analyzed, forked_command, parquet, row, run, run_installed
 
 REPORTS = {
     "diagnostics": (BF16,),
@@ -71,7 +71,7 @@ def on_a_terminal(**env: str) -> str:
     ours, theirs = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
     process = subprocess.Popen(
-        [command(), "analyze", BF16, "--quiet"], stdout=theirs, env={**environment, "TERM": "xterm", **env}
+        [forked_command(), "analyze", BF16, "--quiet"], stdout=theirs, env={**environment, "TERM": "xterm", **env}
     )
     os.close(theirs)
     drawn = b""

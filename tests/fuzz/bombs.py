@@ -218,11 +218,11 @@ def read(command: str, path: Path, folder: Path, seconds: int = LIMIT_S) -> Took
     return took([installed, command, str(path), *(part.format(out=out) for part in COMMANDS[command])], seconds)
 
 
-def wrong(done: Took) -> list[str]:
+def wrong(done: Took, limit_mb: float = LIMIT_MB) -> list[str]:
     """What a reading must not do, and did."""
     found = {
         f"status {done.status}": done.status not in (0, 3),
-        f"{done.peak_mb:,.0f} MB": done.peak_mb > LIMIT_MB,
+        f"{done.peak_mb:,.0f} MB": done.peak_mb > limit_mb,
         "a traceback": "Traceback" in done.err,
         "a warning": "Warning" in done.err,
         "not two lines": done.status == 3 and len(done.err.splitlines()) != 2,
@@ -233,7 +233,7 @@ def wrong(done: Took) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="bombs with this in their name")
-    parser.add_argument("--seconds", type=int, default=LIMIT_S, help="for one command")
+    parser.add_argument("--seconds", type=int, default=LIMIT_S, help="of a processor, for one command")
     args = parser.parse_args()
     chosen = [name for name in BOMBS if args.only in name]
     bad = [what for name in chosen for what in told(name, args.seconds)]

@@ -1,10 +1,12 @@
 """Run one command and print what it took, as JSON: `python measured.py SECONDS COMMAND...`.
 
 A process of its own that imports little, because a child's peak memory, as Linux counts it, starts from its parent's.
-The command is killed when its time is over, or when it takes MOST_MB: nobody else on the machine should suffer.
+The command is killed when it has used its SECONDS of a processor, which a busy machine does not use up for it, or when
+it takes MOST_MB: nobody else on the machine should suffer.
 """
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -17,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 MOST_MB = 4_000
+PATIENCE = 20
+"""By the clock a command may take so many times its seconds of a processor; then it hangs."""
 
 
 @dataclass(frozen=True)
 class Took:
-    """What a process did.  status: negative where a signal ended it; peak_mb: 2^20 bytes each."""
+    """What a process did.  status: negative where a signal ended it; peak_mb: 2^20 bytes each; seconds: by the clock."""
 
     status: int
     peak_mb: float
@@ -31,7 +35,7 @@ class Took:
 
 
 def took(args: Sequence[str], seconds: int) -> Took:
-    """The command's status, peak memory, time and what it printed."""
+    """The command's status, peak memory, time and what it printed.  seconds: of a processor, then it is killed."""
     done = subprocess.run(
         [sys.executable, __file__, str(seconds), *args], capture_output=True, text=True, check=True, errors="replace"
     )
@@ -41,11 +45,13 @@ def took(args: Sequence[str], seconds: int) -> Took:
 def _run(args: Sequence[str], seconds: float) -> dict[str, Any]:
     started = time.monotonic()
     with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
-        pid = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=out, stderr=err).pid
+        limited = ["import os, resource, sys", f"resource.setrlimit(resource.RLIMIT_CPU, ({math.ceil(seconds)},) * 2)"]
+        started_by = [sys.executable, "-c", "; ".join([*limited, "os.execvp(sys.argv[1], sys.argv[1:])"])]
+        pid = subprocess.Popen([*started_by, *args], stdin=subprocess.DEVNULL, stdout=out, stderr=err).pid
         done = 0
         while not done:
             done, status, usage = os.wait4(pid, os.WNOHANG)
-            if not done and (time.monotonic() - started > seconds or _resident_mb(pid) > MOST_MB):
+            if not done and (time.monotonic() - started > PATIENCE * seconds or _resident_mb(pid) > MOST_MB):
                 os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
         out.seek(0)

@@ -9,7 +9,9 @@ from measured import took
 
 QUICK = [name for name, bomb in BOMBS.items() if bomb.quick]
 SECONDS = 60
-"""Ten times what any takes on two idle cores."""
+"""Of a processor: ten times what any takes, on however busy a machine."""
+
+pytestmark = pytest.mark.xdist_group("processes")
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -29,12 +31,13 @@ def test_there_are_bombs_of_both_forms() -> None:
 @pytest.mark.parametrize(
     ("script", "found"),
     [
-        ("b'x' * (2_100 << 20)", "MB"),
+        ("b'x' * (200 << 20)", "MB"),
         ("raise ValueError", "a traceback"),
         ("import os; os.abort()", "status"),
-        ("import time; time.sleep(9)", "status -9"),
+        ("while True: pass", "status -9"),
+        ("import time; time.sleep(90)", "status -9"),
         ("import sys; sys.exit(3)", "not two lines"),
     ],
 )
 def test_harm_would_be_seen(script: str, found: str) -> None:
-    assert any(found in what for what in wrong(took([sys.executable, "-c", script], 5)))
+    assert any(found in what for what in wrong(took([sys.executable, "-c", script], 1), limit_mb=150))

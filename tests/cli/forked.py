@@ -1,0 +1,164 @@
+"""The command as a process of its own, without the second that it takes to import torch: `forked_command()`.
+
+A server that has imported all of rlcorr forks for every command.  A client, 20 ms to start, hands it its arguments,
+environment, directory, limits and three streams, passes signals on, and ends as the forked process ends.  So a test
+sees all that the console script does in and after main(), flushed streams included.  Only how Python sets itself up and
+is taken down is not looked at: tests of PYTHONIOENCODING, of imports, of memory, and some of everything else take the
+installed command.
+"""
+
+import atexit
+import json
+import os
+import pkgutil
+import resource
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+CLIENT = """\
+import array, json, os, signal, socket, struct, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+request = json.dumps([os.getpid(), sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
+streams = array.array("i", [0, 1, 2])
+server.sendmsg([struct.pack("=q", len(request))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+server.sendall(request)
+for stream in streams:
+    os.close(stream)
+(pid,) = struct.unpack("=q", server.recv(8, socket.MSG_WAITALL))
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: os.kill(pid, number))
+(status,) = struct.unpack("=q", server.recv(8, socket.MSG_WAITALL))
+if os.WIFSIGNALED(status):
+    signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+    os.kill(os.getpid(), os.WTERMSIG(status))
+os._exit(os.WEXITSTATUS(status))
+"""
+
+
+@lru_cache(1)
+def forked_command() -> str:
+    """What to run instead of `rlcorr`.  Its server starts with the first call and ends with this process."""
+    folder = Path(tempfile.mkdtemp(prefix="rlcorr-forked-"))
+    path, address = folder / "rlcorr", str(folder / "socket")
+    path.write_text(f"#!{sys.executable} -ISE\n" + CLIENT.format(address=address))
+    path.chmod(0o755)
+    arguments = [sys.executable, __file__, address]
+    # Nothing is ever written to its stdin; this process holds the other end, which closes however it ends.
+    server = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    _SERVERS.append(server)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return str(path)
+
+
+_SERVERS: list["subprocess.Popen[bytes]"] = []
+
+
+def serve(address: str) -> list[str]:
+    """Fork for every client until stdin closes.  Returns in the forked processes, with a command's arguments."""
+    _import_all()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps
+    print("ready", flush=True)
+    while listener not in select.select([0, listener], [], [])[0] or (args := _answered(listener)) is None:
+        if select.select([0], [], [], 0)[0]:
+            _remove(Path(address))
+            sys.exit()
+    return args
+
+
+def _import_all() -> None:
+    import rlcorr_cli
+
+    for module in pkgutil.walk_packages(rlcorr_cli.__path__, "rlcorr_cli."):
+        if not module.name.endswith("__main__"):
+            with suppress(ImportError):  # an optional dependency
+                import_module(module.name)
+    # A fork has but the thread that forks.  jemalloc, which is in pyarrow, starts its own anew.
+    threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")} - {"jemalloc_bg_thd"}
+    assert len(threads) == 1, threads
+
+
+def _answered(listener: socket.socket) -> list[str] | None:
+    """The arguments in the command's process; None in the server, once a waiting process is forked off."""
+    client, _ = listener.accept()
+    if os.fork():
+        client.close()
+        return None
+    listener.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    size, streams, _, _ = socket.recv_fds(client, 8, 3)
+    request = client.recv(struct.unpack("=q", size)[0], socket.MSG_WAITALL)
+    if pid := os.fork():
+        for stream in (0, 1, 2, *streams):
+            os.close(stream)
+        client.sendall(struct.pack("=q", pid))
+        client.sendall(struct.pack("=q", os.waitpid(pid, 0)[1]))
+        os._exit(0)
+    client.close()
+    return _taken_over(streams, *json.loads(request))
+
+
+def _taken_over(streams: list[int], client: int, args: list[str], environment: dict[str, str], folder: str) -> list[str]:
+    """Be what the client's own process would be."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    resource.setrlimit(resource.RLIMIT_FSIZE, resource.prlimit(client, resource.RLIMIT_FSIZE))
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["rlcorr", *args]
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _text(1, "strict")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _text(2, "backslashreplace")  # type: ignore[misc]
+    return args
+
+
+def _end(args: list[str]) -> NoReturn:
+    """main(), and what the interpreter does at its end, less the taking down of 3,000 modules (0.8 s)."""
+    from rlcorr_cli.cli.main import main
+
+    status: object = 70
+    try:
+        main(args)
+    except SystemExit as ended:
+        status = ended.code
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        status = 120
+    os._exit(status if isinstance(status, int) else int(status is not None))
+
+
+def _text(number: int, errors: str) -> TextIO:
+    buffering = 1 if os.isatty(number) or number == 2 else -1
+    return open(number, "w", buffering, encoding="utf-8", errors=errors, closefd=False)
+
+
+def _remove(address: Path) -> None:
+    for path in (address, address.with_name("rlcorr")):
+        path.unlink(missing_ok=True)
+    address.parent.rmdir()
+
+
+if __name__ == "__main__":
+    given = serve(sys.argv[1])
+    _end(given)
