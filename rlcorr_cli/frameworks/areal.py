@@ -6,8 +6,8 @@ Its k1 is +l, its k3 that of the reverse direction.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peer import Peer, contradiction
-from rlcorr_cli.frameworks.profile import Config, choice, flag, number, positive
+from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, number, positive
+from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Scope, Weighting, WeightScope
 
 _METRICS = {"ratio": "ratio", "kl_k1": "log_ratio", "kl_k2": "k2", "kl_k3": "k3_reverse"}

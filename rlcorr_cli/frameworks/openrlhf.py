@@ -7,8 +7,8 @@ level where the geometric ratio is inside.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peer import Peer, contradiction
-from rlcorr_cli.frameworks.profile import Config, choice, flag, positive
+from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, positive
+from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))

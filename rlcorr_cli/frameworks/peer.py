@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.frameworks.profile import Config
+from rlcorr_cli.frameworks.config import Config, contradiction
 from rlcorr_cli.plans.plan import Plan
 
 CLOSE = 0.85
@@ -19,7 +19,7 @@ class Peer:
 
     keys: those that are read.  blocks: where they stand, beside the top level.  own: blocks that hold nothing else, so
     that an unknown key there is an error; elsewhere only one that looks like a misspelling is.  common: keys that, at
-    the top level, do not tell whose config it is.
+    the top level, do not tell whose config it is.  notes: what a user of such a plan should know about the framework.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Peer:
     read: Callable[[Config], Plan]
     own: tuple[tuple[str, ...], ...] = ()
     common: tuple[str, ...] = ()
+    notes: Callable[[Plan], tuple[str, ...]] = lambda plan: ()
 
     def knows(self, data: Mapping[str, Any]) -> bool:
         """Whether any of its keys is where it belongs."""
@@ -83,8 +84,3 @@ def _at(data: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
 
 def _under(key: str, path: tuple[str, ...]) -> bool:
     return bool(path) and key.startswith(".".join(path) + ".")
-
-
-def contradiction(first: str, second: str, hint: str) -> UsageError:
-    """Two options that cannot stand together."""
-    return UsageError(f"{first} and {second} contradict each other.", hint)

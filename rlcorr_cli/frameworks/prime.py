@@ -5,8 +5,8 @@ are strict there and so inclusive for what stays.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peer import Peer, contradiction
-from rlcorr_cli.frameworks.profile import Config, choice, number
+from rlcorr_cli.frameworks.config import Config, choice, contradiction, number
+from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")

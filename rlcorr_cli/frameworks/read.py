@@ -24,10 +24,12 @@ def read_plan(path: str, profile: Profile | None) -> PlanFile:
     data, notes = load(Path(path))
     try:
         if profile is not None:
-            plan = profile.read(_block(data, profile))
+            config = _block(data, profile)
+            plan = profile.read(config)
+            notes += profile.ignored(config)
         elif peer := peer_of(data):
             plan = peer.plan(data)
-            notes.append(f"read as {peer.name}'s config.")
+            notes += [f"read as {peer.name}'s config.", *peer.notes(plan)]
         else:
             plan = plan_from_dict(data)
     except UsageError as error:

@@ -115,7 +115,7 @@ class Rejection:
     """Keep what lies inside the bounds: one token each at token scope, else the whole sequence.
 
     `name` is what reports and metrics call it; `{scope}_{statistic}` unless given.  gate: where it is shut everything
-    is kept.
+    is kept.  applied: whether it changes the mask; else it is measured and reported, and the mask is left alone.
     """
 
     statistic: str
@@ -124,6 +124,7 @@ class Rejection:
     name: str = ""
     of: Of = "mismatch"
     gate: Gate = "any"
+    applied: bool = True
 
     def __post_init__(self) -> None:
         if self.statistic not in STATISTIC_FORMULAS:
@@ -148,7 +149,8 @@ class Rejection:
     @property
     def rule(self) -> str:
         """What is kept, in words."""
-        return f"{self.statistic} {self.scope} {self.bounds}{acts_on(self.of, self.gate)}"
+        unapplied = "" if self.applied else ", measured only"
+        return f"{self.statistic} {self.scope} {self.bounds}{acts_on(self.of, self.gate)}{unapplied}"
 
     @property
     def is_veto(self) -> bool:
@@ -172,6 +174,7 @@ class Budget:
     scope: ClassVar[Scope] = "token"
     bounds: ClassVar[Bounds] = Bounds()
     gate: ClassVar[Gate] = "any"
+    applied: ClassVar[bool] = True
     is_veto: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -239,6 +242,15 @@ class Plan:
         return self.weighting is not None and self.weighting.normalize == "batch"
 
     @property
+    def applies_weights(self) -> bool:
+        """Whether the loss takes the weights.
+
+        Not PPO's in bypass mode: its ratio current / rollout carries the correction, and a weight on top of it would
+        count it twice, so weights are for metrics only.
+        """
+        return self.weighting is not None and (self.mode, self.loss) != ("bypass", "ppo_clip")
+
+    @property
     def batched(self) -> bool:
         """Whether what happens to a token depends on its training batch."""
         return self.normalizes or bool(self.budgets)
@@ -268,6 +280,7 @@ class Plan:
         }
         rejections = [
             {"name": r.name, "statistic": r.statistic, "scope": r.scope, **asdict(r.bounds), "of": r.of, "gate": r.gate}
+            | ({} if r.applied else {"applied": False})
             for r in self.rejections
         ]
         return {
