@@ -22,8 +22,8 @@ def _read(config: Config) -> Plan:
     if old and new:
         raise contradiction(old, f"rejection_sampling.{new}", f"{old} is of an older release: keep one kind.")
     if config.get("use_decoupled_loss") is not None and not flag(config, "use_decoupled_loss") and (old or new):
-        found = old or f"rejection_sampling.{new}"
-        raise contradiction(found, "use_decoupled_loss: false", "AReaL corrects the decoupled loss only.")
+        key = old or f"rejection_sampling.{new}"
+        raise contradiction(key, "use_decoupled_loss: false", "AReaL corrects the decoupled loss only.")
     weighting, rejections = _old(config) if old else _new(config) if new else (None, ())
     threshold = positive(config, "m2_threshold")
     budgets = () if threshold is None else (Budget(threshold, name="m2po"),)

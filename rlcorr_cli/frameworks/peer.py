@@ -1,4 +1,4 @@
-"""What a peer's config is: where its keys stand, and the plan that they mean."""
+"""What a peer is: a framework whose config is read as a plan; metrics stay rlcorr's own (else see `profile.py`)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,17 +39,17 @@ class Peer:
 
     def plan(self, data: Mapping[str, Any]) -> Plan:
         """The plan of a config; a key that is not the peer's, or contradicts another, is a UsageError."""
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for path in (*self.own, *self.blocks, ()):
             block = _at(data, path)
             self._check(block, path)
             # At the top level such a key belongs to something else, once the peer's own block has been found.
-            left = self.common if path == () and found else ()
+            left = self.common if path == () and options else ()
             for key in (key for key in self.keys if key in block and key not in left):
-                if found.get(key, block[key]) != block[key]:
-                    raise contradiction(f"{key}: {found[key]}", f"{key}: {block[key]}", "Keep it in one place.")
-                found[key] = block[key]
-        return self.read(found)
+                if options.get(key, block[key]) != block[key]:
+                    raise contradiction(f"{key}: {options[key]}", f"{key}: {block[key]}", "Keep it in one place.")
+                options[key] = block[key]
+        return self.read(options)
 
     def _check(self, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
         for key in map(str, block):

@@ -22,7 +22,8 @@ class Profile:
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
     batch_mean: what it divides weights by where the plan normalises them.
     Three kinds of notes.  notes: what a user of such a plan should know about the framework.  ignored: options of the
-    config that the framework reads and does nothing with.  remarks: what the data made the framework's numbers say.
+    config that the framework reads and does nothing with.  remarks: what a report of its
+    numbers should say: what the data made of them, and how far the release's own may lie from them.
     """
 
     name: str

@@ -44,9 +44,9 @@ def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:
         for key in path:
             inner = inner.get(key) if isinstance(inner, dict) else None
         if isinstance(inner, dict) and any(key in profile.keys for key in inner):
-            found = {str(key): value for key, value in inner.items()}
+            block = {str(key): value for key, value in inner.items()}
             # A whole trainer config's block holds options of other parts too; a correction block of its own does not.
-            return {k: v for k, v in found.items() if k in profile.keys} if path == ("algorithm",) else found
+            return {k: v for k, v in block.items() if k in profile.keys} if path == ("algorithm",) else block
     if data and not any(key in profile.keys for key in data):
         where = " or ".join(".".join(path) for path in profile.blocks)
         raise UsageError(

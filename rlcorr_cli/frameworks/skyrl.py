@@ -29,8 +29,8 @@ def _read(config: Config) -> Plan:
         rejections.append(Rejection("ratio", "seq_max", Bounds(None, high), "outlier_high"))
     low, high = (positive(config, f"{_TOKEN}_{end}") for end in ("low", "high"))
     if (low is None) != (high is None):
-        given = "high" if low is None else "low"
-        raise UsageError(f"SkyRL ignores {_TOKEN}_{given} alone.", f"Set {_TOKEN}_low and {_TOKEN}_high.")
+        present = "high" if low is None else "low"
+        raise UsageError(f"SkyRL ignores {_TOKEN}_{present} alone.", f"Set {_TOKEN}_low and {_TOKEN}_high.")
     if low is not None:
         rejections.append(Rejection("ratio", "token", Bounds(low, high), "token"))
     metric = choice(config, "sequence_mask_metric", tuple(_MASKS))

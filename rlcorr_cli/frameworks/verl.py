@@ -11,7 +11,7 @@ What differs from the canonical definitions, all of it verl's own:
 * in bypass mode with the PPO loss weights are for metrics only.
 
 The numbers are those of verl's helper in float64.  verl runs it in float32, and 0.6.1, and 0.7.1 with its legacy
-workers, log other values under the names of the 13 diagnostics: see `_NOT_THE_HELPERS`.
+workers, log other values under the names of the 13 diagnostics: see `_ACTORS`.
 """
 
 import math
@@ -165,10 +165,7 @@ def _positive(text: str, where: str) -> float:
     return positive({where: text}, where) or 0.0
 
 
-_NOT_THE_HELPERS: dict[str, str] = {
-    "verl-0.6": "verl 0.6.1",
-    "verl-0.7": "verl 0.7.1 with its legacy workers (the default)",
-}
+_ACTORS: dict[str, str] = {"verl-0.6": "its actor", "verl-0.7": "the actor of its legacy workers (the default)"}
 """Releases whose actor, in decoupled mode, computes the 13 diagnostics again: from the current policy, per micro-batch,
 on the mask after rejection.  The trainer's `metrics.update` puts those in place of the helper's."""
 
@@ -176,12 +173,6 @@ on the mask after rejection.  The trainer's `metrics.update` puts those in place
 def _notes(plan: Plan) -> tuple[str, ...]:
     """What a user of a plan should know about verl."""
     notes = list(inverse_notes(plan))
-    corrects = plan.weighting is not None or bool(plan.rules)
-    if plan.mode == "decoupled" and corrects and plan.name in _NOT_THE_HELPERS:
-        notes.append(
-            f"{_NOT_THE_HELPERS[plan.name]} overwrites 13 of these on its dashboard (kl, k3_kl, *_ppl, log_ppl_*, "
-            "ppl_ratio, chi2_*) with values of its actor, per micro-batch and after rejection; here are the helper's."
-        )
     if any(not rejection.applied for rejection in plan.rejections):
         notes.append("verl 0.6.1 in bypass mode logs a veto without rollout_rs, and does not apply it; nor is it here.")
     if plan.mode == "bypass" and plan.loss == "ppo_clip" and plan.weighting is not None:
@@ -200,12 +191,21 @@ def _ignored(release: Release, config: Config) -> tuple[str, ...]:
 
 
 def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
-    """What the data made verl's numbers say."""
-    remarks = counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
+    """What the data made verl's numbers say, and where a run's own are others."""
+    remarks = [
+        "These are the numbers of verl's helper in float64. A run's own are of float32: some differ by about 1e-5 of "
+        "their value, and a small std, the difference of two large numbers, by some per cent."
+    ]
+    if plan.mode == "decoupled" and plan.name in _ACTORS:
+        remarks.append(
+            f"On its dashboard {_ACTORS[plan.name]} overwrites kl, k3_kl, chi2_* and the *ppl* metrics with its own, "
+            "taken of the current policy, per micro-batch and after rejection."
+        )
+    remarks += counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
     zeroed = plan.weighting is not None and plan.weighting.outside == "zero"
     if zeroed and Moments(numbers, "applied.", True, 1.0).mean() == 0:
-        remarks += ("Every token's weight is outside its bounds: verl 0.9.1 stops there; its ESS is given as 0.",)
-    return remarks
+        remarks.append("Every token's weight is outside its bounds: verl 0.9.1 stops there; its ESS is given as 0.")
+    return tuple(remarks)
 
 
 def inverse_notes(plan: Plan) -> tuple[str, ...]:

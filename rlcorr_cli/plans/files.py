@@ -1,6 +1,6 @@
 """Plan files: TOML, YAML or JSON, either our own records or a peer's config.
 
-verl's and slime's configs are read with their profile; other frameworks' are known by their keys (`peers/`).
+verl's and slime's configs are read with their profile; other frameworks' are known by their keys (`frameworks/`).
 
 Our own (see `Plan.to_dict`):
 

@@ -10,7 +10,7 @@ rejection whose bound the data set, batch by batch.
 Every record looks at one pair of policies (`of`) and may look at advantages A (`gate`): OPSM is k1 of the drift where
 A < 0, prime-rl's DPPO mask is two gated prob_gap rejections, TOPR a gated weighting, GSPO a weighting of the drift.
 
-Reading plans from files is `planfile.py`; named plans are `presets/`; peers' configs are `peers/` and `profiles/`.
+Reading plans from files is `files.py`; named plans are `presets/`; frameworks' configs are in `frameworks/`.
 """
 
 import math
@@ -269,7 +269,7 @@ class Plan:
         return ("current_log_probs",) * drifts + ("advantages",) * gated
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON and for a plan file; `planfile.plan_from_dict` reads it back."""
+        """Plain values for JSON and for a plan file; `files.plan_from_dict` reads it back."""
         weighting = self.weighting and {
             "scope": self.weighting.scope,
             **asdict(self.weighting.bounds),
@@ -356,13 +356,15 @@ def override(
         if weighting is None and scope is None:
             raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
         weighting = changed
-    given = {_target(one): one for one in rejections}
-    if len(given) < len(rejections):
+    turned = {_target(rejection): rejection for rejection in rejections}
+    if len(turned) < len(rejections):
         raise UsageError("Two rejections share statistic and scope.", "Give both bounds in one: k1.token:-1,1.")
-    own = {_target(one) for one in plan.rejections}
-    kept = [replace(one, bounds=given.get(_target(one), one).bounds) for one in plan.rejections]
-    added = [one for key, one in given.items() if key not in own]
-    result = replace(plan, weighting=weighting, rejections=(*kept, *added), mode=mode or plan.mode)
+    own = {_target(rejection) for rejection in plan.rejections}
+    rebounded = [
+        replace(rejection, bounds=turned.get(_target(rejection), rejection).bounds) for rejection in plan.rejections
+    ]
+    added = [rejection for key, rejection in turned.items() if key not in own]
+    result = replace(plan, weighting=weighting, rejections=(*rebounded, *added), mode=mode or plan.mode)
     named = plan.name in ("custom", "disabled")
     return result if result == plan else replace(result, name="custom" if named else f"{plan.name}+flags")
 

@@ -14,7 +14,6 @@ from profiled import filtered, report
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.read import PlanFile, read_plan
-from rlcorr_cli.plans.plan import Plan
 
 BYPASS_PG = {"bypass_mode": True, "use_policy_gradient": True}
 VETO = {"rollout_token_veto_threshold": 0.5}
@@ -212,6 +211,16 @@ def test_a_group_without_a_valid_token_has_no_numbers(profile: str, tmp_path: Pa
         ("verl-0.7", {"rollout_is": "token", "bypass_mode": True, "loss_type": "reinforce"}, False),
     ],
 )
-def test_names_that_the_actor_overwrites_are_noted(profile: str, config: dict[str, Any], noted: bool) -> None:
-    plan: Plan = PROFILES[profile].read(config)
-    assert any("overwrites 13" in note for note in PROFILES[profile].notes(plan)) == noted
+def test_names_that_the_actor_overwrites_are_noted(
+    profile: str, config: dict[str, Any], noted: bool, tmp_path: Path
+) -> None:
+    notes = report(tmp_path, profile, config, [bypassed([-1.0, -1.0], [-1.5, -3.0])])["notes"]
+    assert sum("overwrites kl, k3_kl" in note for note in notes) == noted
+    assert sum("in float32" in note for note in notes) == 1
+
+
+def test_canonical_weights_are_divided_by_any_mean_above_0(tmp_path: Path) -> None:
+    sequence = {"weighting": {"scope": "sequence", "high": 2.0, "normalize": "batch"}}
+    assert filtered(tmp_path, "canonical", sequence, TINY) == [([1], [1.0])]
+    zeroed = {"weighting": {"scope": "token", "low": 0.5, "high": 2.0, "outside": "zero", "normalize": "batch"}}
+    assert filtered(tmp_path, "canonical", zeroed, TINY) == [([1], [0.0])]
