@@ -59,6 +59,7 @@ def filter_dump(
     rows_per_file: int = ROWS_PER_FILE,
     resample: int | None = None,
     seed: int = 0,
+    write_unused_weights: bool = False,
     batch_by: str | None = None,
     columns: Mapping[str, str] | None = None,
     limit: int | None = None,
@@ -73,7 +74,14 @@ def filter_dump(
 
     apart = None if rejected_output is None else Path(rejected_output)
     target = Target(
-        None if output is None else Path(output), keep_rejected, apart, overwrite, rows_per_file, resample, seed
+        None if output is None else Path(output),
+        keep_rejected,
+        apart,
+        overwrite,
+        rows_per_file,
+        resample,
+        seed,
+        write_unused_weights,
     )
     reading = _reading(dumps, (), batch_by, columns, limit, bad_rows)
     chosen, notes = _plan(plan)

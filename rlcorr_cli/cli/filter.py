@@ -18,6 +18,7 @@ def filter(
     rows_per_file: o.RowsPerFile = 100_000,
     resample: o.Resample = None,
     seed: o.DrawSeed = 0,
+    write_unused_weights: o.WriteUnusedWeights = False,
     overwrite: o.Overwrite = False,
     dry_run: o.DryRun = False,
     json: o.Json = False,
@@ -42,7 +43,7 @@ def filter(
     filtered = filter_dump(
         read.reading(dumps),
         chosen.plan,
-        Target(path, keep, apart, overwrite, rows_per_file, resample, seed),
+        Target(path, keep, apart, overwrite, rows_per_file, resample, seed, write_unused_weights),
         chosen.profile,
         compute.computing(sparing=True),
         chosen.notes,

@@ -263,6 +263,14 @@ Resample = Annotated[
     ),
 ]
 DrawSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of --resample.", rich_help_panel=OUTPUT)]
+WriteUnusedWeights = Annotated[
+    bool,
+    typer.Option(
+        "--write-unused-weights",
+        help="Write weights even where the plan's loss takes none (PPO in bypass mode).",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=OUTPUT)]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Write nothing; say what would be kept.", rich_help_panel=OUTPUT)

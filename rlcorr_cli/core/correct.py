@@ -48,7 +48,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Corrected:
-    """A plan's verdict on some tokens.  keep: bool [V], all rejections ANDed; None when the plan rejects nothing."""
+    """A plan's verdict on some tokens.  keep: bool [V], all applied rejections ANDed; None when the plan has none."""
 
     plan: Plan
     weighted: Weighted | None
@@ -64,6 +64,8 @@ def correct(tokens: Tokens, plan: Plan, cuts: Mapping[str, np.ndarray] | None = 
     keep = None
     for one in rejected:
         on_tokens = one.keep if one.rejection.scope == "token" else tokens.ragged.spread(one.keep)
+        if not one.rejection.applied:
+            on_tokens = torch.ones_like(on_tokens)
         keep = on_tokens if keep is None else keep & on_tokens
     return Corrected(plan, weighted, rejected, keep)
 

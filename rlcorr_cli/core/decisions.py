@@ -48,6 +48,7 @@ def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
         return Verdict(weights, np.zeros(0, np.bool_), n_valid, none, none, {}, {})
     tokens, corrected = observed.tokens, observed.corrected
     ragged, filled = tokens.ragged, n_valid > 0
+    applied = [rejected for rejected in corrected.rejected if rejected.rejection.applied]
     weights = _weights(tokens, corrected)
     keep = np.ones(batch.n_tokens, np.bool_) if corrected.keep is None else corrected.keep.cpu().numpy()
     n_kept = _sums(ragged, keep.astype(np.float64))
@@ -58,8 +59,8 @@ def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
         n_valid,
         _spread(n_kept, filled),
         _spread(weight / np.maximum(n_kept, 1), filled),
-        {one.rejection.name: _spread(_takes(ragged, one), filled) for one in corrected.rejected},
-        {one.rejection.name: _distances(one) for one in corrected.rejected},
+        {rejected.rejection.name: _spread(_takes(ragged, rejected), filled) for rejected in applied},
+        {rejected.rejection.name: _distances(rejected) for rejected in applied},
     )
 
 

@@ -6,8 +6,8 @@ Its k1 is +l, its k3 that of the reverse direction.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peer import Peer, contradiction
-from rlcorr_cli.frameworks.profile import Config, choice, flag, number, positive
+from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, number, positive
+from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Scope, Weighting, WeightScope
 
 _METRICS = {"ratio": "ratio", "kl_k1": "log_ratio", "kl_k2": "k2", "kl_k3": "k3_reverse"}
@@ -22,8 +22,8 @@ def _read(config: Config) -> Plan:
     if old and new:
         raise contradiction(old, f"rejection_sampling.{new}", f"{old} is of an older release: keep one kind.")
     if config.get("use_decoupled_loss") is not None and not flag(config, "use_decoupled_loss") and (old or new):
-        found = old or f"rejection_sampling.{new}"
-        raise contradiction(found, "use_decoupled_loss: false", "AReaL corrects the decoupled loss only.")
+        key = old or f"rejection_sampling.{new}"
+        raise contradiction(key, "use_decoupled_loss: false", "AReaL corrects the decoupled loss only.")
     weighting, rejections = _old(config) if old else _new(config) if new else (None, ())
     threshold = positive(config, "m2_threshold")
     budgets = () if threshold is None else (Budget(threshold, name="m2po"),)

@@ -5,8 +5,8 @@ is refused here.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peer import Peer, contradiction
-from rlcorr_cli.frameworks.profile import Config, choice, flag, positive
+from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, positive
+from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _CORRECTION = "use_importance_sampling_correction"

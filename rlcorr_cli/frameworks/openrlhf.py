@@ -7,8 +7,8 @@ level where the geometric ratio is inside.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peer import Peer, contradiction
-from rlcorr_cli.frameworks.profile import Config, choice, flag, positive
+from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, positive
+from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))
@@ -46,11 +46,11 @@ def _read(config: Config) -> Plan:
 
 def _bounds(config: Config, key: str) -> Bounds:
     """Two numbers, or a high one alone: as a list, or as the command line has them."""
-    given: Any = config.get(key, [0.5, 5.0])
-    parts: list[Any] = list(given) if isinstance(given, list | tuple) else str(given).split()
+    threshold: Any = config.get(key, [0.5, 5.0])
+    parts: list[Any] = list(threshold) if isinstance(threshold, list | tuple) else str(threshold).split()
     ends = [positive({key: part}, key) for part in parts]
     if len(ends) not in (1, 2) or None in ends:
-        raise UsageError(f"{key} must be LOW HIGH, got {given!r}.", f"For example {key}: [0.5, 5.0].")
+        raise UsageError(f"{key} must be LOW HIGH, got {threshold!r}.", f"For example {key}: [0.5, 5.0].")
     return Bounds(ends[0] if len(ends) == 2 else 0.0, ends[-1])
 
 

@@ -1,4 +1,4 @@
-"""What a peer's config is: where its keys stand, and the plan that they mean."""
+"""What a peer is: a framework whose config is read as a plan; metrics stay rlcorr's own (else see `profile.py`)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.frameworks.profile import Config
+from rlcorr_cli.frameworks.config import Config, contradiction
 from rlcorr_cli.plans.plan import Plan
 
 CLOSE = 0.85
@@ -19,7 +19,7 @@ class Peer:
 
     keys: those that are read.  blocks: where they stand, beside the top level.  own: blocks that hold nothing else, so
     that an unknown key there is an error; elsewhere only one that looks like a misspelling is.  common: keys that, at
-    the top level, do not tell whose config it is.
+    the top level, do not tell whose config it is.  notes: what a user of such a plan should know about the framework.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Peer:
     read: Callable[[Config], Plan]
     own: tuple[tuple[str, ...], ...] = ()
     common: tuple[str, ...] = ()
+    notes: Callable[[Plan], tuple[str, ...]] = lambda plan: ()
 
     def knows(self, data: Mapping[str, Any]) -> bool:
         """Whether any of its keys is where it belongs."""
@@ -38,17 +39,17 @@ class Peer:
 
     def plan(self, data: Mapping[str, Any]) -> Plan:
         """The plan of a config; a key that is not the peer's, or contradicts another, is a UsageError."""
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for path in (*self.own, *self.blocks, ()):
             block = _at(data, path)
             self._check(block, path)
             # At the top level such a key belongs to something else, once the peer's own block has been found.
-            left = self.common if path == () and found else ()
+            left = self.common if path == () and options else ()
             for key in (key for key in self.keys if key in block and key not in left):
-                if found.get(key, block[key]) != block[key]:
-                    raise contradiction(f"{key}: {found[key]}", f"{key}: {block[key]}", "Keep it in one place.")
-                found[key] = block[key]
-        return self.read(found)
+                if options.get(key, block[key]) != block[key]:
+                    raise contradiction(f"{key}: {options[key]}", f"{key}: {block[key]}", "Keep it in one place.")
+                options[key] = block[key]
+        return self.read(options)
 
     def _check(self, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
         for key in map(str, block):
@@ -83,8 +84,3 @@ def _at(data: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
 
 def _under(key: str, path: tuple[str, ...]) -> bool:
     return bool(path) and key.startswith(".".join(path) + ".")
-
-
-def contradiction(first: str, second: str, hint: str) -> UsageError:
-    """Two options that cannot stand together."""
-    return UsageError(f"{first} and {second} contradict each other.", hint)

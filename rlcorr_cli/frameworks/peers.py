@@ -1,7 +1,7 @@
 """PEERS: frameworks whose own config is read as a plan, without a profile; metrics stay rlcorr's own.
 
 A peer is a module that says where its keys stand and which plan they mean, and a row here.  A config is known by its
-keys, so no option names the framework.  Peers whose numbers can be had too are in `profiles/`.
+keys, so no option names the framework.  Peers whose numbers can be had too are in `profiles.py`.
 """
 
 from collections.abc import Mapping
@@ -20,5 +20,5 @@ PEERS: dict[str, Peer] = {peer.name: peer for peer in (TRL, NEMO, OPENRLHF, SKYR
 
 def peer_of(data: Mapping[str, Any]) -> Peer | None:
     """The one peer whose config this is, or None."""
-    found = [peer for peer in PEERS.values() if peer.knows(data)]
-    return found[0] if len(found) == 1 else None
+    knowing = [peer for peer in PEERS.values() if peer.knows(data)]
+    return knowing[0] if len(knowing) == 1 else None

@@ -1,12 +1,12 @@
-"""prime-rl: trainer.loss (or loss): the default DPPO mask, ipo, and the ratio masks of before 2026.
+"""prime-rl: trainer.loss (or loss): the default DPPO mask, ipo, and the ratio masks of before 2026-03.
 
 The masks compare the trainer's policy with the inference one; there is no weight beside the loss's own ratio.  Bounds
 are strict there and so inclusive for what stays.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peer import Peer, contradiction
-from rlcorr_cli.frameworks.profile import Config, choice, number
+from rlcorr_cli.frameworks.config import Config, choice, contradiction, number
+from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
@@ -16,13 +16,13 @@ _LEGACY = tuple(f"{stem}_mask_{end}" for stem in _PAIRS for end in ("low", "high
 
 
 def _read(config: Config) -> Plan:
-    found = {keys: next((key for key in keys if key in config), None) for keys in (_DPPO, _IPO, _LEGACY)}
+    first_keys = {keys: next((key for key in keys if key in config), None) for keys in (_DPPO, _IPO, _LEGACY)}
     kind = choice(config, "type", ("default", "ipo"))
-    meant = kind or ("ipo" if found[_IPO] else "legacy" if found[_LEGACY] else "default")
+    meant = kind or ("ipo" if first_keys[_IPO] else "legacy" if first_keys[_LEGACY] else "default")
     for keys, name in ((_DPPO, "default"), (_IPO, "ipo"), (_LEGACY, "legacy")):
-        if found[keys] and name != meant:
+        if first_keys[keys] and name != meant:
             raise contradiction(
-                f"loss.{found[keys]}", f"loss type {meant}", "Options of one type at a time: default, ipo."
+                f"loss.{first_keys[keys]}", f"loss type {meant}", "Options of one type at a time: default, ipo."
             )
     rejections = {"default": _dppo, "ipo": _ipo, "legacy": _legacy}[meant](config)
     return Plan("prime-rl", None, rejections, log_ratio_limit=None)

@@ -24,10 +24,12 @@ def read_plan(path: str, profile: Profile | None) -> PlanFile:
     data, notes = load(Path(path))
     try:
         if profile is not None:
-            plan = profile.read(_block(data, profile))
+            config = _block(data, profile)
+            plan = profile.read(config)
+            notes += profile.ignored(config)
         elif peer := peer_of(data):
             plan = peer.plan(data)
-            notes.append(f"read as {peer.name}'s config.")
+            notes += [f"read as {peer.name}'s config.", *peer.notes(plan)]
         else:
             plan = plan_from_dict(data)
     except UsageError as error:
@@ -42,9 +44,9 @@ def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:
         for key in path:
             inner = inner.get(key) if isinstance(inner, dict) else None
         if isinstance(inner, dict) and any(key in profile.keys for key in inner):
-            found = {str(key): value for key, value in inner.items()}
+            block = {str(key): value for key, value in inner.items()}
             # A whole trainer config's block holds options of other parts too; a correction block of its own does not.
-            return {k: v for k, v in found.items() if k in profile.keys} if path == ("algorithm",) else found
+            return {k: v for k, v in block.items() if k in profile.keys} if path == ("algorithm",) else block
     if data and not any(key in profile.keys for key in data):
         where = " or ".join(".".join(path) for path in profile.blocks)
         raise UsageError(

@@ -1,13 +1,14 @@
 """SkyRL 0.4: trainer.algorithm.off_policy_correction.
 
 Log-ratios are limited to +-20 after reducing, a cap works from above only, bounds are inclusive.  SkyRL applies its
-masks in turn, each to what the last left; here each is computed on the original mask, which differs only where a token
-mask stands beside a sequence one.
+masks in turn, and sequence weights after its token mask, each on the tokens that are left; here each is computed on the
+original mask.  That differs where token mask thresholds stand beside sequence weights or a sequence mask, and a note
+then says so.
 """
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.config import Config, choice, positive
 from rlcorr_cli.frameworks.peer import Peer
-from rlcorr_cli.frameworks.profile import Config, choice, positive
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _HIGH = {"token": ("token_tis_ratio_clip_high", 2.0), "sequence": ("sequence_tis_ratio_clip_high", 5.0)}
@@ -28,8 +29,8 @@ def _read(config: Config) -> Plan:
         rejections.append(Rejection("ratio", "seq_max", Bounds(None, high), "outlier_high"))
     low, high = (positive(config, f"{_TOKEN}_{end}") for end in ("low", "high"))
     if (low is None) != (high is None):
-        given = "high" if low is None else "low"
-        raise UsageError(f"SkyRL ignores {_TOKEN}_{given} alone.", f"Set {_TOKEN}_low and {_TOKEN}_high.")
+        present = "high" if low is None else "low"
+        raise UsageError(f"SkyRL ignores {_TOKEN}_{present} alone.", f"Set {_TOKEN}_low and {_TOKEN}_high.")
     if low is not None:
         rejections.append(Rejection("ratio", "token", Bounds(low, high), "token"))
     metric = choice(config, "sequence_mask_metric", tuple(_MASKS))
@@ -38,6 +39,19 @@ def _read(config: Config) -> Plan:
         bounds = Bounds(positive(config, f"{short}_mask_low", low), positive(config, f"{short}_mask_high", high))
         rejections.append(Rejection("ratio", scope, bounds, metric))  # type: ignore[arg-type]  # literals
     return Plan("skyrl", weighting, tuple(rejections))
+
+
+def _notes(plan: Plan) -> tuple[str, ...]:
+    """What differs where a token mask stands beside what SkyRL computes on the tokens that it leaves."""
+    if all(rejection.name != "token" for rejection in plan.rejections):
+        return ()
+    after = [f"sequence_mask_metric: {rejection.name}" for rejection in plan.rejections if rejection.name in _MASKS]
+    if plan.weighting is not None and plan.weighting.scope == "sequence":
+        after.append("tis_ratio_type: sequence")
+    if not after:
+        return ()
+    keys = " and ".join(after)
+    return (f"SkyRL computes {keys} on the tokens that {_TOKEN}_* leaves; here it is computed on all valid tokens.",)
 
 
 SKYRL = Peer(
@@ -52,4 +66,5 @@ SKYRL = Peer(
     _read,
     own=(("trainer", "algorithm", "off_policy_correction"), ("off_policy_correction",)),
     common=("geo_mask_low", "geo_mask_high"),
+    notes=_notes,
 )

@@ -1,15 +1,21 @@
 """slime's mis.py (2026-08): config keys, arithmetic and metric names.
 
-Every metric is a mean over a sequence's loss tokens, then over sequences.  `mask` mode leaves the weights raw and
-clears tokens (IcePop); rejection bounds that are not given are the weights' bounds, a low that is not given is
-1 / high; weights are divided by the batch mean after rejection.  Limits act after reducing.
+Every metric is a mean over a sequence's loss tokens, then over sequences.  slime's reducer divides by all samples of
+the step, so a row without a loss token counts as 0 in each of them, the batch mean of sequence weights and the factor
+that it logs included.  `mask` mode leaves the weights raw and clears tokens (IcePop); rejection bounds that are not
+given are the weights' bounds, a low that is not given is 1 / high; weights are divided by the batch mean after
+rejection, unless that is 1e-8 or less.  Limits act after reducing.  With use_tis off slime returns before it rejects
+anything.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.profile import Config, Profile, checked, choice, flag, number, positive
+from rlcorr_cli.frameworks.config import Config, checked, choice, contradiction, flag, number, positive
+from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
+from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.totals.families import Moments, Values
+from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.view import Numbers
 
 KEYS = (
@@ -26,30 +32,34 @@ KEYS = (
     "tis_batch_normalize",
 )
 
+_BATCH_MEAN = BatchMean(counts_empty=True, smallest=1e-8)
+
 
 def _read(config: Config) -> Plan:
     checked(config, KEYS, "slime")
     bounds = _bounds(config)
-    rejections: list[Rejection] = []
-    weighting = None
-    if flag(config, "use_tis", True):
-        level: WeightScope = choice(config, "tis_level", tuple(LEVELS), "token") or "token"  # type: ignore[assignment]
-        mode = choice(config, "tis_mode", ("truncate", "clip", "mask"), "truncate")
-        kept = {"truncate": Bounds(0.0, bounds.high), "clip": bounds, "mask": Bounds()}[mode or "truncate"]
-        normalize = "batch" if flag(config, "tis_batch_normalize") else "none"
-        weighting = Weighting(level, kept, normalize=normalize)
-        if mode == "mask":
-            rejections.append(Rejection("ratio", LEVELS[level], bounds, "tis"))
-    if flag(config, "use_rs"):
-        low, high = number(config, "rs_lower_bound"), positive(config, "rs_upper_bound")
-        own = Bounds(bounds.low if low is None else low, bounds.high if high is None else high)
-        rejections.append(
-            Rejection("ratio", LEVELS[choice(config, "rs_level", tuple(LEVELS), "token") or "token"], own, "rs")
+    rejections = _rejected(config, bounds) if flag(config, "use_rs") else ()
+    if not flag(config, "use_tis", True):
+        return Plan("slime")
+    level: WeightScope = choice(config, "tis_level", tuple(LEVELS), "token") or "token"  # type: ignore[assignment]
+    mode = choice(config, "tis_mode", ("truncate", "clip", "mask"), "truncate")
+    kept = {"truncate": Bounds(None, bounds.high), "clip": bounds, "mask": Bounds()}[mode or "truncate"]
+    normalize = "batch" if flag(config, "tis_batch_normalize") else "none"
+    if normalize == "batch" and level == "geometric":
+        raise contradiction(
+            "tis_batch_normalize: true", "tis_level: geometric", "slime normalises token and sequence weights only."
         )
-        threshold = positive(config, "rs_veto_threshold")
-        if threshold is not None:
-            rejections.append(veto(threshold))
-    return Plan("slime", weighting, tuple(rejections))
+    if mode == "mask":
+        rejections = (Rejection("ratio", LEVELS[level], bounds, "tis"), *rejections)
+    return Plan("slime", Weighting(level, kept, normalize=normalize), rejections)
+
+
+def _rejected(config: Config, bounds: Bounds) -> tuple[Rejection, ...]:
+    low, high = number(config, "rs_lower_bound"), positive(config, "rs_upper_bound")
+    own = Bounds(bounds.low if low is None else low, bounds.high if high is None else high)
+    level = choice(config, "rs_level", tuple(LEVELS), "token") or "token"
+    threshold = positive(config, "rs_veto_threshold")
+    return (Rejection("ratio", LEVELS[level], own, "rs"), *(() if threshold is None else (veto(threshold),)))
 
 
 def _bounds(config: Config) -> Bounds:
@@ -77,7 +87,7 @@ def _write(numbers: Numbers, plan: Plan) -> Values:
     # Averaged over sequences, tok (b - a) is the log-perplexity difference.
     values |= {"kl": plain["log_ppl_diff"], "k3_kl": over.per_sequence("k3"), "chi2_token": over.per_sequence("chi2")}
     values |= _weights(numbers, plan) | _rejections(numbers, plan)
-    return {f"mis_{name}": value for name, value in values.items()}
+    return {f"mis_{name}": with_empty(value, numbers, 0.0) for name, value in values.items()}
 
 
 def _weights(numbers: Numbers, plan: Plan) -> Values:
@@ -93,7 +103,7 @@ def _weights(numbers: Numbers, plan: Plan) -> Values:
     final = applied
     if plan.weighting.normalize == "batch":
         final = Moments(numbers, "normed.", token_scope, 1.0)
-        values["batch_norm_factor"] = applied.unit_mean()
+        values["batch_norm_factor"] = _BATCH_MEAN.factor(numbers, token_scope) if numbers.tokens else None
     values["is_ratio_mean_final"] = final.seq_mean()
     values["is_ratio_min_final"] = final.per_sequence("row_low")
     values["is_ratio_max_final"] = final.per_sequence("row_high")
@@ -107,7 +117,7 @@ def _bound_shares(numbers: Numbers, plan: Plan) -> Values:
     high, low = family.per_sequence("high_share"), family.per_sequence("low_share")
     if masks:
         return {"tis_mask_fraction_low": low, "tis_mask_fraction_high": high}
-    if plan.weighting is not None and plan.weighting.bounds.low:
+    if plan.weighting is not None and plan.weighting.bounds.low is not None:
         return {"tis_clip_fraction_low": low, "tis_clip_fraction_high": high}
     return {"tis_truncate_fraction": high}
 
@@ -125,4 +135,23 @@ def _rejections(numbers: Numbers, plan: Plan) -> Values:
     return values
 
 
-SLIME = Profile("slime", KEYS, (("custom_config",), ("mis",)), _read, _write)
+def _ignored(config: Config) -> tuple[str, ...]:
+    if flag(config, "use_tis", True) or not flag(config, "use_rs"):
+        return ()
+    return ("slime does nothing with use_rs where use_tis is false: it rejects nothing and logs no mis_rs_*.",)
+
+
+def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
+    return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
+
+
+SLIME = Profile(
+    name="slime",
+    keys=KEYS,
+    blocks=(("custom_config",), ("mis",)),
+    read=_read,
+    write=_write,
+    batch_mean=_BATCH_MEAN,
+    ignored=_ignored,
+    remarks=_remarks,
+)

@@ -5,8 +5,8 @@ The off-policy sequence mask compares the current policy with the sampling one.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peer import Peer, contradiction
-from rlcorr_cli.frameworks.profile import Config, choice, flag, number
+from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, number
+from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _PREFIX = "vllm_importance_sampling"

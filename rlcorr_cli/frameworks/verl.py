@@ -5,24 +5,28 @@ What differs from the canonical definitions, all of it verl's own:
 * std and ESS are of weights clamped into [1/C, C] (0.6, 0.7) and taken over tokens, whatever the scope;
 * extremes of sequence ratios are exp(min(max S, 20)) and exp(min S), not limited from below;
 * from 0.7 on k1 bounds are read as ratios but act on -l: "0.6_1.4" keeps 1/1.4 <= rho <= 1/0.6;
-* from 0.9 on the IS family is of the applied weights, and a "low_high" threshold zeroes outside it (IcePop).
+* from 0.9 on the IS family is of the applied weights, and a "low_high" threshold zeroes outside it (IcePop);
+* 0.6.1 in bypass mode without use_policy_gradient uses the plain PPO loss: it neither weighs nor rejects and logs the
+  13 diagnostics alone; with use_policy_gradient and a veto, but no rollout_rs, it logs the veto and does not apply it;
+* in bypass mode with the PPO loss weights are for metrics only.
+
+The numbers are those of verl's helper in float64.  verl runs it in float32, and 0.6.1, and 0.7.1 with its legacy
+workers, log other values under the names of the 13 diagnostics: see `_ACTORS`.
 """
 
 import math
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.frameworks.profile import (
-    Config,
-    Profile,
-    checked,
-    choice,
-    flag,
-    number,
-    positive,
-)
-from rlcorr_cli.frameworks.verl_metrics import Release, write
+from rlcorr_cli.frameworks.config import Config, checked, choice, flag, number, positive
+from rlcorr_cli.frameworks.empty_rows import counted_empty
+from rlcorr_cli.frameworks.profile import Profile
+from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
+from rlcorr_cli.totals.families import Moments
+from rlcorr_cli.totals.view import Numbers
 
 MODE_KEYS = (
     "bypass_old_logprob_for_rollout",
@@ -66,8 +70,18 @@ def read_mode(config: Config) -> dict[str, Any]:
     return {"mode": "bypass" if bypass else "decoupled", "loss": loss or ("reinforce" if gradient else "ppo_clip")}
 
 
-def _read_0_6(config: Config) -> Plan:
-    checked(config, KEYS_0_6, "verl-0.6")
+def _read_ratio(release: Release, config: Config) -> Plan:
+    """A config of 0.6.1: one ratio at one level, and a veto."""
+    checked(config, KEYS_0_6, release.name)
+    weighting, rejections, mode = _weighting(config), _ratio_rejections(config), read_mode(config)
+    if mode["mode"] == "bypass" and mode["loss"] == "ppo_clip":
+        return Plan(release.name, **mode)
+    if mode["mode"] == "bypass" and all(rejection.is_veto for rejection in rejections):
+        rejections = tuple(replace(rejection, applied=False) for rejection in rejections)
+    return Plan(release.name, weighting, rejections, **mode)
+
+
+def _ratio_rejections(config: Config) -> tuple[Rejection, ...]:
     rejections: list[Rejection] = []
     level = choice(config, "rollout_rs", tuple(LEVELS))
     if level:
@@ -79,15 +93,16 @@ def _read_0_6(config: Config) -> Plan:
     threshold = positive(config, "rollout_token_veto_threshold")
     if threshold is not None:
         rejections.append(veto(threshold))
-    return Plan("verl-0.6", _weighting(config), tuple(rejections), **read_mode(config))
+    return tuple(rejections)
 
 
-def _read_later(release: Release, config: Config) -> Plan:
+def _read_divergences(release: Release, config: Config) -> Plan:
+    """A config of 0.7.1 or 0.9.1: any of the k1, k2 and k3 options."""
     checked(config, KEYS_0_7, release.name)
-    weighting = _weighting(config, icepop=release.applied)
+    weighting = _weighting(config, icepop=release.weights == "applied")
     options = _options(config)
     bounds = _option_bounds(options, config.get("rollout_rs_threshold")) if options else []
-    rejections = tuple(Rejection(*OPTIONS[option], one, option) for option, one in zip(options, bounds, strict=True))
+    rejections = tuple(Rejection(*OPTIONS[option], ends, option) for option, ends in zip(options, bounds, strict=True))
     return Plan(release.name, weighting, rejections, limit_on="token", **read_mode(config))
 
 
@@ -150,6 +165,49 @@ def _positive(text: str, where: str) -> float:
     return positive({where: text}, where) or 0.0
 
 
+_ACTORS: dict[str, str] = {"verl-0.6": "its actor", "verl-0.7": "the actor of its legacy workers (the default)"}
+"""Releases whose actor, in decoupled mode, computes the 13 diagnostics again: from the current policy, per micro-batch,
+on the mask after rejection.  The trainer's `metrics.update` puts those in place of the helper's."""
+
+
+def _notes(plan: Plan) -> tuple[str, ...]:
+    """What a user of a plan should know about verl."""
+    notes = list(inverse_notes(plan))
+    if any(not rejection.applied for rejection in plan.rejections):
+        notes.append("verl 0.6.1 in bypass mode logs a veto without rollout_rs, and does not apply it; nor is it here.")
+    if plan.mode == "bypass" and plan.loss == "ppo_clip" and plan.weighting is not None:
+        notes.append("In bypass mode with the PPO loss verl's weights are for metrics only.")
+    return tuple(notes)
+
+
+def _ignored(release: Release, config: Config) -> tuple[str, ...]:
+    """What 0.6.1 reads in bypass mode without use_policy_gradient and does nothing with."""
+    mode = read_mode(config)
+    if release.rejects_by != "ratio" or (mode["mode"], mode["loss"]) != ("bypass", "ppo_clip"):
+        return ()
+    keys = [key for key in ("rollout_is", "rollout_rs", "rollout_token_veto_threshold") if config.get(key)]
+    reason = "in bypass mode without use_policy_gradient it uses the plain PPO loss and logs the 13 diagnostics alone"
+    return (f"verl 0.6.1 does nothing with {' and '.join(keys)}: {reason}.",) if keys else ()
+
+
+def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
+    """What the data made verl's numbers say, and where a run's own are others."""
+    remarks = [
+        "These are the numbers of verl's helper in float64. A run's own are of float32: some differ by about 1e-5 of "
+        "their value, and a small std, the difference of two large numbers, by some per cent."
+    ]
+    if plan.mode == "decoupled" and plan.name in _ACTORS:
+        remarks.append(
+            f"On its dashboard {_ACTORS[plan.name]} overwrites kl, k3_kl, chi2_* and the *ppl* metrics with its own, "
+            "taken of the current policy, per micro-batch and after rejection."
+        )
+    remarks += counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
+    zeroed = plan.weighting is not None and plan.weighting.outside == "zero"
+    if zeroed and Moments(numbers, "applied.", True, 1.0).mean() == 0:
+        remarks.append("Every token's weight is outside its bounds: verl 0.9.1 stops there; its ESS is given as 0.")
+    return tuple(remarks)
+
+
 def inverse_notes(plan: Plan) -> tuple[str, ...]:
     """What to tell a user whose k1 bounds are not reciprocal, so that their inversion shows."""
     notes: list[str] = []
@@ -164,10 +222,19 @@ def inverse_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def _profile(release: Release, keys: tuple[str, ...]) -> Profile:
-    read = (lambda config: _read_later(release, config)) if release.options else _read_0_6
-    return Profile(release.name, keys, BLOCKS, read, lambda numbers, plan: write(release, numbers, plan), inverse_notes)
+    return Profile(
+        name=release.name,
+        keys=keys,
+        blocks=BLOCKS,
+        read=partial(_read_ratio if release.rejects_by == "ratio" else _read_divergences, release),
+        write=partial(write, release),
+        batch_mean=batch_mean(release),
+        notes=_notes,
+        ignored=partial(_ignored, release),
+        remarks=_remarks,
+    )
 
 
-VERL_0_6 = _profile(Release("verl-0.6", options=False, applied=False), KEYS_0_6)
-VERL_0_7 = _profile(Release("verl-0.7", options=True, applied=False), KEYS_0_7)
-VERL_0_9 = _profile(Release("verl-0.9", options=True, applied=True), KEYS_0_7)
+VERL_0_6 = _profile(Release("verl-0.6", "ratio", "raw"), KEYS_0_6)
+VERL_0_7 = _profile(Release("verl-0.7", "divergences", "raw"), KEYS_0_7)
+VERL_0_9 = _profile(Release("verl-0.9", "divergences", "applied"), KEYS_0_7)

@@ -2,39 +2,60 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
-from rlcorr_cli.frameworks.profile import extreme, std_with_empty, with_empty
+from rlcorr_cli.frameworks.empty_rows import extreme, std_with_empty, with_empty
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.totals.families import Moments, Value, Values
+from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.view import Numbers
 
 PREFIX = "rollout_corr/"
 LIMIT = 20.0
 
 
+ADDED = 1e-8
+"""What verl adds to a denominator, and the largest mean weight that it does not divide by."""
+
+
 @dataclass(frozen=True)
 class Release:
-    """What changed between releases."""
+    """What changed between releases.
+
+    rejects_by: "ratio", one level and a veto, or "divergences", any of the k1, k2 and k3 options.  weights: whether
+    weight metrics are of the raw weights or, with IcePop, of the applied ones.
+    """
 
     name: str
-    options: bool
-    applied: bool
+    rejects_by: Literal["ratio", "divergences"]
+    weights: Literal["raw", "applied"]
 
 
 def write(release: Release, numbers: Numbers, plan: Plan) -> Values:
     """Every metric that release logs for a plan, with its prefix."""
+    return {
+        PREFIX + name: value for name, value in (_corrections(release, numbers, plan) | off_policy(numbers)).items()
+    }
+
+
+def _corrections(release: Release, numbers: Numbers, plan: Plan) -> Values:
+    if release.rejects_by == "ratio" and plan.mode == "bypass" and plan.loss == "ppo_clip":
+        return {}
     values: Values = {}
     if plan.weighting is not None:
-        family = _is_applied if release.applied else _is_raw
+        family = _is_applied if release.weights == "applied" else _is_raw
         values |= {f"rollout_is_{name}": value for name, value in family(numbers, plan.weighting).items()}
         if plan.weighting.normalize == "batch":
-            values["rollout_is_batch_norm_factor"] = _norm_factor(numbers, plan.weighting, release)
-    if release.options:
-        values |= _rs_options(numbers, plan)
-    else:
-        values |= _rs_0_6(numbers, plan) | veto_metrics(numbers, plan)
-    return {PREFIX + name: value for name, value in (values | off_policy(numbers)).items()}
+            values["rollout_is_batch_norm_factor"] = _norm_factor(numbers, plan.weighting, batch_mean(release))
+    if release.rejects_by == "ratio":
+        return values | _rs_ratio(numbers, plan) | veto_metrics(numbers, plan)
+    return values | _rs_divergences(numbers, plan)
+
+
+def batch_mean(release: Release) -> BatchMean:
+    """What a release divides weights by: 0.6.1 counts a row without a valid token as weight 0, 0.7.1 and 0.9.1 not."""
+    return BatchMean(counts_empty=release.rejects_by == "ratio", smallest=ADDED)
 
 
 def off_policy(numbers: Numbers) -> Values:
@@ -58,13 +79,13 @@ def off_policy(numbers: Numbers) -> Values:
 
 
 def veto_metrics(numbers: Numbers, plan: Plan) -> Values:
-    """Shares of sequences vetoed and of tokens below the veto; 0 when there is none."""
+    """Shares of sequences vetoed and of tokens below the veto; 0 when there is no veto, None of no tokens."""
     names = ("rollout_is_veto_fraction", "rollout_is_catastrophic_token_fraction")
     for rejection in (r for r in plan.rejections if r.is_veto):
         family = Moments(numbers, f"rs.{rejection.name}.", False, 1.0)
         share = with_empty(family.per_sequence("seq_masked"), numbers, 0.0)
         return dict(zip(names, (share, family.per_token("catastrophic")), strict=True))
-    return dict.fromkeys(names, 0.0)
+    return dict.fromkeys(names, 0.0 if numbers.tokens else None)
 
 
 def ratio_family(family: Moments, numbers: Numbers, bounds: Bounds) -> Values:
@@ -83,13 +104,17 @@ def ratio_family(family: Moments, numbers: Numbers, bounds: Bounds) -> Values:
 def masked_std(family: Moments, moment: str) -> Value:
     """verl's spread over tokens: mean(x^2) - mean(x)^2, each mean divided by N + 1e-8; 0.0 of one token.
 
-    With e = N / (N + 1e-8) that is e var + e (1 - e) mean^2, which the second term rules when var is below 1e-8.
+    With e = N / (N + 1e-8) that is e var + e (1 - e) mean^2, as verl's helper gives it in float64.  In production its
+    masks are int64 or float32, where N + 1e-8 is N and the second term is gone: there a constant has spread 0.0, and so
+    it has here.  Elsewhere the term is at most 1e-4 mean / sqrt(N), below what float32 leaves of such a difference.
     """
     n, mean, std = family.numbers.tokens, family.mean(moment), family.std(moment)
-    if mean is None or std is None or n < 2:
-        return 0.0 if n == 1 else None
-    e = n / (n + 1e-8)
-    return math.sqrt(e * std * std + e * (1e-8 / (n + 1e-8)) * mean * mean)
+    if mean is None or std is None:
+        return None
+    if n == 1 or std == 0:
+        return 0.0
+    e = n / (n + ADDED)
+    return math.sqrt(e * std * std + e * (ADDED / (n + ADDED)) * mean * mean)
 
 
 def _is_raw(numbers: Numbers, weighting: Weighting) -> Values:
@@ -102,7 +127,7 @@ def _is_applied(numbers: Numbers, weighting: Weighting) -> Values:
     values: Values = {
         "mean": applied.mean(),
         "std": masked_std(applied, "tok"),
-        "eff_sample_size": applied.token_ess(),
+        "eff_sample_size": _applied_ess(applied),
         **({"max": applied.high(), "min": applied.low()} if token_scope else _range(raw, numbers)),
         **_unit_fractions(raw, numbers, weighting.bounds),
         **_sequence_means(applied, numbers),
@@ -111,6 +136,17 @@ def _is_applied(numbers: Numbers, weighting: Weighting) -> Values:
     if weighting.outside == "zero":
         values["oob_ratio"] = applied.per_token("outside")
     return values
+
+
+def _applied_ess(applied: Moments) -> Value:
+    """1 / tok((w / (tok w + 1e-8))^2), which the 1e-8 rules where weights are tiny; 0 where every weight is 0.
+
+    With every token outside IcePop's bounds verl itself stops at a division by zero.
+    """
+    ess, mean = applied.token_ess(), applied.mean()
+    if mean == 0:
+        return 0.0
+    return None if ess is None or mean is None else ess * ((mean + ADDED) / mean) ** 2
 
 
 def _range(family: Moments, numbers: Numbers) -> Values:
@@ -151,14 +187,11 @@ def _sequence_fractions(family: Moments, numbers: Numbers, bounds: Bounds) -> Va
     }
 
 
-def _norm_factor(numbers: Numbers, weighting: Weighting, release: Release) -> Value:
-    factor = Moments(numbers, "applied.", weighting.scope == "token", 1.0).unit_mean()
-    if weighting.scope == "sequence" and not release.options:
-        factor = with_empty(factor, numbers, 0.0)
-    return factor if factor is None or factor > 1e-8 else 1.0
+def _norm_factor(numbers: Numbers, weighting: Weighting, batch_mean: BatchMean) -> Value:
+    return batch_mean.factor(numbers, weighting.scope == "token") if numbers.tokens else None
 
 
-def _rs_0_6(numbers: Numbers, plan: Plan) -> Values:
+def _rs_ratio(numbers: Numbers, plan: Plan) -> Values:
     for rejection in (r for r in plan.rejections if r.name == "rs"):
         token_scope = rejection.scope == "token"
         family = Moments(numbers, "rs.rs.", token_scope, 1.0)
@@ -170,11 +203,11 @@ def _rs_0_6(numbers: Numbers, plan: Plan) -> Values:
     return {}
 
 
-def _rs_options(numbers: Numbers, plan: Plan) -> Values:
+def _rs_divergences(numbers: Numbers, plan: Plan) -> Values:
     values: Values = {}
     for rejection in plan.rejections:
-        one = _rs_option(Moments(numbers, f"rs.{rejection.name}.", rejection.scope == "token", 0.0), rejection)
-        values |= {f"rollout_rs_{rejection.name}_{name}": value for name, value in one.items()}
+        option = _rs_option(Moments(numbers, f"rs.{rejection.name}.", rejection.scope == "token", 0.0), rejection)
+        values |= {f"rollout_rs_{rejection.name}_{name}": value for name, value in option.items()}
     if plan.rejections:
         lost = Moments(numbers, "rs.", True, 0.0)
         values["rollout_rs_masked_fraction"] = lost.per_token("masked")
@@ -183,7 +216,6 @@ def _rs_options(numbers: Numbers, plan: Plan) -> Values:
 
 
 def _rs_option(family: Moments, rejection: Rejection) -> Values:
-    one_sequence = family.numbers.sequences < 2
     values: Values = {
         "mean": family.mean(),
         "max": family.high(),
@@ -192,7 +224,7 @@ def _rs_option(family: Moments, rejection: Rejection) -> Values:
         "fraction_low": family.fraction("low", True),
         "std": masked_std(family, "trim"),
         "seq_mean": family.seq_mean(),
-        "seq_std": 0.0 if one_sequence else family.seq_std(),
+        "seq_std": 0.0 if family.numbers.sequences == 1 else family.seq_std(),
         "seq_max": family.high("seq"),
         "seq_min": family.low("seq"),
         "seq_max_deviation": family.seq_max_deviation(),

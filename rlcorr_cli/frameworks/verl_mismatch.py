@@ -5,7 +5,9 @@ what lies outside [low, high] is masked.  Diagnostics carry `mismatch_` and ther
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.profile import Config, Profile, checked, choice, number, positive, with_empty
+from rlcorr_cli.frameworks.config import Config, checked, choice, number, positive
+from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
+from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
 from rlcorr_cli.totals.families import Moments, Values
@@ -55,4 +57,15 @@ def _write(numbers: Numbers, plan: Plan) -> Values:
     return {f"mismatch/{name}": value for name, value in (values | diagnostics).items()}
 
 
-VERL_MISMATCH = Profile("verl-mismatch", KEYS, (("algorithm",), ("algorithm", "rollout_correction")), _read, _write)
+def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
+    return counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
+
+
+VERL_MISMATCH = Profile(
+    name="verl-mismatch",
+    keys=KEYS,
+    blocks=(("algorithm",), ("algorithm", "rollout_correction")),
+    read=_read,
+    write=_write,
+    remarks=_remarks,
+)

@@ -37,7 +37,7 @@ from rlcorr_cli.quality.bad_rows import BadRows
 from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.measured import Measured, gather
-from rlcorr_cli.totals.normalize import factors
+from rlcorr_cli.totals.normalize import CANONICAL, BatchMean, factors
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,11 @@ def filter_dump(
     started = time.perf_counter()
     dump, by_batch = opened(reading, plan, profile)
     _check(dump, plan, target, reading.bad)
+    notes += _unused_weights(plan, target)
     observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
     run = _Run(dump, observation, computing, target, spending(dump, plan, computing, by_batch))
-    run.scale(by_batch)
+    run.scale(by_batch, CANONICAL if profile is None else profile.batch_mean)
     draws = None if target.resample is None else run.draw(target.resample, target.seed)
     tally = _Tally()
     with ExitStack() as stack:
@@ -119,6 +120,13 @@ def filter_dump(
         _finish(done, *outputs)
         bad.finish()
         return replace(done, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
+
+
+def _unused_weights(plan: Plan, target: Target) -> tuple[str, ...]:
+    if plan.weighting is None or plan.applies_weights or target.unused_weights:
+        return ()
+    reason = "in bypass mode PPO's ratio current / rollout carries the correction, and a weight would count it twice"
+    return (f"The weights are measured, not written: {reason}. --write-unused-weights writes them.",)
 
 
 def _check(dump: Dump, plan: Plan, target: Target, bad: BadRows) -> None:
@@ -155,12 +163,13 @@ class _Run:
     spent: Spending
     scales: Mapping[GroupKey, float] | None = None
 
-    def scale(self, by_batch: bool) -> None:
+    def scale(self, by_batch: bool, batch_mean: BatchMean) -> None:
         """Measure batch means first, where the plan divides by them."""
         plan = self.observation.plan
         if plan.normalizes and plan.weighting is not None:
             measured, layout = measure(self.dump, self.observation, self.computing, self.spent.cuts)
-            self.scales = factors(measured.leaves, layout, plan.weighting.scope == "token", by_batch)
+            token_scope = plan.weighting.scope == "token"
+            self.scales = factors(measured.leaves, layout, token_scope, by_batch, batch_mean)
 
     def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
         """How often each row is drawn: n_rows in all, with replacement, in proportion to the rows' weights."""
@@ -209,6 +218,8 @@ class _Run:
 
     def _one(self, portion: Portion, found: Verdict, measured: Measured, writes: bool) -> _Done:
         weights, row_weights, batch = found.weights, found.row_weights, portion.batch
+        if not (self.observation.plan.applies_weights or self.target.unused_weights):
+            weights, row_weights = None, (found.n_kept > 0).astype(np.float64)
         if self.scales is not None and weights is not None:
             divisor = np.array([self.scales[key] for key in batch.keys])[batch.leaf]
             weights, row_weights = weights / np.repeat(divisor, np.diff(batch.offsets)), row_weights / divisor

@@ -1,6 +1,6 @@
 """Plan files: TOML, YAML or JSON, either our own records or a peer's config.
 
-verl's and slime's configs are read with their profile; other frameworks' are known by their keys (`peers/`).
+verl's and slime's configs are read with their profile; other frameworks' are known by their keys (`frameworks/`).
 
 Our own (see `Plan.to_dict`):
 
@@ -119,6 +119,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         name: str = ""
         of: Of = "mismatch"
         gate: Gate = "any"
+        applied: bool = True
 
     class BudgetRecord(Closed):
         mean_below: float
@@ -156,7 +157,8 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         record.weighting.gate,
     )
     rejections = tuple(
-        Rejection(r.statistic, r.scope, Bounds(r.low, r.high), r.name, r.of, r.gate) for r in record.rejections
+        Rejection(r.statistic, r.scope, Bounds(r.low, r.high), r.name, r.of, r.gate, r.applied)
+        for r in record.rejections
     )
     budgets = tuple(Budget(b.mean_below, b.statistic, b.name, b.of) for b in record.budgets)
     limit = None if record.log_ratio_limit == math.inf else record.log_ratio_limit  # TOML has no null

@@ -10,7 +10,7 @@ rejection whose bound the data set, batch by batch.
 Every record looks at one pair of policies (`of`) and may look at advantages A (`gate`): OPSM is k1 of the drift where
 A < 0, prime-rl's DPPO mask is two gated prob_gap rejections, TOPR a gated weighting, GSPO a weighting of the drift.
 
-Reading plans from files is `planfile.py`; named plans are `presets/`; peers' configs are `peers/` and `profiles/`.
+Reading plans from files is `files.py`; named plans are `presets/`; frameworks' configs are in `frameworks/`.
 """
 
 import math
@@ -115,7 +115,7 @@ class Rejection:
     """Keep what lies inside the bounds: one token each at token scope, else the whole sequence.
 
     `name` is what reports and metrics call it; `{scope}_{statistic}` unless given.  gate: where it is shut everything
-    is kept.
+    is kept.  applied: whether it changes the mask; else it is measured and reported, and the mask is left alone.
     """
 
     statistic: str
@@ -124,6 +124,7 @@ class Rejection:
     name: str = ""
     of: Of = "mismatch"
     gate: Gate = "any"
+    applied: bool = True
 
     def __post_init__(self) -> None:
         if self.statistic not in STATISTIC_FORMULAS:
@@ -148,7 +149,8 @@ class Rejection:
     @property
     def rule(self) -> str:
         """What is kept, in words."""
-        return f"{self.statistic} {self.scope} {self.bounds}{acts_on(self.of, self.gate)}"
+        unapplied = "" if self.applied else ", measured only"
+        return f"{self.statistic} {self.scope} {self.bounds}{acts_on(self.of, self.gate)}{unapplied}"
 
     @property
     def is_veto(self) -> bool:
@@ -172,6 +174,7 @@ class Budget:
     scope: ClassVar[Scope] = "token"
     bounds: ClassVar[Bounds] = Bounds()
     gate: ClassVar[Gate] = "any"
+    applied: ClassVar[bool] = True
     is_veto: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -239,6 +242,15 @@ class Plan:
         return self.weighting is not None and self.weighting.normalize == "batch"
 
     @property
+    def applies_weights(self) -> bool:
+        """Whether the loss takes the weights.
+
+        Not PPO's in bypass mode: its ratio current / rollout carries the correction, and a weight on top of it would
+        count it twice, so weights are for metrics only.
+        """
+        return self.weighting is not None and (self.mode, self.loss) != ("bypass", "ppo_clip")
+
+    @property
     def batched(self) -> bool:
         """Whether what happens to a token depends on its training batch."""
         return self.normalizes or bool(self.budgets)
@@ -257,7 +269,7 @@ class Plan:
         return ("current_log_probs",) * drifts + ("advantages",) * gated
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON and for a plan file; `planfile.plan_from_dict` reads it back."""
+        """Plain values for JSON and for a plan file; `files.plan_from_dict` reads it back."""
         weighting = self.weighting and {
             "scope": self.weighting.scope,
             **asdict(self.weighting.bounds),
@@ -268,6 +280,7 @@ class Plan:
         }
         rejections = [
             {"name": r.name, "statistic": r.statistic, "scope": r.scope, **asdict(r.bounds), "of": r.of, "gate": r.gate}
+            | ({} if r.applied else {"applied": False})
             for r in self.rejections
         ]
         return {
@@ -343,13 +356,15 @@ def override(
         if weighting is None and scope is None:
             raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
         weighting = changed
-    given = {_target(one): one for one in rejections}
-    if len(given) < len(rejections):
+    turned = {_target(rejection): rejection for rejection in rejections}
+    if len(turned) < len(rejections):
         raise UsageError("Two rejections share statistic and scope.", "Give both bounds in one: k1.token:-1,1.")
-    own = {_target(one) for one in plan.rejections}
-    kept = [replace(one, bounds=given.get(_target(one), one).bounds) for one in plan.rejections]
-    added = [one for key, one in given.items() if key not in own]
-    result = replace(plan, weighting=weighting, rejections=(*kept, *added), mode=mode or plan.mode)
+    own = {_target(rejection) for rejection in plan.rejections}
+    rebounded = [
+        replace(rejection, bounds=turned.get(_target(rejection), rejection).bounds) for rejection in plan.rejections
+    ]
+    added = [rejection for key, rejection in turned.items() if key not in own]
+    result = replace(plan, weighting=weighting, rejections=(*rebounded, *added), mode=mode or plan.mode)
     named = plan.name in ("custom", "disabled")
     return result if result == plan else replace(result, name="custom" if named else f"{plan.name}+flags")
 

@@ -14,7 +14,7 @@ from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.quality.bad_rows import Problems
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.rules.defaults import judge
-from rlcorr_cli.totals.normalize import normalize, normed_layout
+from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layout
 from rlcorr_cli.totals.summary import Layout, Replicates, Summary, total
 from rlcorr_cli.totals.view import Numbers
 
@@ -44,7 +44,8 @@ def build(
     whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
     if plan.weighting is not None and plan.weighting.normalize == "batch":
-        leaves = normalize(leaves, layout, plan.weighting.scope == "token", grouping.batch)
+        batch_mean = CANONICAL if profile is None else profile.batch_mean
+        leaves = normalize(leaves, layout, plan.weighting.scope == "token", grouping.batch, batch_mean)
         layout = normed_layout(layout)
     everything = total(leaves.values(), layout)
     by_key: dict[GroupKey, list[Summary]] = {}
@@ -63,7 +64,7 @@ def build(
         intervals(replicates) if profile is None and whole.counts["sequences"] > 1 else {},
         tuple(groups) if grouping.columns else (),
         tuple(judge(whole.values)),
-        (*notes, *_notes(whole.values, problems)),
+        (*notes, *_remarks(profile, plan, everything), *_notes(whole.values, problems)),
         Numbers(everything).histogram("log_ratio"),
         problems.to_dict(),
         suspicions,
@@ -103,6 +104,10 @@ def _group(key: dict[str, Any], summary: Summary, plan: Plan, profile: Profile |
     values = canonical(numbers, plan)
     metrics = values if profile is None else profile.write(numbers, plan)
     return Group(key, counts(summary), metrics, values)
+
+
+def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str, ...]:
+    return () if profile is None else profile.remarks(Numbers(summary), plan)
 
 
 def _notes(values: Values, problems: Problems) -> list[str]:

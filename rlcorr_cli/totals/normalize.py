@@ -3,10 +3,13 @@
 Dividing every applied weight of a training batch by the batch's mean f only rescales its moments, so one pass is
 enough: leaves are kept per (batch, group), f comes from the batch's leaves together, and each leaf gets columns
 `normed.*` beside `applied.*`.  Never a mean over a reader chunk.
+
+Frameworks differ in how f is taken (BatchMean).  Metrics and the weights that `filter` writes both divide by
+`factors`, so the two cannot disagree.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,27 +24,60 @@ _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
 _SUMS = ("tok", "tok_dev", "tok_sq", "seq", "seq_dev", "seq_sq", "row_low", "row_high")
 
 
-def normalize(
-    leaves: Mapping[GroupKey, Summary], layout: Layout, token_scope: bool, by_batch: bool
-) -> dict[GroupKey, Summary]:
-    """Leaves with `normed.*` added, each divided by its own batch's mean weight.
+@dataclass(frozen=True)
+class BatchMean:
+    """How a batch's mean weight is taken, and when it divides.
 
-    by_batch: keys are (batch, *group); else everything is one batch.  A batch whose mean is 0 (every weight zeroed)
-    is divided by 1.
+    Token weights: the mean over valid tokens.  Others: over sequences, each with the mean of its tokens' weights;
+    counts_empty: a sequence without a valid token counts as weight 0, else it does not count.  A mean of at most
+    `smallest` divides by 1 instead: the canonical rule leaves only a mean of 0 (every weight zeroed) alone and divides
+    by any other, however small; verl and slime leave weights alone up to a mean of 1e-8.
     """
-    found = factors(leaves, layout, token_scope, by_batch)
-    return {key: _scaled(summary, found[key]) for key, summary in leaves.items()}
+
+    counts_empty: bool = False
+    smallest: float = 0.0
+
+    def factor(self, numbers: Numbers, token_scope: bool) -> float:
+        """What the weights of one batch are divided by."""
+        mean = Moments(numbers, "applied.", token_scope, 1.0).unit_mean()
+        if mean is not None and self.counts_empty and not token_scope:
+            mean *= numbers.sequences / (numbers.sequences + numbers.sum("empty"))
+        return mean if mean is not None and mean > self.smallest else 1.0
+
+
+CANONICAL = BatchMean()
+
+
+def normalize(
+    leaves: Mapping[GroupKey, Summary],
+    layout: Layout,
+    token_scope: bool,
+    by_batch: bool,
+    batch_mean: BatchMean = CANONICAL,
+) -> dict[GroupKey, Summary]:
+    """Leaves with `normed.*` added, each divided by its own batch's factor.
+
+    by_batch: keys are (batch, *group); else everything is one batch.
+    """
+    divisors = factors(leaves, layout, token_scope, by_batch, batch_mean)
+    return {key: _scaled(summary, divisors[key]) for key, summary in leaves.items()}
 
 
 def factors(
-    leaves: Mapping[GroupKey, Summary], layout: Layout, token_scope: bool, by_batch: bool
+    leaves: Mapping[GroupKey, Summary],
+    layout: Layout,
+    token_scope: bool,
+    by_batch: bool,
+    batch_mean: BatchMean = CANONICAL,
 ) -> dict[GroupKey, float]:
-    """What each leaf's weights are divided by: its batch's mean weight over units."""
+    """What each leaf's weights are divided by: the factor of its batch."""
     batches: dict[Any, list[Summary]] = {}
     for key, summary in leaves.items():
         batches.setdefault(key[0] if by_batch else None, []).append(summary)
-    means = {batch: _factor(summaries, layout, token_scope) for batch, summaries in batches.items()}
-    return {key: means[key[0] if by_batch else None] for key in leaves}
+    divisors = {
+        batch: batch_mean.factor(Numbers(total(summaries, layout)), token_scope) for batch, summaries in batches.items()
+    }
+    return {key: divisors[key[0] if by_batch else None] for key in leaves}
 
 
 def normed_layout(layout: Layout) -> Layout:
@@ -49,11 +85,6 @@ def normed_layout(layout: Layout) -> Layout:
     sums = tuple(f"normed.{name}" for name in _SUMS)
     ends = ("normed.unit", "normed.seq", "normed.factor")
     return replace(layout, sums=layout.sums + sums, lows=layout.lows + ends, highs=layout.highs + ends)
-
-
-def _factor(summaries: list[Summary], layout: Layout, token_scope: bool) -> float:
-    mean = Moments(Numbers(total(summaries, layout)), "applied.", token_scope, 1.0).unit_mean()
-    return mean or 1.0
 
 
 def _scaled(summary: Summary, factor: float) -> Summary:

@@ -228,7 +228,7 @@ ROWS: tuple[Preset, ...] = (
         "prime_legacy",
         "Mask tokens with a ratio outside 1/8 to 8, drop sequences with a geometric one outside 0.1 to 10, or a token "
         "above 100.",
-        f"{_PRIME} default before 2026, token 0.125 and 8, geometric 0.1 and 10, sequence 0 and 100",
+        f"{_PRIME} default until 2026-03, token 0.125 and 8, geometric 0.1 and 10, sequence 0 and 100",
         Rejection("ratio", "token", Bounds(0.125, 8.0), "token"),
         Rejection("ratio", "seq_mean", Bounds(0.1, 10.0), "geometric"),
         Rejection("ratio", "seq_max", Bounds(None, 100.0), "sequence_high"),
