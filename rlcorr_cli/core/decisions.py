@@ -11,7 +11,7 @@ from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import Corrected, Rejected
 from rlcorr_cli.core.histograms import histogram
 from rlcorr_cli.core.observe import Observed
-from rlcorr_cli.core.ragged import Ragged, host
+from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Rejection
 from rlcorr_cli.totals.histogram import Floats, Histogram
@@ -56,9 +56,9 @@ def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
         weights,
         keep,
         n_valid,
-        _spread(n_kept, filled),
-        _spread(weight / np.maximum(n_kept, 1), filled),
-        {one.rejection.name: _spread(_takes(ragged, one), filled) for one in corrected.rejected},
+        _at_rows(n_kept, filled),
+        _at_rows(weight / np.maximum(n_kept, 1), filled),
+        {one.rejection.name: _at_rows(_takes(ragged, one), filled) for one in corrected.rejected},
         {one.rejection.name: _distances(one) for one in corrected.rejected},
     )
 
@@ -69,7 +69,7 @@ def opinions(observed: Observed) -> list[tuple[Rejection | Budget, Floats, Flags
         return []
     ragged = observed.tokens.ragged
     return [
-        (rule, host(one.value), (one.keep if rule.scope == "token" else ragged.spread(one.keep)).cpu().numpy())
+        (rule, to_numpy(one.value), (one.keep if rule.scope == "token" else ragged.broadcast(one.keep)).cpu().numpy())
         for one in observed.corrected.rejected
         for rule in (one.rejection,)
     ]
@@ -79,7 +79,7 @@ def _weights(tokens: Tokens, corrected: Corrected) -> Floats | None:
     if corrected.weighted is None:
         return None
     one = corrected.weighted
-    return host(one.applied if one.weighting.scope == "token" else tokens.ragged.spread(one.applied))
+    return to_numpy(one.applied if one.weighting.scope == "token" else tokens.ragged.broadcast(one.applied))
 
 
 def _takes(ragged: Ragged, one: Rejected) -> Flags:
@@ -96,7 +96,7 @@ def _sums(ragged: Ragged, values: Floats) -> Floats:
     return np.add.reduceat(values, ragged.offsets[:-1])
 
 
-def _spread(values: NDArray[T], filled: Flags) -> NDArray[T]:
+def _at_rows(values: NDArray[T], filled: Flags) -> NDArray[T]:
     """Values of the non-empty rows at their places among all rows."""
     rows = np.zeros(len(filled), values.dtype)
     rows[filled] = values

@@ -186,7 +186,7 @@ class _Run:
                         yield portion
                         continue
                     observed = observe(portion.batch, self.observation, run.device, self.spent.cuts)
-                    measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows})
+                    measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows}, whole=observed.whole)
                     yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
 
         shards = self.dump.shards
