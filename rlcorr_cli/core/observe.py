@@ -72,9 +72,14 @@ class Part:
     prefix: str
 
     @cached_property
-    def tails(self) -> dict[str, Floats]:
+    def log_weights(self) -> dict[str, Floats]:
         """Name -> log-weights whose largest are kept: of tokens [V], of sequences [B]."""
         return {"token": to_numpy(self.tokens.log_ratio), "sequence": to_numpy(self.tokens.log_ratio_sum)}
+
+    @cached_property
+    def tails(self) -> dict[str, Tail]:
+        """The largest of all these sequences', whatever their groups."""
+        return {name: Tail.of(values, WHOLE_SIZE) for name, values in self.log_weights.items()}
 
 
 def observe(batch: Batch, observation: Observation, device: torch.device, cuts: Cuts | None = None) -> Observed:
@@ -98,7 +103,7 @@ def observe(batch: Batch, observation: Observation, device: torch.device, cuts: 
         if observation.seed is not None:
             keys = bootstrap.row_keys(tokens, None if batch.row_keys is None else batch.row_keys[filled])
             replicates, rows = bootstrap.resample(keys, base, observation.seed), RowSketch.of(keys)
-    tails = {part.prefix + name: Tail.of(values, WHOLE_SIZE) for part in parts for name, values in part.tails.items()}
+    tails = {part.prefix + name: tail for part in parts for name, tail in part.tails.items()}
     pictures = draw(tokens, corrected) if observation.pictures else None
     return Observed(groups, replicates, pictures, tokens, corrected, Whole(tails, rows))
 
@@ -180,8 +185,9 @@ def _summaries(
         tables.fill("rests", groups, columns.logs, rests)
         counted = fold.histograms(part.tokens)
         tables.histograms[f"{part.prefix}log_ratio"] |= dict(zip(groups.tolist(), counted, strict=True))
-        for name, values in part.tails.items():
-            tables.tails[part.prefix + name] |= dict(zip(groups.tolist(), fold.tails(values, part.tokens), strict=True))
+        for name, tail in part.tails.items():
+            tails = [tail.cut(GROUP_SIZE)] if len(groups) == 1 else fold.tails(part.log_weights[name], part.tokens)
+            tables.tails[part.prefix + name] |= dict(zip(groups.tolist(), tails, strict=True))
     return {key: tables.summary(group) for group, key in enumerate(keys)}
 
 
@@ -264,8 +270,6 @@ class _Fold:
 
     def tails(self, log_weights: Floats, tokens: Tokens) -> list[Tail]:
         """The upper tail of each group; log_weights: of tokens or of sequences, f64[V or B]."""
-        if self.order is None:
-            return [Tail.of(log_weights, GROUP_SIZE)]
         leaf = self.leaf if len(log_weights) == len(self.leaf) else np.repeat(self.leaf, np.diff(tokens.ragged.offsets))
         order = np.argsort(leaf, kind="stable")
         ends = np.searchsorted(leaf[order], self.groups, side="right")
