@@ -18,6 +18,8 @@ from rlcorr_cli.totals.histogram import Floats, Histogram
 
 Flags = NDArray[np.bool_]
 T = TypeVar("T", np.float64, np.bool_)
+MAX_WEIGHT = float(np.finfo(np.float32).max)
+"""The largest weight that can be written down, 3.4e38: filtered datasets hold float32."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
     weights = _weights(tokens, corrected)
     keep = np.ones(batch.n_tokens, np.bool_) if corrected.keep is None else corrected.keep.cpu().numpy()
     n_kept = _sums(ragged, keep.astype(np.float64))
-    weight = n_kept if weights is None else _sums(ragged, np.where(keep, weights, 0.0))
+    with np.errstate(over="ignore"):
+        weight = n_kept if weights is None else _sums(ragged, np.where(keep, weights, 0.0))
     return Verdict(
         weights,
         keep,
@@ -61,6 +64,12 @@ def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
         {one.rejection.name: _at_rows(_takes(ragged, one), filled) for one in corrected.rejected},
         {one.rejection.name: _distances(one) for one in corrected.rejected},
     )
+
+
+def storable(weights: Floats) -> tuple[Floats, int]:
+    """Weights no larger than MAX_WEIGHT, and how many were."""
+    n_larger = int((weights > MAX_WEIGHT).sum())
+    return (np.minimum(weights, MAX_WEIGHT), n_larger) if n_larger else (weights, 0)
 
 
 def opinions(observed: Observed) -> list[tuple[Rejection | Budget, Floats, Flags]]:
