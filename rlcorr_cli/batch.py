@@ -41,6 +41,7 @@ class Batch:
     advantages: f64[V], finite, where the plan looks at them, else None.
     n_masked: i64[B], tokens the mask left out.  reward: f64[B], NaN = none; None without a reward column.
     leaf: i32[B], index into keys: which group each row belongs to.
+    row_keys: u64[B], a hash of each row's own id, 0 of a row without one; None without a sample_id column.
     """
 
     offsets: NDArray[np.int64]
@@ -52,6 +53,7 @@ class Batch:
     reward: NDArray[np.float64] | None
     leaf: NDArray[np.int32]
     keys: tuple[GroupKey, ...]
+    row_keys: NDArray[np.uint64] | None = None
 
     @property
     def n_rows(self) -> int:

@@ -1,6 +1,6 @@
 """A second, independent implementation of every metric, as slow plain-Python loops over lists of floats.
 
-Written from shared/spec/metrics.md (section 1 without pareto_k, 1b, 2, 3) and shared/spec/corrections.md section 1
+Written from shared/spec/metrics.md (section 1, 1b, 2, 3) and shared/spec/corrections.md section 1
 only; it shares no code with the tool, so a test that compares the two compares two readings of the specification.
 
 Notation: a = train, b = rollout, l = a - b, S = sum of l over a sequence's valid tokens, g = S / n; N valid tokens,
@@ -273,6 +273,9 @@ def distances(seqs: list[Seq]) -> dict[str, Value]:
     for name, values in gaps.items():
         out |= {f"{name}_mean": mean(values), f"{name}_std": std(values), f"{name}_max": top(values)}
     out["prob_pearson"] = pearson([exp(x) for x in a], [exp(x) for x in b])
+    out["ratio_mean"] = mean([exp(x) for x in logs])
+    out["token_tv"] = mean([-expm1(min(x, 0.0)) for x in logs])
+    out["seq_tv"] = mean([-expm1(min(s.total, 0.0)) for s in seqs])
     out["token_mult_prob_error"] = mean([exp(abs(x)) for x in logs])
     out["seq_ess"] = log_ess([s.total for s in seqs])
     out["token_ess"] = log_ess(logs)
@@ -293,6 +296,33 @@ def distribution(seqs: list[Seq]) -> dict[str, Value]:
     return out
 
 
+def pareto(name: str, logs: Sequence[float]) -> dict[str, Value]:
+    """Pareto shape of the upper tail of e^x (Vehtari et al. 2024; fit of Zhang and Stephens 2009), and its limit."""
+    n = len(logs)
+    length = math.floor(3 * math.sqrt(n)) if n > 225 else n // 5
+    limit = min(1 - 1 / math.log10(n), 0.7) if n > 1 else None
+    return {f"pareto_k_{name}": _shape(sorted(logs), length), f"pareto_k_{name}_limit": limit}
+
+
+def _shape(ordered: Sequence[float], length: int) -> Value:
+    """k of the `length` largest, ordered ascending; None of under five, of equal ones, of a quarter at the cutoff."""
+    if length < 5 or ordered[-length] == ordered[-1]:
+        return None
+    cutoff = exp(ordered[-length - 1] - ordered[-1])
+    tail = [exp(x - ordered[-1]) - cutoff for x in ordered[-length:]]
+    quartile = tail[int(length / 4 + 0.5) - 1]
+    if quartile <= 0.0:
+        return None
+    n_grid = 30 + int(math.sqrt(length))
+    grid = [1 / tail[-1] + (1 - math.sqrt(n_grid / (j - 0.5))) / (3 * quartile) for j in range(1, n_grid + 1)]
+    shapes = [_of(mean([math.log1p(-b * x) for x in tail])) for b in grid]
+    fits = [length * (math.log(-b / k) - k - 1) for b, k in zip(grid, shapes, strict=True)]
+    weights = [exp(fit - max(fits)) for fit in fits]
+    weights = [w if w >= 10 * 2.0**-52 * math.fsum(weights) else 0.0 for w in weights]
+    b = math.fsum(b * w for b, w in zip(grid, weights, strict=True)) / math.fsum(weights)
+    return (length * _of(mean([math.log1p(-b * x) for x in tail])) + 5) / (length + 10)
+
+
 def diagnostics(rows: Sequence[Row], masks: Sequence[Sequence[int]]) -> dict[str, Value]:
     """Section 1 over the tokens that the masks keep, with length_mean and reward_mean."""
     seqs = [s for s in view(rows, masks) if s.at]
@@ -303,7 +333,8 @@ def diagnostics(rows: Sequence[Row], masks: Sequence[Sequence[int]]) -> dict[str
 def _diagnostics(kept: tuple[tuple[tuple[float, ...], tuple[float, ...], Value], ...]) -> dict[str, Value]:
     """Of train, rollout and reward of each sequence: one dump is looked at under many plans, which keep the same."""
     seqs = [Seq(Row(list(a), list(b), [1] * len(a), reward=reward), list(range(len(a)))) for a, b, reward in kept]
-    out = divergences(seqs) | perplexities(seqs) | distances(seqs) | distribution(seqs)
+    out = pareto("token", flat(s.logs for s in seqs)) | pareto("seq", [s.total for s in seqs])
+    out |= divergences(seqs) | perplexities(seqs) | distances(seqs) | distribution(seqs)
     out["length_mean"] = mean([float(len(s.at)) for s in seqs])
     out["reward_mean"] = mean([s.row.reward for s in seqs if s.row.reward is not None])
     return out

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rlcorr_cli.core.correct import Corrected
 from rlcorr_cli.core.histograms import bincount, histogram
-from rlcorr_cli.core.ragged import host
+from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
 from rlcorr_cli.totals.histogram import Floats
@@ -19,10 +19,10 @@ def draw(tokens: Tokens, corrected: Corrected) -> Pictures:
     position = ragged.positions() + 1
     keep = torch.ones_like(log_ratio) if corrected.keep is None else corrected.keep.double()
     weights = _weights(tokens, corrected)
-    kept = host(ragged.sum(keep))
+    kept = to_numpy(ragged.sum(keep))
     size = torch.from_numpy(ragged.sizes).to(log_ratio.device)
     length = _octave(size, LENGTH)
-    table = _spread(length, LENGTH, tokens.log_ratio_sum)
+    table = _moments(length, LENGTH, tokens.log_ratio_sum)
     tokens_by_length = [
         _sums(length, LENGTH.n, torch.from_numpy(one).to(length.device)) for one in (ragged.sizes, kept)
     ]
@@ -32,8 +32,8 @@ def draw(tokens: Tokens, corrected: Corrected) -> Pictures:
             "log_probability": _scatter(tokens.rollout_logp, train, DEEPEST, 0.0),
         },
         spread={
-            "surprise": _spread(_octave(-tokens.rollout_logp, SURPRISE), SURPRISE, log_ratio),
-            "position": _spread(_octave(position, POSITION), POSITION, log_ratio),
+            "surprise": _moments(_octave(-tokens.rollout_logp, SURPRISE), SURPRISE, log_ratio),
+            "position": _moments(_octave(position, POSITION), POSITION, log_ratio),
             "length": np.concatenate([table, tokens_by_length]),
         },
         histograms={"weights": histogram(weights), "loads": histogram(ragged.sum(weights * keep))},
@@ -45,7 +45,7 @@ def _weights(tokens: Tokens, corrected: Corrected) -> Tensor:
     one = corrected.weighted
     if one is None:
         return torch.ones_like(tokens.log_ratio)
-    return one.applied if one.weighting.scope == "token" else tokens.ragged.spread(one.applied)
+    return one.applied if one.weighting.scope == "token" else tokens.ragged.broadcast(one.applied)
 
 
 def _octave(values: Tensor, bins: Octaves) -> Tensor:
@@ -54,7 +54,7 @@ def _octave(values: Tensor, bins: Octaves) -> Tensor:
     return ((bits >> bins.shift) - bins.origin).clamp_(0, bins.n - 1)
 
 
-def _spread(at: Tensor, bins: Octaves, values: Tensor) -> Floats:
+def _moments(at: Tensor, bins: Octaves, values: Tensor) -> Floats:
     """Counts, sums and sums of squares by bin, f64[3, n]."""
     counts = bincount(at, bins.n).astype(np.float64)
     return np.stack([counts, _sums(at, bins.n, values), _sums(at, bins.n, values.square())])
@@ -63,7 +63,7 @@ def _spread(at: Tensor, bins: Octaves, values: Tensor) -> Floats:
 def _sums(at: Tensor, n: int, values: Tensor) -> Floats:
     if at.device.type == "cpu":
         return np.bincount(at.numpy(), values.numpy(), minlength=n).astype(np.float64)
-    return host(torch.bincount(at, values, minlength=n))
+    return to_numpy(torch.bincount(at, values, minlength=n))
 
 
 def _scatter(x: Tensor, y: Tensor, low: float, high: float) -> "np.ndarray":

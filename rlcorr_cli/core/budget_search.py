@@ -7,7 +7,7 @@ import torch
 
 from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.core.correct import budgeted
-from rlcorr_cli.core.ragged import host
+from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.budget_search import Buckets, Crossing
@@ -33,6 +33,6 @@ def _values(batch: Batch, plan: Plan, device: torch.device) -> Iterator[tuple[Ke
     lengths = np.diff(batch.offsets)
     tokens, leaf = Tokens.of(batch, device), np.repeat(batch.leaf, lengths)
     for budget in plan.budgets:
-        values = host(budgeted(tokens, budget, plan))
+        values = to_numpy(budgeted(tokens, budget, plan))
         for i, key in enumerate(batch.keys):
             yield (budget.name, key), values[leaf == i] if len(batch.keys) > 1 else values

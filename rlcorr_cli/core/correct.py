@@ -22,28 +22,28 @@ from rlcorr_cli.plans.plan import LEVELS, Budget, Plan, Rejection, Scope, Weight
 @dataclass(frozen=True)
 class Weighted:
     """IS weights over units.  log_raw: reduced l, unlimited.  raw: e^(limited).  applied: after the bounds, not yet
-    divided by a batch mean (normalising is a scale, applied once totals are known).  acts: bool, where the gate is
+    divided by a batch mean (normalising is a scale, applied once totals are known).  gate_mask: bool, where the gate is
     open; None: everywhere."""
 
     weighting: Weighting
     log_raw: Tensor
     raw: Tensor
     applied: Tensor
-    acts: Tensor | None = None
+    gate_mask: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Rejected:
     """One rejection or budget over units: the statistic, in its unit, and what it keeps.
 
-    log_value: for ratios, the reduced l before the limit; else None.  acts: as in Weighted.
+    log_value: for ratios, the reduced l before the limit; else None.  gate_mask: as in Weighted.
     """
 
     rejection: Rejection | Budget
     value: Tensor
     log_value: Tensor | None
     keep: Tensor
-    acts: Tensor | None = None
+    gate_mask: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def correct(tokens: Tokens, plan: Plan, cuts: Mapping[str, np.ndarray] | None = 
     rejected += tuple(_spend(tokens, budget, plan, (cuts or {})[budget.name]) for budget in plan.budgets)
     keep = None
     for one in rejected:
-        on_tokens = one.keep if one.rejection.scope == "token" else tokens.ragged.spread(one.keep)
+        on_tokens = one.keep if one.rejection.scope == "token" else tokens.ragged.broadcast(one.keep)
         if not one.rejection.applied:
             on_tokens = torch.ones_like(on_tokens)
         keep = on_tokens if keep is None else keep & on_tokens
@@ -85,11 +85,15 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
         applied = torch.where(_inside(raw, low, high), raw, torch.zeros_like(raw))
     else:
         applied = raw.clamp(low if weighting.outside == "clamp" else None, high)
-    acts = tokens.open(weighting.gate, scope == "token")
-    if acts is not None:
+    gate_mask = tokens.gate_mask(weighting.gate, scope == "token")
+    if gate_mask is not None:
         one = torch.ones_like(raw)
-        log_raw, raw, applied = log_raw * acts, torch.where(acts, raw, one), torch.where(acts, applied, one)
-    return Weighted(weighting, log_raw, raw, applied, acts)
+        log_raw, raw, applied = (
+            log_raw * gate_mask,
+            torch.where(gate_mask, raw, one),
+            torch.where(gate_mask, applied, one),
+        )
+    return Weighted(weighting, log_raw, raw, applied, gate_mask)
 
 
 def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
@@ -107,13 +111,13 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
     else:
         value = statistic(tokens, rejection, plan)
         keep = _inside(value, low, high)
-    acts = tokens.open(rejection.gate, rejection.scope == "token")
-    return Rejected(rejection, value, log_value, keep if acts is None else keep | ~acts, acts)
+    gate_mask = tokens.gate_mask(rejection.gate, rejection.scope == "token")
+    return Rejected(rejection, value, log_value, keep if gate_mask is None else keep | ~gate_mask, gate_mask)
 
 
 def _spend(tokens: Tokens, budget: Budget, plan: Plan, cuts: np.ndarray) -> Rejected:
     value = budgeted(tokens, budget, plan)
-    cut = tokens.ragged.spread(torch.from_numpy(cuts).to(value.device))
+    cut = tokens.ragged.broadcast(torch.from_numpy(cuts).to(value.device))
     return Rejected(budget, value, None, value <= cut)
 
 
@@ -144,9 +148,9 @@ def reduce_log_ratio(tokens: Tokens, scope: Scope) -> Tensor:
         case "seq_mean":
             return tokens.log_ratio_sum / tokens.ragged.lengths
         case "seq_min":
-            return tokens.log_ratio_low
+            return tokens.log_ratio_min
         case "seq_max":
-            return tokens.log_ratio_high
+            return tokens.log_ratio_max
 
 
 def _log_linear(tokens: Tokens, scope: Scope, plan: Plan, negate: bool = False) -> tuple[Tensor, Tensor]:
@@ -172,9 +176,9 @@ def _reduce(ragged: Ragged, values: Tensor, scope: Scope) -> Tensor:
         case "seq_mean":
             return ragged.sum(values) / ragged.lengths
         case "seq_max":
-            return ragged.high(values)
+            return ragged.max(values)
         case "seq_min":
-            return ragged.low(values)
+            return ragged.min(values)
 
 
 def _inside(values: Tensor, low: float | None, high: float | None) -> Tensor:

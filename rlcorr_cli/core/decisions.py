@@ -11,13 +11,15 @@ from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import Corrected, Rejected
 from rlcorr_cli.core.histograms import histogram
 from rlcorr_cli.core.observe import Observed
-from rlcorr_cli.core.ragged import Ragged, host
+from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Rejection
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
 Flags = NDArray[np.bool_]
 T = TypeVar("T", np.float64, np.bool_)
+MAX_WEIGHT = float(np.finfo(np.float32).max)
+"""The largest weight that can be written down, 3.4e38: filtered datasets hold float32."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +54,23 @@ def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
     weights = _weights(tokens, corrected)
     keep = np.ones(batch.n_tokens, np.bool_) if corrected.keep is None else corrected.keep.cpu().numpy()
     n_kept = _sums(ragged, keep.astype(np.float64))
-    weight = n_kept if weights is None else _sums(ragged, np.where(keep, weights, 0.0))
+    with np.errstate(over="ignore"):
+        weight = n_kept if weights is None else _sums(ragged, np.where(keep, weights, 0.0))
     return Verdict(
         weights,
         keep,
         n_valid,
-        _spread(n_kept, filled),
-        _spread(weight / np.maximum(n_kept, 1), filled),
-        {rejected.rejection.name: _spread(_takes(ragged, rejected), filled) for rejected in applied},
+        _at_rows(n_kept, filled),
+        _at_rows(weight / np.maximum(n_kept, 1), filled),
+        {rejected.rejection.name: _at_rows(_takes(ragged, rejected), filled) for rejected in applied},
         {rejected.rejection.name: _distances(rejected) for rejected in applied},
     )
+
+
+def storable(weights: Floats) -> tuple[Floats, int]:
+    """Weights no larger than MAX_WEIGHT, and how many were."""
+    n_larger = int((weights > MAX_WEIGHT).sum())
+    return (np.minimum(weights, MAX_WEIGHT), n_larger) if n_larger else (weights, 0)
 
 
 def opinions(observed: Observed) -> list[tuple[Rejection | Budget, Floats, Flags]]:
@@ -70,7 +79,7 @@ def opinions(observed: Observed) -> list[tuple[Rejection | Budget, Floats, Flags
         return []
     ragged = observed.tokens.ragged
     return [
-        (rule, host(one.value), (one.keep if rule.scope == "token" else ragged.spread(one.keep)).cpu().numpy())
+        (rule, to_numpy(one.value), (one.keep if rule.scope == "token" else ragged.broadcast(one.keep)).cpu().numpy())
         for one in observed.corrected.rejected
         for rule in (one.rejection,)
     ]
@@ -80,7 +89,7 @@ def _weights(tokens: Tokens, corrected: Corrected) -> Floats | None:
     if corrected.weighted is None:
         return None
     one = corrected.weighted
-    return host(one.applied if one.weighting.scope == "token" else tokens.ragged.spread(one.applied))
+    return to_numpy(one.applied if one.weighting.scope == "token" else tokens.ragged.broadcast(one.applied))
 
 
 def _takes(ragged: Ragged, one: Rejected) -> Flags:
@@ -97,7 +106,7 @@ def _sums(ragged: Ragged, values: Floats) -> Floats:
     return np.add.reduceat(values, ragged.offsets[:-1])
 
 
-def _spread(values: NDArray[T], filled: Flags) -> NDArray[T]:
+def _at_rows(values: NDArray[T], filled: Flags) -> NDArray[T]:
     """Values of the non-empty rows at their places among all rows."""
     rows = np.zeros(len(filled), values.dtype)
     rows[filled] = values

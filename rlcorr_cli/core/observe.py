@@ -1,12 +1,12 @@
 """A batch -> one Summary per group, and the batch's bootstrap replicates.
 
-observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity means adding it in `columns.py` and
-reading it in `metrics.py`; nothing here knows a name.
+observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity means adding it in `quantities.py`
+and reading it in `metrics/`; nothing here knows a name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -19,14 +19,21 @@ from rlcorr_cli.core.binning import draw
 from rlcorr_cli.core.correct import Corrected, correct
 from rlcorr_cli.core.histograms import buckets, histogram
 from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, drift, sequence_averages
-from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.settings import Thresholds
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.binned import Pictures
 from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.summary import Layout, Replicates, Summary
+from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
+from rlcorr_cli.totals.whole import Whole
 
+COUNTS = ("rows", "empty", "masked_tokens")
+"""Sums of all rows, empty ones too."""
+TAILS = ("token", "sequence")
+"""Weights whose upper tail is kept: rho and e^S."""
 Cuts = Mapping[str, Mapping[GroupKey, float]]
 """Budget -> leaf -> the largest value of its statistic that stays."""
 
@@ -45,13 +52,14 @@ class Observation:
 @dataclass(frozen=True)
 class Observed:
     """A batch's summaries by group key, its replicates (None without a seed or without a token), its pictures if asked
-    for, and what was decided about its non-empty rows (None without a token)."""
+    for, what was decided about its non-empty rows, and what is kept of it as a whole (None without a token)."""
 
     groups: dict[GroupKey, Summary]
     replicates: Replicates | None
     pictures: Pictures | None = None
     tokens: Tokens | None = None
     corrected: Corrected | None = None
+    whole: Whole | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,16 @@ class Part:
     leaf: NDArray[np.int64]
     tokens: Tokens
     prefix: str
+
+    @cached_property
+    def log_weights(self) -> dict[str, Floats]:
+        """Name -> log-weights whose largest are kept: of tokens [V], of sequences [B]."""
+        return {"token": to_numpy(self.tokens.log_ratio), "sequence": to_numpy(self.tokens.log_ratio_sum)}
+
+    @cached_property
+    def tails(self) -> dict[str, Tail]:
+        """The largest of all these sequences', whatever their groups."""
+        return {name: Tail.of(values, WHOLE_SIZE) for name, values in self.log_weights.items()}
 
 
 def observe(batch: Batch, observation: Observation, device: torch.device, cuts: Cuts | None = None) -> Observed:
@@ -77,10 +95,17 @@ def observe(batch: Batch, observation: Observation, device: torch.device, cuts: 
     rewards = None if batch.reward is None else batch.reward[filled]
     ends = {name: np.array([of.get(key, np.inf) for key in batch.keys]) for name, of in (cuts or {}).items()}
     corrected = correct(tokens, observation.plan, {name: by_leaf[leaf[filled]] for name, by_leaf in ends.items()})
-    parts, base = _parts(tokens, corrected, observation, leaf[filled], rewards)
-    replicates = None if observation.seed is None else bootstrap.resample(tokens, base, observation.seed)
+    # Beyond float64 a sum is inf, and its metric null.
+    with np.errstate(over="ignore", invalid="ignore"):
+        parts, base = _parts(tokens, corrected, observation, leaf[filled], rewards)
+        groups = _summaries(layout, batch.keys, counts, parts)
+        replicates = rows = None
+        if observation.seed is not None:
+            keys = bootstrap.row_keys(tokens, None if batch.row_keys is None else batch.row_keys[filled])
+            replicates, rows = bootstrap.resample(keys, base, observation.seed), RowSketch.of(keys)
+    tails = {part.prefix + name: tail for part in parts for name, tail in part.tails.items()}
     pictures = draw(tokens, corrected) if observation.pictures else None
-    return Observed(_summaries(layout, batch.keys, counts, parts), replicates, pictures, tokens, corrected)
+    return Observed(groups, replicates, pictures, tokens, corrected, Whole(tails, rows))
 
 
 @lru_cache(maxsize=64)
@@ -91,16 +116,18 @@ def layout_of(observation: Observation) -> Layout:
     plan = observation.plan
     tokens = Tokens(ragged, zero, zero, zero if observation.has_current else None, zero, zero)
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
-    parts, _ = _parts(tokens, corrected, observation, np.zeros(1, np.int64), None)
+    parts, base = _parts(tokens, corrected, observation, np.zeros(1, np.int64), None)
     if len(parts) == 1 and plan.rules:
-        parts.append(Part(parts[0].columns, parts[0].leaf, tokens, "kept."))
+        # The plan rejects even l = 0, so that nothing is kept of this one token.
+        parts.append(Part(base, parts[0].leaf, tokens, "kept."))
     tables = [part.columns.under(part.prefix) for part in parts]
     return Layout(
-        sums=("rows", "empty", "masked_tokens", *(name for t in tables for name in t.sums)),
-        lows=tuple(name for t in tables for name in t.lows),
-        highs=tuple(name for t in tables for name in t.highs),
+        sums=(*COUNTS, *(name for t in tables for name in t.sums)),
+        mins=tuple(name for t in tables for name in t.mins),
+        maxs=tuple(name for t in tables for name in t.maxs),
         logs=tuple(name for t in tables for name in t.logs),
         histograms=tuple(f"{part.prefix}log_ratio" for part in parts),
+        tails=tuple(part.prefix + name for part in parts for name in TAILS),
     )
 
 
@@ -109,8 +136,8 @@ def _parts(
 ) -> tuple[list[Part], Columns]:
     """All tokens, and what the plan keeps; and the diagnostics of all tokens alone, for resampling."""
     base = _diagnostics(tokens, observation.thresholds, rewards)
-    extra = drift(tokens, observation.thresholds.ppo_clip) + corrections(tokens, corrected)
-    parts = [Part(base + extra, leaf, tokens, "")]
+    extra = drift(tokens, observation.thresholds.ppo_clip) | corrections(tokens, corrected)
+    parts = [Part(base | extra, leaf, tokens, "")]
     if corrected.keep is not None:
         parts += _kept(tokens, corrected, observation.thresholds, leaf, rewards)
     return parts, base
@@ -129,10 +156,10 @@ def _kept(
 
 def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None) -> Columns:
     columns = diagnostics(tokens, thresholds)
-    given = np.full(tokens.ragged.n_sequences, np.nan) if rewards is None else rewards
-    unknown = np.isnan(given)
-    reward = Columns(sums={"reward": np.where(unknown, 0.0, given), "rewarded": (~unknown).astype(np.float64)})
-    return columns + sequence_averages(columns) + reward
+    reward = np.full(tokens.ragged.n_sequences, np.nan) if rewards is None else rewards
+    unknown = np.isnan(reward)
+    rewarded = Columns(sums={"reward": np.where(unknown, 0.0, reward), "rewarded": (~unknown).astype(np.float64)})
+    return columns | sequence_averages(columns) | rewarded
 
 
 def _counts(batch: Batch, leaf: NDArray[np.int64], lengths: NDArray[np.int64], n_groups: int) -> Floats:
@@ -144,27 +171,69 @@ def _counts(batch: Batch, leaf: NDArray[np.int64], lengths: NDArray[np.int64], n
 def _summaries(
     layout: Layout, keys: tuple[GroupKey, ...], counts: Floats, parts: list[Part]
 ) -> dict[GroupKey, Summary]:
-    """Fold the parts' rows into one Summary per group."""
-    sums, lows = np.zeros((len(keys), len(layout.sums))), np.full((len(keys), len(layout.lows)), np.inf)
-    highs = np.full((len(keys), len(layout.highs)), -np.inf)
-    peaks, rests = np.full((len(keys), len(layout.logs)), -np.inf), np.zeros((len(keys), len(layout.logs)))
-    histograms = [[Histogram.empty() for _ in layout.histograms] for _ in keys]
-    sums[:, :3] = counts.T
-    sum_at, low_at, high_at, log_at = 3, 0, 0, 0
-    for i, part in enumerate(parts):
+    """Fold the parts' rows into one Summary per group, each number at its name's place."""
+    tables = _Tables.empty(layout, len(keys))
+    tables.fill("sums", np.arange(len(keys)), COUNTS, counts.T)
+    for part in parts:
         fold = _Fold(part.leaf)
-        columns, at = part.columns, fold.groups
-        sums[at, sum_at : (sum_at := sum_at + len(columns.sums))] = fold(np.add, columns.sums)
-        lows[at, low_at : (low_at := low_at + len(columns.lows))] = fold(np.minimum, columns.lows)
-        highs[at, high_at : (high_at := high_at + len(columns.highs))] = fold(np.maximum, columns.highs)
-        into = slice(log_at, log_at := log_at + len(columns.logs))
-        peaks[at, into], rests[at, into] = fold.logs(columns.logs)
-        for group, counted in zip(at, fold.histograms(part.tokens), strict=True):
-            histograms[group][i] = counted
-    return {
-        key: Summary(layout, sums[g], lows[g], highs[g], peaks[g], rests[g], tuple(histograms[g]))
-        for g, key in enumerate(keys)
-    }
+        columns, groups = part.columns.under(part.prefix), fold.groups
+        tables.fill("sums", groups, columns.sums, fold(np.add, columns.sums))
+        tables.fill("mins", groups, columns.mins, fold(np.minimum, columns.mins))
+        tables.fill("maxs", groups, columns.maxs, fold(np.maximum, columns.maxs))
+        peaks, rests = fold.logs(columns.logs)
+        tables.fill("peaks", groups, columns.logs, peaks)
+        tables.fill("rests", groups, columns.logs, rests)
+        counted = fold.histograms(part.tokens)
+        tables.histograms[f"{part.prefix}log_ratio"] |= dict(zip(groups.tolist(), counted, strict=True))
+        for name, tail in part.tails.items():
+            tails = [tail.cut(GROUP_SIZE)] if len(groups) == 1 else fold.tails(part.log_weights[name], part.tokens)
+            tables.tails[part.prefix + name] |= dict(zip(groups.tolist(), tails, strict=True))
+    return {key: tables.summary(group) for group, key in enumerate(keys)}
+
+
+_KINDS = ("sums", "mins", "maxs", "peaks", "rests")
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The numbers of G groups by kind, f64[G, K] in the layout's order; histograms and tails by name and group."""
+
+    layout: Layout
+    numbers: dict[str, Floats]
+    histograms: dict[str, dict[int, Histogram]]
+    tails: dict[str, dict[int, Tail]]
+
+    @classmethod
+    def empty(cls, layout: Layout, n_groups: int) -> "_Tables":
+        """No numbers yet."""
+        shapes = {
+            "sums": (layout.sums, 0.0),
+            "mins": (layout.mins, np.inf),
+            "maxs": (layout.maxs, -np.inf),
+            "peaks": (layout.logs, -np.inf),
+            "rests": (layout.logs, 0.0),
+        }
+        numbers = {kind: np.full((n_groups, len(names)), nothing) for kind, (names, nothing) in shapes.items()}
+        return cls(layout, numbers, {name: {} for name in layout.histograms}, {name: {} for name in layout.tails})
+
+    def fill(self, kind: str, groups: NDArray[np.int64], names: Iterable[str], values: Floats) -> None:
+        """Put values [groups, names] where they belong."""
+        places = self.layout.places[kind]
+        self.numbers[kind][groups[:, None], [places[name] for name in names]] = values
+
+    def summary(self, group: int) -> Summary:
+        """One group's numbers."""
+        sums, mins, maxs, peaks, rests = (self.numbers[kind][group] for kind in _KINDS)
+        return Summary(
+            self.layout,
+            sums,
+            mins,
+            maxs,
+            peaks,
+            rests,
+            tuple(by_group.get(group, Histogram.empty()) for by_group in self.histograms.values()),
+            tuple(by_group.get(group, Tail.empty(GROUP_SIZE)) for by_group in self.tails.values()),
+        )
 
 
 class _Fold:
@@ -192,12 +261,19 @@ class _Fold:
         """The log-ratio histogram of each group."""
         if self.order is None:
             return [histogram(tokens.log_ratio)]
-        found = buckets(tokens.log_ratio)
-        place = torch.from_numpy(np.searchsorted(self.groups, self.leaf)).to(found.device)
-        keyed, counts = torch.unique((tokens.ragged.spread(place) << 16) + found.long(), return_counts=True)
+        bucket = buckets(tokens.log_ratio)
+        place = torch.from_numpy(np.searchsorted(self.groups, self.leaf)).to(bucket.device)
+        keyed, counts = torch.unique((tokens.ragged.broadcast(place) << 16) + bucket.long(), return_counts=True)
         places, counted = keyed.cpu().numpy(), counts.cpu().numpy()
         cuts = np.searchsorted(places, np.arange(len(self.groups) + 1) << 16)
         return [Histogram((places[a:b] & 0xFFFF).astype(np.uint16), counted[a:b]) for a, b in pairwise(cuts.tolist())]
+
+    def tails(self, log_weights: Floats, tokens: Tokens) -> list[Tail]:
+        """The upper tail of each group; log_weights: of tokens or of sequences, f64[V or B]."""
+        leaf = self.leaf if len(log_weights) == len(self.leaf) else np.repeat(self.leaf, np.diff(tokens.ragged.offsets))
+        order = np.argsort(leaf, kind="stable")
+        ends = np.searchsorted(leaf[order], self.groups, side="right")
+        return [Tail.of(log_weights[at], GROUP_SIZE) for at in np.split(order, ends[:-1])]
 
     def _rows(self, table: Table) -> Floats:
         rows = np.stack(tuple(table.values()))

@@ -24,7 +24,7 @@ from rlcorr_cli.totals.histogram import Floats
 _ROOM = threading.local()
 
 
-def host(values: Tensor) -> Floats:
+def to_numpy(values: Tensor) -> Floats:
     """As a NumPy array; on a CPU the same memory."""
     return values.cpu().numpy()
 
@@ -76,11 +76,11 @@ class Ragged:
         """[V] -> [B]; float64 in, float64 out."""
         return self._reduce(values, np.add, "sum")
 
-    def low(self, values: Tensor) -> Tensor:
+    def min(self, values: Tensor) -> Tensor:
         """Minimum per sequence: [V] -> [B]."""
         return self._reduce(values, np.minimum, "min")
 
-    def high(self, values: Tensor) -> Tensor:
+    def max(self, values: Tensor) -> Tensor:
         """Maximum per sequence: [V] -> [B]."""
         return self._reduce(values, np.maximum, "max")
 
@@ -102,7 +102,7 @@ class Ragged:
         """Sums per sequence: [K, V] -> [K, B] on the host."""
         if self.on_cpu:
             return np.add.reduceat(rows.numpy(), self._starts, axis=1)
-        return host(torch.stack([self.sum(row) for row in rows]))
+        return to_numpy(torch.stack([self.sum(row) for row in rows]))
 
     def counts(self, values: Tensor, below: Sequence[float], above: Sequence[float]) -> Floats:
         """How many of a sequence's values lie below or above each bound: [V] -> [K, B] on the host, below first."""
@@ -118,7 +118,7 @@ class Ragged:
             np.greater(flat, bound, out=row)
         return np.add.reduceat(outside.view(np.int8), self._starts, axis=1, dtype=self._count_type).astype(np.float64)
 
-    def spread(self, rows: Tensor) -> Tensor:
+    def broadcast(self, rows: Tensor) -> Tensor:
         """One value per sequence to each of its tokens: [B] -> [V]."""
         return torch.repeat_interleave(rows, self._counts, output_size=int(self.offsets[-1]))
 
@@ -129,15 +129,15 @@ class Ragged:
 
     def log_sum_exp(self, values: Tensor) -> Tensor:
         """log of the sum of e^values per sequence, without overflow: [V] -> [B]."""
-        peak = self.high(values)
-        return peak + torch.log(self.sum(torch.exp(values - self.spread(peak))))
+        peak = self.max(values)
+        return peak + torch.log(self.sum(torch.exp(values - self.broadcast(peak))))
 
     def keep(self, mask: Tensor) -> "tuple[Ragged, NDArray[np.bool_]]":
         """The sequences left when only tokens with mask (bool [V]) stay.
 
         Returns their Ragged and which of the B sequences still have a token.
         """
-        counts = host(self.sum(mask.double())).astype(np.int64)
+        counts = to_numpy(self.sum(mask.double())).astype(np.int64)
         left = counts > 0
         return Ragged(np.concatenate([[0], np.cumsum(counts[left])]), self.device), left
 

@@ -70,7 +70,7 @@ class Tokens:
         change = self.current_logp - self.rollout_logp
         return Tokens(self.ragged, self.rollout_logp, change, None, self.advantages)
 
-    def open(self, gate: Gate, token_scope: bool) -> Tensor | None:
+    def gate_mask(self, gate: Gate, token_scope: bool) -> Tensor | None:
         """Units whose advantage has the gate's sign, bool; a sequence's is the mean of its tokens'.  None: all."""
         if gate == "any":
             return None
@@ -92,24 +92,24 @@ class Tokens:
         return self.ragged.sum(self.log_ratio)
 
     @cached_property
-    def log_ratio_low(self) -> Tensor:
+    def log_ratio_min(self) -> Tensor:
         """Smallest l of each sequence, [B]."""
-        return self.ragged.low(self.log_ratio)
+        return self.ragged.min(self.log_ratio)
 
     @cached_property
-    def log_ratio_high(self) -> Tensor:
+    def log_ratio_max(self) -> Tensor:
         """Largest l of each sequence, [B]."""
-        return self.ragged.high(self.log_ratio)
+        return self.ragged.max(self.log_ratio)
 
     @cached_property
-    def reach(self) -> float:
+    def max_abs(self) -> float:
         """max |l| over all tokens."""
-        return max(-float(self.log_ratio_low.min()), float(self.log_ratio_high.max()))
+        return max(-float(self.log_ratio_min.min()), float(self.log_ratio_max.max()))
 
     @cached_property
     def rho_minus_1(self) -> Tensor:
-        """e^l - 1 with full digits near l = 0, [V]."""
-        return torch.expm1(self.limited(EXP_LIMIT))
+        """e^l - 1 with full digits near l = 0; inf beyond float64, [V]."""
+        return torch.expm1(self.log_ratio)
 
     @cached_property
     def rho_minus_1_sum(self) -> Tensor:
@@ -120,15 +120,20 @@ class Tokens:
     def rho(self) -> Tensor:
         """e^l, [V].  1 + (rho - 1) keeps 12 digits of it down to e^-10, and spares an exponential."""
         rho = self.rho_minus_1 + 1
-        if float(self.log_ratio_low.min()) < -10:
+        if float(self.log_ratio_min.min()) < -10:
             far = self.log_ratio < -10
-            rho[far] = torch.exp(self.limited(EXP_LIMIT)[far])
+            rho[far] = torch.exp(self.log_ratio[far])
         return rho
 
     @cached_property
     def rho_sum(self) -> Tensor:
         """Sum of e^l over each sequence, [B]."""
         return self.ragged.sum(self.rho)
+
+    @cached_property
+    def rho_square_sum(self) -> Tensor:
+        """Sum of e^2l over each sequence, [B]."""
+        return self.ragged.sum(self.rho.square())
 
     @cached_property
     def rho_deviation(self) -> Tensor:
@@ -143,21 +148,35 @@ class Tokens:
     @cached_property
     def prob_gap(self) -> Tensor:
         """e^a - e^b, computed as e^b (rho - 1) so that near-equal probabilities keep their digits; [V]."""
-        return self.rollout_prob * self.rho_minus_1
+        if self.far is None:
+            return self.rollout_prob * self.rho_minus_1
+        return torch.where(self.far, self.train_prob - self.rollout_prob, self.rollout_prob * self.rho_minus_1)
+
+    @cached_property
+    def train_prob(self) -> Tensor:
+        """e^a, [V]; e^b rho where that holds, which spares an exponential."""
+        if self.far is None:
+            return self.rollout_prob * self.rho
+        return torch.where(self.far, torch.exp(self.rollout_logp + self.log_ratio), self.rollout_prob * self.rho)
+
+    @cached_property
+    def far(self) -> Tensor | None:
+        """Tokens whose e^l or its product with e^b float64 cannot hold, |l| > EXP_LIMIT: bool [V]; None without one."""
+        return self.log_ratio.abs() > EXP_LIMIT if self.max_abs > EXP_LIMIT else None
 
     def limited(self, limit: float | None) -> Tensor:
         """l clamped to +-limit (the same tensor where nothing reaches it)."""
-        if limit is None or self.reach <= limit:
+        if limit is None or self.max_abs <= limit:
             return self.log_ratio
         return self.log_ratio.clamp(-limit, limit)
 
     def limited_rho(self, limit: float | None) -> Tensor:
         """e^l of the limited l; the same tensor as rho where nothing reaches the limit."""
-        return self.rho if self.reach <= (limit or EXP_LIMIT) else torch.exp(self.limited(limit))
+        return self.rho if self.max_abs <= (limit or EXP_LIMIT) else torch.exp(self.limited(limit))
 
     def limited_rho_minus_1(self, limit: float | None) -> Tensor:
         """The same for e^l - 1."""
-        return self.rho_minus_1 if self.reach <= (limit or EXP_LIMIT) else torch.expm1(self.limited(limit))
+        return self.rho_minus_1 if self.max_abs <= (limit or EXP_LIMIT) else torch.expm1(self.limited(limit))
 
 
 def _to_device(values: np.ndarray, device: torch.device) -> Tensor:

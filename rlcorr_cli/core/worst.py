@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.ragged import host
+from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.statistics import EXP_LIMIT, k3
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.histogram import Floats
@@ -55,7 +55,7 @@ def worst(batch: Batch, measure: str, n: int, device: torch.device) -> Worst:
     if not len(filled):
         none = np.zeros(0, np.int64)
         return Worst(none, np.zeros(0), none.reshape(0, 2), np.zeros(0))
-    sequences, each = (host(values) for values in MEASURES[measure](Tokens.of(batch, device)))
+    sequences, each = (to_numpy(values) for values in MEASURES[measure](Tokens.of(batch, device)))
     rows, tokens = _largest(sequences, n), _largest(each, n)
     inside = np.searchsorted(batch.offsets, tokens, side="right") - 1
     at = np.stack([inside, tokens - batch.offsets[inside]], axis=1)

@@ -22,6 +22,7 @@ from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.duplicates import Seen, keys
 from rlcorr_cli.quality.bad_rows import CURES, GO_ON, Problems
+from rlcorr_cli.totals.row_keys import Keys
 
 Place = Callable[[], str]
 ROW_TOKENS = 1 << 22
@@ -177,7 +178,8 @@ def _checked(
         cleared = int(valid.of(bad).sum())
         valid = _valid(rows, lists, roles, ~bad)
     faults = [] if valid.sound else _faults(rows, lists, roles, valid)
-    repeated = [] if faults else _repeated(rows, roles, seen)
+    row_keys = keys([rows.data.column(name) for name in roles.ids]) if roles.ids and not faults else None
+    repeated = [] if faults else _repeated(rows, roles, row_keys, seen)
     if faults or repeated:
         rows, aside = _set_aside(rows, faults or repeated, care)
         yield aside
@@ -186,7 +188,7 @@ def _checked(
     if cleared:
         yield Aside(Problems(cleared=cleared))
     if rows.data.num_rows:
-        yield _portion(rows, lists, roles, valid, objects)
+        yield _portion(rows, lists, roles, valid, objects, row_keys)
 
 
 def _objects(rows: Rows) -> tuple[list[dict[str, Any]] | None, list[Fault]]:
@@ -224,13 +226,12 @@ def _faults(rows: Rows, lists: Mapping[str, Lists], roles: Roles, valid: Valid) 
     return faults + list(checks.of_scalars(name, rows.data.column(name), n_valid > 0))
 
 
-def _repeated(rows: Rows, roles: Roles, seen: Seen | None) -> list[Fault]:
+def _repeated(rows: Rows, roles: Roles, row_keys: Keys | None, seen: Seen | None) -> list[Fault]:
     """Rows whose id came before; one without an id never did."""
-    if seen is None or not roles.ids:
+    if seen is None or row_keys is None:
         return []
-    hashes, known = keys([rows.data.column(name) for name in roles.ids])
-    places = np.flatnonzero(known)
-    again = places[seen.repeated(hashes[places])]
+    places = np.flatnonzero(row_keys)
+    again = places[seen.repeated(row_keys[places])]
     return [Fault(row, "duplicate_id", _twice(rows, roles.ids, row)) for row in again.tolist()]
 
 
@@ -266,7 +267,12 @@ def _said(place: Place, fault: Fault) -> Place:
 
 
 def _portion(
-    rows: Rows, lists: Mapping[str, Lists], roles: Roles, valid: Valid, objects: list[dict[str, Any]] | None
+    rows: Rows,
+    lists: Mapping[str, Lists],
+    roles: Roles,
+    valid: Valid,
+    objects: list[dict[str, Any]] | None,
+    row_keys: Keys | None,
 ) -> Portion:
     offsets = lists[roles.rollout].offsets
     n_masked = _masked_per_row(valid.keep, offsets)
@@ -281,6 +287,7 @@ def _portion(
         reward=checks.numbers(rows.data.column(roles.reward)) if roles.reward else None,
         leaf=leaf,
         keys=groups,
+        row_keys=row_keys,
     )
     return Portion(batch, rows.data, objects, offsets, valid.keep, rows.where)
 

@@ -2,27 +2,38 @@
 
 import threading
 from collections.abc import Sequence
-from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
+from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
+
 DRAW = "rlcorr_draw"
 """The column in which `filter --resample` numbers a row's copies, so that they are told apart."""
 
 
-def keys(columns: Sequence[pa.Array]) -> tuple[Keys, NDArray[np.bool_]]:
-    """64-bit hashes of the rows' values, the id first, and which rows have an id at all."""
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    hashes = np.array([_hash(row) for row in rows], np.uint64)
-    return hashes, columns[0].is_valid().to_numpy(zero_copy_only=False)
+def keys(columns: Sequence[pa.Array]) -> Keys:
+    """64-bit hashes of the rows' values as text, the id first; 0 of a row without an id, and of no other."""
+    first, *others = (_hashes(column) for column in columns)
+    for other in others:
+        first = joined(first, other)
+    known = columns[0].is_valid().to_numpy(zero_copy_only=False)
+    return np.where(known, np.maximum(first, np.uint64(1)), np.uint64(0))
 
 
-def _hash(row: tuple[Any, ...]) -> int:
-    return int.from_bytes(blake2b("\x1f".join(map(str, row)).encode("utf-8", "replace"), digest_size=8).digest())
+def _hashes(column: pa.Array) -> Keys:
+    """Of each value's text; a null's is that of no text."""
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    try:
+        text = pc.cast(plain, pa.large_string())
+    except pa.ArrowException:
+        # A type that Arrow writes no text of, or a time zone that it does not know.
+        text = pa.array([None if value is None else str(value) for value in plain.to_pylist()], pa.large_string())
+    _, places, data = text.buffers()
+    offsets = np.frombuffer(places, np.int64)[text.offset : text.offset + len(text) + 1]
+    return keys_of(np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), offsets)
 
 
 class Seen:

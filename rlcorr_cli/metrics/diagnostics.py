@@ -91,6 +91,26 @@ def _retention() -> tuple[Metric, ...]:
     return tuple(rows)
 
 
+def _pareto() -> tuple[Metric, ...]:
+    rows: list[Metric] = []
+    for name, tail, weight, count in (("token", "token", "rho", "N"), ("seq", "sequence", "e^S", "B")):
+        shape = f"Pareto shape of the upper tail of {weight} (PSIS); above its limit no mean of them can be trusted"
+        limit = f"largest pareto_k_{name} to trust at this size: min(1 - 1 / log10 {count}, 0.7)"
+        rows += [
+            Metric(f"pareto_k_{name}", shape, None, _pareto_k(tail), resampled=False, unit="none"),
+            Metric(f"pareto_k_{name}_limit", limit, None, _pareto_limit(tail), resampled=False, unit="none"),
+        ]
+    return tuple(rows)
+
+
+def _pareto_k(tail: str) -> Callable[["Numbers"], Any]:
+    return lambda n: n.tail(tail).pareto_k
+
+
+def _pareto_limit(tail: str) -> Callable[["Numbers"], Any]:
+    return lambda n: n.tail(tail).limit
+
+
 QUANTILES = {"p01": 0.001, "p1": 0.01, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 METRICS: tuple[Metric, ...] = (
@@ -110,6 +130,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("ppl_ratio", "seq e^d", 1.0, lambda n: n.per_sequence("ppl_ratio"), unit="ratio"),
     Metric("chi2_token", "tok rho^2 - 1, l limited to +-20", 0.0, lambda n: n.per_token("chi2"), unit="none"),
     Metric("chi2_seq", "seq exp(2 S) - 1, S limited to +-20", 0.0, lambda n: n.per_sequence("chi2_seq"), unit="none"),
+    Metric("ratio_mean", "tok rho", 1.0, lambda n: 1 + n.per_token("rho_minus_1"), unit="ratio"),
+    Metric("token_tv", "tok max(0, 1 - rho)", 0.0, lambda n: n.per_token("tv"), unit="share"),
+    Metric("seq_tv", "seq max(0, 1 - e^S)", 0.0, lambda n: n.per_sequence("seq_tv"), unit="share"),
     Metric("log_ratio_mean", "tok l", 0.0, lambda n: n.per_token("log_ratio")),
     Metric("log_ratio_std", "population std of l over tokens", 0.0, lambda n: _std(n, "log_ratio", "log_ratio_sq")),
     Metric("logprob_abs_diff_mean", "tok |l|", 0.0, lambda n: n.per_token("abs_log_ratio")),
@@ -147,6 +170,7 @@ METRICS: tuple[Metric, ...] = (
         lambda n: _ess(n.log("rho"), n.log("rho_sq"), n.tokens),
         unit="share",
     ),
+    *_pareto(),
     *(
         Metric(f"log_ratio_{name}", f"{100 * q:g} % quantile of l over tokens", 0.0, _quantile(q), resampled=False)
         for name, q in QUANTILES.items()

@@ -130,7 +130,9 @@ def reported(
     )
     inputs = dump.inputs(Counter(measured.rows) + bad.rows)
     grouping, totals = Grouping(by_batch, reading.group_by), (measured.leaves, layout_of(observation))
-    return build(*totals, measured.replicates, grouping, plan, profile, inputs, said, bad.problems, bad.suspected)
+    return build(
+        *totals, measured.replicates, grouping, plan, profile, inputs, said, bad.problems, bad.suspected, measured.whole
+    )
 
 
 def measure(
@@ -147,7 +149,7 @@ def measure(
 
     def one(batch: Batch, device: Device) -> Measured:
         observed = observe(batch, observation, device, bounds)
-        return Measured(observed.groups, observed.replicates, observed.pictures)
+        return Measured(observed.groups, observed.replicates, observed.pictures, whole=observed.whole)
 
     def work(batches: Iterable[Batch], device: Device) -> Measured:
         found = gather(one(batch, device) for batch in batches)

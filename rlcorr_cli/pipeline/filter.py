@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import GroupKey, Shard
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.decisions import Verdict, verdict
+from rlcorr_cli.core.decisions import MAX_WEIGHT, Verdict, storable, verdict
 from rlcorr_cli.core.observe import Observation, layout_of, observe
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.profile import Profile
@@ -52,6 +52,7 @@ class _Done:
     measured: Measured
     rejected: Mapping[str, int]
     distances: Mapping[str, Histogram]
+    n_clamped: int
 
 
 @dataclass
@@ -62,6 +63,7 @@ class _Tally:
     rows_in: int = 0
     rows_out: int = 0
     rows_dropped: int = 0
+    n_clamped: int = 0
     rejected: Counter[str] = field(default_factory=Counter[str])
     distances: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
 
@@ -69,6 +71,7 @@ class _Tally:
         """All but where the rows went."""
         self.measured = gather((self.measured, done.measured))
         self.rows_in += len(done.stays)
+        self.n_clamped += done.n_clamped
         self.rejected.update(done.rejected)
         for name, histogram in done.distances.items():
             self.distances[name] = self.distances.get(name, Histogram.empty()) + histogram
@@ -103,6 +106,7 @@ def filter_dump(
         with closing(run.portions(outputs, progress, bad)) as portions:
             for done in portions:
                 _write(done, tally, draws, *outputs)
+        notes = (*notes, *_clamped(tally.n_clamped))
         found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes, run.spent, bad)
         report = replace(found, seconds=time.perf_counter() - started)
         done = Filtered(
@@ -195,7 +199,7 @@ class _Run:
                         yield portion
                         continue
                     observed = observe(portion.batch, self.observation, run.device, self.spent.cuts)
-                    measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows})
+                    measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows}, whole=observed.whole)
                     yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
 
         shards = self.dump.shards
@@ -223,6 +227,9 @@ class _Run:
         if self.scales is not None and weights is not None:
             divisor = np.array([self.scales[key] for key in batch.keys])[batch.leaf]
             weights, row_weights = weights / np.repeat(divisor, np.diff(batch.offsets)), row_weights / divisor
+        n_clamped = 0
+        if weights is not None:
+            (weights, n_clamped), (row_weights, _) = storable(weights), storable(row_weights)
         stays = (found.n_kept > 0) | self.target.keep_rejected
         rows = apart = None
         if writes:
@@ -236,7 +243,15 @@ class _Run:
             if self.target.resample is None and not stays.all():
                 rows = chosen(rows, np.flatnonzero(stays))
         rejected = {name: int(taken.sum()) for name, taken in found.rejected.items()}
-        return _Done(rows, apart, stays, row_weights, measured, rejected, found.distances)
+        return _Done(rows, apart, stays, row_weights, measured, rejected, found.distances, n_clamped)
+
+
+def _clamped(n_tokens: int) -> list[str]:
+    """A note where weights were too large to be written down."""
+    if not n_tokens:
+        return []
+    written = f"written as {MAX_WEIGHT:.3g}, the largest float32"
+    return [f"Weights of {n_tokens:,} tokens are larger and {written}; a bound (--is-high) avoids this."]
 
 
 def _write(

@@ -16,7 +16,9 @@ from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.rules.defaults import judge
 from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layout
 from rlcorr_cli.totals.summary import Layout, Replicates, Summary, total
+from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.whole import Whole
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ def build(
     notes: Sequence[str],
     problems: Problems,
     suspicions: tuple[Suspected, ...],
+    of_whole: Whole | None = None,
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError."""
     whole_counts = counts(total(leaves.values(), layout))
@@ -48,6 +51,9 @@ def build(
         leaves = normalize(leaves, layout, plan.weighting.scope == "token", grouping.batch, batch_mean)
         layout = normed_layout(layout)
     everything = total(leaves.values(), layout)
+    if of_whole is not None:
+        tails = (of_whole.tails.get(name, Tail.empty(WHOLE_SIZE)) for name in layout.tails)
+        everything = replace(everything, tails=tuple(tails))
     by_key: dict[GroupKey, list[Summary]] = {}
     for key, summary in leaves.items():
         by_key.setdefault(key[1:] if grouping.batch else key, []).append(summary)
@@ -64,7 +70,7 @@ def build(
         intervals(replicates) if profile is None and whole.counts["sequences"] > 1 else {},
         tuple(groups) if grouping.columns else (),
         tuple(judge(whole.values)),
-        (*notes, *_remarks(profile, plan, everything), *_notes(whole.values, problems)),
+        (*notes, *_remarks(profile, plan, everything), *_notes(whole.values, problems), *_alike(of_whole)),
         Numbers(everything).histogram("log_ratio"),
         problems.to_dict(),
         suspicions,
@@ -118,6 +124,14 @@ def _notes(values: Values, problems: Problems) -> list[str]:
     if (values["logprob_abs_diff_max"] or 0) > 340:
         notes.append("Some log-ratios lie beyond +-340; metrics that float64 cannot hold are null.")
     return notes
+
+
+def _alike(of_whole: Whole | None) -> list[str]:
+    """A note where more than a tenth of the rows share their draws of the bootstrap."""
+    shared = of_whole.rows.shared_fraction if of_whole is not None and of_whole.rows is not None else 0.0
+    if shared <= 0.1:
+        return []
+    return [f"{100 * shared:.0f} % of the rows are alike: they are resampled together, and intervals may be too wide."]
 
 
 def _order(value: Any) -> tuple[int, Any]:

@@ -21,8 +21,8 @@ class Moments:
     """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
 
     Units are tokens at token scope and non-empty sequences otherwise; `seq_*` is of each sequence's token mean.
-    Every result is None where there is nothing to take it of.  A spread below 1e-6 of the distances from the centre
-    (their root mean square) is 0: two sums do not tell it from rounding.
+    Every result is None where there is nothing to take it of.  A spread below 1e-6 of the distances from the centre or
+    from 0 (the smaller root mean square) is 0: two sums do not tell it from rounding.
     """
 
     numbers: "Numbers"
@@ -106,8 +106,12 @@ class Moments:
         return self.numbers.tokens if self.token_scope else self.numbers.sequences
 
     def _variance(self, moment: str, n: float) -> float:
-        mean = self.numbers.sum(self.prefix + moment) / n - self.centre
-        return float(variance(mean, self.numbers.sum(f"{self.prefix}{moment}_dev") / n))
+        """From the sum of squares about the centre or about 0, whichever is smaller: it keeps more digits."""
+        mean = self.numbers.sum(self.prefix + moment) / n
+        about_centre, about_0 = (self.numbers.sum(f"{self.prefix}{moment}_{of}") / n for of in ("dev", "sq"))
+        if about_0 < about_centre:
+            return float(variance(mean, about_0))
+        return float(variance(mean - self.centre, about_centre))
 
     def _ess(self, moment: str, n: float) -> Value:
         total, squares = self.numbers.sum(self.prefix + moment), self.numbers.sum(f"{self.prefix}{moment}_sq")
@@ -115,11 +119,13 @@ class Moments:
 
 
 def variance(mean: Any, mean_square: Any) -> Any:
-    """mean_square - mean^2; 0 where what is left is only rounding of the two."""
+    """mean_square - mean^2; 0 where what is left is only rounding of the two, NaN where float64 cannot hold them."""
     import numpy as np
 
-    variance = mean_square - mean * mean
-    return np.where(variance > 1e-12 * mean_square, variance, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = mean_square - mean * mean
+        held = np.where(difference > 1e-12 * mean_square, difference, 0.0)
+        return np.where(np.isfinite(mean_square), held, np.nan)
 
 
 def finite(compute: Callable[[], Any]) -> Value:

@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from rlcorr_cli.batch import GroupKey
 from rlcorr_cli.totals.binned import Pictures
 from rlcorr_cli.totals.summary import Replicates, Summary
+from rlcorr_cli.totals.whole import Whole
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Totals of any number of shards: summaries by leaf key, bootstrap replicates, pictures, rows per input path."""
+    """Totals of any number of shards: summaries by leaf key, bootstrap replicates, pictures, rows per input path, and
+    what is kept of the dump as a whole."""
 
     leaves: Mapping[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
     replicates: Replicates | None = None
     pictures: Pictures | None = None
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
+    whole: Whole | None = None
 
     def __add__(self, other: "Measured") -> "Measured":
         return gather((self, other))
@@ -27,6 +30,7 @@ def gather(parts: Iterable[Measured]) -> Measured:
     leaves: dict[GroupKey, Summary] = {}
     replicates: Replicates | None = None
     pictures: Pictures | None = None
+    whole: Whole | None = None
     rows: Counter[str] = Counter()
     for part in parts:
         for key, summary in part.leaves.items():
@@ -35,5 +39,7 @@ def gather(parts: Iterable[Measured]) -> Measured:
             replicates = part.replicates if replicates is None else replicates + part.replicates
         if part.pictures is not None:
             pictures = part.pictures if pictures is None else pictures + part.pictures
+        if part.whole is not None:
+            whole = part.whole if whole is None else whole + part.whole
         rows.update(part.rows)
-    return Measured(leaves, replicates, pictures, dict(rows))
+    return Measured(leaves, replicates, pictures, dict(rows), whole)

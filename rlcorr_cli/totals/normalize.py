@@ -84,7 +84,7 @@ def normed_layout(layout: Layout) -> Layout:
     """A layout with the normalised columns added."""
     sums = tuple(f"normed.{name}" for name in _SUMS)
     ends = ("normed.unit", "normed.seq", "normed.factor")
-    return replace(layout, sums=layout.sums + sums, lows=layout.lows + ends, highs=layout.highs + ends)
+    return replace(layout, sums=layout.sums + sums, mins=layout.mins + ends, maxs=layout.maxs + ends)
 
 
 def _scaled(summary: Summary, factor: float) -> Summary:
@@ -112,6 +112,6 @@ def _scaled(summary: Summary, factor: float) -> Summary:
         summary,
         layout=normed_layout(summary.layout),
         sums=np.append(summary.sums, sums),
-        lows=np.append(summary.lows, [*lows, used[0]]),
-        highs=np.append(summary.highs, [*highs, used[1]]),
+        mins=np.append(summary.mins, [*lows, used[0]]),
+        maxs=np.append(summary.maxs, [*highs, used[1]]),
     )

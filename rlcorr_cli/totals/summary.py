@@ -4,18 +4,21 @@ A Summary is one group's totals under one Layout.  `+` is associative and commut
 identity, neither operand changes, and `observe(a ++ b) == observe(a) + observe(b)`; so threads, shards, files and
 machines are one case.  Sums are float64; integers in them are exact up to 2^53.
 
-Five kinds of total: sums, lows (minimum), highs (maximum), logs (log of a sum of exponentials, kept as peak and
-rest so that a sequence log-ratio of +-5000 neither overflows nor vanishes) and histograms.
+Six kinds of total: sums, mins, maxs, logs (log of a sum of exponentials, kept as peak and
+rest so that a sequence log-ratio of +-5000 neither overflows nor vanishes), histograms and tails (the largest
+log-weights).
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 
 
 @dataclass(frozen=True)
@@ -23,26 +26,40 @@ class Layout:
     """The names of a Summary's numbers, in order.  Only summaries of one layout add."""
 
     sums: tuple[str, ...]
-    lows: tuple[str, ...]
-    highs: tuple[str, ...]
+    mins: tuple[str, ...]
+    maxs: tuple[str, ...]
     logs: tuple[str, ...]
     histograms: tuple[str, ...]
+    tails: tuple[str, ...] = ()
+
+    @cached_property
+    def places(self) -> Mapping[str, Mapping[str, int]]:
+        """Kind -> name -> its place."""
+        kinds = {
+            "sums": self.sums,
+            "mins": self.mins,
+            "maxs": self.maxs,
+            "peaks": self.logs,
+            "rests": self.logs,
+        }
+        return {kind: {name: place for place, name in enumerate(names)} for kind, names in kinds.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """One group's totals; see the module.  sums f64[K], lows, highs, log_peaks and log_rests f64 by layout.
+    """One group's totals; see the module.  sums f64[K], mins, maxs, log_peaks and log_rests f64 by layout.
 
     A log's value is peak + log(rest); an empty one has peak -inf and rest 0.
     """
 
     layout: Layout
     sums: Floats
-    lows: Floats
-    highs: Floats
+    mins: Floats
+    maxs: Floats
     log_peaks: Floats
     log_rests: Floats
     histograms: tuple[Histogram, ...]
+    tails: tuple[Tail, ...] = ()
 
     @classmethod
     def empty(cls, layout: Layout) -> "Summary":
@@ -51,11 +68,12 @@ class Summary:
         return cls(
             layout,
             np.zeros(len(layout.sums)),
-            np.full(len(layout.lows), np.inf),
-            np.full(len(layout.highs), -np.inf),
+            np.full(len(layout.mins), np.inf),
+            np.full(len(layout.maxs), -np.inf),
             np.full(n_logs, -np.inf),
             np.zeros(n_logs),
             tuple(Histogram.empty() for _ in layout.histograms),
+            tuple(Tail.empty(GROUP_SIZE) for _ in layout.tails),
         )
 
     def __add__(self, other: "Summary") -> "Summary":
@@ -65,22 +83,21 @@ class Summary:
         return Summary(
             self.layout,
             self.sums + other.sums,
-            np.minimum(self.lows, other.lows),
-            np.maximum(self.highs, other.highs),
+            np.minimum(self.mins, other.mins),
+            np.maximum(self.maxs, other.maxs),
             peaks,
             rests,
             tuple(a + b for a, b in zip(self.histograms, other.histograms, strict=True)),
+            tuple(a + b for a, b in zip(self.tails, other.tails, strict=True)),
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able values; floats survive exactly (an absent low or high is null)."""
+        """JSON-able values; floats survive exactly (an absent minimum or maximum is null)."""
         layout = self.layout
         return {
             "sums": dict(zip(layout.sums, self.sums.tolist(), strict=True)),
-            "lows": {k: v if math.isfinite(v) else None for k, v in zip(layout.lows, self.lows.tolist(), strict=True)},
-            "highs": {
-                k: v if math.isfinite(v) else None for k, v in zip(layout.highs, self.highs.tolist(), strict=True)
-            },
+            "mins": {k: v if math.isfinite(v) else None for k, v in zip(layout.mins, self.mins.tolist(), strict=True)},
+            "maxs": {k: v if math.isfinite(v) else None for k, v in zip(layout.maxs, self.maxs.tolist(), strict=True)},
             "logs": {
                 name: [peak if rest else None, rest]
                 for name, peak, rest in zip(layout.logs, self.log_peaks.tolist(), self.log_rests.tolist(), strict=True)
@@ -89,24 +106,29 @@ class Summary:
                 name: [h.buckets.tolist(), h.counts.tolist()]
                 for name, h in zip(layout.histograms, self.histograms, strict=True)
             },
+            "tails": {
+                name: [tail.largest.tolist(), tail.n, tail.size]
+                for name, tail in zip(layout.tails, self.tails, strict=True)
+            },
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Summary":
         """What `to_dict` wrote."""
-        layout = Layout(*(tuple(data[kind]) for kind in ("sums", "lows", "highs", "logs", "histograms")))
+        layout = Layout(*(tuple(data[kind]) for kind in ("sums", "mins", "maxs", "logs", "histograms", "tails")))
         logs = list(data["logs"].values())
         return cls(
             layout,
             np.array(list(data["sums"].values()), np.float64),
-            np.array([np.inf if v is None else v for v in data["lows"].values()], np.float64),
-            np.array([-np.inf if v is None else v for v in data["highs"].values()], np.float64),
+            np.array([np.inf if v is None else v for v in data["mins"].values()], np.float64),
+            np.array([-np.inf if v is None else v for v in data["maxs"].values()], np.float64),
             np.array([-np.inf if peak is None else peak for peak, _ in logs], np.float64),
             np.array([rest for _, rest in logs], np.float64),
             tuple(
                 Histogram(np.array(buckets, np.uint16), np.array(counts, np.int64))
                 for buckets, counts in data["histograms"].values()
             ),
+            tuple(Tail(np.array(kept, np.float64), n, size) for kept, n, size in data["tails"].values()),
         )
 
 
@@ -114,7 +136,7 @@ class Summary:
 class Replicates:
     """The same totals under R Poisson resamplings of the sequences: sums f64[K, R], logs [L, R] over shared peaks [L].
 
-    Only what is a sum can be resampled in one pass, so there are no lows, highs or histograms here.
+    Only what is a sum can be resampled in one pass, so there are no mins, maxs or histograms here.
     """
 
     names: tuple[str, ...]

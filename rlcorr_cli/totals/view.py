@@ -7,6 +7,7 @@ import numpy as np
 
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.summary import Replicates, Summary
+from rlcorr_cli.totals.tail import Tail
 
 
 class Numbers:
@@ -58,15 +59,19 @@ class Numbers:
 
     def low(self, name: str) -> float:
         """A minimum (inf of no values)."""
-        return float(self.summary.lows[self.summary.layout.lows.index(self.prefix + name)])
+        return float(self.summary.mins[self.summary.layout.mins.index(self.prefix + name)])
 
     def high(self, name: str) -> float:
         """A maximum (-inf of no values)."""
-        return float(self.summary.highs[self.summary.layout.highs.index(self.prefix + name)])
+        return float(self.summary.maxs[self.summary.layout.maxs.index(self.prefix + name)])
 
     def histogram(self, name: str) -> Histogram:
         """A histogram by name."""
         return self.summary.histograms[self.summary.layout.histograms.index(self.prefix + name)]
+
+    def tail(self, name: str) -> Tail:
+        """An upper tail by name."""
+        return self.summary.tails[self.summary.layout.tails.index(self.prefix + name)]
 
 
 class ResampledNumbers(Numbers):

@@ -83,7 +83,7 @@ def ours(name: str, data: Padded) -> Outcome:
     if corrected.weighted is not None:
         applied = corrected.weighted.applied
         on_tokens = corrected.weighted.weighting.scope == "token"
-        weights = padded(applied if on_tokens else tokens.ragged.spread(applied))
+        weights = padded(applied if on_tokens else tokens.ragged.broadcast(applied))
     return weights, None if corrected.keep is None else padded(corrected.keep)
 
 

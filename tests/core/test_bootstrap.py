@@ -1,6 +1,7 @@
 """The Poisson bootstrap: draws hang on the row alone, and intervals hold the truth about as often as they say."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from made import CPU, batch, dumps, metrics, observed, row, simulated
 from oracle import Row
 
-from rlcorr_cli.core.bootstrap import REPLICATES, poisson_draws, row_hashes
+from rlcorr_cli.core.bootstrap import REPLICATES, poisson_draws, row_keys
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.plans.plan import Plan
@@ -19,7 +20,7 @@ INTEGERS = ("sequences", "tokens", "rewarded", "extreme")
 
 
 def hashes(rows: list[Row]) -> np.ndarray:
-    return row_hashes(Tokens.of(batch(rows), CPU))
+    return row_keys(Tokens.of(batch(rows), CPU), None)
 
 
 def replicates(rows: list[Row], seed: int = 0) -> Replicates:
@@ -88,6 +89,60 @@ def test_interval_of_kl_holds_the_truth_about_95_times_in_100() -> None:
         low, high = intervals(replicates(simulated(60, seed=trial, mean=-0.02, std=0.2)))["kl"]
         hits += low <= 0.02 <= high
     assert 85 <= hits <= 100
+
+
+def peaked(n: int, seed: int) -> list[Row]:
+    """n rows of 255 tokens that agree, log-ratio 0, in their first, middle and last token and differ elsewhere."""
+    rng, rows = random.Random(seed), list[Row]()
+    for _ in range(n):
+        rollout = [-rng.random() - 0.5 for _ in range(255)]
+        train = [b + rng.gauss(-0.02, 0.1) for b in rollout]
+        for place in (0, 127, 254):
+            rollout[place] = train[place] = 0.0
+        rows.append(Row(train, rollout, [1] * 255, advantages=[0.0] * 255))
+    return rows
+
+
+def test_rows_that_agree_in_three_tokens_get_draws_of_their_own() -> None:
+    rows = peaked(200, seed=1)
+    assert len(set(hashes(rows).tolist())) == 200
+    low, high = intervals(replicates(rows))["kl"]
+    assert low < 0.02 * 252 / 255 < high
+
+
+def test_keys_are_the_same_of_float32_and_float64_and_of_another_training_policy() -> None:
+    rows = simulated(30, seed=3)
+    one = batch(rows)
+    keys = row_keys(Tokens.of(one, CPU), None)
+    narrow = replace(one, rollout_logp=one.rollout_logp.astype(np.float32), train_logp=one.train_logp - 0.5)
+    assert row_keys(Tokens.of(narrow, CPU), None).tolist() == keys.tolist()
+
+
+def test_keys_tell_the_order_and_the_number_of_tokens() -> None:
+    rows = [
+        row([0.0] * n, probs=probs) for probs in ([-1.0, -2.0], [-2.0, -1.0], [-1.0, -2.0, 0.0]) for n in [len(probs)]
+    ]
+    assert len(set(hashes(rows).tolist())) == 3
+
+
+def test_ids_come_before_values_where_a_row_has_one() -> None:
+    rows = simulated(40, seed=3)
+    tokens = Tokens.of(batch(rows), CPU)
+    ids = np.arange(tokens.ragged.n_sequences, dtype=np.uint64)
+    keys = row_keys(tokens, ids)
+    assert keys[1:].tolist() == ids[1:].tolist()
+    assert keys[0] == row_keys(tokens, None)[0]
+
+
+def test_share_of_rows_alike_is_counted_over_any_split() -> None:
+    rows = [*simulated(30, seed=1, longest=9), *[row([0.1, 0.2])] * 10]
+    parts = [observed(part, Plan(), seed=0).whole for part in (rows[:33], rows[33:])]
+    assert parts[0] is not None
+    assert parts[1] is not None
+    together = (parts[0] + parts[1]).rows
+    assert together is not None
+    n_rows = int(together.counts.sum())
+    assert together.shared_fraction == pytest.approx(10 / n_rows)
 
 
 def test_more_data_gives_a_narrower_interval() -> None:

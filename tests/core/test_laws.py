@@ -13,9 +13,12 @@ from oracle import Row
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.summary import Layout, Replicates, Summary
+from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
+from rlcorr_cli.totals.whole import Whole
 
-LAYOUT = Layout(("a", "b"), ("low",), ("high",), ("log", "log2"), ("h",))
+LAYOUT = Layout(("a", "b"), ("low",), ("high",), ("log", "log2"), ("h",), ("t",))
 PLANS = (
     Plan(),
     Plan(weighting=Weighting("token", Bounds(None, 1.02))),
@@ -34,6 +37,11 @@ histograms = st.dictionaries(st.integers(0, 65535), st.integers(1, 2**40), max_s
     )
 )
 
+log_weights = st.lists(st.integers(-50, 50).map(float), max_size=12)
+tails = log_weights.map(lambda values: Tail.of(np.array(values), GROUP_SIZE))
+short_tails = log_weights.map(lambda values: Tail.of(np.array(values), 4))
+sketches = st.lists(st.integers(0, 9), max_size=12).map(lambda keys: RowSketch.of(np.array(keys, np.uint64)))
+
 
 @st.composite
 def summaries(draw: st.DrawFn) -> Summary:
@@ -47,6 +55,7 @@ def summaries(draw: st.DrawFn) -> Summary:
         np.array([peak for peak, _ in pairs]),
         np.array([rest for _, rest in pairs]),
         (draw(histograms),),
+        (draw(tails),),
     )
 
 
@@ -61,24 +70,36 @@ def replicates(draw: st.DrawFn) -> Replicates:
 def measured(draw: st.DrawFn) -> Measured:
     leaves = draw(st.dictionaries(st.tuples(st.integers(0, 2)), summaries(), max_size=3))
     rows = draw(st.dictionaries(st.sampled_from(["a.parquet", "b.parquet"]), st.integers(1, 100)))
-    return Measured(leaves, draw(st.one_of(st.none(), replicates())), rows=rows)
+    return Measured(leaves, draw(st.one_of(st.none(), replicates())), rows=rows, whole=draw(st.none() | wholes))
 
 
-ADDERS = [histograms, summaries(), replicates(), measured()]
-IDS = ["Histogram", "Summary", "Replicates", "Measured"]
+wholes = st.builds(lambda a, b, rows: Whole({"token": a, "sequence": b}, rows), short_tails, short_tails, sketches)
+ADDERS = [histograms, short_tails, sketches, wholes, summaries(), replicates(), measured()]
+IDS = ["Histogram", "Tail", "RowSketch", "Whole", "Summary", "Replicates", "Measured"]
 
 
 def plain(value: object) -> object:
     """Everything inside as JSON-able values, to compare exactly."""
     if isinstance(value, Summary):
-        arrays = value.sums, value.lows, value.highs, value.log_peaks, value.log_rests
-        return [value.layout, *map(plain, (*arrays, *value.histograms))]
+        arrays = value.sums, value.mins, value.maxs, value.log_peaks, value.log_rests
+        return [value.layout, *map(plain, (*arrays, *value.histograms, *value.tails))]
     if isinstance(value, Histogram):
         return [value.buckets.tolist(), value.counts.tolist()]
+    if isinstance(value, Tail):
+        return [sorted(value.largest.tolist()), value.n, value.size]
+    if isinstance(value, RowSketch):
+        return [value.keys.tolist(), value.counts.tolist()]
+    if isinstance(value, Whole):
+        return [{name: plain(tail) for name, tail in value.tails.items()}, plain(value.rows)]
     if isinstance(value, Replicates):
         return [value.names, value.logs, *map(plain, (value.sums, value.log_peaks, value.log_rests))]
     if isinstance(value, Measured):
-        return [{k: plain(v) for k, v in sorted(value.leaves.items())}, plain(value.replicates), dict(value.rows)]
+        return [
+            {k: plain(v) for k, v in sorted(value.leaves.items())},
+            plain(value.replicates),
+            dict(value.rows),
+            plain(value.whole),
+        ]
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
@@ -90,6 +111,7 @@ def assert_equal(a: object, b: object) -> None:
             assert_equal(a.leaves[key], b.leaves[key])
         assert_equal(a.replicates, b.replicates)
         assert a.rows == b.rows
+        assert plain(a.whole) == plain(b.whole)
     elif isinstance(a, Summary | Replicates) and isinstance(b, type(a)):
         np.testing.assert_allclose(a.log_rests, b.log_rests, rtol=1e-12)
         assert plain(a) == plain(replace(b, log_rests=a.log_rests))
@@ -123,8 +145,13 @@ def test_addition_leaves_its_operands_alone(adders: st.SearchStrategy, data: st.
 
 @pytest.mark.parametrize(
     ("adders", "empty"),
-    [(histograms, Histogram.empty()), (summaries(), Summary.empty(LAYOUT)), (measured(), Measured())],
-    ids=["Histogram", "Summary", "Measured"],
+    [
+        (histograms, Histogram.empty()),
+        (short_tails, Tail.empty(4)),
+        (summaries(), Summary.empty(LAYOUT)),
+        (measured(), Measured()),
+    ],
+    ids=["Histogram", "Tail", "Summary", "Measured"],
 )
 @given(data=st.data())
 def test_empty_is_the_identity_on_both_sides(adders: st.SearchStrategy, empty: object, data: st.DataObject) -> None:
@@ -143,7 +170,7 @@ def test_logs_add_as_exponentials(a: Summary, b: Summary) -> None:
     np.testing.assert_allclose(log(a + b), np.logaddexp(log(a), log(b)), rtol=1e-12, atol=1e-9)
 
 
-@pytest.mark.parametrize("end", ["sums", "lows", "highs", "logs", "histograms"])
+@pytest.mark.parametrize("end", ["sums", "mins", "maxs", "logs", "histograms", "tails"])
 def test_different_layouts_do_not_add(end: str) -> None:
     other = replace(LAYOUT, **{end: (*getattr(LAYOUT, end)[:-1], "other")})
     with pytest.raises(ValueError, match="do not add"):
@@ -178,11 +205,12 @@ def test_observing_all_equals_observing_parts_and_adding(plan: Plan, grouped: bo
     for row in () if grouped else rows:
         row.batch = 0
     parts = [observed(part, plan, seed=1) for part in (rows[:cut], rows[cut:]) if part]
-    together = sum((Measured(p.groups, p.replicates) for p in parts), start=Measured())
+    together = sum((Measured(p.groups, p.replicates, whole=p.whole) for p in parts), start=Measured())
     everything = observed(rows, plan, seed=1)
     assert together.leaves.keys() == everything.groups.keys()
     for key, expected in everything.groups.items():
         assert_same_totals(together.leaves[key], expected)
+    assert plain(together.whole) == plain(everything.whole)
     if everything.replicates is None:
         assert together.replicates is None
     else:
@@ -194,8 +222,9 @@ def assert_same_totals(found: Summary, expected: Summary) -> None:
     """To rounding: the last digit of an exponential depends on a token's place in its batch."""
     assert found.layout == expected.layout
     assert found.histograms == expected.histograms
-    np.testing.assert_allclose(found.lows, expected.lows, rtol=1e-14)
-    np.testing.assert_allclose(found.highs, expected.highs, rtol=1e-14)
+    assert found.tails == expected.tails
+    np.testing.assert_allclose(found.mins, expected.mins, rtol=1e-14)
+    np.testing.assert_allclose(found.maxs, expected.maxs, rtol=1e-14)
     np.testing.assert_array_equal(found.log_peaks, expected.log_peaks)
     np.testing.assert_allclose(found.log_rests, expected.log_rests, rtol=1e-9)
     np.testing.assert_allclose(found.sums, expected.sums, rtol=1e-9, atol=1e-11)

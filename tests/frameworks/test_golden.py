@@ -103,7 +103,7 @@ def token_weights(corrected: Corrected) -> np.ndarray:
     if weighting.normalize == "batch":
         weights = weights / weights.mean()
     if weighting.scope != "token":
-        weights = Tokens.of(golden_batch(), CPU).ragged.spread(weights)
+        weights = Tokens.of(golden_batch(), CPU).ragged.broadcast(weights)
     return weights.numpy()
 
 

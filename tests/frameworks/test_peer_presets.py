@@ -195,7 +195,7 @@ def test_methods_that_look_further_are_those_of_a_slow_loop(name: str) -> None:
     else:
         assert corrected.weighted is not None
         applied = corrected.weighted.applied
-        found = applied if corrected.weighted.weighting.scope == "token" else tokens.ragged.spread(applied)
+        found = applied if corrected.weighted.weighting.scope == "token" else tokens.ragged.broadcast(applied)
         assert found.tolist() == pytest.approx([w for row in rows for w in weights(row)], rel=1e-6, abs=1e-12)
         assert len(set(found.tolist())) > 5
 
@@ -230,7 +230,7 @@ def test_weights_and_masks_are_those_of_a_slow_loop(name: str) -> None:
     if corrected.weighted is None or method.weights is None:
         return
     applied = corrected.weighted.applied
-    found = applied if corrected.weighted.weighting.scope == "token" else tokens.ragged.spread(applied)
+    found = applied if corrected.weighted.weighting.scope == "token" else tokens.ragged.broadcast(applied)
     assert found.tolist() == pytest.approx([w for s in sequences for w in method.weights(s)], rel=1e-6, abs=1e-12)
 
 

@@ -1,0 +1,83 @@
+"""What tells rows apart, as 64-bit keys that any worker computes alike, and how many rows share theirs.
+
+A key is a sum over a row's values of value times a random odd number of its place, modulo 2^64 (multilinear hashing:
+two rows that differ meet with a chance near 2^-57), then mixed with the row's length.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+SKETCH_SIZE = 1024
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(state: Keys) -> Keys:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
+    state = (state ^ (state >> np.uint64(30))) * _MIX[0]
+    state = (state ^ (state >> np.uint64(27))) * _MIX[1]
+    return state ^ (state >> np.uint64(31))
+
+
+def stream(n: int, first: int = 0) -> Keys:
+    """Numbers `first` to `first + n - 1` of SplitMix64's sequence."""
+    return (np.arange(n, dtype=np.uint64) + np.uint64(first)) * _GOLDEN
+
+
+def keys_of(values: NDArray[np.uint32] | NDArray[np.uint8], offsets: NDArray[np.int64]) -> Keys:
+    """One key per row of some values; an empty row has the key of no values."""
+    lengths = np.diff(offsets)
+    sums = np.zeros(len(lengths), np.uint64)
+    filled = lengths > 0
+    if filled.any():
+        multipliers = mix(stream(int(lengths.max()), 1)) | np.uint64(1)
+        places = np.arange(offsets[-1] - offsets[0]) - np.repeat(offsets[:-1] - offsets[0], lengths)
+        # + 1, so that a value of 0 counts, too.
+        terms = (values[offsets[0] : offsets[-1]].astype(np.uint64) + np.uint64(1)) * multipliers[places]
+        sums[filled] = np.add.reduceat(terms, offsets[:-1][filled] - offsets[0])
+    return mix(mix(sums) ^ mix(lengths.astype(np.uint64) + _GOLDEN))
+
+
+def joined(first: Keys, second: Keys) -> Keys:
+    """One key of two, in this order."""
+    return mix(mix(first) + second)
+
+
+@dataclass(frozen=True, eq=False)
+class RowSketch:
+    """The smallest distinct keys met so far and how many rows have each: u64[K] ascending, i64[K].
+
+    Keys are as good as random, so these are a fair sample of the distinct ones.  + keeps the smallest SKETCH_SIZE: of
+    a key that is among them in the whole, no part has lost a row.
+    """
+
+    keys: Keys
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, keys: Keys) -> "RowSketch":
+        """Of some rows' keys."""
+        distinct, counts = np.unique(keys, return_counts=True)
+        return cls(distinct[:SKETCH_SIZE], counts[:SKETCH_SIZE].astype(np.int64))
+
+    def __add__(self, other: "RowSketch") -> "RowSketch":
+        keys, places = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
+        counts = np.zeros(len(keys), np.int64)
+        np.add.at(counts, places, np.concatenate([self.counts, other.counts]))
+        return RowSketch(keys[:SKETCH_SIZE], counts[:SKETCH_SIZE])
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, RowSketch)
+            and np.array_equal(self.keys, other.keys)
+            and np.array_equal(self.counts, other.counts)
+        )
+
+    @property
+    def shared_fraction(self) -> float:
+        """Share of rows whose key another row has; exact up to SKETCH_SIZE distinct rows, else an estimate."""
+        total = int(self.counts.sum())
+        return int(self.counts[self.counts > 1].sum()) / total if total else 0.0

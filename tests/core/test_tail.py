@@ -1,0 +1,86 @@
+"""Pareto shapes: those of arviz-stats, for any split of the weights."""
+
+import numpy as np
+import pytest
+from arviz_stats.base.array import array_stats
+from hypothesis import given
+from hypothesis import strategies as st
+from made import metrics, observed, row, simulated
+
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.tail import Tail
+
+KINDS = ("normal", "student", "truncated", "far")
+
+
+def log_weights(kind: str, n: int, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    match kind:
+        case "normal":
+            return rng.normal(0, 0.5, n)
+        case "student":
+            return rng.standard_t(2.5, n)
+        case "truncated":
+            return np.minimum(rng.normal(0, 1, n), 1.5 + rng.random(n) / 100)
+        case _:
+            return rng.normal(0, 40, n) + 2000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [25, 60, 225, 226, 1000, 20_000])
+def test_shape_is_that_of_arviz(kind: str, n: int) -> None:
+    values = log_weights(kind, n)
+    _, expected = array_stats.psislw(-values)
+    assert Tail.of(values, 16_384).pareto_k == pytest.approx(float(expected), abs=1e-9)
+
+
+@given(cuts=st.lists(st.integers(0, 3000), min_size=1, max_size=4), seed=st.integers(0, 99))
+def test_any_split_gives_the_same_shape(cuts: list[int], seed: int) -> None:
+    values = log_weights("student", 3000, seed)
+    parts = [Tail.of(part, 512) for part in np.split(values, sorted(cuts))]
+    assert sum(parts[1:], start=parts[0]).pareto_k == Tail.of(values, 16_384).pareto_k
+
+
+def test_beyond_its_size_a_tail_uses_what_it_has() -> None:
+    values = log_weights("normal", 40_000)
+    short, whole = Tail.of(values, 300).pareto_k, Tail.of(values, 16_384).pareto_k
+    assert short is not None
+    assert short != whole
+    assert short == pytest.approx(whole, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], [0.5] * 1, list(range(24)), [0.25] * 400, [0.0] * 390 + [1.0] * 10],
+    ids=["none", "one", "under_five", "equal", "quarter_at_cutoff"],
+)
+def test_tails_without_a_shape(values: list[float]) -> None:
+    assert Tail.of(np.array(values, np.float64), 2048).pareto_k is None
+
+
+@pytest.mark.parametrize(("n", "limit"), [(64, 0.446345), (1000, 2 / 3), (10**6, 0.7), (1, None), (0, None)])
+def test_limit(n: int, limit: float | None) -> None:
+    assert Tail(np.zeros(0), n, 2048).limit == (None if limit is None else pytest.approx(limit, abs=1e-6))
+
+
+def test_metrics_are_of_ratios_and_of_sequence_weights() -> None:
+    rows = simulated(300, seed=4, std=0.2)
+    logs = [[a - b for a, b, m in zip(r.train, r.rollout, r.mask, strict=True) if m] for r in rows]
+    values = metrics(rows, Plan())
+    _, token = array_stats.psislw(-np.concatenate([np.array(one) for one in logs if one]))
+    _, sequence = array_stats.psislw(-np.array([sum(one) for one in logs if one]))
+    assert values["pareto_k_token"] == pytest.approx(float(token), abs=1e-9)
+    assert values["pareto_k_seq"] == pytest.approx(float(sequence), abs=1e-9)
+
+
+def test_groups_have_tails_of_their_own() -> None:
+    rows = simulated(200, seed=4, std=0.2)
+    groups = observed(rows, Plan()).groups
+    for key, summary in groups.items():
+        mine = observed([r for r in rows if r.batch == key[0]], Plan()).groups[key]
+        assert mine.tails == summary.tails
+        assert mine.tails[0].n < sum(len(r.train) for r in rows)
+
+
+def test_constant_ratios_have_no_shape() -> None:
+    assert metrics([row([0.0] * 200)] * 9, Plan())["pareto_k_token"] is None
