@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
 
 Scope = Literal["token", "seq_sum", "seq_mean", "seq_max", "seq_min"]
 WeightScope = Literal["token", "sequence", "geometric"]
@@ -36,25 +37,9 @@ Gate = Literal["any", "positive", "negative", "nonpositive", "nonnegative"]
 SCOPES: tuple[Scope, ...] = ("token", "seq_sum", "seq_mean", "seq_max", "seq_min")
 LEVELS: dict[str, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
 """How a weight of each scope reduces l; verl and slime name a ratio's level so, too."""
-NONNEGATIVE = ("ratio", "k2", "k3", "k3_reverse", "abs_log_ratio", "exp_abs_log_ratio", "log_ratio_squared")
 SIGNS: dict[Gate, str] = {"positive": ">", "negative": "<", "nonpositive": "<=", "nonnegative": ">="}
-BUDGETED = ("k2", "k3", "k3_reverse", "abs_log_ratio", "log_ratio_squared")
-"""Statistics of one token whose mean a budget may bound."""
 RESERVED = ("seq",)
 """Rejection names whose metrics would collide with those of all rejections together."""
-
-STATISTIC_FORMULAS: dict[str, str] = {
-    "ratio": "rho = e^l; seq_sum the product e^S, seq_mean the geometric mean e^g, seq_min/seq_max the extreme token",
-    "log_ratio": "l (AReaL's k1)",
-    "k1": "-l, the k1 estimate of KL(rollout || training)",
-    "k2": "l^2 / 2",
-    "k3": "e^l - 1 - l",
-    "k3_reverse": "e^-l - 1 + l",
-    "abs_log_ratio": "|l|",
-    "exp_abs_log_ratio": "e^|l|",
-    "prob_gap": "e^a - e^b",
-    "log_ratio_squared": "l^2",
-}
 
 
 @dataclass(frozen=True)
@@ -126,20 +111,20 @@ class Rejection:
     gate: Gate = "any"
 
     def __post_init__(self) -> None:
-        if self.statistic not in STATISTIC_FORMULAS:
+        if self.statistic not in STATISTICS:
             raise UsageError(
-                f"Unknown statistic '{self.statistic}'.", f"Try one of: {nearest(self.statistic, STATISTIC_FORMULAS)}."
+                f"Unknown statistic '{self.statistic}'.", f"Try one of: {nearest(self.statistic, STATISTICS)}."
             )
         if self.scope not in SCOPES:
             raise UsageError(f"Unknown scope '{self.scope}'.", f"Try one of: {', '.join(SCOPES)}.")
         if self.bounds.low is None and self.bounds.high is None:
             raise UsageError("A rejection needs a low or a high bound.", "For example ratio.seq_mean:0.999,1.001.")
-        if self.statistic in NONNEGATIVE:
+        if STATISTICS[self.statistic].nonnegative:
             for end, value in (("low", self.bounds.low), ("high", self.bounds.high)):
                 if value is not None and value < 0:
                     raise UsageError(
                         f"{self.statistic} is never negative; its {end} bound is {value:g}.",
-                        f"It is {STATISTIC_FORMULAS[self.statistic]}.",
+                        f"It is {STATISTICS[self.statistic].formula}.",
                     )
         if not self.name:
             object.__setattr__(self, "name", f"{self.scope}_{self.statistic}")
@@ -175,9 +160,9 @@ class Budget:
     is_veto: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.statistic not in BUDGETED:
+        if self.statistic not in BUDGETABLE:
             raise UsageError(
-                f"A budget cannot be kept on '{self.statistic}'.", f"Try one of: {nearest(self.statistic, BUDGETED)}."
+                f"A budget cannot be kept on '{self.statistic}'.", f"Try one of: {nearest(self.statistic, BUDGETABLE)}."
             )
         if not 0 < self.mean_below < math.inf:
             raise UsageError(f"A budget must be a positive number, got {self.mean_below:g}.", "M2PO's is 0.04.")

@@ -11,10 +11,8 @@ from made import OFF, dumps, metrics, row, simulated
 from oracle import Row
 
 from rlcorr_cli.plans.plan import (
-    BUDGETED,
     SCOPES,
     SIGNS,
-    STATISTIC_FORMULAS,
     Bounds,
     Budget,
     Gate,
@@ -27,6 +25,7 @@ from rlcorr_cli.plans.plan import (
     veto,
 )
 from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
 
 SIGNED = ("ratio", "log_ratio", "k1", "prob_gap")
 """Statistics that may be negative; a ratio's bounds are chosen as logs."""
@@ -108,7 +107,7 @@ def test_records_that_look_at_advantages_and_drift(gate: Gate, rows: list[Row], 
         assert_equal_to_oracle(rows, Plan(weighting=weighting, rejections=rejections))
 
 
-@pytest.mark.parametrize("statistic", BUDGETED)
+@pytest.mark.parametrize("statistic", BUDGETABLE)
 @settings(max_examples=25)
 @given(rows=dumps(), below=st.sampled_from([1e-6, 1e-3, 0.04, 1.0]), of=st.sampled_from(["mismatch", "drift", "total"]))
 def test_budgets(statistic: str, rows: list[Row], below: float, of: Of) -> None:
@@ -130,7 +129,7 @@ def test_a_budget_is_kept_in_each_batch_by_dropping_some() -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("statistic", STATISTIC_FORMULAS)
+@pytest.mark.parametrize("statistic", STATISTICS)
 @settings(max_examples=12)
 @given(rows=dumps(), ends=st.sampled_from(["both", "low", "high"]))
 def test_rejections(statistic: str, scope: Scope, rows: list[Row], ends: str) -> None:
@@ -189,7 +188,7 @@ def test_other_limits(limit: float | None, rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("statistic", STATISTIC_FORMULAS)
+@pytest.mark.parametrize("statistic", STATISTICS)
 def test_a_rejection_that_takes_some_and_leaves_some(statistic: str, scope: Scope) -> None:
     rows = simulated(24, seed=3)
     plan = Plan(rejections=(Rejection(statistic, scope, splitting(rows, statistic, scope)),))
