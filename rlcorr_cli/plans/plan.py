@@ -10,12 +10,13 @@ rejection whose bound the data set, batch by batch.
 Every record looks at one pair of policies (`of`) and may look at advantages A (`gate`): OPSM is k1 of the drift where
 A < 0, prime-rl's DPPO mask is two gated prob_gap rejections, TOPR a gated weighting, GSPO a weighting of the drift.
 
-Reading plans from files is `planfile.py`; named plans are `presets/`; peers' configs are `peers/` and `profiles/`.
+Records are positional in the order in which they are spoken of (statistic, scope, bounds, name); what a record rarely
+has is named.  Plans are read from files in `files.py`; named plans are `presets/`; trainers' configs, `frameworks/`.
 """
 
 import math
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest
@@ -77,6 +78,7 @@ class Weighting:
     bounds: Bounds = field(default_factory=Bounds)
     outside: Outside = "clamp"
     normalize: Normalize = "none"
+    _: KW_ONLY
     of: Of = "mismatch"
     gate: Gate = "any"
 
@@ -90,7 +92,7 @@ class Weighting:
 
     @property
     def rule(self) -> str:
-        """The weights in words."""
+        """One line that says which weights these are, for reports."""
         divided = ", batch mean 1" if self.normalize == "batch" else ""
         return f"{self.scope} {self.bounds} ({self.outside}){acts_on(self.of, self.gate)}{divided}"
 
@@ -107,6 +109,7 @@ class Rejection:
     scope: Scope
     bounds: Bounds
     name: str = ""
+    _: KW_ONLY
     of: Of = "mismatch"
     gate: Gate = "any"
 
@@ -132,7 +135,7 @@ class Rejection:
 
     @property
     def rule(self) -> str:
-        """What is kept, in words."""
+        """One line that says what is kept, for reports."""
         return f"{self.statistic} {self.scope} {self.bounds}{acts_on(self.of, self.gate)}"
 
     @property
@@ -170,12 +173,12 @@ class Budget:
 
     @property
     def rule(self) -> str:
-        """What is kept, in words."""
+        """One line that says what is kept, for reports."""
         return f"the smallest {self.statistic} of a batch, mean < {self.mean_below:g}{acts_on(self.of, self.gate)}"
 
 
 def acts_on(of: Of, gate: Gate) -> str:
-    """The policies and the sign of the advantage, as far as they are not what goes without saying."""
+    """The policies and the sign of the advantage in words; nothing for training over rollout and any sign."""
     pair = {"mismatch": "", "drift": " of current / old", "total": " of current / rollout"}[of]
     return pair + (f" where A {SIGNS[gate]} 0" if gate in SIGNS else "")
 
@@ -201,6 +204,7 @@ class Plan:
     name: str = "custom"
     weighting: Weighting | None = None
     rejections: tuple[Rejection, ...] = ()
+    _: KW_ONLY
     log_ratio_limit: float | None = 20.0
     limit_on: LimitOn = "reduced"
     mode: Mode = "decoupled"
@@ -230,7 +234,7 @@ class Plan:
 
     @property
     def rules(self) -> "tuple[Rejection | Budget, ...]":
-        """All that can change the mask."""
+        """Every record that can change the mask."""
         return (*self.rejections, *self.budgets)
 
     @property
@@ -242,7 +246,7 @@ class Plan:
         return ("current_log_probs",) * drifts + ("advantages",) * gated
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON and for a plan file; `planfile.plan_from_dict` reads it back."""
+        """Plain values for JSON and for a plan file; `files.plan_from_dict` reads it back."""
         weighting = self.weighting and {
             "scope": self.weighting.scope,
             **asdict(self.weighting.bounds),
@@ -272,73 +276,3 @@ def veto(low: float) -> Rejection:
     if not 0 < low < 1:
         raise UsageError(f"A veto threshold must lie between 0 and 1, got {low:g}.", "verl's default is 1e-4.")
     return Rejection("ratio", "seq_min", Bounds(low, None), "veto")
-
-
-def parse_rejection(text: str) -> Rejection:
-    """'STATISTIC.SCOPE:LOW,HIGH' -> Rejection; either bound may be left empty: 'k3.token:,0.01'."""
-    head, colon, tail = text.partition(":")
-    statistic, dot, scope = head.partition(".")
-    ends = tail.split(",")
-    if not colon or not dot or len(ends) != 2:
-        raise UsageError(
-            f"Cannot read the rejection '{text}'.",
-            "Write STATISTIC.SCOPE:LOW,HIGH, for example ratio.seq_mean:0.999,1.001 or k3.token:,0.01.",
-        )
-    low, high = (_bound(end, text) for end in ends)
-    return Rejection(statistic.strip(), scope.strip(), Bounds(low, high))  # type: ignore[arg-type]  # checked inside
-
-
-def _bound(text: str, context: str) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(
-            f"'{text}' in '{context}' is not a number.", "Bounds are plain numbers: ratio.token:0.5,2.0."
-        ) from None
-
-
-def override(
-    plan: Plan,
-    *,
-    scope: WeightScope | None = None,
-    high: float | None = None,
-    low: float | None = None,
-    outside: Outside | None = None,
-    normalize: Normalize | None = None,
-    rejections: tuple[Rejection, ...] = (),
-    mode: Mode | None = None,
-) -> Plan:
-    """`plan` with single knobs turned (the command line's flags).
-
-    Weighting knobs change the plan's weighting, or start one (which needs `scope` to be named).  A rejection replaces
-    the plan's of the same statistic and scope, and keeps its name; else it is added.
-    """
-    weighting = plan.weighting
-    if any(knob is not None for knob in (scope, high, low, outside, normalize)):
-        base = weighting or Weighting(scope or "token")
-        changed = replace(
-            base,
-            scope=scope or base.scope,
-            bounds=Bounds(base.bounds.low if low is None else low, base.bounds.high if high is None else high),
-            outside=outside or base.outside,
-            normalize=normalize or base.normalize,
-        )
-        if weighting is None and scope is None:
-            raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
-        weighting = changed
-    given = {_target(one): one for one in rejections}
-    if len(given) < len(rejections):
-        raise UsageError("Two rejections share statistic and scope.", "Give both bounds in one: k1.token:-1,1.")
-    own = {_target(one) for one in plan.rejections}
-    kept = [replace(one, bounds=given.get(_target(one), one).bounds) for one in plan.rejections]
-    added = [one for key, one in given.items() if key not in own]
-    result = replace(plan, weighting=weighting, rejections=(*kept, *added), mode=mode or plan.mode)
-    named = plan.name in ("custom", "disabled")
-    return result if result == plan else replace(result, name="custom" if named else f"{plan.name}+flags")
-
-
-def _target(rejection: Rejection) -> tuple[str, ...]:
-    """What a flag's rejection must share with a plan's to replace it."""
-    return rejection.statistic, rejection.scope, rejection.of, rejection.gate

@@ -99,11 +99,11 @@ def with_current(rows: list[Row]) -> None:
 def test_records_that_look_at_advantages_and_drift(gate: Gate, rows: list[Row], of: Of, normalize: Normalize) -> None:
     with_current(rows)
     rejections = (
-        Rejection("k1", "seq_mean", Bounds(None, 0.01), "sequences", of, gate),
-        Rejection("prob_gap", "token", Bounds(-0.02, 0.05), "tokens", of, gate),
+        Rejection("k1", "seq_mean", Bounds(None, 0.01), "sequences", of=of, gate=gate),
+        Rejection("prob_gap", "token", Bounds(-0.02, 0.05), "tokens", of=of, gate=gate),
     )
     for scope in ("token", "sequence", "geometric"):
-        weighting = Weighting(scope, Bounds(0.97, 1.02), "clamp", normalize, of, gate)
+        weighting = Weighting(scope, Bounds(0.97, 1.02), "clamp", normalize, of=of, gate=gate)
         assert_equal_to_oracle(rows, Plan(weighting=weighting, rejections=rejections))
 
 
