@@ -5,7 +5,8 @@ from typing import Any, get_args
 
 from rlcorr_cli.cli.option_groups import PlanOptions
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.plans.plan import Mode, Normalize, Plan, WeightScope, override, parse_rejection, veto
+from rlcorr_cli.plans.flags import override, parse_rejection
+from rlcorr_cli.plans.plan import Mode, Normalize, Plan, WeightScope, veto
 
 
 @dataclass(frozen=True)

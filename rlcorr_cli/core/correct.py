@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rlcorr_cli.core.ragged import Ragged
-from rlcorr_cli.core.statistics import STATISTICS
+from rlcorr_cli.core.statistics import LINEAR, STATISTICS
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import LEVELS, Budget, Plan, Rejection, Scope, Weighting
 
@@ -128,14 +128,13 @@ def budgeted(tokens: Tokens, budget: Budget, plan: Plan) -> Tensor:
 
 def statistic(tokens: Tokens, rejection: Rejection | Budget, plan: Plan) -> Tensor:
     """A non-ratio statistic over its units."""
-    if rejection.statistic in ("log_ratio", "k1"):
-        _, limited = _log_linear(tokens, rejection.scope, plan, negate=rejection.statistic == "k1")
+    if rejection.statistic in LINEAR:
+        _, limited = _log_linear(tokens, rejection.scope, plan, negate=LINEAR[rejection.statistic] < 0)
         return limited
     if rejection.statistic == "prob_gap":
-        per_token = tokens.prob_gap
-    else:
-        per_token = STATISTICS[rejection.statistic](tokens.limited(plan.log_ratio_limit))
-    return _reduce(tokens.ragged, per_token, rejection.scope)
+        return _reduce(tokens.ragged, tokens.prob_gap, rejection.scope)
+    values = STATISTICS[rejection.statistic](tokens.limited(plan.log_ratio_limit))
+    return _reduce(tokens.ragged, values, rejection.scope)
 
 
 def reduce_log_ratio(tokens: Tokens, scope: Scope) -> Tensor:

@@ -1,4 +1,4 @@
-"""One function per formula, and the STATISTICS table that rejections pick from.
+"""One function per formula, and the tables that rejections pick from: every row of `plans/statistics.py` is in one.
 
 All take float64 tensors of any one shape and return the same shape; nats.  log_ratio l = a - b (training minus
 rollout).  A formula that grows like e^l wants l limited first.
@@ -43,8 +43,9 @@ STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {
     "exp_abs_log_ratio": lambda log_ratio: torch.exp(log_ratio.abs()),
     "log_ratio_squared": torch.square,
 }
-"""Rejection statistics that are a function of the limited log-ratio, per token.
+"""Statistics that are a function of the limited log-ratio, per token."""
 
-`ratio`, `log_ratio` and `k1` are not here: they reduce l itself (a sum of logs is the log of the product), and
-`prob_gap` needs both probabilities; `correct.py` has the four.
-"""
+LINEAR: dict[str, int] = {"ratio": 1, "log_ratio": 1, "k1": -1}
+"""Statistics that reduce l itself, times this sign, before the limit and the exponential: the product of ratios is e^S,
+and their geometric mean e^g, which no reduction of per-token ratios gives in float64.  `prob_gap` is in neither table:
+it needs both probabilities, and Tokens has it."""

@@ -1,4 +1,4 @@
-"""Plan files: TOML, YAML or JSON, either our own records or a peer's config.
+"""Plan files: TOML, YAML or JSON, either our own records or a framework's config.
 
 verl's and slime's configs are read with their profile; other frameworks' are known by their keys (`frameworks/`).
 
@@ -27,24 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.plans.plan import (
-    Bounds,
-    Budget,
-    Gate,
-    LimitOn,
-    Loss,
-    Mode,
-    Normalize,
-    Of,
-    Outside,
-    Plan,
-    Rejection,
-    Scope,
-    Weighting,
-    WeightScope,
-)
+from rlcorr_cli.plans.plan import Plan
 
 RECORDS = "See `rlcorr presets` for the records of a plan."
+
+TRAINER_KEYS = ("algorithm", "rollout_correction", "rollout_is", "rollout_rs", "use_tis", "tis_level")
+"""Keys that tell that a file is the config of a trainer whose profile reads it, and no plan file."""
 
 
 def plan_to_toml(plan: Plan) -> str:
@@ -63,14 +51,14 @@ def plan_to_toml(plan: Plan) -> str:
 
 
 def _toml_line(key: str, value: Any) -> str:
-    """Strings and numbers are the same in JSON, but for infinity."""
+    """One line of TOML; strings and numbers are written as in JSON, which knows no infinity."""
     return f"{key} = {'inf' if value == math.inf else json.dumps(value)}"
 
 
 def load(path: Path, what: str = "plan file", records: str = RECORDS) -> tuple[dict[str, Any], list[str]]:
     """A mapping from a TOML, YAML or JSON file, by suffix, and notes on scalars that may not mean what they show.
 
-    what the file is, and what its records are, is told where it is none.
+    what: the kind of file, for messages.  records: the hint for a file that holds no mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -89,7 +77,7 @@ def load(path: Path, what: str = "plan file", records: str = RECORDS) -> tuple[d
         else:
             data, notes = _load_yaml(text)
     except (ValueError, RecursionError) as error:  # tomllib's and json's errors are ValueErrors, and so is _load_yaml's
-        raise UsageError(f"{path} is not valid {suffix[1:].upper()}: {error}.", "Mend the file.") from None
+        raise UsageError(f"{path} is not valid {suffix[1:].upper()}: {error}.", "Fix the file.") from None
     if not isinstance(data, dict):
         raise UsageError(f"{path} holds no mapping of options.", records)
     return data, notes
@@ -97,75 +85,26 @@ def load(path: Path, what: str = "plan file", records: str = RECORDS) -> tuple[d
 
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:
     """A plan from our own records; every wrong key and type is reported at once, with its path."""
-    import pydantic
+    # Here, not above: pydantic takes longer to load than a light command takes to run.
+    from pydantic import ValidationError
 
-    class Closed(pydantic.BaseModel):
-        model_config = pydantic.ConfigDict(extra="forbid", strict=False)
-
-    class WeightingRecord(Closed):
-        scope: WeightScope
-        low: float | None = None
-        high: float | None = None
-        outside: Outside = "clamp"
-        normalize: Normalize = "none"
-        of: Of = "mismatch"
-        gate: Gate = "any"
-
-    class RejectionRecord(Closed):
-        statistic: str
-        scope: Scope
-        low: float | None = None
-        high: float | None = None
-        name: str = ""
-        of: Of = "mismatch"
-        gate: Gate = "any"
-        applied: bool = True
-
-    class BudgetRecord(Closed):
-        mean_below: float
-        statistic: str = "log_ratio_squared"
-        name: str = "budget"
-        of: Of = "mismatch"
-
-    class PlanRecord(Closed):
-        name: str = "custom"
-        mode: Mode = "decoupled"
-        loss: Loss = "ppo_clip"
-        log_ratio_limit: float | None = 20.0
-        limit_on: LimitOn = "reduced"
-        weighting: WeightingRecord | None = None
-        rejections: tuple[RejectionRecord, ...] = ()
-        budgets: tuple[BudgetRecord, ...] = ()
+    from rlcorr_cli.plans.records import PlanRecord
 
     try:
         record = PlanRecord.model_validate(data)
-    except pydantic.ValidationError as error:
+    except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())
-        profiles = ("algorithm", "rollout_correction", "rollout_is", "rollout_rs", "use_tis", "tis_level")
-        peers = any(key in data for key in profiles)
+        of_trainer = any(key in data for key in TRAINER_KEYS)
         hint = "A config of verl or slime needs its --profile (verl-0.6, verl-0.9, slime, ...)."
         raise UsageError(
             f"not a plan: {faults}.",
-            hint if peers else "`rlcorr presets show geo_rs` shows what a plan file looks like.",
+            hint if of_trainer else "`rlcorr presets show geo_rs` shows what a plan file looks like.",
         ) from None
-    weighting = record.weighting and Weighting(
-        record.weighting.scope,
-        Bounds(record.weighting.low, record.weighting.high),
-        record.weighting.outside,
-        record.weighting.normalize,
-        record.weighting.of,
-        record.weighting.gate,
-    )
-    rejections = tuple(
-        Rejection(r.statistic, r.scope, Bounds(r.low, r.high), r.name, r.of, r.gate, r.applied)
-        for r in record.rejections
-    )
-    budgets = tuple(Budget(b.mean_below, b.statistic, b.name, b.of) for b in record.budgets)
-    limit = None if record.log_ratio_limit == math.inf else record.log_ratio_limit  # TOML has no null
-    return Plan(record.name, weighting, rejections, limit, record.limit_on, record.mode, record.loss, budgets)
+    return record.plan()
 
 
 def _load_yaml(text: str) -> tuple[Any, list[str]]:
+    """What a YAML text holds, and a note for every scalar that may not mean what it shows."""
     import yaml
 
     class Loader(yaml.SafeLoader):

@@ -10,15 +10,17 @@ rejection whose bound the data set, batch by batch.
 Every record looks at one pair of policies (`of`) and may look at advantages A (`gate`): OPSM is k1 of the drift where
 A < 0, prime-rl's DPPO mask is two gated prob_gap rejections, TOPR a gated weighting, GSPO a weighting of the drift.
 
-Reading plans from files is `files.py`; named plans are `presets/`; frameworks' configs are in `frameworks/`.
+Records are positional in the order in which they are spoken of (statistic, scope, bounds, name); what a record rarely
+has is named.  Plans are read from files in `files.py`; named plans are `presets/`; trainers' configs, `frameworks/`.
 """
 
 import math
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
 
 Scope = Literal["token", "seq_sum", "seq_mean", "seq_max", "seq_min"]
 WeightScope = Literal["token", "sequence", "geometric"]
@@ -36,25 +38,9 @@ Gate = Literal["any", "positive", "negative", "nonpositive", "nonnegative"]
 SCOPES: tuple[Scope, ...] = ("token", "seq_sum", "seq_mean", "seq_max", "seq_min")
 LEVELS: dict[str, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
 """How a weight of each scope reduces l; verl and slime name a ratio's level so, too."""
-NONNEGATIVE = ("ratio", "k2", "k3", "k3_reverse", "abs_log_ratio", "exp_abs_log_ratio", "log_ratio_squared")
 SIGNS: dict[Gate, str] = {"positive": ">", "negative": "<", "nonpositive": "<=", "nonnegative": ">="}
-BUDGETED = ("k2", "k3", "k3_reverse", "abs_log_ratio", "log_ratio_squared")
-"""Statistics of one token whose mean a budget may bound."""
 RESERVED = ("seq",)
 """Rejection names whose metrics would collide with those of all rejections together."""
-
-STATISTIC_FORMULAS: dict[str, str] = {
-    "ratio": "rho = e^l; seq_sum the product e^S, seq_mean the geometric mean e^g, seq_min/seq_max the extreme token",
-    "log_ratio": "l (AReaL's k1)",
-    "k1": "-l, the k1 estimate of KL(rollout || training)",
-    "k2": "l^2 / 2",
-    "k3": "e^l - 1 - l",
-    "k3_reverse": "e^-l - 1 + l",
-    "abs_log_ratio": "|l|",
-    "exp_abs_log_ratio": "e^|l|",
-    "prob_gap": "e^a - e^b",
-    "log_ratio_squared": "l^2",
-}
 
 
 @dataclass(frozen=True)
@@ -92,6 +78,7 @@ class Weighting:
     bounds: Bounds = field(default_factory=Bounds)
     outside: Outside = "clamp"
     normalize: Normalize = "none"
+    _: KW_ONLY
     of: Of = "mismatch"
     gate: Gate = "any"
 
@@ -105,7 +92,7 @@ class Weighting:
 
     @property
     def rule(self) -> str:
-        """The weights in words."""
+        """One line that says which weights these are, for reports."""
         divided = ", batch mean 1" if self.normalize == "batch" else ""
         return f"{self.scope} {self.bounds} ({self.outside}){acts_on(self.of, self.gate)}{divided}"
 
@@ -122,25 +109,26 @@ class Rejection:
     scope: Scope
     bounds: Bounds
     name: str = ""
+    _: KW_ONLY
     of: Of = "mismatch"
     gate: Gate = "any"
     applied: bool = True
 
     def __post_init__(self) -> None:
-        if self.statistic not in STATISTIC_FORMULAS:
+        if self.statistic not in STATISTICS:
             raise UsageError(
-                f"Unknown statistic '{self.statistic}'.", f"Try one of: {nearest(self.statistic, STATISTIC_FORMULAS)}."
+                f"Unknown statistic '{self.statistic}'.", f"Try one of: {nearest(self.statistic, STATISTICS)}."
             )
         if self.scope not in SCOPES:
             raise UsageError(f"Unknown scope '{self.scope}'.", f"Try one of: {', '.join(SCOPES)}.")
         if self.bounds.low is None and self.bounds.high is None:
             raise UsageError("A rejection needs a low or a high bound.", "For example ratio.seq_mean:0.999,1.001.")
-        if self.statistic in NONNEGATIVE:
+        if STATISTICS[self.statistic].nonnegative:
             for end, value in (("low", self.bounds.low), ("high", self.bounds.high)):
                 if value is not None and value < 0:
                     raise UsageError(
                         f"{self.statistic} is never negative; its {end} bound is {value:g}.",
-                        f"It is {STATISTIC_FORMULAS[self.statistic]}.",
+                        f"It is {STATISTICS[self.statistic].formula}.",
                     )
         if not self.name:
             object.__setattr__(self, "name", f"{self.scope}_{self.statistic}")
@@ -148,7 +136,7 @@ class Rejection:
 
     @property
     def rule(self) -> str:
-        """What is kept, in words."""
+        """One line that says what is kept, for reports."""
         unapplied = "" if self.applied else ", measured only"
         return f"{self.statistic} {self.scope} {self.bounds}{acts_on(self.of, self.gate)}{unapplied}"
 
@@ -178,9 +166,9 @@ class Budget:
     is_veto: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.statistic not in BUDGETED:
+        if self.statistic not in BUDGETABLE:
             raise UsageError(
-                f"A budget cannot be kept on '{self.statistic}'.", f"Try one of: {nearest(self.statistic, BUDGETED)}."
+                f"A budget cannot be kept on '{self.statistic}'.", f"Try one of: {nearest(self.statistic, BUDGETABLE)}."
             )
         if not 0 < self.mean_below < math.inf:
             raise UsageError(f"A budget must be a positive number, got {self.mean_below:g}.", "M2PO's is 0.04.")
@@ -188,12 +176,12 @@ class Budget:
 
     @property
     def rule(self) -> str:
-        """What is kept, in words."""
+        """One line that says what is kept, for reports."""
         return f"the smallest {self.statistic} of a batch, mean < {self.mean_below:g}{acts_on(self.of, self.gate)}"
 
 
 def acts_on(of: Of, gate: Gate) -> str:
-    """The policies and the sign of the advantage, as far as they are not what goes without saying."""
+    """The policies and the sign of the advantage in words; nothing for training over rollout and any sign."""
     pair = {"mismatch": "", "drift": " of current / old", "total": " of current / rollout"}[of]
     return pair + (f" where A {SIGNS[gate]} 0" if gate in SIGNS else "")
 
@@ -219,6 +207,7 @@ class Plan:
     name: str = "custom"
     weighting: Weighting | None = None
     rejections: tuple[Rejection, ...] = ()
+    _: KW_ONLY
     log_ratio_limit: float | None = 20.0
     limit_on: LimitOn = "reduced"
     mode: Mode = "decoupled"
@@ -257,7 +246,7 @@ class Plan:
 
     @property
     def rules(self) -> "tuple[Rejection | Budget, ...]":
-        """All that can change the mask."""
+        """Every record that can change the mask."""
         return (*self.rejections, *self.budgets)
 
     @property
@@ -301,74 +290,3 @@ def veto(low: float) -> Rejection:
         raise UsageError(f"A veto threshold must lie between 0 and 1, got {low:g}.", "verl's default is 1e-4.")
     return Rejection("ratio", "seq_min", Bounds(low, None), "veto")
 
-
-def parse_rejection(text: str) -> Rejection:
-    """'STATISTIC.SCOPE:LOW,HIGH' -> Rejection; either bound may be left empty: 'k3.token:,0.01'."""
-    head, colon, tail = text.partition(":")
-    statistic, dot, scope = head.partition(".")
-    ends = tail.split(",")
-    if not colon or not dot or len(ends) != 2:
-        raise UsageError(
-            f"Cannot read the rejection '{text}'.",
-            "Write STATISTIC.SCOPE:LOW,HIGH, for example ratio.seq_mean:0.999,1.001 or k3.token:,0.01.",
-        )
-    low, high = (_bound(end, text) for end in ends)
-    return Rejection(statistic.strip(), scope.strip(), Bounds(low, high))  # type: ignore[arg-type]  # checked inside
-
-
-def _bound(text: str, context: str) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(
-            f"'{text}' in '{context}' is not a number.", "Bounds are plain numbers: ratio.token:0.5,2.0."
-        ) from None
-
-
-def override(
-    plan: Plan,
-    *,
-    scope: WeightScope | None = None,
-    high: float | None = None,
-    low: float | None = None,
-    outside: Outside | None = None,
-    normalize: Normalize | None = None,
-    rejections: tuple[Rejection, ...] = (),
-    mode: Mode | None = None,
-) -> Plan:
-    """`plan` with single knobs turned (the command line's flags).
-
-    Weighting knobs change the plan's weighting, or start one (which needs `scope` to be named).  A rejection replaces
-    the plan's of the same statistic and scope, and keeps its name; else it is added.
-    """
-    weighting = plan.weighting
-    if any(knob is not None for knob in (scope, high, low, outside, normalize)):
-        base = weighting or Weighting(scope or "token")
-        changed = replace(
-            base,
-            scope=scope or base.scope,
-            bounds=Bounds(base.bounds.low if low is None else low, base.bounds.high if high is None else high),
-            outside=outside or base.outside,
-            normalize=normalize or base.normalize,
-        )
-        if weighting is None and scope is None:
-            raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
-        weighting = changed
-    turned = {_target(rejection): rejection for rejection in rejections}
-    if len(turned) < len(rejections):
-        raise UsageError("Two rejections share statistic and scope.", "Give both bounds in one: k1.token:-1,1.")
-    own = {_target(rejection) for rejection in plan.rejections}
-    rebounded = [
-        replace(rejection, bounds=turned.get(_target(rejection), rejection).bounds) for rejection in plan.rejections
-    ]
-    added = [rejection for key, rejection in turned.items() if key not in own]
-    result = replace(plan, weighting=weighting, rejections=(*rebounded, *added), mode=mode or plan.mode)
-    named = plan.name in ("custom", "disabled")
-    return result if result == plan else replace(result, name="custom" if named else f"{plan.name}+flags")
-
-
-def _target(rejection: Rejection) -> tuple[str, ...]:
-    """What a flag's rejection must share with a plan's to replace it."""
-    return rejection.statistic, rejection.scope, rejection.of, rejection.gate

@@ -6,8 +6,8 @@ from running import STEPS, analyzed, run
 from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
 from rlcorr_cli.metrics.origins import ORIGINS
-from rlcorr_cli.plans.plan import STATISTIC_FORMULAS
 from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.present.terminal.explain import DEFINED, UNITS
 from rlcorr_cli.quality.anomalies import SUSPICIONS, Suspicion
 from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
@@ -47,7 +47,7 @@ def test_every_rule_is_told_with_its_cure() -> None:
         assert f"Rule ({rule.severity}): {rule}. {rule.remedy}" in text
 
 
-@pytest.mark.parametrize("name", [*STATISTIC_FORMULAS, *PRESETS])
+@pytest.mark.parametrize("name", [*STATISTICS, *PRESETS])
 def test_every_statistic_and_preset_is_explained(name: str) -> None:
     assert explained(name)
 

@@ -11,10 +11,8 @@ from made import OFF, dumps, metrics, row, simulated
 from oracle import Row
 
 from rlcorr_cli.plans.plan import (
-    BUDGETED,
     SCOPES,
     SIGNS,
-    STATISTIC_FORMULAS,
     Bounds,
     Budget,
     Gate,
@@ -27,6 +25,7 @@ from rlcorr_cli.plans.plan import (
     veto,
 )
 from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
 
 SIGNED = ("ratio", "log_ratio", "k1", "prob_gap")
 """Statistics that may be negative; a ratio's bounds are chosen as logs."""
@@ -105,15 +104,15 @@ def with_current(rows: list[Row]) -> None:
 def test_records_that_look_at_advantages_and_drift(gate: Gate, rows: list[Row], of: Of, normalize: Normalize) -> None:
     with_current(rows)
     rejections = (
-        Rejection("k1", "seq_mean", Bounds(None, 0.01), "sequences", of, gate),
-        Rejection("prob_gap", "token", Bounds(-0.02, 0.05), "tokens", of, gate),
+        Rejection("k1", "seq_mean", Bounds(None, 0.01), "sequences", of=of, gate=gate),
+        Rejection("prob_gap", "token", Bounds(-0.02, 0.05), "tokens", of=of, gate=gate),
     )
     for scope in ("token", "sequence", "geometric"):
-        weighting = Weighting(scope, Bounds(0.97, 1.02), "clamp", normalize, of, gate)
+        weighting = Weighting(scope, Bounds(0.97, 1.02), "clamp", normalize, of=of, gate=gate)
         assert_equal_to_oracle(rows, Plan(weighting=weighting, rejections=rejections))
 
 
-@pytest.mark.parametrize("statistic", BUDGETED)
+@pytest.mark.parametrize("statistic", BUDGETABLE)
 @settings(max_examples=25)
 @given(rows=dumps(), below=st.sampled_from([1e-6, 1e-3, 0.04, 1.0]), of=st.sampled_from(["mismatch", "drift", "total"]))
 def test_budgets(statistic: str, rows: list[Row], below: float, of: Of) -> None:
@@ -138,7 +137,7 @@ def test_a_budget_is_kept_in_each_batch_by_dropping_some() -> None:
 @settings(max_examples=20)
 @given(rows=dumps(), ends=st.sampled_from(["both", "low", "high"]))
 def test_rejections(scope: Scope, rows: list[Row], ends: str) -> None:
-    for statistic in STATISTIC_FORMULAS:
+    for statistic in STATISTICS:
         bounds = splitting(rows, statistic, scope, ends)
         assert_equal_to_oracle(rows, Plan(rejections=(Rejection(statistic, scope, bounds),)))
 
@@ -194,7 +193,7 @@ def test_other_limits(limit: float | None, rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("statistic", STATISTIC_FORMULAS)
+@pytest.mark.parametrize("statistic", STATISTICS)
 def test_a_rejection_that_takes_some_and_leaves_some(statistic: str, scope: Scope) -> None:
     rows = simulated(24, seed=3)
     plan = Plan(rejections=(Rejection(statistic, scope, splitting(rows, statistic, scope)),))

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlcorr_cli.core.statistics import STATISTICS, k2, k3, k3_reverse
+from rlcorr_cli.core.statistics import LINEAR, STATISTICS, k2, k3, k3_reverse
+from rlcorr_cli.plans import statistics as plans
 
 LN2 = math.log(2.0)
 
@@ -55,3 +56,19 @@ def test_statistics_by_name() -> None:
         "exp_abs_log_ratio": 2.0,
         "log_ratio_squared": 0.480453013918,
     }
+
+
+def test_every_statistic_of_a_plan_has_one_way_to_be_computed() -> None:
+    assert not set(STATISTICS) & set(LINEAR)
+    assert set(STATISTICS) | set(LINEAR) | {"prob_gap"} == set(plans.STATISTICS)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_the_statistics_that_are_never_negative_are_marked_so(name: str) -> None:
+    values = STATISTICS[name](of(-3.0, -0.1, 0.0, 0.1, 3.0))
+    assert plans.STATISTICS[name].nonnegative == bool((values >= 0).all())
+
+
+def test_a_budget_is_kept_on_what_is_0_where_the_policies_agree() -> None:
+    at_equal = {name: function(of(0.0)).item() for name, function in STATISTICS.items()}
+    assert set(plans.BUDGETABLE) == {name for name, value in at_equal.items() if value == 0}

@@ -40,7 +40,8 @@ def test_every_preset_survives_a_plan_file(name: str, suffix: str, tmp_path: Pat
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
 def test_a_plan_without_limit_survives_a_plan_file(suffix: str, tmp_path: Path) -> None:
-    plan = Plan("mine", Weighting("geometric", Bounds(0.5), "zero", "batch"), (), None, "token", "bypass", "reinforce")
+    weighting = Weighting("geometric", Bounds(0.5), "zero", "batch")
+    plan = Plan("mine", weighting, log_ratio_limit=None, limit_on="token", mode="bypass", loss="reinforce")
     path = tmp_path / f"plan.{suffix}"
     path.write_text(FORMS[suffix](plan))
     assert read_plan(str(path), None).plan == plan

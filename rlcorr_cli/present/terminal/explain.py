@@ -8,9 +8,10 @@ from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
 from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
 from rlcorr_cli.metrics.origins import ORIGINS
-from rlcorr_cli.plans.plan import STATISTIC_FORMULAS, Plan
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, Preset, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
+from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.quality.anomalies import SUSPICIONS
 from rlcorr_cli.quality.bad_rows import PROBLEMS
@@ -66,7 +67,7 @@ def print_explanation(name: str) -> None:
             lines += _wrapped("Here over the tokens that the plan's rejections keep.")
     if not lines:
         classes = (one.name for one in (*PROBLEMS, *SUSPICIONS))
-        known = [*DEFINED, *STATISTIC_FORMULAS, *PRESETS, *ALIASES, *classes]
+        known = [*DEFINED, *STATISTICS, *PRESETS, *ALIASES, *classes]
         raise UsageError(f"Nothing is called '{name}'.", f"Nearest: {nearest(key, set(known))}.")
     emit("\n".join(lines) + "\n")
 
@@ -134,8 +135,8 @@ def _class(name: str) -> list[str]:
 
 def _definition(name: str) -> list[str]:
     """A metric's or statistic's lines; none for an unknown name."""
-    if name in STATISTIC_FORMULAS and name not in DEFINED:
-        return [name, *_wrapped(f"Rejection statistic: {STATISTIC_FORMULAS[name]}.")]
+    if name in STATISTICS and name not in DEFINED:
+        return [name, *_wrapped(f"Rejection statistic: {STATISTICS[name].formula}.")]
     if name not in DEFINED:
         return []
     lines = [name, *_wrapped(DEFINED[name])]

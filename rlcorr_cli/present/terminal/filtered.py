@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from rlcorr_cli.plans.plan import NONNEGATIVE, Rejection
+from rlcorr_cli.plans.plan import Rejection
+from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.present.numbers import share
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import (
@@ -73,7 +74,7 @@ def _suggest(console: Console, filtered: Filtered) -> None:
 def suggested(rejection: Rejection, filtered: Filtered) -> str | None:
     """Bounds that keep TARGET of the units, as --rs takes them; None where no single number does."""
     plain = rejection.of == "mismatch" and rejection.gate == "any"
-    if not plain or rejection.statistic not in NONNEGATIVE or rejection.name not in filtered.distances:
+    if not plain or not STATISTICS[rejection.statistic].nonnegative or rejection.name not in filtered.distances:
         return None
     reach = filtered.distances[rejection.name].quantile(TARGET)
     if reach is None:
