@@ -12,6 +12,7 @@ import pytest
 from profiled import filtered, report
 
 from rlcorr_cli.api import filter_dump
+from rlcorr_cli.cli import main
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.read import PlanFile, read_plan
@@ -247,3 +248,22 @@ def test_canonical_weights_are_divided_by_any_mean_above_0(tmp_path: Path) -> No
     assert filtered(tmp_path, "canonical", sequence, TINY) == [([1], [1.0])]
     zeroed = {"weighting": {"scope": "token", "low": 0.5, "high": 2.0, "outside": "zero", "normalize": "batch"}}
     assert filtered(tmp_path, "canonical", zeroed, TINY) == [([1], [0.0])]
+
+
+@pytest.mark.parametrize(
+    ("profile", "config", "reason"),
+    [
+        ("slime", {"use_tis": False, "use_rs": True}, "slime does nothing with use_rs"),
+        ("verl-0.6", {"bypass_mode": True, "rollout_is": "token"}, "verl 0.6.1 does nothing with rollout_is"),
+    ],
+)
+def test_filter_says_why_a_config_corrects_nothing(
+    profile: str, config: dict[str, Any], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "dump.jsonl").write_text(json.dumps(row([-1.0], [-3.0])) + "\n")
+    plan = ("--profile", profile, "--plan", str(tmp_path / "config.json"))
+    assert main.run(["filter", str(tmp_path / "dump.jsonl"), *plan, "--dry-run"]) == 2
+    err = capsys.readouterr().err
+    assert "corrects nothing" in err
+    assert reason in err
