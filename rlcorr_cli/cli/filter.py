@@ -34,7 +34,8 @@ def filter(
 
     chosen = plan.chosen(profile)
     if chosen.plan.weighting is None and not chosen.plan.rules:
-        raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", "Name one, such as --preset geo_rs.")
+        hint = " ".join((*chosen.notes, "Name one, such as --preset geo_rs."))
+        raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", hint)
     if output is None and not dry_run:
         raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
     keep = choice("--rejected", rejected, ("drop", "keep")) == "keep"

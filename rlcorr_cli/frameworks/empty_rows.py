@@ -41,4 +41,4 @@ def counted_empty(numbers: Numbers, framework: str, counted: str) -> tuple[str, 
     empty = int(numbers.sum("empty"))
     if not empty:
         return ()
-    return (f"{empty:,} rows have no valid token: {framework} counts each as {counted}.",)
+    return (f"Rows without a valid token: {empty:,}; {framework} counts each as {counted}.",)

@@ -306,7 +306,7 @@ def test_metrics_count_empty_rows_as_the_framework_does(case: str, tmp_path: Pat
     assert set(reported["metrics"]) == set(metrics)
     # verl's own 1e-8 in some denominators is left out of the numbers by hand.
     assert reported["metrics"] == pytest.approx(metrics, rel=3e-8, abs=1e-12)
-    assert any(note.startswith("2 rows have no valid token") for note in reported["notes"])
+    assert any(note.startswith("Rows without a valid token: 2;") for note in reported["notes"])
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from profiled import filtered, report
 
+from rlcorr_cli.api import filter_dump
+from rlcorr_cli.cli import main
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.read import PlanFile, read_plan
@@ -131,6 +133,19 @@ def test_filter_writes_no_weights_that_the_loss_does_not_take(profile: str, tmp_
     assert metrics["rollout_corr/rollout_is_max"] == pytest.approx(exp(2) if profile == "verl-0.7" else 2.0)
 
 
+def test_rows_are_not_drawn_by_weights_that_the_loss_does_not_take(tmp_path: Path) -> None:
+    # Of two rows of weight 2 and e^-20 both are drawn about as often, by their masks; by weight only the first is.
+    config = {"bypass_mode": True, "rollout_is": "token"}
+    rows = [bypassed([-1.0], [-3.0]), bypassed([-21.0], [-1.0])]
+    path, plan = tmp_path / "dump.jsonl", PROFILES["verl-0.9"].read(config)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    drawn = [
+        filter_dump(path, None, plan, resample=1000, write_unused_weights=unused).rows_dropped
+        for unused in (False, True)
+    ]
+    assert drawn == [0, 1]
+
+
 def test_filter_writes_the_weights_that_reinforce_takes(tmp_path: Path) -> None:
     config = {"bypass_mode": True, "loss_type": "reinforce", "rollout_is": "token"}
     ((_, weights),) = filtered(tmp_path, "verl-0.9", config, [bypassed([-1.0, -1.0], [-1.5, -3.0])])
@@ -175,6 +190,15 @@ def test_slime_normalises_no_geometric_weights() -> None:
         PROFILES["slime"].read({"tis_level": "geometric", "tis_batch_normalize": True})
 
 
+def test_empty_rows_count_in_their_own_batch(tmp_path: Path) -> None:
+    # Step 1: weights 2 and, of an empty row, 0, so that 1 divides; step 2: the weight e^-1 alone, which becomes 1.
+    config = {"rollout_is": "sequence", "rollout_is_batch_normalize": True}
+    empty = {**row([-1.0], [-1.0], step=1), "response_mask": [0]}
+    rows = [row([-1.0], [-5.0], step=1), empty, row([-2.0], [-1.0], step=2)]
+    written = filtered(tmp_path, "verl-0.6", config, rows, "--batch-by", "step")
+    assert [weights for _, weights in written] == [[2.0], [0.0], [1.0]]
+
+
 @pytest.mark.parametrize("profile", ["verl-0.6", "verl-0.7", "verl-0.9"])
 def test_a_constant_weight_has_no_spread(profile: str, tmp_path: Path) -> None:
     metrics = report(tmp_path, profile, {"rollout_is": "token"}, [row([-1.0, -1.0], [-1.5, -1.5])])["metrics"]
@@ -216,7 +240,7 @@ def test_names_that_the_actor_overwrites_are_noted(
 ) -> None:
     notes = report(tmp_path, profile, config, [bypassed([-1.0, -1.0], [-1.5, -3.0])])["notes"]
     assert sum("overwrites kl, k3_kl" in note for note in notes) == noted
-    assert sum("in float32" in note for note in notes) == 1
+    assert sum("of float32" in note for note in notes) == 1
 
 
 def test_canonical_weights_are_divided_by_any_mean_above_0(tmp_path: Path) -> None:
@@ -224,3 +248,22 @@ def test_canonical_weights_are_divided_by_any_mean_above_0(tmp_path: Path) -> No
     assert filtered(tmp_path, "canonical", sequence, TINY) == [([1], [1.0])]
     zeroed = {"weighting": {"scope": "token", "low": 0.5, "high": 2.0, "outside": "zero", "normalize": "batch"}}
     assert filtered(tmp_path, "canonical", zeroed, TINY) == [([1], [0.0])]
+
+
+@pytest.mark.parametrize(
+    ("profile", "config", "reason"),
+    [
+        ("slime", {"use_tis": False, "use_rs": True}, "slime does nothing with use_rs"),
+        ("verl-0.6", {"bypass_mode": True, "rollout_is": "token"}, "verl 0.6.1 does nothing with rollout_is"),
+    ],
+)
+def test_filter_says_why_a_config_corrects_nothing(
+    profile: str, config: dict[str, Any], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "dump.jsonl").write_text(json.dumps(row([-1.0], [-3.0])) + "\n")
+    plan = ("--profile", profile, "--plan", str(tmp_path / "config.json"))
+    assert main.run(["filter", str(tmp_path / "dump.jsonl"), *plan, "--dry-run"]) == 2
+    err = capsys.readouterr().err
+    assert "corrects nothing" in err
+    assert reason in err
