@@ -129,8 +129,18 @@ def reported(
         *settings,
     )
     inputs = dump.inputs(Counter(measured.rows) + bad.rows)
-    grouping, totals = Grouping(by_batch, reading.group_by), (measured.leaves, layout_of(observation))
-    return build(*totals, measured.replicates, grouping, plan, profile, inputs, said, bad.problems, bad.suspected)
+    return build(
+        leaves=measured.leaves,
+        layout=layout_of(observation),
+        replicates=measured.replicates,
+        grouping=Grouping(by_batch, reading.group_by),
+        plan=plan,
+        profile=profile,
+        inputs=inputs,
+        notes=said,
+        problems=bad.problems,
+        suspicions=bad.suspected,
+    )
 
 
 def measure(

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlcorr_cli.present.figures import panels, style
-from rlcorr_cli.present.figures.data import Missing
 from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.trends import Missing
 
 Panel = Callable[[Axes, Report], str]
 
@@ -97,7 +97,7 @@ def draw(kind: str, report: Report) -> Drawn:
     """One picture of a report.  Panels without data say so in their place; if all are, there is no picture."""
     layout = KINDS[kind]
     n_rows, n_columns = len(layout.panels), layout.columns
-    said: list[str] = []
+    captions: list[str] = []
     missing: list[str] = []
     with style.styled():
         figure = style.blank(layout.size[0] * n_columns, layout.size[1] * n_rows)
@@ -106,17 +106,17 @@ def draw(kind: str, report: Report) -> Drawn:
                 ax = figure.add_subplot(n_rows, n_columns, i * n_columns + j + 1)
                 ax.set_title(title)
                 try:
-                    said.append(panel(ax, report))
+                    captions.append(panel(ax, report))
                 except Missing as reason:
                     missing.append(str(reason))
                     style.sentence(ax, str(reason))
-    if not said:
+    if not captions:
         return Drawn(kind, None, " ".join(dict.fromkeys(missing)))
-    return Drawn(kind, figure, _caption(kind, said))
+    return Drawn(kind, figure, _caption(kind, captions))
 
 
-def _caption(kind: str, said: list[str]) -> str:
+def _caption(kind: str, captions: list[str]) -> str:
     if kind == "metrics":
-        text = "; ".join(said)
+        text = "; ".join(captions)
         return f"{text[0].upper()}{text[1:]}."
-    return " ".join(said[:2] if kind == "overview" else said)
+    return " ".join(captions[:2] if kind == "overview" else captions)
