@@ -90,13 +90,15 @@ def _policy(options: RuleOptions) -> "Policy":
 
 def _target(path: str | None, dumps: list[str], options: RuleOptions) -> Path | None:
     """Where the JUnit file goes, refused before the scan where it cannot, or where it would replace what is read."""
+    import os
+
     from rlcorr_cli.errors import UsageError
     from rlcorr_cli.present.files import check_target
 
     if path is None:
         return None
     for option, other in (("--rules", options.rules), ("--baseline", options.baseline)):
-        if other is not None and Path(path).exists() and Path(path).samefile(other):
+        if other is not None and os.path.exists(path) and os.path.samefile(path, other):
             raise UsageError(f"--junit and {option} name the same file, {path}.", "Name another place with --junit.")
     check_target(Path(path), dumps, option="--junit")
     return Path(path)

@@ -69,6 +69,8 @@ def _kinds(names: Sequence[str]) -> tuple[str, ...]:
 
 def _targets(output: str | None, kinds: Sequence[str], dumps: Sequence[str]) -> dict[str, Path]:
     """Kind -> file.  A name without a suffix is a directory for KIND.png; without a name, DUMP.KIND.png right here."""
+    import os
+
     from rlcorr_cli.present.files import check_target
 
     if output is None:
@@ -79,24 +81,26 @@ def _targets(output: str | None, kinds: Sequence[str], dumps: Sequence[str]) -> 
     else:
         paths = _named(Path(output), kinds)
     for path in paths.values():
-        if path.parent.exists():
+        if os.path.exists(path.parent):  # unlike Path.exists, False of a name that is too long
             check_target(path, dumps)
     return paths
 
 
 def _named(path: Path, kinds: Sequence[str]) -> dict[str, Path]:
+    import os
+
     from rlcorr_cli.errors import OutputError, UsageError, nearest
 
     suffix = path.suffix.lower().removeprefix(".")
-    if not suffix or path.is_dir():
-        if path.exists() and not path.is_dir():
+    if not suffix or os.path.isdir(path):
+        if os.path.exists(path) and not os.path.isdir(path):
             raise OutputError(f"{path} is no directory.", "Name a picture .png, .svg or .pdf, or another directory.")
         return {kind: path / f"{kind}.png" for kind in kinds}
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")
     if len(kinds) > 1:
         raise UsageError(f"{path} can hold one picture, not {len(kinds)}.", "Name a directory with -o.")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
     return {kinds[0]: path}
 

@@ -7,7 +7,7 @@ from io import BytesIO
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlcorr_cli.present.figures import panels, style
+from rlcorr_cli.present.figures import courses, panels, style
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import Missing
 
@@ -59,7 +59,7 @@ KINDS: dict[str, Kind] = {
             (
                 ("By length", panels.length_spread),
                 ("Both policies", panels.log_probabilities),
-                ("Over groups", panels.k3_course),
+                ("Over groups", courses.k3_course),
             ),
         ),
         (4.6, 3.4),
@@ -67,8 +67,12 @@ KINDS: dict[str, Kind] = {
     "metrics": Kind(
         "the six curves that trainers log, over steps",
         (
-            (("Mean weight", panels.mean_weight), ("Sample size", panels.sample_size), ("Rejection", panels.rejected)),
-            (("Divergence", panels.divergence), ("Perplexity", panels.perplexity), ("χ²", panels.chi2)),
+            (
+                ("Mean weight", courses.mean_weight),
+                ("Sample size", courses.sample_size),
+                ("Rejection", courses.rejected),
+            ),
+            (("Divergence", courses.divergence), ("Perplexity", courses.perplexity), ("χ²", courses.chi2)),
         ),
         (4.2, 3.0),
     ),
@@ -89,7 +93,7 @@ KINDS: dict[str, Kind] = {
         ((("Applied weights", panels.weights), ("Who carries it", panels.gradient)),),
         (5.2, 4.0),
     ),
-    "staleness": Kind("what lag between versions costs", ((("By lag", panels.staleness),),), (7.0, 4.2)),
+    "staleness": Kind("what lag between versions costs", ((("By lag", courses.staleness),),), (7.0, 4.2)),
 }
 
 
