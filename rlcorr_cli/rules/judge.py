@@ -85,9 +85,6 @@ class NamedRule:
     origin: str | None = None
 
 
-DEFAULTS: tuple[NamedRule, ...] = tuple(NamedRule(rule) for rule in RULES)
-
-
 def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, ...]:
     """Every rule on every section that it looks at, rule by rule; a rule whose metric is not there finds nothing."""
     return tuple(

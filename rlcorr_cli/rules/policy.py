@@ -11,8 +11,10 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.catalog import missing, possible
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.rules.baseline import Limit, compare, limits, refuse_lacking, unmatched
+from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.files import RulesFile
-from rlcorr_cli.rules.judge import DEFAULTS, Finding, NamedRule, Section, from_flags, judge, replaced, unexcused
+from rlcorr_cli.rules.judge import Finding, NamedRule, Section, from_flags, judge, replaced, unexcused
+from rlcorr_cli.rules.rule import Rule
 
 EXAMPLE = "Name a rule, such as --max kl=0.1."
 
@@ -41,6 +43,7 @@ class Policy:
 
 def policy(
     *,
+    defaults: Sequence[Rule] = RULES,
     file: RulesFile | None = None,
     at_most: Sequence[str] = (),
     at_least: Sequence[str] = (),
@@ -53,7 +56,9 @@ def policy(
     at_most, at_least: 'kl=0.1'.  max_increase, max_decrease: 'kl=0.1' or 'kl=20%'.
     """
     file = RulesFile() if file is None else file
-    rules = replaced(DEFAULTS if file.defaults else (), file.rules, from_flags(at_most, at_least))
+    rules = replaced(
+        tuple(map(NamedRule, defaults)) if file.defaults else (), file.rules, from_flags(at_most, at_least)
+    )
     moves = limits(max_increase, max_decrease)
     if baseline is None:
         if moves:

@@ -11,7 +11,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.rules.baseline import compare, limits
 from rlcorr_cli.rules.defaults import RULES
-from rlcorr_cli.rules.judge import DEFAULTS, NamedRule, Section, from_flags, judge, replaced, shown, unexcused, written
+from rlcorr_cli.rules.judge import NamedRule, Section, from_flags, judge, replaced, shown, unexcused, written
 from rlcorr_cli.rules.rule import Rule
 
 BF16 = Path(__file__).parents[2] / "sample_data" / "smollm2_bf16.parquet"
@@ -79,10 +79,10 @@ def test_users_rules_replace_those_before_on_the_same_metric() -> None:
         NamedRule(written("kl", None, 0.5), "f, rule 1"),
         NamedRule(written("kl", None, 0.2, severity="warn"), "f, rule 2"),
     )
-    found = replaced(DEFAULTS, file)
+    found = replaced(tuple(map(NamedRule, RULES)), file)
     assert [one.origin for one in found if one.rule.metric == "kl"] == ["f, rule 1", "f, rule 2"]
     assert len(found) == len(RULES) + 1
-    found = replaced(DEFAULTS, file, from_flags(["kl=0.3"], []))
+    found = replaced(tuple(map(NamedRule, RULES)), file, from_flags(["kl=0.3"], []))
     assert [(one.origin, one.rule.high) for one in found if one.rule.metric == "kl"] == [("--max kl", 0.3)]
     assert {one.rule.metric for one in found} == {rule.metric for rule in RULES}
 
