@@ -7,12 +7,12 @@ asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlcorr_cli.api import analyze, filter_dump
+    from rlcorr_cli.api import analyze, check, filter_dump
     from rlcorr_cli.plans import presets
     from rlcorr_cli.plans.plan import Plan
 
 __version__ = "0.1.0"
-__all__ = ["Plan", "analyze", "filter_dump", "presets"]
+__all__ = ["Plan", "analyze", "check", "filter_dump", "presets"]
 
 
 def __getattr__(name: str) -> Any:

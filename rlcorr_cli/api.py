@@ -1,4 +1,4 @@
-"""For notebooks and trainers: `analyze` and `filter_dump` with plain arguments, typed results, no terminal.
+"""For notebooks and trainers: `analyze`, `filter_dump` and `check` with plain arguments, typed results, no terminal.
 
 Everything that goes wrong with a dump or an argument is an `errors.RlcorrError`.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.quality.bad_rows import BadRows
+from rlcorr_cli.report.checked import Checked, measurements_of
 from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.report.report import Report
 
@@ -37,7 +38,8 @@ def analyze(
 
     dumps: files, directories or globs.  plan: a Plan or a preset's name.  columns: canonical name -> the dump's column.
     bad_rows: what to do about them; the default stops at the first.
-    The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals, `health` the rules.
+    The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
+    `onset` and `trends` are its conclusions.
     """
     from rlcorr_cli.pipeline import analyze as analysis
     from rlcorr_cli.pipeline.scan import computing
@@ -86,6 +88,46 @@ def filter_dump(
     reading = _reading(dumps, (), batch_by, columns, limit, bad_rows)
     chosen, notes = _plan(plan)
     return run(reading, chosen, target, computing=computing(device, threads, batch_tokens), notes=notes)
+
+
+def check(
+    report: Report | str | Path,
+    *,
+    rules: str | Path | None = None,
+    at_most: Mapping[str, float] | None = None,
+    at_least: Mapping[str, float] | None = None,
+    baseline: Report | str | Path | None = None,
+    max_increase: Mapping[str, float | str] | None = None,
+    max_decrease: Mapping[str, float | str] | None = None,
+) -> Checked:
+    """Hold a report, or a saved one, to the rules it carries and one's own, and to a baseline.
+
+    rules: a rules file.  at_most, at_least: metric -> bound.  max_increase, max_decrease: metric -> an amount, or a
+    percentage as in '20%', that it may be above or below the baseline.
+    """
+    from rlcorr_cli.pipeline.check import check as run
+    from rlcorr_cli.report.saved import read_report
+    from rlcorr_cli.rules.files import read_rules
+    from rlcorr_cli.rules.policy import Baseline, policy
+
+    def loaded(source: Report | str | Path) -> Report:
+        return source if isinstance(source, Report) else read_report(str(source))
+
+    def pairs(amounts: Mapping[str, float | str] | None) -> list[str]:
+        return [f"{metric}={amount}" for metric, amount in (amounts or {}).items()]
+
+    name = "the baseline" if isinstance(baseline, Report) else str(baseline)
+    subject = loaded(report)
+    asked = policy(
+        defaults=subject.rules,
+        file=None if rules is None else read_rules(str(rules)),
+        at_most=pairs(at_most),
+        at_least=pairs(at_least),
+        max_increase=pairs(max_increase),
+        max_decrease=pairs(max_decrease),
+        baseline=None if baseline is None else Baseline(name=name, sections=measurements_of(loaded(baseline)).sections),
+    )
+    return run(measurements_of(subject), asked)
 
 
 def _plan(plan: Plan | str) -> tuple[Plan, tuple[str, ...]]:

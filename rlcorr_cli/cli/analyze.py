@@ -20,12 +20,12 @@ def analyze(
     debug: o.Debug = False,
 ) -> None:
     """Diagnose a dump, and see what a correction would do."""
-    from rlcorr_cli.cli import run
+    from rlcorr_cli.cli import shared
     from rlcorr_cli.metrics.settings import Thresholds
     from rlcorr_cli.pipeline import analyze as analysis
 
     chosen = plan.chosen(profile)
-    outputs = run.outputs(output or [], dumps, group_by or [])
+    outputs = shared.outputs(output or [], dumps, group_by or [])
     report = analysis.analyze(
         read.reading(dumps, group_by),
         chosen.plan,
@@ -34,7 +34,7 @@ def analyze(
         compute.computing(),
         seed,
         chosen.notes,
-        run.watch(quiet),
-        run.pictured(outputs),
+        shared.watch(quiet),
+        shared.pictured(outputs),
     )
-    run.write(report, outputs, as_json=json)
+    shared.write(report, outputs, as_json=json)

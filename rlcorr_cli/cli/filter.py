@@ -26,7 +26,7 @@ def filter(
     debug: o.Debug = False,
 ) -> None:
     """Write the corrected dataset: weights, the modified mask, rejected sequences dropped."""
-    from rlcorr_cli.cli import run
+    from rlcorr_cli.cli import shared
     from rlcorr_cli.cli.plans import choice
     from rlcorr_cli.errors import UsageError
     from rlcorr_cli.pipeline.filter import filter_dump
@@ -48,6 +48,6 @@ def filter(
         chosen.profile,
         compute.computing(sparing=True),
         chosen.notes,
-        run.watch(quiet),
+        shared.watch(quiet),
     )
-    run.show_filtered(filtered, as_json=json)
+    shared.show_filtered(filtered, as_json=json)

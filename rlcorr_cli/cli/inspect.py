@@ -1,11 +1,16 @@
 """`rlcorr inspect`: what a dump is, how it would be read, and where it is worst."""
 
-from typing import Annotated
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
+
+if TYPE_CHECKING:
+    from rlcorr_cli.report.inspected import Inspected, OneRow
 
 LOOKING = "What to look at"
 
@@ -38,18 +43,63 @@ def inspect(
     debug: o.Debug = False,
 ) -> None:
     """See how a dump is read, what is wrong with it, and its worst rows."""
-    from rlcorr_cli.cli import inspecting
     from rlcorr_cli.cli.plans import choice
+    from rlcorr_cli.core.worst import MEASURES
     from rlcorr_cli.errors import UsageError
     from rlcorr_cli.pipeline import inspect as inspection
 
     reading, chosen, computing = read.reading(dumps), plan.chosen().plan, compute.computing()
-    by = choice("--by", by, inspecting.MEASURES)
+    by = choice("--by", by, tuple(MEASURES))
     if row is not None and worst:
         raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
     if row is not None:
-        inspecting.show_row(inspection.one_row(reading, chosen, computing, row), as_json=json)
+        _show_row(inspection.one_row(reading, chosen, computing, row), as_json=json)
         return
-    with inspecting.telling(dumps, read.format, as_json=json):
-        found = inspection.inspect(reading, chosen, computing, worst, by)
-    inspecting.show(found, as_json=json)
+    with _columns_before_errors(dumps, read.format, as_json=json):
+        inspected = inspection.inspect(reading, chosen, computing, worst, by)
+    _show(inspected, as_json=json)
+
+
+@contextmanager
+def _columns_before_errors(dumps: Sequence[str], format: str, as_json: bool) -> Generator[None]:
+    """Where the dump cannot be read, print its columns, then the error; programs get the error alone."""
+    from rlcorr_cli.errors import DataError, RlcorrError
+    from rlcorr_cli.io.dump import schema_of
+    from rlcorr_cli.present.terminal.inspected import print_schema
+
+    try:
+        yield
+    except DataError:
+        if not as_json:
+            try:
+                print_schema(schema_of(dumps, format))
+            except RlcorrError:
+                pass  # the columns cannot be read either: the error that follows says why
+        raise
+
+
+def _show(inspected: "Inspected", as_json: bool) -> None:
+    """Print the inspection; a dump without a valid token is a DataError after that."""
+    import json
+
+    from rlcorr_cli.present.stdout import emit
+    from rlcorr_cli.present.terminal.inspected import print_inspected
+    from rlcorr_cli.report.build import refuse_empty
+
+    if as_json:
+        emit(json.dumps(inspected.to_dict(), indent=2, allow_nan=False) + "\n")
+    else:
+        print_inspected(inspected)
+    refuse_empty(inspected.counts, inspected.inputs)
+
+
+def _show_row(row: "OneRow", as_json: bool) -> None:
+    import json
+
+    from rlcorr_cli.present.stdout import emit
+    from rlcorr_cli.present.terminal.inspected import print_row
+
+    if as_json:
+        emit(json.dumps(row.to_dict(), indent=2, allow_nan=False) + "\n")
+    else:
+        print_row(row)

@@ -129,9 +129,18 @@ def reported(
         *settings,
     )
     inputs = dump.inputs(Counter(measured.rows) + bad.rows)
-    grouping, totals = Grouping(by_batch, reading.group_by), (measured.leaves, layout_of(observation))
     return build(
-        *totals, measured.replicates, grouping, plan, profile, inputs, said, bad.problems, bad.suspected, measured.whole
+        leaves=measured.leaves,
+        layout=layout_of(observation),
+        replicates=measured.replicates,
+        grouping=Grouping(by_batch, reading.group_by),
+        plan=plan,
+        profile=profile,
+        inputs=inputs,
+        notes=said,
+        problems=bad.problems,
+        suspicions=bad.suspected,
+        of_whole=measured.whole,
     )
 
 

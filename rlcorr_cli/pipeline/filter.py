@@ -110,16 +110,16 @@ def filter_dump(
         found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes, run.spent, bad)
         report = replace(found, seconds=time.perf_counter() - started)
         done = Filtered(
-            report,
-            target,
-            tally.rows_in + bad.problems.n_rows,
-            tally.rows_out,
-            tally.rows_dropped,
-            bad.problems.n_rows,
-            reading.bad.quarantine,
-            0,
-            tally.rejected,
-            tally.distances,
+            report=report,
+            target=target,
+            rows_in=tally.rows_in + bad.problems.n_rows,
+            rows_out=tally.rows_out,
+            rows_dropped=tally.rows_dropped,
+            rows_bad=bad.problems.n_rows,
+            quarantine=reading.bad.quarantine,
+            n_bytes=0,
+            rejected_rows=tally.rejected,
+            distances=tally.distances,
         )
         _finish(done, *outputs)
         bad.finish()

@@ -65,17 +65,17 @@ def inspect(reading: Reading, plan: Plan, computing: Computing, n_worst: int = 0
             if n_worst:
                 _offer(portion, dump, by, n_worst, device, sequences, tokens)
         found = Inspected(
-            tuple(dump.inputs(rows + bad.rows)),
-            {field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
-            {**dump.columns, **dump.marks},
-            tally,
-            bad.problems.n_rows,
-            bad.problems.to_dict(),
-            bad.suspected,
-            dump.notes,
-            by if n_worst else None,
-            tuple(Worst(value, *(_named(*what))) for value, _, what in sequences),
-            tuple(Worst(value, *_named(*what[:-1]), what[-1]) for value, _, what in tokens),
+            inputs=tuple(dump.inputs(rows + bad.rows)),
+            schema={field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
+            columns={**dump.columns, **dump.marks},
+            tally=tally,
+            bad_rows=bad.problems.n_rows,
+            problems=bad.problems.to_dict(),
+            suspicions=bad.suspected,
+            notes=dump.notes,
+            by=by if n_worst else None,
+            worst_sequences=tuple(_worst_of(value, *what) for value, _, what in sequences),
+            worst_tokens=tuple(_worst_of(value, *what) for value, _, what in tokens),
         )
         bad.finish()
     return found
@@ -101,7 +101,13 @@ def _tally(portion: Portion, dump: Dump) -> Tally:
     if batch.current_logp is not None and dump.roles.current is not None:
         given[dump.roles.current] = batch.current_logp
     values = {
-        name: Values(len(x), float(x.min()), float(x.max()), float(x.sum(dtype=np.float64)), int((x == 0).sum()))
+        name: Values(
+            n=len(x),
+            min=float(x.min()),
+            max=float(x.max()),
+            total=float(x.sum(dtype=np.float64)),
+            zeros=int((x == 0).sum()),
+        )
         for name, x in given.items()
         if len(x)
     }
@@ -123,8 +129,8 @@ def _id(portion: Portion, dump: Dump, row: int) -> str | None:
     return None if value is None else str(value)
 
 
-def _named(place: Any, sample_id: str | None, n_tokens: int) -> tuple[str, str | None, int]:
-    return place(), sample_id, n_tokens
+def _worst_of(value: float, place: Any, sample_id: str | None, n_tokens: int, token: int | None = None) -> Worst:
+    return Worst(value=value, place=place(), sample_id=sample_id, n_tokens=n_tokens, token=token)
 
 
 def one_row(reading: Reading, plan: Plan, computing: Computing, name: str) -> OneRow:
@@ -146,15 +152,15 @@ def one_row(reading: Reading, plan: Plan, computing: Computing, name: str) -> On
     ]
     n = int(portion.offsets[-1])
     return OneRow(
-        found.place,
-        _facts(found.values),
-        _texts(found.values),
-        _tuple(found.tokens(n)),
-        (True,) * n if valid is None else tuple(valid.tolist()),
-        {column: tuple(found.values[column]) for column in dump.roles.log_probs},
-        tuple((batch.train_logp.astype(np.float64) - batch.rollout_logp).tolist()),
-        None if weights is None else tuple(weights.tolist()),
-        tuple(says),
+        place=found.place,
+        facts=_facts(found.values),
+        texts=_texts(found.values),
+        tokens=_tuple(found.tokens(n)),
+        valid=(True,) * n if valid is None else tuple(valid.tolist()),
+        log_probs={column: tuple(found.values[column]) for column in dump.roles.log_probs},
+        log_ratios=tuple((batch.train_logp.astype(np.float64) - batch.rollout_logp).tolist()),
+        weights=None if weights is None else tuple(weights.tolist()),
+        says=tuple(says),
     )
 
 
@@ -168,12 +174,12 @@ def _bad(found: Found, aside: Aside, dump: Dump) -> OneRow:
     n = max([len(values) for values in log_probs.values()], default=0)
     valid = tuple(value == 1 for value in mask) if isinstance(mask, list) else (True,) * n
     return OneRow(
-        found.place,
-        _facts(found.values),
-        _texts(found.values),
-        _tuple(found.tokens(n)),
-        valid,
-        log_probs,
+        place=found.place,
+        facts=_facts(found.values),
+        texts=_texts(found.values),
+        tokens=_tuple(found.tokens(n)),
+        valid=valid,
+        log_probs=log_probs,
         problem=aside.reasons[0],
     )
 

@@ -289,4 +289,3 @@ def veto(low: float) -> Rejection:
     if not 0 < low < 1:
         raise UsageError(f"A veto threshold must lie between 0 and 1, got {low:g}.", "verl's default is 1e-4.")
     return Rejection("ratio", "seq_min", Bounds(low, None), "veto")
-

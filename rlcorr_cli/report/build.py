@@ -13,7 +13,6 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.quality.bad_rows import Problems
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
-from rlcorr_cli.rules.defaults import judge
 from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layout
 from rlcorr_cli.totals.summary import Layout, Replicates, Summary, total
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
@@ -23,13 +22,14 @@ from rlcorr_cli.totals.whole import Whole
 
 @dataclass(frozen=True)
 class Grouping:
-    """How leaf keys are laid out.  batch: whether their first value is the training batch; columns: the rest."""
+    """How leaf keys are laid out.  batch: whether their first value is the training batch; columns: the others."""
 
     batch: bool
     columns: tuple[str, ...]
 
 
 def build(
+    *,
     leaves: Mapping[GroupKey, Summary],
     layout: Layout,
     replicates: Replicates | None,
@@ -50,10 +50,10 @@ def build(
         batch_mean = CANONICAL if profile is None else profile.batch_mean
         leaves = normalize(leaves, layout, plan.weighting.scope == "token", grouping.batch, batch_mean)
         layout = normed_layout(layout)
-    everything = total(leaves.values(), layout)
+    whole_total = total(leaves.values(), layout)
     if of_whole is not None:
         tails = (of_whole.tails.get(name, Tail.empty(WHOLE_SIZE)) for name in layout.tails)
-        everything = replace(everything, tails=tuple(tails))
+        whole_total = replace(whole_total, tails=tuple(tails))
     by_key: dict[GroupKey, list[Summary]] = {}
     for key, summary in leaves.items():
         by_key.setdefault(key[1:] if grouping.batch else key, []).append(summary)
@@ -61,19 +61,18 @@ def build(
         _group(dict(zip(grouping.columns, key, strict=True)), total(summaries, layout), plan, profile)
         for key, summaries in sorted(by_key.items(), key=lambda item: [_order(value) for value in item[0]])
     ]
-    whole = replace(_group({}, everything, plan, profile), counts=whole_counts)
+    whole = replace(_group({}, whole_total, plan, profile), counts=whole_counts)
     return Report(
-        tuple(inputs),
-        plan,
-        profile.name if profile else "canonical",
-        whole,
-        intervals(replicates) if profile is None and whole.counts["sequences"] > 1 else {},
-        tuple(groups) if grouping.columns else (),
-        tuple(judge(whole.values)),
-        (*notes, *_remarks(profile, plan, everything), *_notes(whole.values, problems), *_alike(of_whole)),
-        Numbers(everything).histogram("log_ratio"),
-        problems.to_dict(),
-        suspicions,
+        inputs=tuple(inputs),
+        plan=plan,
+        profile=profile.name if profile else "canonical",
+        whole=whole,
+        intervals=intervals(replicates) if profile is None and whole.counts["sequences"] > 1 else {},
+        groups=tuple(groups) if grouping.columns else (),
+        notes=(*notes, *_remarks(profile, plan, whole_total), *_notes(whole.values, problems), *_alike(of_whole)),
+        log_ratios=Numbers(whole_total).histogram("log_ratio"),
+        problems=problems.to_dict(),
+        suspicions=suspicions,
     )
 
 
@@ -89,27 +88,26 @@ def counts(summary: Summary) -> dict[str, int]:
     }
 
 
-def refuse_empty(found: Mapping[str, int], inputs: Sequence[Input]) -> None:
-    """Nothing to measure is never a result."""
+def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
+    """A dump without a row, a good row or a valid token is a DataError."""
     where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"
-    if not found["rows"]:
+    if not counts["rows"]:
         raise DataError(f"{where}: no rows.", "Name a dump that holds at least one sequence.")
-    bad = found["bad_rows"]
-    if bad == found["rows"]:
+    bad = counts["bad_rows"]
+    if bad == counts["rows"]:
         raise DataError(f"{where}: all {bad:,} rows are bad.", "`rlcorr inspect DUMP` says what is wrong with them.")
-    if not found["tokens"]:
-        rows = f"{found['rows'] - bad:,} rows are masked" + (f", and {bad:,} more rows are bad" if bad else "")
+    if not counts["tokens"]:
+        rows = f"{counts['rows'] - bad:,} rows are masked" + (f", and {bad:,} more rows are bad" if bad else "")
         raise DataError(
-            f"{where}: no valid token; all {found['masked_tokens']:,} tokens of {rows}.",
+            f"{where}: no valid token; all {counts['masked_tokens']:,} tokens of {rows}.",
             "If another column is the mask, name it: --map response_mask=COLUMN.",
         )
 
 
 def _group(key: dict[str, Any], summary: Summary, plan: Plan, profile: Profile | None) -> Group:
     numbers = Numbers(summary)
-    values = canonical(numbers, plan)
-    metrics = values if profile is None else profile.write(numbers, plan)
-    return Group(key, counts(summary), metrics, values)
+    peer_metrics = None if profile is None else profile.write(numbers, plan)
+    return Group(key=key, counts=counts(summary), values=canonical(numbers, plan), peer_metrics=peer_metrics)
 
 
 def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str, ...]:
@@ -118,7 +116,8 @@ def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str
 
 def _notes(values: Values, problems: Problems) -> list[str]:
     notes = [QUANTILE_NOTE]
-    notes += [f"{name}: {one['rows']:,} rows left out; {one['first']}." for name, one in problems.to_dict().items()]
+    left_out = problems.to_dict().items()
+    notes += [f"{name}: {problem['rows']:,} rows left out; {problem['first']}." for name, problem in left_out]
     if problems.cleared:
         notes.append(f"{problems.cleared:,} tokens that are not finite were masked.")
     if (values["logprob_abs_diff_max"] or 0) > 340:
@@ -135,7 +134,7 @@ def _alike(of_whole: Whole | None) -> list[str]:
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    """Numbers in order, text that is a number among them; then other text, then dates; null last."""
+    """Numbers first, text that is a number among them; then other text, then dates; null last."""
     if value is None:
         return (3, "")
     try:

@@ -1,7 +1,7 @@
-"""What `check` judges: the numbers of a dump just measured, or of a saved report; and what came of it."""
+"""What `check` judges (`Measurements`: the numbers of a report), and what came of it (`Checked`)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os.path import basename
 from typing import Any
 
@@ -11,20 +11,23 @@ from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
 
 
-@dataclass(frozen=True)
-class Subject:
-    """inputs: as the JSON report has them.  sections: the whole dump, then its groups.  notes: see `doubts`."""
+@dataclass(frozen=True, kw_only=True)
+class Measurements:
+    """The numbers of a dump, just measured or saved.
+
+    inputs: as the JSON report has them.  sections: the whole dump, then its groups.  notes: see `doubts`.
+    """
 
     inputs: tuple[Mapping[str, Any], ...]
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A subject held to n_rules rules.  notes: what no rule judged."""
+    """Measurements held to n_rules rules.  notes: what no rule judged."""
 
-    subject: Subject
+    measurements: Measurements
     n_rules: int
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
@@ -36,18 +39,20 @@ class Checked:
 
     @property
     def counts(self) -> dict[str, int]:
-        """rules, and how many findings failed, warned and passed."""
-        states = [finding.status for finding in self.findings]
-        found = {
-            name: states.count(status) for name, status in (("failed", "fail"), ("warned", "warn"), ("passed", "ok"))
-        }
-        return {"rules": self.n_rules, **found}
+        """The number of rules, and how many findings failed, warned and passed."""
+        statuses = [finding.status for finding in self.findings]
+        names = {"failed": "fail", "warned": "warn", "passed": "ok"}
+        return {"rules": self.n_rules, **{name: statuses.count(status) for name, status in names.items()}}
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {name}" for name, n in self.counts.items())
+        return f"<Checked: {'passed' if self.passed else 'failed'}, {counts}>"
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
             "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [dict(one) for one in self.subject.inputs],
+            "inputs": [dict(one) for one in self.measurements.inputs],
             "status": "passed" if self.passed else "failed",
             "counts": self.counts,
             "findings": [finding.to_dict() for finding in self.findings],
@@ -55,15 +60,17 @@ class Checked:
         }
 
 
-def subject_of(report: Report) -> Subject:
-    """A report's subject; under a profile it has the peer's names beside the canonical ones."""
-    data = replace(report, pictures=None).to_dict()
-    keys = [{}, *(group["key"] for group in data["groups"])]
-    groups = (report.whole, *report.groups)
-    sections = [Section(key, {**one.metrics, **one.values}) for key, one in zip(keys, groups, strict=True)]
-    return Subject(tuple(data["inputs"]), tuple(sections), doubts(report.suspicions))
+def measurements_of(report: Report) -> Measurements:
+    """A report's numbers; under a profile the peer's names stand beside the canonical ones."""
+    return Measurements(
+        inputs=tuple(one.to_dict() for one in report.inputs),
+        sections=tuple(
+            Section(group.plain_key, {**group.metrics, **group.values}) for group in (report.whole, *report.groups)
+        ),
+        notes=doubts(report.suspicions),
+    )
 
 
 def doubts(suspicions: Iterable[Suspected]) -> tuple[str, ...]:
-    """Why numbers that pass may yet mean nothing, to be told and not judged: a copied column passes every rule."""
+    """Why numbers that pass may yet mean nothing: a copied column passes every rule, so it is told, not judged."""
     return tuple(f"? {one.name}  {basename(one.path)}: {one.evidence}. {one.cure}" for one in suspicions)

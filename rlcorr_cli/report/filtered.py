@@ -1,15 +1,17 @@
-"""What a filter run is asked for, and what it did: plain values, for the pipeline to fill and `present` to show."""
+"""What a filter run is asked for (`Target`), and what it did (`Filtered`), suggested bounds included."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.suggest import SuggestedBounds, suggestions
 from rlcorr_cli.totals.histogram import Histogram
 
 ROWS_PER_FILE = 100_000
-"""Of a directory's parts."""
+"""How many rows each file of an output directory holds."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,13 @@ class Target:
     unused_weights: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Filtered:
     """What a run did: the report of the dump under the plan, and where its rows went.
 
     rows_in = rows_out + rows_dropped + rows_bad; with a resampling, rows_out counts the draws, and rows_dropped the
-    rows never drawn.  quarantine: where bad rows went, None if nowhere.  distances: see `core.verdict`.
+    rows never drawn.  quarantine: where bad rows went, None if nowhere.  distances: rejection -> how far its units lie
+    from where the statistic keeps everything.
     """
 
     report: Report
@@ -62,6 +65,14 @@ class Filtered:
             "rows_quarantined": quarantined,
         }
 
+    @cached_property
+    def suggestions(self) -> tuple[SuggestedBounds, ...]:
+        """Looser bounds for each rejection that takes too much."""
+        return tuple(suggestions(self.report.plan.rejections, self.report.whole.values, self.distances))
+
+    def __repr__(self) -> str:
+        return f"<Filtered: {self.rows_out:,} of {self.rows_in:,} rows out, {self.report!r}>"
+
     def to_dict(self) -> dict[str, Any]:
         """The report's JSON form with an `output` beside it."""
         target = self.target
@@ -73,4 +84,5 @@ class Filtered:
             **self.rows,
             "rejected_rows": dict(self.rejected_rows),
         }
-        return {**self.report.to_dict(), "output": output}
+        suggested = [bounds.to_dict() for bounds in self.suggestions]
+        return {**self.report.to_dict(), "suggestions": suggested, "output": output}

@@ -1,4 +1,4 @@
-"""What `inspect` found: plain values, for the pipeline to fill and `present` to show."""
+"""What `inspect` shows of a dump (`Inspected`) and of one row (`OneRow`), as plain values."""
 
 import math
 from collections import Counter
@@ -14,32 +14,32 @@ from rlcorr_cli.report.report import SCHEMA
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Values:
     """n finite values of one column: their range, their sum, and how many are exactly 0."""
 
     n: int
-    low: float
-    high: float
+    min: float
+    max: float
     total: float
     zeros: int
 
     def __add__(self, other: "Values") -> "Values":
         return Values(
-            self.n + other.n,
-            min(self.low, other.low),
-            max(self.high, other.high),
-            self.total + other.total,
-            self.zeros + other.zeros,
+            n=self.n + other.n,
+            min=min(self.min, other.min),
+            max=max(self.max, other.max),
+            total=self.total + other.total,
+            zeros=self.zeros + other.zeros,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """min, mean, max, share of exact zeros."""
         n = self.n
-        return {"min": self.low, "mean": self.total / n, "max": self.high, "zero_fraction": self.zeros / n}
+        return {"min": self.min, "mean": self.total / n, "max": self.max, "zero_fraction": self.zeros / n}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Worst:
     """A sequence (token None) or a token, and its value of the measure.  place: as errors name the row.  token: among
     the row's valid tokens, from 0."""
@@ -90,7 +90,7 @@ class Tally:
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Inspected:
     """A dump as it is read.
 
@@ -155,7 +155,7 @@ class Says:
     keep: tuple[bool, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OneRow:
     """One sequence, token by token.
 

@@ -1,21 +1,28 @@
-"""A Report: everything `analyze` found, as plain values; text, JSON and later forms render it.
+"""A Report: everything `analyze` measured, as plain values; text, JSON and other forms render it.
 
-`to_dict` is the stable JSON form; `schema` changes when a key changes meaning.
+Its conclusions (`health`, `verdict`, `onset`, `trends`) are computed from its numbers when they are asked for, by the
+rules it carries: another set of rules, through `dataclasses.replace`, changes all of them.  `to_dict` is the stable
+JSON form; `schema` changes when a key changes meaning.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
-from rlcorr_cli.metrics.diagnostics import METRICS
-from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.totals.binned import Pictures, histogram_from_list, histogram_to_list
+from rlcorr_cli.report import html
+from rlcorr_cli.report.trends import Trends, trends
+from rlcorr_cli.report.verdict import Onset, Verdict, onset, verdict
+from rlcorr_cli.rules.defaults import RULES
+from rlcorr_cli.rules.judge import Finding, Section, judge
+from rlcorr_cli.rules.rule import Rule
+from rlcorr_cli.totals.binned import Pictures, histogram_to_list
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 
@@ -27,22 +34,35 @@ _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"
 QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Group:
-    """One group of rows.  key: column -> value; metrics are the profile's, values the canonical ones."""
+    """One group of rows, or the whole dump with an empty key.
 
-    key: dict[str, Any]
-    counts: dict[str, int]
-    metrics: Values
+    key: column -> value.  values: canonical metrics by name.  peer_metrics: the profile's, None without a profile.
+    """
+
+    key: Mapping[str, Any]
+    counts: Mapping[str, int]
     values: Values
+    peer_metrics: Values | None = None
+
+    @property
+    def metrics(self) -> Values:
+        """The metrics under the names of the report's profile."""
+        return self.values if self.peer_metrics is None else self.peer_metrics
+
+    @property
+    def plain_key(self) -> dict[str, Any]:
+        """The key as JSON has it: dates and times in ISO form, infinities as text."""
+        return {name: _json(value) for name, value in self.key.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
-    """The whole dump first, then its groups; health is judged on canonical values whatever the profile.
+    """The whole dump first, then its groups; rules are applied to canonical values whatever the profile.
 
     problems: class -> how many rows were left out for it (`rows`), and where the `first` is.
-    suspicions: about whole files, from their first rows.
+    suspicions: about whole files, from their first rows.  pictures: binned totals, where they were counted.
     """
 
     inputs: tuple[Input, ...]
@@ -51,13 +71,51 @@ class Report:
     whole: Group
     intervals: Mapping[str, tuple[float, float]]
     groups: tuple[Group, ...]
-    health: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
     log_ratios: Histogram
     problems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     suspicions: tuple[Suspected, ...] = ()
     seconds: float = 0.0
     pictures: Pictures | None = None
+    rules: tuple[Rule, ...] = RULES
+
+    @cached_property
+    def health(self) -> tuple[Finding, ...]:
+        """What the rules make of the whole dump."""
+        return self.findings(self.whole)
+
+    def findings(self, group: Group) -> tuple[Finding, ...]:
+        """What the rules make of the whole dump or of one group."""
+        return judge([Section(group.plain_key, group.values)], self.rules)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """How close the policies are, and which weights that leaves usable."""
+        return verdict(self.whole.counts, self.whole.values, self.health, self.plan)
+
+    @cached_property
+    def onset(self) -> Onset | None:
+        """Where along the groups a drift begins."""
+        return onset([group.key for group in self.groups], [group.values.get("k3_kl") for group in self.groups])
+
+    @cached_property
+    def trends(self) -> Trends | None:
+        """What the binned totals show; None where they were not counted."""
+        return None if self.pictures is None else trends(self.pictures, normalizes=self.plan.normalizes)
+
+    def __repr__(self) -> str:
+        paths = self.inputs[0].path if len(self.inputs) == 1 else f"{len(self.inputs)} files"
+        counts = self.whole.counts
+        numbers = f"{counts['sequences']:,} sequences, {counts['tokens']:,} tokens"
+        return f"<Report of {paths!r}: {numbers}, plan {self.plan.name}, {self.verdict.level}>"
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks."""
+        return html.table(
+            title=repr(self)[1:-1],
+            metrics={name: self.whole.values.get(name) for name in html.KEY_METRICS},
+            findings=[finding for finding in self.health if finding.broken],
+        )
 
     def to_polars(self) -> "polars.DataFrame":
         """A row per group (the whole dump, without groups): its key, its counts, its metrics."""
@@ -73,11 +131,14 @@ class Report:
             "inputs": [one.to_dict() for one in self.inputs],
             "plan": self.plan.to_dict(),
             "profile": self.profile,
-            "counts": self.whole.counts,
+            "verdict": self.verdict.to_dict(),
+            "onset": None if self.onset is None else self.onset.to_dict(),
+            "counts": dict(self.whole.counts),
             "metrics": self.whole.metrics,
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "groups": [{"key": _plain(g.key), "counts": g.counts, "metrics": g.metrics} for g in self.groups],
-            "health": list(self.health),
+            "groups": [{"key": g.plain_key, "counts": dict(g.counts), "metrics": g.metrics} for g in self.groups],
+            "health": [finding.to_health() for finding in self.health],
+            "trends": None if self.trends is None else self.trends.to_dict(),
             "problems": {name: dict(one) for name, one in self.problems.items()},
             "suspicions": [asdict(one) for one in self.suspicions],
             "notes": list(self.notes),
@@ -90,39 +151,6 @@ class Report:
             return {}
         values = {} if self.profile == "canonical" else {"values": [g.values for g in (self.whole, *self.groups)]}
         return {"pictures": {**self.pictures.to_dict(), "log_ratios": histogram_to_list(self.log_ratios), **values}}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Report":
-        """What `to_dict` wrote of a report with pictures.  KeyErrors and TypeErrors tell of another document."""
-        pictures = data["pictures"]
-        sections = [{"key": {}, "counts": data["counts"], "metrics": data["metrics"]}, *data["groups"]]
-        values = pictures.get("values", [section["metrics"] for section in sections])
-        groups = [
-            Group(section["key"], section["counts"], section["metrics"], canonical)
-            for section, canonical in zip(sections, values, strict=True)
-        ]
-        unknown = {metric.name for metric in METRICS} - set(groups[0].values)
-        if unknown:
-            raise LookupError(f"no {', '.join(sorted(unknown))}")
-        return cls(
-            tuple(Input(i["path"], i["format"], i["rows"], i["bytes"], i["columns"]) for i in data["inputs"]),
-            plan_from_dict(data["plan"]),
-            data["profile"],
-            groups[0],
-            {name: (ends[0], ends[1]) for name, ends in data["intervals"].items()},
-            tuple(groups[1:]),
-            tuple(data["health"]),
-            tuple(data["notes"]),
-            histogram_from_list(pictures["log_ratios"]),
-            problems=data["problems"],
-            suspicions=tuple(Suspected(**one) for one in data["suspicions"]),
-            pictures=Pictures.from_dict(pictures),
-        )
-
-
-def _plain(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A group's values as JSON has them; dates and times in ISO form, infinities as text."""
-    return {name: _json(value) for name, value in key.items()}
 
 
 def _json(value: Any) -> Any:

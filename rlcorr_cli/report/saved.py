@@ -1,25 +1,26 @@
-"""Saved reports, read back: what `analyze --json` printed or `-o report.json` wrote.
+"""Saved reports, read back: what `analyze --json` printed or `-o report.json` wrote becomes a Report again.
 
-A file of anything else is a DataError, whatever is wrong with it.
+`check` and `plot` load it through `read_report`; `document.py` describes what is read.  A file of anything else is a
+DataError, whatever is wrong with it.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pydantic
 
+from rlcorr_cli import batch
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.report.checked import Subject, doubts
-from rlcorr_cli.report.report import SCHEMA
-from rlcorr_cli.rules.judge import Section
-
-Metrics = dict[str, pydantic.FiniteFloat | None]
-Key = dict[str, pydantic.FiniteFloat | int | str | bool | None]
-Ends = Annotated[list[pydantic.FiniteFloat], pydantic.Field(min_length=2, max_length=2)]
+from rlcorr_cli.report import report
+from rlcorr_cli.report.document import Document, Metrics, Pictures
+from rlcorr_cli.report.report import SCHEMA, Report
+from rlcorr_cli.totals import binned
+from rlcorr_cli.totals.histogram import Histogram
 
 AGAIN = "Write one with `rlcorr analyze DUMP -o report.json`."
 
@@ -30,7 +31,7 @@ def is_report(dumps: Sequence[str]) -> bool:
 
 
 def load(path: str) -> dict[str, Any]:
-    """The document in a file, known to be a report of this schema by its head only."""
+    """The document in a file, of which only the head is known to be one of this schema."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refused)
     except (OSError, ValueError, RecursionError) as error:
@@ -48,131 +49,72 @@ def _refused(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def read_subject(path: str) -> Subject:
-    """What a saved report holds to be judged.
+def read_report(path: str) -> Report:
+    """A saved report.
 
-    Under a profile that is the peer's metrics, and the canonical ones where the report has them for its pictures.
+    Its findings, verdict and trends are those of this release's rules on its numbers.  Under a profile the canonical
+    values are empty where it was saved without binned totals.
     """
     data = load(path)
     try:
-        return _subject(data)
-    except (ValueError, UsageError) as error:  # pydantic's error is a ValueError
+        return _report(data)
+    except (ValueError, LookupError, OverflowError, UsageError) as error:  # pydantic's error is a ValueError
         raise DataError(f"{path} is not a whole report: {_first(error)}.", AGAIN) from None
 
 
+def read_drawable(path: str) -> Report:
+    """A saved report that has everything that pictures are drawn from."""
+    saved = read_report(path)
+    if saved.pictures is None:
+        raise DataError(f"{path} holds no counts to draw pictures from.", AGAIN)
+    lacking = sorted({metric.name for metric in METRICS} - set(saved.whole.values))
+    if lacking:
+        raise DataError(f"{path} is not a whole report: it has no {', '.join(lacking)}.", AGAIN)
+    return saved
+
+
 def _first(error: Exception) -> str:
-    """What is wrong, and the first place where."""
+    """The first thing that is wrong, and its place."""
     if isinstance(error, pydantic.ValidationError):
-        one = error.errors()[0]
-        return f"{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}"
+        fault = error.errors()[0]
+        return f"{'.'.join(map(str, fault['loc']))}: {fault['msg'].lower()}"
     return str(error).rstrip(".")
 
 
-class Open(pydantic.BaseModel):
-    """A record of right types; keys of a later release are let be."""
-
-    model_config = pydantic.ConfigDict(strict=True, extra="ignore")
-
-
-class Head(Open):
-    """Who wrote it; `load` looks at its schema."""
-
-    version: str
-
-
-class Input(Open):
-    """One file of the dump."""
-
-    path: str
-    format: str
-    rows: pydantic.NonNegativeInt
-    bytes: pydantic.NonNegativeInt
-    columns: dict[str, str]
-
-
-class Counts(Open):
-    """What the numbers are of."""
-
-    rows: pydantic.NonNegativeInt
-    sequences: pydantic.NonNegativeInt
-    empty_sequences: pydantic.NonNegativeInt
-    tokens: pydantic.NonNegativeInt
-    masked_tokens: pydantic.NonNegativeInt
-    bad_rows: pydantic.NonNegativeInt = 0
-
-
-class Group(Open):
-    """One group."""
-
-    key: Key = pydantic.Field(min_length=1)
-    counts: Counts
-    metrics: Metrics
-
-
-class Health(Open):
-    """One default rule on the whole dump."""
-
-    metric: str
-    value: pydantic.FiniteFloat | None
-    rule: str
-    status: Literal["ok", "warn", "fail", "no data"]
-    remedy: str | None
-
-
-class Problem(Open):
-    """A class of bad rows."""
-
-    rows: pydantic.NonNegativeInt
-    first: str
-
-
-class Suspicion(Open):
-    """What may be wrong with whole files."""
-
-    name: str
-    path: str
-    evidence: str
-    cure: str
-    n_files: pydantic.NonNegativeInt
-
-
-class Pictures(Open):
-    """What `plot` draws, and looks into.  values: canonical metrics beside a profile's, the whole dump's first."""
-
-    counts: dict[str, Any]
-    spread: dict[str, Any]
-    histograms: dict[str, Any]
-    log_ratios: list[Any]
-    values: Annotated[list[Metrics], pydantic.Field(min_length=1)] = []
-
-
-class Document(Open):
-    """A report, looked at in every part, be it judged or not: half a report is no report."""
-
-    rlcorr: Head
-    inputs: list[Input] = pydantic.Field(min_length=1)
-    plan: dict[str, Any]
-    profile: str
-    counts: Counts
-    metrics: Metrics = pydantic.Field(min_length=1)
-    intervals: dict[str, Ends]
-    groups: list[Group]
-    health: list[Health]
-    problems: dict[str, Problem]
-    suspicions: list[Suspicion]
-    notes: list[str]
-    pictures: Pictures = Pictures(counts={}, spread={}, histograms={}, log_ratios=[])
-
-
-def _subject(data: dict[str, Any]) -> Subject:
+def _report(data: dict[str, Any]) -> Report:
     document = Document.model_validate(data)
-    plan_from_dict(document.plan)
-    keys: list[Key] = [{}, *(group.key for group in document.groups)]
-    metrics = [document.metrics, *(group.metrics for group in document.groups)]
-    canonical = document.pictures.values or [Metrics() for _ in keys]
-    sections = [Section(key, {**own, **more}) for key, own, more in zip(keys, metrics, canonical, strict=True)]
-    for section in sections:
-        if set(section.values) != set(sections[0].values):
-            raise ValueError(f"the group {section.key} has other metrics than the whole dump")
-    suspected = [Suspected(**one.model_dump()) for one in document.suspicions]
-    return Subject(tuple(one.model_dump() for one in document.inputs), tuple(sections), doubts(suspected))
+    pictures = document.pictures if "pictures" in document.model_fields_set else None
+    groups = _groups(document, pictures)
+    for group in groups:
+        if set(group.metrics) != set(groups[0].metrics) or set(group.values) != set(groups[0].values):
+            raise ValueError(f"the group {dict(group.key)} has other metrics than the whole dump")
+    return Report(
+        inputs=tuple(
+            batch.Input(one.path, one.format, one.rows, one.bytes, one.columns)  # type: ignore[arg-type]
+            for one in document.inputs
+        ),
+        plan=plan_from_dict(document.plan),
+        profile=document.profile,
+        whole=groups[0],
+        intervals={name: (ends[0], ends[1]) for name, ends in document.intervals.items()},
+        groups=tuple(groups[1:]),
+        notes=tuple(document.notes),
+        log_ratios=Histogram.empty() if pictures is None else binned.histogram_from_list(pictures.log_ratios),
+        problems={name: problem.model_dump() for name, problem in document.problems.items()},
+        suspicions=tuple(Suspected(**one.model_dump()) for one in document.suspicions),
+        pictures=None if pictures is None else binned.Pictures.from_dict(pictures.model_dump()),
+    )
+
+
+def _groups(document: Document, pictures: Pictures | None) -> list[report.Group]:
+    """The whole dump, then its groups."""
+    sections = [({}, document.counts, document.metrics), *((g.key, g.counts, g.metrics) for g in document.groups)]
+    values = [] if pictures is None else pictures.values
+    if len(values) not in (0, len(sections)):
+        raise ValueError(f"pictures.values: {len(values)} tables of {len(sections)}")
+    if document.profile == "canonical":
+        return [report.Group(key=k, counts=c.model_dump(exclude_unset=True), values=m) for k, c, m in sections]
+    return [
+        report.Group(key=key, counts=counts.model_dump(exclude_unset=True), values=canonical, peer_metrics=metrics)
+        for (key, counts, metrics), canonical in zip(sections, values or [Metrics()] * len(sections), strict=True)
+    ]

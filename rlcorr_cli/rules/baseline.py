@@ -10,7 +10,7 @@ from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.metrics.catalog import ideal
-from rlcorr_cli.rules.judge import EXAMPLES, Finding, Section, finding, finite, pairs, remedy_of, shown
+from rlcorr_cli.rules.judge import EXAMPLES, Finding, Section, finite, pairs, remedy_of, shown
 
 ROUNDING = 1e-9
 """Sums of the same numbers in another order differ by far less than this share of them; more is a change."""
@@ -84,24 +84,34 @@ def _hashable(key: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
 
 
 def _compared(limit: Limit, now: Section, then: Section) -> Finding:
-    holds, says = _moved(limit, now.values[limit.metric], then.values[limit.metric])
-    return finding(now, limit.metric, str(limit), "fail", holds, remedy_of(limit.metric), says)
+    value = now.values[limit.metric]
+    holds, says = _moved(limit, value, then.values[limit.metric])
+    return Finding(
+        key=now.key,
+        metric=limit.metric,
+        value=value,
+        rule=str(limit),
+        severity="fail",
+        status="ok" if holds else "fail",
+        fix=remedy_of(limit.metric) or None,
+        says=f"{limit.metric} {says}.",
+    )
 
 
 def _moved(limit: Limit, now: float | None, then: float | None) -> tuple[bool, str]:
     """Whether a limit holds, and how to say it after the metric's name."""
-    wants = f"wants {limit}"
+    wanted = f"should be {limit}"
     if now is None:
-        return False, f"has no data, {wants}"
+        return False, f"has no data, {wanted}"
     if then is None:
-        return False, f"is {shown(now)}, but the baseline has no data, {wants}"
+        return False, f"is {shown(now)}, but the baseline has no data, {wanted}"
     size = ideal(limit.metric) == 0
     new, old = (abs(now), abs(then)) if size else (now, then)
     worse = new - old if limit.rises else old - new
     was = f"is {shown(now, then)}, the baseline {shown(then, now)}{_by(new, old, size and (now < 0 or then < 0))}"
     if old == 0 and limit.share and worse > 0:
         return False, f"{was}, and any change from 0 is more than {100 * limit.amount:.12g} % of it"
-    return worse <= limit.room(old), f"{was}, {wants}"
+    return worse <= limit.room(old), f"{was}, {wanted}"
 
 
 def _by(now: float, then: float, size: bool) -> str:

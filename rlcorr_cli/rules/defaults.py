@@ -1,10 +1,10 @@
 """RULES: which values of a metric are a worry by default, and what to do about them.
 
-Thresholds are those of verl's published guides and of the metric definitions.
+Thresholds are those of verl's published guides and of the metric definitions.  A new rule is a row here: reports,
+`check`, text, pages and the lines in figures all read this table through `judge` or `rule_on`.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from rlcorr_cli.rules.rule import Rule
 
@@ -48,12 +48,6 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def judge(metrics: Mapping[str, float | None]) -> list[dict[str, Any]]:
-    """One finding per rule whose metric is there: metric, value, rule, status, remedy (null when fine)."""
-    findings: list[dict[str, Any]] = []
-    for rule in (rule for rule in RULES if rule.metric in metrics):
-        value = metrics[rule.metric]
-        status = "no data" if value is None else "ok" if rule.holds(value) else rule.severity
-        remedy = None if status in ("ok", "no data") else rule.remedy
-        findings.append({"metric": rule.metric, "value": value, "rule": str(rule), "status": status, "remedy": remedy})
-    return findings
+def rule_on(metric: str, rules: Iterable[Rule]) -> Rule | None:
+    """The first rule on a metric: what a figure draws its line at, and a table shows beside the value."""
+    return next((rule for rule in rules if rule.metric == metric), None)

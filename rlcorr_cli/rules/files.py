@@ -21,7 +21,7 @@ from typing import Any, get_args
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.plans.files import load
-from rlcorr_cli.rules.judge import Asked, written
+from rlcorr_cli.rules.judge import NamedRule, written
 from rlcorr_cli.rules.rule import Over, Severity
 
 EXAMPLE = 'A rule is [[rule]], then metric = "kl" and max = 0.1 below it.'
@@ -29,10 +29,11 @@ EXAMPLE = 'A rule is [[rule]], then metric = "kl" and max = 0.1 below it.'
 
 @dataclass(frozen=True)
 class RulesFile:
-    """A file's rules, and whether the default ones hold beside them."""
+    """A file's rules, whether the default ones hold beside them, and the file's path (empty of none)."""
 
-    rules: tuple[Asked, ...] = ()
+    rules: tuple[NamedRule, ...] = ()
     defaults: bool = True
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def read_rules(path: str) -> RulesFile:
     data, _ = load(Path(path), "rules file", EXAMPLE)
     _checked(data, TOP, path)
     rules = tuple(_rule(one, f"{path}, rule {i}") for i, one in enumerate(data.get("rule", []), 1))
-    return RulesFile(rules, data.get("defaults", True))
+    return RulesFile(rules, data.get("defaults", True), path)
 
 
 def _checked(data: Mapping[Any, Any], keys: Mapping[str, Key], where: str) -> None:
@@ -90,7 +91,7 @@ def _checked(data: Mapping[Any, Any], keys: Mapping[str, Key], where: str) -> No
             raise UsageError(f"{where}: {name} must be {keys[name].takes}, got {value!r}.", EXAMPLE)
 
 
-def _rule(data: Any, where: str) -> Asked:
+def _rule(data: Any, where: str) -> NamedRule:
     if not isinstance(data, Mapping):
         raise UsageError(f"{where} is {data!r}, no record.", EXAMPLE)
     _checked(data, KEYS, where)
@@ -102,4 +103,4 @@ def _rule(data: Any, where: str) -> Asked:
     if low is not None and high is not None and low > high:
         raise UsageError(f"{where}: min {low:g} is above max {high:g}.", "Nothing lies between them: swap them.")
     more = {key: data[key] for key in ("absolute", "severity", "over", "remedy") if key in data}
-    return Asked(written(data["metric"].strip(), low, high, **more), where)
+    return NamedRule(written(data["metric"].strip(), low, high, **more), where)

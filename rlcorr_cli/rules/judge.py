@@ -1,12 +1,13 @@
-"""Rules on metrics, and what judging by them finds: the heart of `check`.
+"""judge(): the one place where numbers are held to rules, for reports, tables, pictures and `check`.
 
-A rule is one of `health.RULES` or one that a user wrote, in a file or as a flag; the user's on a metric replace the
-default ones on it.  A metric without a value never passes: what cannot be told is not fine.
+A rule is one of `defaults.RULES` or one that a user wrote, in a file or as a flag; the user's on a metric replace the
+default ones on it.  A metric without a value has the status "no data", which a report tells and `check` does not pass
+(`unexcused`).
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from rlcorr_cli.errors import UsageError
@@ -32,36 +33,59 @@ class Section:
     values: Values
 
 
-@dataclass(frozen=True)
+Status = Literal["ok", "warn", "fail", "no data"]
+BROKEN: tuple[Status, ...] = ("fail", "warn")
+"""The statuses of a rule that is broken, the worse first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one rule found in one section.  remedy: None when fine; says: metric, value and rule in one sentence."""
+    """What one rule makes of one metric in one section.
+
+    rule: the range in words.  fix: what to do where the rule does not hold (None where there is nothing to say).
+    says: metric, value and rule in one sentence.
+    """
 
     key: Mapping[str, Any]
     metric: str
     value: Value
     rule: str
     severity: Severity
-    status: Literal["ok", "fail", "warn"]
-    remedy: str | None
+    status: Status
+    fix: str | None
     says: str
 
+    @property
+    def broken(self) -> bool:
+        """Whether there is a value, and it is outside the range."""
+        return self.status in BROKEN
+
+    @property
+    def remedy(self) -> str | None:
+        """The fix of a broken rule; None where the rule holds or cannot be judged."""
+        return self.fix if self.broken else None
+
     def to_dict(self) -> dict[str, Any]:
-        """Its JSON form."""
-        return {**asdict(self), "key": dict(self.key)}
+        """The JSON form in `check`."""
+        data = asdict(self)
+        del data["fix"]
+        says = data.pop("says")
+        return {**data, "key": dict(self.key), "remedy": self.remedy, "says": says}
+
+    def to_health(self) -> dict[str, Any]:
+        """The JSON form in a report's `health`."""
+        return {name: getattr(self, name) for name in ("metric", "value", "rule", "status", "remedy")}
 
 
 @dataclass(frozen=True)
-class Asked:
+class NamedRule:
     """A rule, and where a user wrote it: '--max kl', 'rules.toml, rule 2'; None for a default."""
 
     rule: Rule
     origin: str | None = None
 
 
-DEFAULTS: tuple[Asked, ...] = tuple(Asked(rule) for rule in RULES)
-
-
-def judge_all(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, ...]:
+def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, ...]:
     """Every rule on every section that it looks at, rule by rule; a rule whose metric is not there finds nothing."""
     return tuple(
         _judged(rule, section)
@@ -73,18 +97,28 @@ def judge_all(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Findi
 
 def _judged(rule: Rule, section: Section) -> Finding:
     value = section.values[rule.metric]
-    holds = value is not None and rule.holds(value)
+    status = "no data" if value is None else "ok" if rule.holds(value) else rule.severity
     is_value = "has no data" if value is None else f"is {shown(value, rule.low, rule.high)}"
-    return finding(section, rule.metric, str(rule), rule.severity, holds, rule.remedy, f"{is_value}, wants {rule}")
+    return Finding(
+        key=section.key,
+        metric=rule.metric,
+        value=value,
+        rule=str(rule),
+        severity=rule.severity,
+        status=status,
+        fix=rule.remedy or None,
+        says=f"{rule.metric} {is_value}, should be {rule}.",
+    )
 
 
-def finding(
-    section: Section, metric: str, rule: str, severity: Severity, holds: bool, remedy: str, says: str
-) -> Finding:
-    """A finding; says: the sentence without the metric's name."""
-    status = "ok" if holds else severity
-    cure = None if holds or not remedy else remedy
-    return Finding(section.key, metric, section.values[metric], rule, severity, status, cure, f"{metric} {says}.")
+def unexcused(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings as `check` counts them: what has no data is as bad as what is outside the range."""
+    return tuple(replace(one, status=one.severity) if one.status == "no data" else one for one in findings)
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The broken ones: failures, then warnings, each in the order of the rules."""
+    return tuple(sorted((one for one in findings if one.broken), key=lambda one: BROKEN.index(one.status)))
 
 
 def shown(value: float, *bounds: float | None) -> str:
@@ -99,7 +133,7 @@ def shown(value: float, *bounds: float | None) -> str:
 
 
 def remedy_of(metric: str) -> str:
-    """What the default rules tell to do about a metric; empty where there is none on it."""
+    """What the default rules advise about a metric; empty where there is no rule on it."""
     return next((rule.remedy for rule in RULES if rule.metric == metric), "")
 
 
@@ -119,43 +153,43 @@ def written(
     return Rule(metric, severity, remedy_of(metric) if remedy is None else remedy, low, high, absolute, over)
 
 
-def replaced(*layers: Sequence[Asked]) -> tuple[Asked, ...]:
+def replaced(*layers: Sequence[NamedRule]) -> tuple[NamedRule, ...]:
     """The rules of all layers, where each replaces what came before it on the same metrics."""
-    found: tuple[Asked, ...] = ()
+    rules: tuple[NamedRule, ...] = ()
     for layer in layers:
-        named = {one.rule.metric for one in layer}
-        found = (*(one for one in found if one.rule.metric not in named), *layer)
-    return found
+        metrics = {named.rule.metric for named in layer}
+        rules = (*(named for named in rules if named.rule.metric not in metrics), *layer)
+    return rules
 
 
-def from_flags(at_most: Sequence[str], at_least: Sequence[str]) -> tuple[Asked, ...]:
+def from_flags(at_most: Sequence[str], at_least: Sequence[str]) -> tuple[NamedRule, ...]:
     """--max and --min; both on one metric make one rule."""
     highs = {metric: _number("--max", metric, text) for metric, text in pairs("--max", at_most).items()}
     lows = {metric: _number("--min", metric, text) for metric, text in pairs("--min", at_least).items()}
-    found: list[Asked] = []
+    rules: list[NamedRule] = []
     for metric in {**highs, **lows}:
         low, high = lows.get(metric), highs.get(metric)
         if low is not None and high is not None and low > high:
             message = f"--min {metric}={low:g} is above --max {metric}={high:g}."
             raise UsageError(message, "Nothing lies between them: swap them.")
         origin = "--min" if high is None else "--max"
-        found.append(Asked(written(metric, low, high), f"{origin} {metric}"))
-    return tuple(found)
+        rules.append(NamedRule(written(metric, low, high), f"{origin} {metric}"))
+    return tuple(rules)
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     """['kl=0.1', ...] -> {'kl': '0.1'}; a metric may be named once."""
-    found: dict[str, str] = {}
+    amounts: dict[str, str] = {}
     for text in texts:
         metric, equals, amount = (part.strip() for part in text.partition("="))
         if not (metric and equals and amount):
             raise UsageError(
                 f"Cannot read {option} {text}.", f"Write {option} METRIC=NUMBER: {option} {EXAMPLES[option]}."
             )
-        if metric in found:
+        if metric in amounts:
             raise UsageError(f"{option} names {metric} twice.", "Give each metric once.")
-        found[metric] = amount
-    return found
+        amounts[metric] = amount
+    return amounts
 
 
 def finite(text: str) -> float | None:

@@ -1,8 +1,7 @@
-"""RULES: which values of a metric are a worry, and what to do about them.
+"""Rule: the range that a metric should lie in, how bad it is outside, and what to do about it.
 
-Thresholds are those of verl's published guides and of the metric definitions.  A rule names a range; a value outside
-it has the rule's severity, and a metric of no data has status "no data".  `check` judges by the same table, and by a
-user's own rules (`rules.py`).
+The default rules are in `defaults.py`, a user's own come from `files.py` or from flags (`judge.py`); `judge` holds
+numbers to either.
 """
 
 from dataclasses import dataclass

@@ -113,7 +113,9 @@ def _answered(listener: socket.socket) -> list[str] | None:
     return _taken_over(streams, *json.loads(request))
 
 
-def _taken_over(streams: list[int], client: int, args: list[str], environment: dict[str, str], folder: str) -> list[str]:
+def _taken_over(
+    streams: list[int], client: int, args: list[str], environment: dict[str, str], folder: str
+) -> list[str]:
     """Be what the client's own process would be."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)

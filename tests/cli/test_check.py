@@ -50,7 +50,7 @@ def test_four_updates_fail_a_floor_under_the_sample_size() -> None:
     states = {one["key"].get("step"): one["status"] for one in found["findings"] if one["metric"] == "seq_ess"}
     assert states == {None: "fail", 0: "ok", 1: "ok", 2: "fail", 3: "fail", 4: "fail"}
     lines = run("check", *given).out.splitlines()
-    assert lines[3].strip() == "fail  step 4: seq_ess is 0.0156, wants >= 0.3."
+    assert lines[3].strip() == "fail  step 4: seq_ess is 0.0156, should be >= 0.3."
     assert lines[4].strip() == SEQUENCE
     assert lines[-1] == "  Failed: 4 of 30 checks, 3 warned; 5 rules on smollm2_steps.parquet, 5 groups."
     assert max(map(len, lines)) <= 80
@@ -83,7 +83,7 @@ def test_warnings_alone_pass() -> None:
     assert found["status"] == "passed"
     assert found["counts"] == {"rules": 5, "failed": 0, "warned": 2, "passed": 3}
     out = run("check", STEPS).out
-    assert "  warn  whole dump: seq_ess is 0.00313, wants >= 0.3.\n" in out
+    assert "  warn  whole dump: seq_ess is 0.00313, should be >= 0.3.\n" in out
     assert out.splitlines()[-1] == "  Passed: 3 of 5 checks, 2 warned; 5 rules on smollm2_steps.parquet."
 
 
@@ -92,7 +92,7 @@ def test_default_rules_fail_on_either_side_of_0(tmp_path: Path) -> None:
         dump = parquet(tmp_path / "d.parquet", [row(old=old)] * 3)
         found = checked(1, dump)
         (one,) = [one for one in found["findings"] if one["metric"] == "kl"]
-        assert one["says"] == f"kl is {kl}, wants abs <= 0.1."
+        assert one["says"] == f"kl is {kl}, should be abs <= 0.1."
         assert one["severity"] == one["status"] == "fail"
         assert "systematic shift" in one["remedy"]
 
@@ -127,7 +127,7 @@ def test_a_group_of_no_data_fails(tmp_path: Path) -> None:
     ]
     assert findings(found, "k3_kl")[-1][2] == "warn"
     (says,) = {one["says"] for one in found["findings"] if one["metric"] == "kl" and one["value"] is None}
-    assert says == "kl has no data, wants abs <= 0.1."
+    assert says == "kl has no data, should be abs <= 0.1."
 
 
 def test_a_flag_replaces_the_default_rule(small: str) -> None:
@@ -301,7 +301,7 @@ def test_a_dump_is_judged_on_canonical_values_whatever_the_profile(tmp_path: Pat
 def test_groups_by_two_columns_are_named_by_both(small: str) -> None:
     ran = run("check", small, "--group-by", "step", "--group-by", "group")
     assert ran.status == 1
-    assert "  fail  step 1, group b: kl is 0.375, wants abs <= 0.1.\n" in ran.out
+    assert "  fail  step 1, group b: kl is 0.375, should be abs <= 0.1.\n" in ran.out
 
 
 def test_reading_options_are_analyzes(small: str, tmp_path: Path) -> None:

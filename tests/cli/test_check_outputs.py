@@ -37,8 +37,8 @@ def test_failures_come_first_then_warnings_then_one_line_of_counts() -> None:
     assert [line.split(" ", 1)[0] for line in lines] == (
         ["fail"] * 4 + ["Do", "geometric"] + ["warn"] * 3 + ["Compare", "engines;", ""] + ["Failed:"]
     )
-    assert lines[0] == "fail  whole dump: seq_ess is 0.00313, wants >= 0.3."
-    assert lines[8] == "warn  step 4: prob_abs_diff_mean is 0.0191, wants <= 0.01."
+    assert lines[0] == "fail  whole dump: seq_ess is 0.00313, should be >= 0.3."
+    assert lines[8] == "warn  step 4: prob_abs_diff_mean is 0.0191, should be <= 0.01."
     assert "step 0" not in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
 
@@ -46,7 +46,7 @@ def test_failures_come_first_then_warnings_then_one_line_of_counts() -> None:
 def test_many_groups_of_one_rule_are_counted(tmp_path: Path) -> None:
     dump = parquet(tmp_path / "d.parquet", [row(step=i) for i in range(30)])
     out = run("check", dump, "--group-by", "step").out
-    assert out.count("kl is 0.375, wants abs <= 0.1.") == 8
+    assert out.count("kl is 0.375, should be abs <= 0.1.") == 8
     assert "and 23 groups more; --json has all." in out
     found = json.loads(run("check", dump, "--group-by", "step", "--json").out)
     assert sum(one["metric"] == "kl" for one in found["findings"]) == 31
@@ -68,7 +68,7 @@ def test_json_is_stable(tmp_path: Path) -> None:
         "severity": "fail",
         "status": "fail",
         "remedy": "Do not use sequence-level IS on this data: take token weights, or geometric rejection.",
-        "says": "seq_ess is 0.0156, wants >= 0.3.",
+        "says": "seq_ess is 0.0156, should be >= 0.3.",
     }
     dates = parquet(tmp_path / "d.parquet", [row(t=float("inf")), row(t=None)])
     keys = {str(one["key"]) for one in json.loads(run("check", dates, "--group-by", "t", "--json").out)["findings"]}
@@ -87,7 +87,7 @@ def test_junit_has_a_case_for_every_rule_and_section(tmp_path: Path) -> None:
     failed = [case for case in suite if case.result]
     assert [case.classname for case in failed] == [f"rlcorr.{s}" for s in ("whole dump", "step 2", "step 3", "step 4")]
     one = cases["rlcorr.step 4", "seq_ess >= 0.3"]
-    assert one.result[0].message == "step 4: seq_ess is 0.0156, wants >= 0.3."
+    assert one.result[0].message == "step 4: seq_ess is 0.0156, should be >= 0.3."
     assert "Do not use sequence-level IS" in one.result[0].text
     warned = cases["rlcorr.step 4", "prob_abs_diff_mean <= 0.01"]
     assert warned.is_passed
@@ -147,7 +147,7 @@ def test_github_gets_annotations_on_stderr(monkeypatch: pytest.MonkeyPatch) -> N
     lines = ran.err.splitlines()
     assert len(lines) == 7
     assert lines[3] == (
-        "::error title=rlcorr check%3A seq_ess%2C step 4::step 4: seq_ess is 0.0156, wants >= 0.3. "
+        "::error title=rlcorr check%3A seq_ess%2C step 4::step 4: seq_ess is 0.0156, should be >= 0.3. "
         "Do not use sequence-level IS on this data: take token weights, or geometric rejection."
     )
     assert all(line.startswith("::warning title=rlcorr check%3A prob_abs_diff_mean") for line in lines[4:])
@@ -172,7 +172,7 @@ def test_a_step_summary_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert text.startswith("# Before\n\n### rlcorr check\n\nFailed: 4 of 30 checks, 3 warned;")
     rows = re.findall(r"^\| (?:❌ fail|⚠️ warn|✅ pass) \| .* \|$", text, re.MULTILINE)
     assert [row.split(" ")[2] for row in rows] == ["fail"] * 4 + ["warn"] * 3 + ["pass"] * 23
-    assert rows[3].startswith("| ❌ fail | step 4 | seq\\_ess | seq\\_ess is 0.0156, wants &gt;= 0.3. | Do not use")
+    assert rows[3].startswith("| ❌ fail | step 4 | seq\\_ess | seq\\_ess is 0.0156, should be &gt;= 0.3. | Do not use")
     assert run("check", BF16).status == 0
     assert path.read_text().startswith(text)
     assert "Passed: 5 of 5 checks" in path.read_text().removeprefix(text)
@@ -228,7 +228,9 @@ def test_a_remedy_of_several_lines_stays_in_its_place(tmp_path: Path, monkeypatc
     ran = run("check", BF16, "--rules", str(rules), "--junit", str(junit))
     assert ran.status == 1
     (line,) = ran.err.splitlines()
-    assert line.startswith("::error title=rlcorr check%3A kl%2C whole dump::whole dump: kl is 0.00103, wants >= 1. ")
+    assert line.startswith(
+        "::error title=rlcorr check%3A kl%2C whole dump::whole dump: kl is 0.00103, should be >= 1. "
+    )
     assert line.endswith(" First.%0A::error::Then | 5 %25.\\x1b[31m")
     assert "First.\\n::error::Then | 5 %.\\x1b[31m" in ran.out
     (row,) = [one for one in summary.read_text().splitlines() if "fail" in one and one.startswith("| ")]

@@ -11,7 +11,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.rules.baseline import compare, limits
 from rlcorr_cli.rules.defaults import RULES
-from rlcorr_cli.rules.judge import DEFAULTS, Asked, Section, from_flags, judge_all, replaced, shown, written
+from rlcorr_cli.rules.judge import NamedRule, Section, from_flags, judge, replaced, shown, unexcused, written
 from rlcorr_cli.rules.rule import Rule
 
 BF16 = Path(__file__).parents[2] / "sample_data" / "smollm2_bf16.parquet"
@@ -20,7 +20,7 @@ GROUP = Section({"step": 4}, {"kl": 0.05, "seq_ess": 0.1, "reward_mean": 1.0})
 
 
 def statuses(*rules: Rule, sections: tuple[Section, ...] = (WHOLE, GROUP)) -> list[str]:
-    return [finding.status for finding in judge_all(sections, rules)]
+    return [finding.status for finding in judge(sections, rules)]
 
 
 def test_bounds_are_inclusive() -> None:
@@ -41,17 +41,19 @@ def test_a_rule_looks_at_the_whole_dump_at_groups_or_at_both() -> None:
     assert found == {"total": ["ok"], "groups": ["warn"], "both": ["ok", "warn"]}
 
 
-def test_no_data_breaks_a_rule_at_its_severity() -> None:
+def test_no_data_is_a_status_of_its_own_that_a_check_counts_at_the_rules_severity() -> None:
     for severity in ("fail", "warn"):
-        (found,) = judge_all((WHOLE,), [Rule("reward_mean", severity, "Do this.", low=0.0)])
+        findings = judge((WHOLE,), [Rule("reward_mean", severity, "Do this.", low=0.0)])
+        assert (findings[0].status, findings[0].value, findings[0].remedy) == ("no data", None, None)
+        (found,) = unexcused(findings)
         assert (found.status, found.value, found.remedy) == (severity, None, "Do this.")
-        assert found.says == "reward_mean has no data, wants >= 0."
+        assert found.says == "reward_mean has no data, should be >= 0."
 
 
-def test_a_finding_says_what_wants_what_and_keeps_its_remedy_for_when_it_is_needed() -> None:
-    fine, broken = judge_all((WHOLE, GROUP), [Rule("seq_ess", "fail", "Do this.", low=0.3)])
-    assert (fine.says, fine.remedy) == ("seq_ess is 0.5, wants >= 0.3.", None)
-    assert (broken.says, broken.remedy, broken.key) == ("seq_ess is 0.1, wants >= 0.3.", "Do this.", {"step": 4})
+def test_a_finding_says_what_should_be_what_and_keeps_its_remedy_for_when_it_is_needed() -> None:
+    fine, broken = judge((WHOLE, GROUP), [Rule("seq_ess", "fail", "Do this.", low=0.3)])
+    assert (fine.says, fine.remedy) == ("seq_ess is 0.5, should be >= 0.3.", None)
+    assert (broken.says, broken.remedy, broken.key) == ("seq_ess is 0.1, should be >= 0.3.", "Do this.", {"step": 4})
 
 
 @pytest.mark.parametrize(
@@ -73,11 +75,14 @@ def test_a_value_never_looks_like_a_bound_it_is_not(value: float, bounds: tuple[
 
 
 def test_users_rules_replace_those_before_on_the_same_metric() -> None:
-    file = (Asked(written("kl", None, 0.5), "f, rule 1"), Asked(written("kl", None, 0.2, severity="warn"), "f, rule 2"))
-    found = replaced(DEFAULTS, file)
+    file = (
+        NamedRule(written("kl", None, 0.5), "f, rule 1"),
+        NamedRule(written("kl", None, 0.2, severity="warn"), "f, rule 2"),
+    )
+    found = replaced(tuple(map(NamedRule, RULES)), file)
     assert [one.origin for one in found if one.rule.metric == "kl"] == ["f, rule 1", "f, rule 2"]
     assert len(found) == len(RULES) + 1
-    found = replaced(DEFAULTS, file, from_flags(["kl=0.3"], []))
+    found = replaced(tuple(map(NamedRule, RULES)), file, from_flags(["kl=0.3"], []))
     assert [(one.origin, one.rule.high) for one in found if one.rule.metric == "kl"] == [("--max kl", 0.3)]
     assert {one.rule.metric for one in found} == {rule.metric for rule in RULES}
 
@@ -179,15 +184,15 @@ def test_a_decrease_is_one_of_the_value_elsewhere(text: str, now: float, then: f
 
 def test_a_move_is_told_with_both_values() -> None:
     _, says = moved("--max-increase", "kl=20%", -0.15, 0.1)
-    assert says == "kl is -0.15, the baseline 0.1 (size up 50 %), wants at most 20 % above the baseline."
+    assert says == "kl is -0.15, the baseline 0.1 (size up 50 %), should be at most 20 % above the baseline."
     _, says = moved("--max-decrease", "seq_ess=0.1", 0.45, 0.6, "seq_ess")
-    assert says == "seq_ess is 0.45, the baseline 0.6 (down 25 %), wants at most 0.1 below the baseline."
+    assert says == "seq_ess is 0.45, the baseline 0.6 (down 25 %), should be at most 0.1 below the baseline."
     _, says = moved("--max-increase", "kl=20%", 0.01, 0.0)
     assert says == "kl is 0.01, the baseline 0, and any change from 0 is more than 20 % of it."
     _, says = moved("--max-increase", "kl=20%", 0.01, None)
     assert "the baseline has no data" in says
     _, says = moved("--max-increase", "kl=20%", None, 0.01)
-    assert says.startswith("kl has no data, wants")
+    assert says.startswith("kl has no data, should be")
 
 
 def test_groups_of_the_same_key_are_compared_and_others_are_not() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.present.markup import command_data, command_property, escaped
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.present.terminal.checked import counts, where, worst_first
+from rlcorr_cli.present.terminal.checked import counts, where
 from rlcorr_cli.report.checked import Checked
-from rlcorr_cli.rules.judge import Finding
+from rlcorr_cli.rules.judge import Finding, worst_first
 
 ANNOTATIONS = 10
 """Of errors, and as many of warnings, are all that GitHub shows of a step."""
@@ -23,7 +23,7 @@ MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "ok": "✅ pass"}
 
 def annotations(checked: Checked) -> str:
     """A workflow command for each broken rule and section, and each note, up to what is shown."""
-    broken = worst_first(checked)
+    broken = worst_first(checked.findings)
     errors = (_annotation("error", *_told(one)) for one in broken if one.status == "fail")
     notes = (_annotation("warning", "", note) for note in checked.notes)
     warnings = (_annotation("warning", *_told(one)) for one in broken if one.status == "warn")
@@ -51,7 +51,7 @@ def annotate(checked: Checked) -> None:
 
 def summary(checked: Checked) -> str:
     """What no rule judged, and a Markdown table, the worst first."""
-    ordered = [*worst_first(checked), *(one for one in checked.findings if one.status == "ok")]
+    ordered = [*worst_first(checked.findings), *(one for one in checked.findings if one.status == "ok")]
     rows = [_row(one) for one in ordered[:ROWS]]
     more = [f"and {len(ordered) - ROWS:,} more.", ""] if len(ordered) > ROWS else []
     notes = [line for note in checked.notes for line in (escaped(clean(note)), "")]

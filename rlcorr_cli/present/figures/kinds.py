@@ -7,9 +7,9 @@ from io import BytesIO
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlcorr_cli.present.figures import panels, style
-from rlcorr_cli.present.figures.data import Missing
+from rlcorr_cli.present.figures import courses, panels, style
 from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.trends import Missing
 
 Panel = Callable[[Axes, Report], str]
 
@@ -59,7 +59,7 @@ KINDS: dict[str, Kind] = {
             (
                 ("By length", panels.length_spread),
                 ("Both policies", panels.log_probabilities),
-                ("Over groups", panels.k3_course),
+                ("Over groups", courses.k3_course),
             ),
         ),
         (4.6, 3.4),
@@ -67,8 +67,12 @@ KINDS: dict[str, Kind] = {
     "metrics": Kind(
         "the six curves that trainers log, over steps",
         (
-            (("Mean weight", panels.mean_weight), ("Sample size", panels.sample_size), ("Rejection", panels.rejected)),
-            (("Divergence", panels.divergence), ("Perplexity", panels.perplexity), ("χ²", panels.chi2)),
+            (
+                ("Mean weight", courses.mean_weight),
+                ("Sample size", courses.sample_size),
+                ("Rejection", courses.rejected),
+            ),
+            (("Divergence", courses.divergence), ("Perplexity", courses.perplexity), ("χ²", courses.chi2)),
         ),
         (4.2, 3.0),
     ),
@@ -89,7 +93,7 @@ KINDS: dict[str, Kind] = {
         ((("Applied weights", panels.weights), ("Who carries it", panels.gradient)),),
         (5.2, 4.0),
     ),
-    "staleness": Kind("what lag between versions costs", ((("By lag", panels.staleness),),), (7.0, 4.2)),
+    "staleness": Kind("what lag between versions costs", ((("By lag", courses.staleness),),), (7.0, 4.2)),
 }
 
 
@@ -97,7 +101,7 @@ def draw(kind: str, report: Report) -> Drawn:
     """One picture of a report.  Panels without data say so in their place; if all are, there is no picture."""
     layout = KINDS[kind]
     n_rows, n_columns = len(layout.panels), layout.columns
-    said: list[str] = []
+    captions: list[str] = []
     missing: list[str] = []
     with style.styled():
         figure = style.blank(layout.size[0] * n_columns, layout.size[1] * n_rows)
@@ -106,17 +110,17 @@ def draw(kind: str, report: Report) -> Drawn:
                 ax = figure.add_subplot(n_rows, n_columns, i * n_columns + j + 1)
                 ax.set_title(title)
                 try:
-                    said.append(panel(ax, report))
+                    captions.append(panel(ax, report))
                 except Missing as reason:
                     missing.append(str(reason))
                     style.sentence(ax, str(reason))
-    if not said:
+    if not captions:
         return Drawn(kind, None, " ".join(dict.fromkeys(missing)))
-    return Drawn(kind, figure, _caption(kind, said))
+    return Drawn(kind, figure, _caption(kind, captions))
 
 
-def _caption(kind: str, said: list[str]) -> str:
+def _caption(kind: str, captions: list[str]) -> str:
     if kind == "metrics":
-        text = "; ".join(said)
+        text = "; ".join(captions)
         return f"{text[0].upper()}{text[1:]}."
-    return " ".join(said[:2] if kind == "overview" else said)
+    return " ".join(captions[:2] if kind == "overview" else captions)

@@ -4,21 +4,28 @@ A panel that has nothing to draw raises Missing with the reason.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator, SymmetricalLogLocator
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from rlcorr_cli.plans.plan import Bounds
 from rlcorr_cli.present.figures import style
-from rlcorr_cli.present.figures.data import Missing, course, lags, lorenz, profile, rebinned
+from rlcorr_cli.present.figures.data import rebinned
 from rlcorr_cli.present.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE, PURPLE, RED, mark
 from rlcorr_cli.present.numbers import number, share, signed
 from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.trends import (
+    MIN_LENGTH_COUNT,
+    Missing,
+    length_trend,
+    lorenz,
+    position_trend,
+    profile,
+    surprise_trend,
+)
 from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Pictures
-from rlcorr_cli.totals.histogram import Floats
 
 
 def counted(report: Report) -> Pictures:
@@ -145,14 +152,12 @@ def surprise(ax: Axes, report: Report) -> str:
     ax.set(xlabel="rollout log-prob (nats; unlikely tokens left)", ylabel="log-ratio (nats)")
     _symlog_ticks(ax)
     ax.legend()
-    if len(found.std) < 2:
+    trend = surprise_trend(found)
+    if trend is None:
         return "There are too few tokens to tell likely from unlikely ones."
-    likely, unlikely = float(found.std[0]), float(found.std[-1])
-    change = "is much the same at any surprise"
-    if max(likely, unlikely) > 2 * min(likely, unlikely):
-        change = "grows with surprise" if unlikely > likely else "shrinks with surprise"
-    ends = f"std {number(likely)} for the likeliest tokens, {number(unlikely)} for the unlikeliest"
-    return f"The spread {change}: {ends}."
+    words = {"level": "is much the same at any surprise"}.get(trend.change, f"{trend.change} with surprise")
+    likely, unlikely = number(trend.likely_std), number(trend.unlikely_std)
+    return f"The spread {words}: std {likely} for the likeliest tokens, {unlikely} for the unlikeliest."
 
 
 def _symlog_ticks(ax: Axes) -> None:
@@ -172,18 +177,17 @@ def position(ax: Axes, report: Report) -> str:
     _log_counts(ax)
     ax.set(xlabel="place among the sequence's valid tokens", ylabel="log-ratio (nats)")
     ax.legend()
-    if len(found.std) < 2:
+    trend = position_trend(found)
+    if trend is None:
         return "Sequences are too short for a course along them."
-    half = len(found.std) // 2
-    parts = slice(half), slice(half, None)
-    early, late = (float(np.average(found.std[part], weights=found.count[part])) for part in parts)
-    drift = "widens" if late > 1.2 * early else "narrows" if late < early / 1.2 else "stays as wide"
-    return f"Along the sequence the gap {drift}: std {number(early)} in the first places, {number(late)} in the last."
+    words = {"level": "stays as wide"}.get(trend.change, trend.change)
+    early, late = number(trend.early_std), number(trend.late_std)
+    return f"Along the sequence the gap {words}: std {early} in the first places, {late} in the last."
 
 
 def length_spread(ax: Axes, report: Report) -> str:
     """The sequence log-ratio S by length: the length trap."""
-    found = profile(counted(report).spread["length"], LENGTH, fewest=5)
+    found = profile(counted(report).spread["length"], LENGTH, MIN_LENGTH_COUNT)
     ax.fill_between(found.centre, found.mean - found.std, found.mean + found.std, color=BLUE, alpha=0.25, linewidth=0)
     ax.plot(found.centre, found.mean, "o-", color=BLUE, label="mean ± std of S")
     for at, name in ((math.log(2), "ratio 2"), (-math.log(2), "ratio 1/2")):
@@ -191,14 +195,15 @@ def length_spread(ax: Axes, report: Report) -> str:
     _log_counts(ax)
     ax.set(xlabel="valid tokens of the sequence", ylabel="S, log of the sequence ratio (nats)")
     ax.legend(loc="best")
+    trend = length_trend(found)
+    if trend is None:
+        raise Missing("No valid token.")
+    shortest, longest = number(trend.shortest), number(trend.longest)
     if len(found.std) == 1:
-        size = math.hypot(float(found.mean[0]), float(found.std[0]))
-        return f"S is {number(size)} nats large at the one length that enough sequences have; a ratio of 2 is 0.69."
-    shortest, longest = (float(math.hypot(found.mean[i], found.std[i])) for i in (0, -1))
-    grows = longest > max(math.log(2), 2 * shortest)
-    trap = " A bound on the product rejects long sequences more often." if grows else ""
+        return f"S is {shortest} nats large at the one length that enough sequences have; a ratio of 2 is 0.69."
+    trap = " A bound on the product rejects long sequences more often." if trend.trap else ""
     return (
-        f"S is {number(shortest)} nats large at the shortest lengths and {number(longest)} at the longest; "
+        f"S is {shortest} nats large at the shortest lengths and {longest} at the longest; "
         f"a ratio of 2 is {math.log(2):.2f}.{trap}"
     )
 
@@ -277,118 +282,3 @@ def gradient(ax: Axes, report: Report) -> str:
     return (
         f"The heavier half of the sequences carries {share(half)} of the weight, the heaviest 1 % {share(found.top)}."
     )
-
-
-def staleness(ax: Axes, report: Report) -> str:
-    """k3 by how many versions the rollout policy lay behind."""
-    lag, k3, n = lags(report)
-    ax.plot(lag, k3, "o", color=GREY, alpha=0.5, label="a step's rows of one version")
-    places = np.unique(lag)
-    means = np.array([np.average(k3[lag == place], weights=n[lag == place]) for place in places])
-    ax.plot(places, means, "o-", color=BLUE, label="all of them")
-    ax.set(xlabel="steps behind, step − policy_version", ylabel="k3_kl (nats)")
-    ax.set_ylim(bottom=0)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend()
-    if len(places) < 2:
-        return f"All rows are {places[0]:g} steps behind: k3_kl is {number(float(means[0]))}."
-    first, last = float(means[0]), float(means[-1])
-    return f"k3_kl goes from {number(first)} at {places[0]:g} steps behind to {number(last)} at {places[-1]:g}."
-
-
-# ---------------------------------------------------------------- metrics along a column of groups
-
-
-def _along(ax: Axes, report: Report, metrics: Sequence[tuple[str, str]], ideal: float | None) -> dict[str, Floats]:
-    """Lines of some metrics over the groups; what of them is known."""
-    found = course(report, [name for name, _ in metrics])
-    known = {name: values for name, values in found.values.items() if np.isfinite(values).any()}
-    if not known:
-        raise Missing(f"{' and '.join(name for name, _ in metrics)}: no data.")
-    for (name, text), color, point in zip(metrics, (BLUE, ORANGE), "os", strict=False):
-        if name in known:
-            dense = len(found.places) > 60
-            ax.plot(found.places, known[name], "-" if dense else f"{point}-", color=color, label=text)
-    ax.set_xlabel(style.label(found.name))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    if ideal is not None:
-        mark(ax, ideal, f"ideal {ideal:g}", GREEN, vertical=False, style="-")
-    if len(metrics) > 1:
-        ax.legend()
-    return known
-
-
-def _ends(values: Floats) -> str:
-    known = values[np.isfinite(values)]
-    first, last = number(float(known[0])), number(float(known[-1]))
-    return first if len(known) == 1 else f"{first} to {last}"
-
-
-def mean_weight(ax: Axes, report: Report) -> str:
-    """Mean raw IS weight, ideally 1."""
-    if report.plan.weighting is None:
-        raise Missing("The plan weights nothing, so there is no mean weight.")
-    known = _along(ax, report, [("rollout_is_mean", "mean")], 1.0)
-    ax.set_ylabel("mean IS weight, raw")
-    return f"mean weight {_ends(known['rollout_is_mean'])}"
-
-
-def sample_size(ax: Axes, report: Report) -> str:
-    """Effective sample size with its warning lines."""
-    name = "seq_ess" if report.plan.weighting is None else "rollout_is_eff_sample_size"
-    known = _along(ax, report, [(name, "ESS")], None)
-    ax.set_ylim(0, 1.02)
-    ax.set_ylabel("effective sample size" + (", raw sequences" if name == "seq_ess" else ""))
-    mark(ax, 0.5, "good above 0.5", GREEN, vertical=False)
-    mark(ax, 0.3, "worry below 0.3", RED, vertical=False)
-    return f"ESS {_ends(known[name])}"
-
-
-def rejected(ax: Axes, report: Report) -> str:
-    """Share of tokens lost to all rejections, and of sequences vetoed where there is a veto."""
-    if not report.plan.rules:
-        raise Missing("The plan rejects nothing.")
-    lines = [("rollout_rs_masked_fraction", "tokens lost")]
-    if any(one.is_veto for one in report.plan.rejections):
-        lines.append(("rollout_is_veto_fraction", "sequences vetoed"))
-    known = _along(ax, report, lines, None)
-    ax.set_ylim(-0.02, max(0.15, 1.1 * max(float(np.nanmax(values)) for values in known.values())))
-    ax.set_ylabel("share rejected")
-    if len(lines) > 1:
-        mark(ax, 0.1, "worry about a veto above 0.1", RED, vertical=False)
-    return "; ".join(f"{words} {_ends(known[name])}" for name, words in lines if name in known)
-
-
-def divergence(ax: Axes, report: Report) -> str:
-    """KL and K3."""
-    known = _along(ax, report, [("kl", "KL (k1)"), ("k3_kl", "KL (k3)")], 0.0)
-    ax.set_ylabel("KL(rollout || training), nats")
-    return f"k3 {_ends(known.get('k3_kl', next(iter(known.values()))))}"
-
-
-def perplexity(ax: Axes, report: Report) -> str:
-    """Ratio of perplexities."""
-    known = _along(ax, report, [("ppl_ratio", "ratio")], 1.0)
-    ax.set_ylabel("perplexity, training / rollout")
-    return f"perplexity ratio {_ends(known['ppl_ratio'])}"
-
-
-def chi2(ax: Axes, report: Report) -> str:
-    """chi squared of token and sequence ratios."""
-    known = _along(ax, report, [("chi2_token", "token"), ("chi2_seq", "sequence")], None)
-    ax.set_yscale("symlog", linthresh=1e-3)
-    locator = SymmetricalLogLocator(base=10, linthresh=1e-3)
-    locator.set_params(numticks=6)
-    ax.yaxis.set_major_locator(locator)
-    style.plain_numbers(ax.yaxis)
-    ax.set_ylabel("χ²")
-    mark(ax, 1.0, "worry above 1", RED, vertical=False)
-    return f"χ² of tokens {_ends(known['chi2_token'])}" if "chi2_token" in known else "χ² overflows"
-
-
-def k3_course(ax: Axes, report: Report) -> str:
-    """k3 alone, for the overview."""
-    known = _along(ax, report, [("k3_kl", "k3")], None)
-    ax.set_ylim(0, 1.1 * float(np.nanmax(known["k3_kl"])) or 1.0)
-    ax.set_ylabel("k3_kl (nats)")
-    return f"k3_kl along the groups: {_ends(known['k3_kl'])}."

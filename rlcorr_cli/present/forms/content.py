@@ -11,6 +11,7 @@ from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.explain import DEFINED, records
 from rlcorr_cli.present.terminal.verdict import suspected, verdict
 from rlcorr_cli.report.report import Group, Report
+from rlcorr_cli.rules.judge import worst_first
 
 IDEAL = {metric.name: metric.ideal for metric in (*METRICS, *DRIFT)}
 LONGEST = 120
@@ -47,15 +48,14 @@ class Content:
 
 def content(report: Report) -> Content:
     """Everything there is to say about a report."""
-    broken = [f for f in report.health if f["status"] in ("fail", "warn")]
-    ordered = sorted(broken, key=lambda f: f["status"] != "fail")
+    broken = worst_first(report.health)
     return Content(
         title=_title(report),
         verdict=verdict(report),
         facts=_facts(report),
         todo=[
             *(("warn", f"{one.name}: {clean(suspected(one))}", one.cure) for one in report.suspicions),
-            *((f["status"], f"{f['metric']} is {number(f['value'])}, wants {f['rule']}", f["remedy"]) for f in ordered),
+            *((f.status, f"{f.metric} is {number(f.value)}, should be {f.rule}", f.fix or "") for f in broken),
         ],
         metrics=[_metric(name, value, report) for name, value in report.whole.metrics.items()],
         headings=[*map(short, report.groups[0].key), "sequences", "tokens", *_columns(report)] if report.groups else [],
@@ -91,15 +91,15 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 
 def _metric(name: str, value: float | None, report: Report) -> Metric:
-    finding = next((f for f in report.health if f["metric"] == name), None)
+    finding = next((finding for finding in report.health if finding.metric == name), None)
     ends = report.intervals.get(name)
     return Metric(
         name,
         NOTHING if value is None else number(value) if report.profile == "canonical" else f"{value:.6g}",
         interval(*ends) if ends else "",
         number(IDEAL[name]) if IDEAL.get(name) is not None else "",
-        finding["rule"] if finding else "",
-        finding["status"] if finding else "",
+        finding.rule if finding else "",
+        finding.status if finding else "",
         DEFINED.get(name.removeprefix("kept_"), ""),
     )
 

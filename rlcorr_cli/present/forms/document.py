@@ -7,14 +7,14 @@ from rlcorr_cli.present.files import replace_file
 from rlcorr_cli.report.report import Report
 
 
-def text(report: Report) -> str:
-    """The JSON document; the counts of pictures last, in one line, and no other thing in long ones."""
-    found = report.to_dict()
-    pictures = found.pop("pictures", None)
-    head = json.dumps(found, indent=2, allow_nan=False)
-    if pictures is None:
+def text(report: Report, *, pictures: bool = True) -> str:
+    """The JSON document; pictures: whether with the binned totals, if any, which come last and in one line."""
+    document = report.to_dict()
+    binned = document.pop("pictures", None)
+    head = json.dumps(document, indent=2, allow_nan=False)
+    if binned is None or not pictures:
         return f"{head}\n"
-    counts = json.dumps(pictures, allow_nan=False, separators=(",", ":"))
+    counts = json.dumps(binned, allow_nan=False, separators=(",", ":"))
     return f'{head.removesuffix("}").rstrip()},\n  "pictures": {counts}\n}}\n'
 
 

@@ -1,4 +1,4 @@
-"""What `check` found, on a terminal: what fails first, then warnings, each with its cure, then one line of counts.
+"""What `check` found, on a terminal: what fails first, then warnings, each with its fix, then one line of counts.
 
 What is fine is only counted.  Every line names its section, metric, value and rule, so that `grep` finds it whole.
 """
@@ -14,8 +14,8 @@ from rich.text import Text
 
 from rlcorr_cli.present.numbers import NOTHING
 from rlcorr_cli.present.stdout import clean, render
-from rlcorr_cli.report.checked import Checked, Subject
-from rlcorr_cli.rules.judge import Finding
+from rlcorr_cli.report.checked import Checked, Measurements
+from rlcorr_cli.rules.judge import Finding, worst_first
 
 SHOWN = 8
 """Sections of one broken rule that are shown; the others are counted."""
@@ -29,7 +29,7 @@ def print_checked(checked: Checked) -> None:
 
 
 def _draw(console: Console, checked: Checked) -> None:
-    broken = worst_first(checked)
+    broken = worst_first(checked.findings)
     for _, same in groupby(broken, key=lambda one: (one.metric, one.rule, one.status)):
         _print_rule(console, list(same))
     if broken:
@@ -41,7 +41,7 @@ def _draw(console: Console, checked: Checked) -> None:
 
 
 def _print_rule(console: Console, findings: list[Finding]) -> None:
-    """One rule's sections, a line each, and its cure."""
+    """One rule's sections, a line each, and its fix."""
     first = findings[0]
     for finding in findings[:SHOWN]:
         line = Text(f"{first.status:4}  ", style=STYLES[first.status])
@@ -50,11 +50,6 @@ def _print_rule(console: Console, findings: list[Finding]) -> None:
     rest = [f"and {len(findings) - SHOWN:,} groups more; --json has all."] if len(findings) > SHOWN else []
     for text in (*rest, *([first.remedy] if first.remedy else [])):
         console.print(Padding(Text(clean(text)), (0, 2, 0, 8)))
-
-
-def worst_first(checked: Checked) -> list[Finding]:
-    """What is broken: failures, then warnings."""
-    return [one for status in ("fail", "warn") for one in checked.findings if one.status == status]
 
 
 def where(key: Mapping[str, Any], longest: int = LONGEST) -> str:
@@ -72,16 +67,16 @@ def _short(value: object, longest: int) -> str:
 
 def counts(checked: Checked) -> str:
     """The one line that is always there."""
-    n, groups = checked.counts, len(checked.subject.sections) - 1
+    n, groups = checked.counts, len(checked.measurements.sections) - 1
     head = f"Passed: {n['passed']:,}" if checked.passed else f"Failed: {n['failed']:,}"
     warned = f", {n['warned']:,} warned" if n["warned"] else ""
     rules = "1 rule" if n["rules"] == 1 else f"{n['rules']:,} rules"
     inside = {0: "", 1: ", 1 group"}.get(groups, f", {groups:,} groups")
-    return f"{head} of {len(checked.findings):,} checks{warned}; {rules} on {_named(checked.subject)}{inside}."
+    return f"{head} of {len(checked.findings):,} checks{warned}; {rules} on {_named(checked.measurements)}{inside}."
 
 
-def _named(subject: Subject) -> str:
-    """The dump, also where a saved report tells of it."""
-    first = subject.inputs[0]["path"]
+def _named(measurements: Measurements) -> str:
+    """The name of the dump, also where its saved report is checked."""
+    first = measurements.inputs[0]["path"]
     name = "stdin" if first == "-" else clean(os.path.basename(first))
-    return name if len(subject.inputs) == 1 else f"{name} and {len(subject.inputs) - 1:,} more files"
+    return name if len(measurements.inputs) == 1 else f"{name} and {len(measurements.inputs) - 1:,} more files"

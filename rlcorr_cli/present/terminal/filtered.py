@@ -1,13 +1,9 @@
 """What `filter` did, on a terminal: what is left first, then which rule took what, and what to loosen."""
 
-import math
-
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from rlcorr_cli.plans.plan import Rejection
-from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.present.numbers import share
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import (
@@ -18,10 +14,7 @@ from rlcorr_cli.present.terminal.report import (
     print_weights,
 )
 from rlcorr_cli.report.filtered import Filtered
-from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
-
-TARGET = 0.9
-"""The share of its units that a suggested threshold keeps."""
+from rlcorr_cli.report.suggest import TARGET, SuggestedBounds
 
 
 def print_filtered(filtered: Filtered) -> None:
@@ -42,8 +35,7 @@ def _draw(console: Console, filtered: Filtered) -> None:
         f"{tokens:,} of {counts['tokens']:,} tokens ({share(kept)})."
     )
     console.print(Padding(Text(line, style="bold"), (0, 2)))
-    if report.plan.rules:
-        _suggest(console, filtered)
+    _suggest(console, filtered)
     print_suspicions(console, report.suspicions)
     console.print()
     print_weights(console, report)
@@ -59,54 +51,23 @@ def _draw(console: Console, filtered: Filtered) -> None:
 
 
 def _suggest(console: Console, filtered: Filtered) -> None:
-    """For each rejection that keeps less than TARGET of its units: the bounds that would keep that."""
-    for rejection in filtered.report.plan.rejections:
-        lost = filtered.report.whole.values.get(f"rollout_rs_{rejection.name}_{_unit(rejection)}")
-        bounds = suggested(rejection, filtered)
-        if lost is None or lost <= 1 - TARGET or bounds is None:
-            continue
-        words = Text(f"! {clean(rejection.name)} takes {share(lost)} of the {_units(rejection)}. ", style="yellow")
+    """Looser bounds for each rejection that takes too much: as --rs where that option works, else as numbers."""
+    for bounds in filtered.suggestions:
+        words = Text(
+            f"! {clean(bounds.rejection)} takes {share(bounds.lost_fraction)} of the {bounds.units}. ", "yellow"
+        )
         words.append(f"To keep {100 * TARGET:g} % of them:", style="default")
         console.print(Padding(words, (0, 2)))
-        console.print(Padding(Text(f"--rs {rejection.statistic}.{rejection.scope}:{bounds}"), (0, 4)))
+        console.print(Padding(Text(_bounds(bounds, filtered.report.profile)), (0, 4)))
 
 
-def suggested(rejection: Rejection, filtered: Filtered) -> str | None:
-    """Bounds that keep TARGET of the units, as --rs takes them; None where no single number does."""
-    plain = rejection.of == "mismatch" and rejection.gate == "any"
-    if not plain or not STATISTICS[rejection.statistic].nonnegative or rejection.name not in filtered.distances:
-        return None
-    reach = filtered.distances[rejection.name].quantile(TARGET)
-    if reach is None:
-        return None
-    reach = abs(reach) * (1 + 3 * HISTOGRAM_RELATIVE_ERROR)
-    if rejection.statistic != "ratio":
-        return f",{_up(reach)}"
-    low = "" if rejection.bounds.low is None else _down(math.exp(-reach))
-    high = "" if rejection.bounds.high is None else _up(math.exp(reach))
-    return f"{low},{high}"
-
-
-def _up(value: float) -> str:
-    """Four digits after the leading ones of |value - 1|, rounded outwards."""
-    return f"{math.ceil(value * _scale(value)) / _scale(value):g}"
-
-
-def _down(value: float) -> str:
-    return f"{math.floor(value * _scale(value)) / _scale(value):g}"
-
-
-def _scale(value: float) -> float:
-    distance = min(abs(value - 1) or 1.0, abs(value) or 1.0)
-    return 10.0 ** (2 - math.floor(math.log10(distance)))
-
-
-def _unit(rejection: Rejection) -> str:
-    return "masked_fraction" if rejection.scope == "token" else "seq_masked_fraction"
-
-
-def _units(rejection: Rejection) -> str:
-    return "tokens" if rejection.scope == "token" else "sequences"
+def _bounds(bounds: SuggestedBounds, profile: str) -> str:
+    """A profile's plan is written in the framework's own config, which --rs cannot change."""
+    low, high = ("" if end is None else f"{end:g}" for end in (bounds.low, bounds.high))
+    if profile == "canonical":
+        return f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
+    ends = (f"{name} {end}" for name, end in (("low", low), ("high", high)) if end)
+    return f"bounds {', '.join(ends)} on {bounds.statistic} in the framework's config"
 
 
 def _where(console: Console, filtered: Filtered) -> None:

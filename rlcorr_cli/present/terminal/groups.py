@@ -11,7 +11,6 @@ from rich.text import Text
 from rlcorr_cli.present.numbers import NOTHING, number, share, sparkline
 from rlcorr_cli.present.stdout import clean, is_unicode
 from rlcorr_cli.report.report import Group, Report
-from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.totals.families import Value
 
 FEW = 24
@@ -109,8 +108,9 @@ def _columns(report: Report, groups: Sequence[Group]) -> list[Column]:
     if report.plan.rules:
         metrics.append(("lost", "rollout_rs_masked_fraction", share, 1))
     counts = [(name, [Text(f"{group.counts[name]:,}") for group in groups], rank) for name, rank in COUNTS]
+    broken = [{finding.metric for finding in report.findings(group) if finding.broken} for group in groups]
     return counts + [
-        (heading, [_cell(name, group.values[name], form) for group in groups], rank)
+        (heading, [_cell(form(g.values[name]), name in wrong) for g, wrong in zip(groups, broken, strict=True)], rank)
         for heading, name, form, rank in metrics
     ]
 
@@ -125,9 +125,9 @@ def _shown(value: object) -> str:
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 
-def _cell(metric: str, value: Value, form: Callable[[Value], str]) -> Text:
-    broken = value is not None and any(rule.metric == metric and not rule.holds(value) for rule in RULES)
-    return Text(f"{form(value)} !", style="yellow") if broken else Text(f"{form(value)}  ")
+def _cell(value: str, broken: bool) -> Text:
+    """A number, marked where a rule on it is broken in that group."""
+    return Text(f"{value} !", style="yellow") if broken else Text(f"{value}  ")
 
 
 def _label(group: Group) -> str:

@@ -1,4 +1,4 @@
-"""The report on a terminal: a verdict, what is wrong with its cure, then the numbers.
+"""The report on a terminal: a verdict, what is wrong and its fix, then the numbers.
 
 What is fine is quiet.  Readable at 80 columns, without colour, and piped; metric names are those of the JSON report
 and of people's dashboards.
@@ -17,9 +17,10 @@ from rlcorr_cli.plans.plan import Plan, acts_on
 from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed
 from rlcorr_cli.present.stdout import clean, is_unicode, render
 from rlcorr_cli.present.terminal.groups import print_groups
-from rlcorr_cli.present.terminal.verdict import suspected, verdict
+from rlcorr_cli.present.terminal.verdict import broken_rule, suspected, verdict
 from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.report.report import QUANTILE_NOTE, Report
+from rlcorr_cli.rules.judge import worst_first
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
@@ -83,13 +84,13 @@ def _plan(report: Report) -> str:
 
 
 def _findings(console: Console, report: Report) -> None:
-    """What files look like, then broken rules, worst first; each with its remedy."""
+    """What files look like, then broken rules, worst first; each with its fix."""
     print_suspicions(console, report.suspicions)
-    broken = [f for f in report.health if f["status"] in ("fail", "warn")]
-    for finding in sorted(broken, key=lambda f: f["status"] != "fail"):
-        style = "bold red" if finding["status"] == "fail" else "yellow"
-        line = Text(f"! {finding['metric']} {number(finding['value'])}", style=style)
-        line.append(f"  wants {finding['rule']}. {finding['remedy']}", style="default")
+    broken = worst_first(report.health)
+    for finding in broken:
+        metric, wanted = broken_rule(finding)
+        line = Text(f"! {metric}", style="bold red" if finding.status == "fail" else "yellow")
+        line.append(f"  {wanted}", style="default")
         console.print(Padding(line, (0, 2)))
     if broken or report.suspicions:
         console.print()
@@ -200,16 +201,16 @@ def print_notes(console: Console, report: Report) -> None:
 
 
 def _closing(console: Console, report: Report) -> None:
-    n_warnings = sum(f["status"] in ("fail", "warn") for f in report.health)
-    found = {0: "No warnings.", 1: "1 warning."}.get(n_warnings, f"{n_warnings} warnings.")
-    name = next((f["metric"] for f in report.health if f["status"] in ("fail", "warn")), "kl")
+    broken = [finding.metric for finding in report.health if finding.broken]
+    found = {0: "No warnings.", 1: "1 warning."}.get(len(broken), f"{len(broken)} warnings.")
+    name = broken[0] if broken else "kl"
     more = f"`rlcorr explain {name}` defines a metric; --json has all {len(report.whole.metrics)}."
     console.print(Padding(Text(f"{found} {more}"), (0, 2)))
 
 
 def _named(name: str, report: Report) -> Text:
     """A metric's name, marked when a rule on it is broken."""
-    broken = any(f["metric"] == name and f["status"] in ("fail", "warn") for f in report.health)
+    broken = any(finding.metric == name and finding.broken for finding in report.health)
     return Text(f"{name} !", style="yellow") if broken else Text(name)
 
 

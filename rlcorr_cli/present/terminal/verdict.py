@@ -1,69 +1,77 @@
-"""What a report says in words: how close the policies are, what that leaves usable, what looks wrong."""
+"""Conclusions in words: a report's verdict and onset, broken rules, suspicions about files.
 
+What is concluded is `report/verdict.py`'s; every form (text, page, Markdown) takes its sentences from here.
+"""
+
+import math
 import os
 
+from rlcorr_cli.present.numbers import number
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.report.report import Group, Report
+from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.verdict import FEWEST_SEQUENCES, Onset, Verdict
+from rlcorr_cli.rules.judge import Finding
+
+LEVELS = {
+    "equal": "Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
+    "same": "The same policy, to rounding.",
+    "far": "Far apart: this is more than weights can repair; see what is wrong first.",
+}
+USABLE: dict[tuple[str, ...], str] = {
+    ("token", "sequence"): "token-level and sequence-level weights are both usable.",
+    ("token",): "token-level weights stay usable, sequence-level ones do not.",
+    (): "the weights of this plan are not usable.",
+}
+LITTLE_KEPT = 0.5
+"""The share of tokens below which it is worth a sentence that rejections keep so few."""
 
 
 def verdict(report: Report) -> str:
-    """One or two sentences in plain words."""
-    values = report.whole.values
-    if values["logprob_abs_diff_max"] == 0:
-        return "Equal on every token: the two columns hold the same numbers, so there is nothing to correct."
-    sentences = [_closeness(values["k3_kl"], values["token_ess"], values["seq_ess"])]
-    turn = _turn(report.groups)
-    if turn:
-        sentences.append(turn)
-    kept = _kept(report)
-    if kept:
-        sentences.append(kept)
-    return " ".join(sentences)
+    """One to four sentences in plain words."""
+    conclusion = report.verdict
+    sentences = [_level(conclusion), _failing(conclusion), _onset(report.onset), _kept(conclusion.kept_fraction)]
+    if conclusion.level == "equal":
+        sentences = sentences[:2]
+    return " ".join(filter(None, sentences))
 
 
-def _closeness(k3: float | None, token_ess: float | None, seq_ess: float | None) -> str:
+def _level(conclusion: Verdict) -> str:
     """How far apart the policies are, and which weights still leave a usable sample."""
-    if k3 is None or token_ess is None or k3 > 0.1 or token_ess < 0.5:
-        return "Far apart: this is more than weights can mend; see what is wrong first."
-    sequence = seq_ess is not None and seq_ess >= 0.3
-    if k3 < 1e-6:
-        return "The same policy, to rounding."
-    close = "Close" if k3 < 0.01 else "Apart"
-    if sequence:
-        return f"{close}: token-level and sequence-level weights are both usable."
-    return f"{close}: token-level weights stay usable, sequence-level ones do not."
+    if conclusion.level == "too few":
+        n = conclusion.n_sequences
+        sequences = "1 sequence is" if n == 1 else f"{n} sequences are"
+        return f"Too few to tell: {sequences} measured, and a verdict takes {FEWEST_SEQUENCES}."
+    if conclusion.level in ("close", "apart"):
+        return f"{conclusion.level.capitalize()}: {USABLE[conclusion.usable]}"
+    return LEVELS[conclusion.level]
 
 
-def _turn(groups: tuple[Group, ...]) -> str:
-    """Where along one ordered numeric column the drift sets in: from there on k3_kl stays above twice the first's."""
-    if len(groups) < 3 or any(len(group.key) != 1 for group in groups):
+def _failing(conclusion: Verdict) -> str:
+    """The failing rules by name; the lines below the verdict say what to do about each."""
+    names = ", ".join(conclusion.failing)
+    return f"Failing: {names}." if names else ""
+
+
+def _onset(onset: Onset | None) -> str:
+    if onset is None:
         return ""
-    name = next(iter(groups[0].key))
-    places = [group.key[name] for group in groups]
-    course = [group.values["k3_kl"] for group in groups]
-    known = [k3 for k3 in course if k3 is not None]
-    if len(known) < len(course) or not known[0] or not all(isinstance(place, int | float) for place in places):
+    factor = math.floor(10 * onset.factor) / 10  # rounded down, so that "at least" stays true
+    place, reference = (f"{onset.column} {value:g}" for value in (onset.place, onset.reference))
+    return f"From {place} on k3_kl stays at least {factor:.1f}x its value at {reference}."
+
+
+def _kept(fraction: float | None) -> str:
+    if fraction is None or fraction >= LITTLE_KEPT:
         return ""
-    first = known[0]
-    for i in range(1, len(known)):
-        lowest = min(known[i:])
-        if lowest > 2 * first and lowest > 1e-6:
-            start, turn = f"{name} {places[0]:g}", f"{name} {places[i]:g}"
-            return f"Drifting from {turn}: k3_kl is {lowest / first:.1f} times or more that of {start}."
-    return ""
+    return f"The rejections keep {100 * fraction:.1f} % of the tokens." if fraction else "The rejections keep nothing."
 
 
-def _kept(report: Report) -> str:
-    kept = report.whole.values.get("kept_tokens")
-    tokens = report.whole.counts["tokens"]
-    if kept is None:
-        return ""
-    if kept == 0:
-        return "The rejections keep nothing."
-    return f"The rejections keep {100 * kept / tokens:.1f} % of the tokens." if kept < 0.5 * tokens else ""
+def broken_rule(finding: Finding) -> tuple[str, str]:
+    """A broken rule: what the metric is, and what it should be with the fix."""
+    return f"{finding.metric} {number(finding.value)}", f"should be {finding.rule}. {finding.fix or ''}".rstrip()
 
 
-def suspected(one: Suspected) -> str:
-    """The file, how many more there are of it, and the evidence."""
-    more = f" and {one.n_files - 1:,} more files" if one.n_files > 1 else ""
-    return f"{os.path.basename(one.path)}{more}: {one.evidence.rstrip('.')}."
+def suspected(suspicion: Suspected) -> str:
+    """The file, how many more there are like it, and the evidence."""
+    more = f" and {suspicion.n_files - 1:,} more files" if suspicion.n_files > 1 else ""
+    return f"{os.path.basename(suspicion.path)}{more}: {suspicion.evidence.rstrip('.')}."

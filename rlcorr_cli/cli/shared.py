@@ -1,14 +1,14 @@
-"""What commands that read a dump share: their arguments as values, the progress bar, and the report's way out."""
+"""What commands share: arguments as values, the progress bar, printing a report, refusing options on a saved one."""
 
 import json
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlcorr_cli.cli.option_groups import PlanOptions, ReadingOptions
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.pipeline.analyze import Progress, Watch
 from rlcorr_cli.present.files import check_target
@@ -21,6 +21,14 @@ from rlcorr_cli.report.report import Report
 
 if TYPE_CHECKING:
     from rlcorr_cli.report.filtered import Filtered
+
+
+def refuse_saved_report_options(
+    read: ReadingOptions, plan: PlanOptions, group_by: Sequence[str] | None, profile: str = "canonical"
+) -> None:
+    """Refuse what cannot be asked of a saved report in the place of a dump: it has its plan and its groups already."""
+    if read != ReadingOptions() or plan != PlanOptions() or group_by or profile != "canonical":
+        raise UsageError("A saved report cannot be read under another plan or grouping.", "Name the dump itself.")
 
 
 def outputs(paths: Sequence[str], dumps: Sequence[str], group_by: Sequence[str]) -> tuple[Path, ...]:
@@ -61,7 +69,7 @@ def write(report: Report, paths: Sequence[Path], as_json: bool) -> None:
     for path in paths:
         write_form(report, path)
     if as_json:
-        emit(document(replace(report, pictures=None)))
+        emit(document(report, pictures=False))
     else:
         print_report(report)
 

@@ -1,0 +1,172 @@
+"""The JSON document of a report, as pydantic classes: what `saved.py` validates before it makes a Report of it.
+
+A new key of the JSON report gets its field here, with a default where older documents lack it.
+"""
+
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+Metrics = dict[str, pydantic.FiniteFloat | None]
+Key = dict[str, pydantic.FiniteFloat | int | str | bool | None]
+Ends = Annotated[list[pydantic.FiniteFloat], pydantic.Field(min_length=2, max_length=2)]
+Count = Annotated[int, pydantic.Field(ge=0, le=2**62)]
+BucketCounts = Annotated[list[list[Count]], pydantic.Field(min_length=2, max_length=2)]
+
+
+class Open(pydantic.BaseModel):
+    """A record of right types; keys of a later release are ignored."""
+
+    model_config = pydantic.ConfigDict(strict=True, extra="ignore")
+
+
+class Head(Open):
+    """Who wrote it; `load` looks at its schema."""
+
+    version: str
+
+
+class Input(Open):
+    """One file of the dump."""
+
+    path: str
+    format: str
+    rows: pydantic.NonNegativeInt
+    bytes: pydantic.NonNegativeInt
+    columns: dict[str, str]
+
+
+class Counts(Open):
+    """How many rows, sequences and tokens the numbers are of."""
+
+    rows: pydantic.NonNegativeInt
+    sequences: pydantic.NonNegativeInt
+    empty_sequences: pydantic.NonNegativeInt
+    tokens: pydantic.NonNegativeInt
+    masked_tokens: pydantic.NonNegativeInt
+    bad_rows: pydantic.NonNegativeInt = 0
+
+
+class Group(Open):
+    """One group."""
+
+    key: Key = pydantic.Field(min_length=1)
+    counts: Counts
+    metrics: Metrics
+
+
+class Health(Open):
+    """One default rule on the whole dump."""
+
+    metric: str
+    value: pydantic.FiniteFloat | None
+    rule: str
+    status: Literal["ok", "warn", "fail", "no data"]
+    remedy: str | None
+
+
+class Problem(Open):
+    """A class of bad rows."""
+
+    rows: pydantic.NonNegativeInt
+    first: str
+
+
+class Suspicion(Open):
+    """What may be wrong with whole files."""
+
+    name: str
+    path: str
+    evidence: str
+    cure: str
+    n_files: pydantic.NonNegativeInt
+
+
+class Conclusion(Open):
+    """The verdict; it is computed again from the numbers, so only its types matter."""
+
+    level: Literal["equal", "too few", "same", "close", "apart", "far"]
+    usable: list[Literal["token", "sequence"]]
+    failing: list[str]
+    n_sequences: pydantic.NonNegativeInt
+    kept_fraction: pydantic.FiniteFloat | None
+
+
+class Drift(Open):
+    """The onset of a drift, computed again as well."""
+
+    column: str
+    place: pydantic.FiniteFloat
+    reference: pydantic.FiniteFloat
+    factor: pydantic.FiniteFloat
+
+
+class SurpriseTrend(Open):
+    """One of `Trends`."""
+
+    change: Literal["grows", "shrinks", "level"]
+    likely_std: pydantic.FiniteFloat
+    unlikely_std: pydantic.FiniteFloat
+
+
+class PositionTrend(Open):
+    """One of `Trends`."""
+
+    change: Literal["widens", "narrows", "level"]
+    early_std: pydantic.FiniteFloat
+    late_std: pydantic.FiniteFloat
+
+
+class LengthTrend(Open):
+    """One of `Trends`."""
+
+    shortest: pydantic.FiniteFloat
+    longest: pydantic.FiniteFloat
+    trap: bool
+
+
+class Concentration(Open):
+    """One of `Trends`."""
+
+    heavier_half: pydantic.FiniteFloat
+    heaviest_percent: pydantic.FiniteFloat
+
+
+class Trends(Open):
+    """What binned totals show, computed again from them."""
+
+    surprise: SurpriseTrend | None
+    position: PositionTrend | None
+    length: LengthTrend | None
+    concentration: Concentration | None
+
+
+class Pictures(Open):
+    """Binned totals.  values: canonical metrics beside a profile's, the whole dump's first."""
+
+    counts: dict[str, dict[str, list[Count]]]
+    spread: dict[str, list[list[pydantic.FiniteFloat]]]
+    histograms: dict[str, BucketCounts]
+    log_ratios: BucketCounts
+    values: Annotated[list[Metrics], pydantic.Field(min_length=1)] = []
+
+
+class Document(Open):
+    """A report, validated in every part, be it used or not: half a report is no report."""
+
+    rlcorr: Head
+    inputs: list[Input] = pydantic.Field(min_length=1)
+    plan: dict[str, Any]
+    profile: str
+    verdict: Conclusion = Conclusion(level="equal", usable=[], failing=[], n_sequences=0, kept_fraction=None)
+    onset: Drift | None = None
+    counts: Counts
+    metrics: Metrics = pydantic.Field(min_length=1)
+    intervals: dict[str, Ends]
+    groups: list[Group]
+    health: list[Health]
+    trends: Trends | None = None
+    problems: dict[str, Problem]
+    suspicions: list[Suspicion]
+    notes: list[str]
+    pictures: Pictures = Pictures(counts={}, spread={}, histograms={}, log_ratios=[[], []])

@@ -1,0 +1,257 @@
+"""What binned totals and groups show: where the gap grows, what length does, who carries the weight.
+
+First the curves (`profile`, `lorenz`, `course`, `lags`), then the conclusions drawn from them (`Trends`).  Figures draw
+the curves and word the conclusions; a new conclusion is a field of `Trends` and a function from `BinnedTotals`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from rlcorr_cli.totals.binned import LENGTH, POSITION, SURPRISE, Octaves, Pictures
+from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.histogram import Floats, Histogram
+
+MIN_BIN_COUNT = 20
+"""Bins with fewer values are left out: their spread says nothing."""
+MIN_LENGTH_COUNT = 5
+"""The same for bins of sequence lengths, of which there are fewer."""
+SURPRISE_FACTOR = 2.0
+"""How many times wider one end must be for the spread to depend on surprise."""
+POSITION_FACTOR = 1.2
+"""The same of the two halves of the positions."""
+
+
+class Missing(Exception):
+    """A curve that a report does not hold; the message says why, in a sentence."""
+
+
+class GroupLike(Protocol):
+    """What a curve over groups needs of each."""
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """Column -> value."""
+        ...
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Counts by name."""
+        ...
+
+    @property
+    def values(self) -> Values:
+        """Canonical metrics by name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Of the bins that hold enough: centres, counts, mean and std of a quantity."""
+
+    centre: Floats
+    count: Floats
+    mean: Floats
+    std: Floats
+
+
+def profile(table: Floats, bins: Octaves, min_count: int = MIN_BIN_COUNT) -> Profile:
+    """Mean and std by bin of a table of counts, sums and sums of squares."""
+    n, sums, squares = table[:3]
+    use = n >= min_count if (n >= min_count).any() else n > 0
+    edges = bins.edges
+    n, sums, squares = n[use], sums[use], squares[use]
+    mean = sums / n
+    variance = squares / n - mean**2
+    # What is left of a constant by cancellation is no spread.
+    std = np.sqrt(np.where(variance > 1e-12 * squares / n, variance, 0.0))
+    return Profile(np.sqrt(edges[:-1] * edges[1:])[use], n, mean, std)
+
+
+@dataclass(frozen=True)
+class Lorenz:
+    """sequences, weight: cumulative shares from the lightest on, from (0, 0) to (1, 1).  top: what the heaviest 1 % of
+    sequences carry (at least one)."""
+
+    sequences: Floats
+    weight: Floats
+    top: float
+
+
+def lorenz(loads: Histogram) -> Lorenz:
+    """Who carries the weight, of the sequences' total weights; to the buckets' 0.4 %."""
+    values, counts = loads.by_value
+    total = float((values * counts).sum())
+    if not total > 0:
+        raise Missing("No sequence carries any weight: everything is rejected or weighs nothing.")
+    n = np.concatenate([[0], np.cumsum(counts)])
+    weight = np.concatenate([[0.0], np.cumsum(values * counts)]) / total
+    top = max(1.0, 0.01 * n[-1])
+    return Lorenz(n / n[-1], weight, float(1 - np.interp(n[-1] - top, n, weight)))
+
+
+@dataclass(frozen=True)
+class Course:
+    """Metrics along one ordered column: places f64[G], and values by metric, NaN where there is none."""
+
+    name: str
+    places: Floats
+    values: dict[str, Floats]
+
+
+def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
+    """The groups in the order of their one numeric key."""
+    single = [group for group in groups if len(group.key) == 1]
+    if not single:
+        raise Missing("There is nothing to follow: the report is not grouped by one column; add --group-by step.")
+    name = next(iter(single[0].key))
+    placed = [(float(group.key[name]), group) for group in single if _is_number(group.key[name])]
+    if len(placed) < len(single):
+        raise Missing("The groups have no order to follow: not every key is a number.")
+    placed.sort(key=lambda item: item[0])
+    values = {
+        metric: np.array([np.nan if (v := group.values.get(metric)) is None else v for _, group in placed])
+        for metric in metrics
+    }
+    return Course(name, np.array([place for place, _ in placed]), values)
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return value is not None and not isinstance(value, bool) and np.isfinite(float(str(value)))
+    except ValueError:
+        return False
+
+
+def lags(groups: Sequence[GroupLike]) -> tuple[Floats, Floats, Floats]:
+    """step - policy_version of each group, its k3_kl, its tokens."""
+    rows = [
+        (
+            float(group.key["step"]) - float(group.key["policy_version"]),
+            group.values.get("k3_kl"),
+            group.counts["tokens"],
+        )
+        for group in groups
+        if {"step", "policy_version"} <= set(group.key)
+        and _is_number(group.key["step"])
+        and _is_number(group.key["policy_version"])
+    ]
+    known = [(lag, k3, n) for lag, k3, n in rows if k3 is not None]
+    if not known:
+        raise Missing("Staleness needs groups by step and policy_version, both numbers; add --group-by for each.")
+    lag, k3, n = zip(*known, strict=True)
+    return np.array(lag), np.array(k3, np.float64), np.array(n, np.float64)
+
+
+# ---------------------------------------------------------------- conclusions
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurpriseTrend:
+    """Whether the log-ratio spreads wider for unlikely tokens; std in nats at either end."""
+
+    change: Literal["grows", "shrinks", "level"]
+    likely_std: float
+    unlikely_std: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionTrend:
+    """Whether the gap widens along the sequence; std in nats of the first and the last half of the positions' bins."""
+
+    change: Literal["widens", "narrows", "level"]
+    early_std: float
+    late_std: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthTrend:
+    """Size in nats of S, the log of the sequence ratio, at the shortest and the longest lengths.
+
+    trap: whether it grows beyond a ratio of 2, so that a bound on the product rejects long sequences more often.
+    """
+
+    shortest: float
+    longest: float
+    trap: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concentration:
+    """What share of the applied weight the heavier half of the sequences carries, and what the heaviest 1 %."""
+
+    heavier_half: float
+    heaviest_percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trends:
+    """The conclusions from binned totals; None where there is too little to tell."""
+
+    surprise: SurpriseTrend | None
+    position: PositionTrend | None
+    length: LengthTrend | None
+    concentration: Concentration | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+def trends(binned: Pictures, *, normalizes: bool) -> Trends:
+    """Every conclusion; normalizes: whether weights are yet to be divided by batch means, so that loads say nothing."""
+    if not binned.spread:
+        return Trends(surprise=None, position=None, length=None, concentration=None)
+    return Trends(
+        surprise=surprise_trend(profile(binned.spread["surprise"], SURPRISE)),
+        position=position_trend(profile(binned.spread["position"], POSITION)),
+        length=length_trend(profile(binned.spread["length"], LENGTH, MIN_LENGTH_COUNT)),
+        concentration=None if normalizes else concentration(binned.histograms["loads"]),
+    )
+
+
+def surprise_trend(by_surprise: Profile) -> SurpriseTrend | None:
+    """Compares the two outermost bins; None of a single one."""
+    if len(by_surprise.std) < 2:
+        return None
+    likely, unlikely = float(by_surprise.std[0]), float(by_surprise.std[-1])
+    change: Literal["grows", "shrinks", "level"] = "level"
+    if max(likely, unlikely) > SURPRISE_FACTOR * min(likely, unlikely):
+        change = "grows" if unlikely > likely else "shrinks"
+    return SurpriseTrend(change=change, likely_std=likely, unlikely_std=unlikely)
+
+
+def position_trend(by_position: Profile) -> PositionTrend | None:
+    """Compares the first half of the bins with the last, weighted by their counts; None of a single bin."""
+    if len(by_position.std) < 2:
+        return None
+    half = len(by_position.std) // 2
+    early, late = (
+        float(np.average(by_position.std[part], weights=by_position.count[part]))
+        for part in (slice(half), slice(half, None))
+    )
+    change: Literal["widens", "narrows", "level"] = "level"
+    if late > POSITION_FACTOR * early or late < early / POSITION_FACTOR:
+        change = "widens" if late > early else "narrows"
+    return PositionTrend(change=change, early_std=early, late_std=late)
+
+
+def length_trend(by_length: Profile) -> LengthTrend | None:
+    """Compares the shortest bin with the longest (they may be the same); None without bins."""
+    if not len(by_length.std):
+        return None
+    shortest, longest = (float(math.hypot(by_length.mean[i], by_length.std[i])) for i in (0, -1))
+    return LengthTrend(shortest=shortest, longest=longest, trap=longest > max(math.log(2), 2 * shortest))
+
+
+def concentration(loads: Histogram) -> Concentration | None:
+    """Read off the Lorenz curve; None where nothing carries any weight."""
+    try:
+        curve = lorenz(loads)
+    except Missing:
+        return None
+    half = 1 - float(np.interp(0.5, curve.sequences, curve.weight))
+    return Concentration(heavier_half=half, heaviest_percent=curve.top)

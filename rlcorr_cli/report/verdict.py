@@ -1,0 +1,128 @@
+"""The verdict on a dump: how close its two policies are, which weights that leaves usable, where a drift begins.
+
+Values only; `present/terminal/verdict.py` puts them into words.  The verdict is made from the same findings that are
+printed below it, so it never calls usable what a failing rule refuses.  A new level is a row of `Level` and its branch
+in `_level`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.rules.judge import Finding
+from rlcorr_cli.totals.families import Values
+
+Level = Literal["equal", "too few", "same", "close", "apart", "far"]
+Weights = Literal["token", "sequence"]
+
+ROUNDING_K3 = 1e-6
+"""Below this k3_kl (nats) two policies differ by rounding alone."""
+CLOSE_K3 = 0.01
+"""Below this k3_kl two policies are close."""
+USABLE_TOKEN_ESS = 0.5
+"""At a smaller effective share of the tokens no weight repairs the sample."""
+FEWEST_SEQUENCES = 32
+"""Fewer sequences do not carry a verdict: one of them decides the effective sample size."""
+ONSET_FACTOR = 2.0
+"""A drift has set in where k3_kl stays above this multiple of its first value."""
+POLICIES = ("kl", "k3_kl", "chi2_token")
+"""Metrics whose failing rule says that the policies themselves are too far apart."""
+WEIGHTS = ("rollout_is_mean", "rollout_is_std", "rollout_is_eff_sample_size")
+"""Metrics whose failing rule says that the plan's own weights are not usable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A conclusion about a whole dump.
+
+    usable: the scopes whose weights leave a usable sample.  failing: the metrics whose rule fails, in the rules' order.
+    kept_fraction: the share of tokens that the plan's rejections keep (None for a plan that rejects nothing).
+    """
+
+    level: Level
+    usable: tuple[Weights, ...]
+    failing: tuple[str, ...]
+    n_sequences: int
+    kept_fraction: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {**asdict(self), "usable": list(self.usable), "failing": list(self.failing)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Onset:
+    """From `place` on, k3_kl stays at least `factor` times its value at `reference`, along a column of groups."""
+
+    column: str
+    place: float
+    reference: float
+    factor: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+def verdict(counts: Mapping[str, int], values: Values, health: Iterable[Finding], plan: Plan) -> Verdict:
+    """The verdict on a dump of these counts and canonical metrics, whose findings are `health`."""
+    findings = {finding.metric: finding for finding in health if finding.broken}
+    level = _level(counts["sequences"], values, findings)
+    kept = values.get("kept_tokens")
+    return Verdict(
+        level=level,
+        usable=_usable(level, values, findings, plan),
+        failing=tuple(name for name, finding in findings.items() if finding.status == "fail"),
+        n_sequences=counts["sequences"],
+        kept_fraction=None if kept is None or not counts["tokens"] else kept / counts["tokens"],
+    )
+
+
+def _level(n_sequences: int, values: Values, broken: Mapping[str, Finding]) -> Level:
+    k3, token_ess = values.get("k3_kl"), values.get("token_ess")
+    if values.get("logprob_abs_diff_max") == 0:
+        return "equal"
+    if n_sequences < FEWEST_SEQUENCES:
+        return "too few"
+    if k3 is None or token_ess is None or token_ess < USABLE_TOKEN_ESS or not broken.keys().isdisjoint(POLICIES):
+        return "far"
+    if k3 < ROUNDING_K3:
+        return "same"
+    return "close" if k3 < CLOSE_K3 else "apart"
+
+
+def _usable(level: Level, values: Values, broken: Mapping[str, Finding], plan: Plan) -> tuple[Weights, ...]:
+    """Which weights are usable: those of sequences only where those of tokens are, of which they are products."""
+    if level in ("far", "too few"):
+        return ()
+    refused = any(name in broken and broken[name].status == "fail" for name in WEIGHTS)
+    if refused and plan.weighting is not None and plan.weighting.scope == "token":
+        return ()
+    if refused or values.get("seq_ess") is None or "seq_ess" in broken:
+        return ("token",)
+    return ("token", "sequence")
+
+
+def onset(keys: Sequence[Mapping[str, Any]], k3: Sequence[float | None]) -> Onset | None:
+    """Where along one ordered column of numbers k3_kl begins to stay above ONSET_FACTOR times its first value.
+
+    None without three groups by one numeric column, where a group has no k3_kl, and where nothing drifts.
+    """
+    if len(keys) < 3 or any(len(key) != 1 for key in keys):
+        return None
+    column = next(iter(keys[0]))
+    places = [key[column] for key in keys]
+    known = [value for value in k3 if value is not None]
+    if len(known) < len(k3) or not known[0] or not all(map(_is_place, places)):
+        return None
+    for i in range(1, len(known)):
+        lowest = min(known[i:])
+        if lowest > ONSET_FACTOR * known[0] and lowest > ROUNDING_K3:
+            return Onset(column=column, place=places[i], reference=places[0], factor=lowest / known[0])
+    return None
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

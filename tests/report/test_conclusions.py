@@ -1,0 +1,185 @@
+"""One judge: a changed rule changes text, tables, pages, pictures and `check`; suggestions, trends, short forms."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlcorr_cli import Plan, analyze, check, filter_dump
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.pipeline.analyze import Reading
+from rlcorr_cli.pipeline.analyze import analyze as measure
+from rlcorr_cli.pipeline.filter import filter_dump as filter_with
+from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
+from rlcorr_cli.present.figures import draw
+from rlcorr_cli.present.forms.content import content
+from rlcorr_cli.present.terminal.filtered import print_filtered
+from rlcorr_cli.present.terminal.report import print_report
+from rlcorr_cli.report.filtered import Target
+from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.suggest import suggestions
+from rlcorr_cli.report.trends import Profile, length_trend, position_trend, surprise_trend
+from rlcorr_cli.rules.defaults import RULES
+from rlcorr_cli.rules.rule import Rule
+from rlcorr_cli.totals.histogram import Histogram, bucket_of
+
+STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
+STRICT = tuple(replace(rule, high=0.002, severity="fail") if rule.metric == "k3_kl" else rule for rule in RULES)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return measure(Reading((str(STEPS),), group_by=("step",)), Plan("disabled"), pictures=True)
+
+
+def printed(report: Report, capsys: pytest.CaptureFixture[str]) -> str:
+    print_report(report)
+    return capsys.readouterr().out
+
+
+def test_a_changed_rule_changes_text_cells_verdict_page_and_health(
+    report: Report, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, strict = printed(report, capsys), replace(report, rules=STRICT)
+    after = printed(strict, capsys)
+    assert "k3_kl 0.00940  should be <= 0.002" in after
+    assert "k3_kl 0.00940" not in before
+    assert "0.0317 !" in after  # the cell of step 4
+    assert "0.0317 !" not in before
+    assert (report.verdict.level, strict.verdict.level) == ("close", "far")
+    assert "Far apart" in after
+    assert strict.verdict.failing == ("k3_kl",)
+    assert ("fail", "k3_kl is 0.00940, should be <= 0.002") in [row[:2] for row in content(strict).todo]
+    assert {one.metric: one.status for one in strict.health}["k3_kl"] == "fail"
+
+
+def test_a_changed_rule_changes_check(report: Report, tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text('[[rule]]\nmetric = "k3_kl"\nmax = 0.002\nabsolute = false\n')
+    assert check(report).passed
+    checked = check(report, rules=path)
+    broken = [finding.key for finding in checked.findings if finding.metric == "k3_kl" and finding.broken]
+    assert broken == [{}, {"step": 2}, {"step": 3}, {"step": 4}]
+    strict = replace(report, rules=STRICT)
+    by_table = [finding for group in (report.whole, *report.groups) for finding in strict.findings(group)]
+    assert set(map(str, check(strict).findings)) == set(map(str, by_table))
+    found = {finding.says for finding in checked.findings if finding.metric == "k3_kl"}
+    assert found == {finding.says for finding in by_table if finding.metric == "k3_kl"}
+
+
+def test_lines_in_pictures_are_those_of_the_rules(report: Report) -> None:
+    other = (Rule("seq_ess", "warn", "", low=0.25), Rule("chi2_token", "fail", "", high=7.0))
+    drawing = draw("metrics", replace(report, rules=other)).write("svg").decode()
+    assert "worry below 0.25" in drawing
+    assert "worry above 7" in drawing
+    assert "worry" not in draw("metrics", replace(report, rules=())).write("svg").decode()
+
+
+def test_the_python_check_takes_bounds_and_a_baseline(report: Report, tmp_path: Path) -> None:
+    assert not check(report, at_most={"kl": 1e-9}).passed
+    assert not check(report, at_least={"seq_ess": 0.3}).passed
+    saved = tmp_path / "report.json"
+    saved.write_text(json.dumps(report.to_dict()))
+    assert check(saved, baseline=report, max_increase={"kl": "0%"}, max_decrease={"seq_ess": 0.0}).passed
+    assert check(report, baseline=saved, max_increase={"k3_kl": 0.0}).passed
+    with pytest.raises(UsageError, match="compares with a report"):
+        check(report, max_increase={"kl": 0.1})
+    assert repr(check(report)).startswith("<Checked: passed, 5 rules, 0 failed")
+
+
+def test_a_report_is_short_in_a_console_and_a_small_table_in_a_notebook(report: Report) -> None:
+    assert repr(report) == f"<Report of {str(STEPS)!r}: 320 sequences, 27,465 tokens, plan disabled, close>"
+    named = replace(report, plan=replace(report.plan, name="<script>x</script>"))
+    shown = named._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script" not in shown
+    assert "warn: seq_ess" in shown
+    assert f"{report.whole.values['kl']:.4g}</td>" in shown
+    assert repr(report.groups[0]).count("k3_kl_reverse") == 1
+
+
+GEOMETRIC = Rejection("ratio", "seq_mean", Bounds(0.9999, 1.0001), "tight")
+
+
+def test_a_rejection_that_takes_too_much_gets_bounds_that_keep_the_target() -> None:
+    filtered = filter_dump(STEPS, None, Plan("tight", rejections=(GEOMETRIC,)))
+    (bounds,) = filtered.suggestions
+    assert (bounds.rejection, bounds.units) == ("tight", "sequences")
+    assert bounds.lost_fraction > 0.5
+    assert 0.9 <= bounds.kept_fraction < 0.92
+    loosened = Plan("loose", rejections=(replace(GEOMETRIC, bounds=Bounds(bounds.low, bounds.high)),))
+    again = filter_dump(STEPS, None, loosened)
+    lost = again.report.whole.values["rollout_rs_tight_seq_masked_fraction"]
+    assert lost is not None
+    assert 1 - lost == pytest.approx(bounds.kept_fraction, abs=0.01)
+    assert 1 - lost >= 0.9
+    assert again.suggestions == ()
+    assert filtered.to_dict()["suggestions"] == [bounds.to_dict()]
+
+
+def test_no_bound_is_suggested_where_none_can_be() -> None:
+    far = Histogram(bucket_of(np.array([1000.0], np.float32)), np.array([10], np.int64))
+    lost = {"rollout_rs_tight_seq_masked_fraction": 1.0}
+    assert list(suggestions([GEOMETRIC], lost, {"tight": far})) == []
+    assert list(suggestions([GEOMETRIC], lost, {})) == []
+    near = Histogram(bucket_of(np.array([0.5], np.float32)), np.array([10], np.int64))
+    assert len(list(suggestions([GEOMETRIC], lost, {"tight": near}))) == 1
+    assert list(suggestions([GEOMETRIC], {"rollout_rs_tight_seq_masked_fraction": 0.09}, {"tight": near})) == []
+    assert list(suggestions([replace(GEOMETRIC, gate="advantage_negative")], lost, {"tight": near})) == []
+
+
+def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    plan, reading = Plan("tight", rejections=(GEOMETRIC,)), Reading((str(STEPS),))
+    print_filtered(filter_with(reading, plan, Target(None)))
+    assert "--rs ratio.seq_mean:" in capsys.readouterr().out
+    print_filtered(filter_with(reading, plan, Target(None), PROFILES["verl-0.9"]))
+    out = capsys.readouterr().out
+    assert "--rs" not in out
+    assert "on ratio in the framework's config" in out
+
+
+def bins(*std: float, count: tuple[float, ...] = (), mean: float = 0.0) -> Profile:
+    n = len(std)
+    return Profile(np.arange(n) + 1.0, np.array(count or (100.0,) * n), np.full(n, mean), np.array(std))
+
+
+def test_the_spread_depends_on_surprise_beyond_a_factor_of_two() -> None:
+    changes = {ends: surprise_trend(bins(ends[0], 9.0, ends[1])) for ends in ((1.0, 2.0), (1.0, 2.01), (2.01, 1.0))}
+    assert [trend and trend.change for trend in changes.values()] == ["level", "grows", "shrinks"]
+    assert surprise_trend(bins(1.0)) is None
+
+
+def test_the_gap_widens_along_the_sequence_beyond_a_fifth() -> None:
+    changes = [position_trend(bins(*ends)) for ends in ((1.0, 1.2), (1.0, 1.21), (1.21, 1.0), (1.2, 1.0))]
+    assert [trend and trend.change for trend in changes] == ["level", "widens", "narrows", "level"]
+    weighted = position_trend(bins(1.0, 1.0, 5.0, count=(9.0, 99.0, 1.0)))
+    assert weighted is not None
+    assert (weighted.early_std, weighted.late_std) == (1.0, pytest.approx(1.04))
+    assert position_trend(bins(1.0)) is None
+
+
+def test_length_is_a_trap_where_long_ratios_leave_a_factor_of_two() -> None:
+    log2 = math.log(2)
+    traps = [length_trend(bins(*ends)) for ends in ((0.1, log2), (0.1, log2 + 0.01), (0.5, 1.0), (0.5, 1.01))]
+    assert [trend and trend.trap for trend in traps] == [False, True, False, True]
+    assert length_trend(bins()) is None
+    sized = length_trend(bins(3.0, mean=4.0))
+    assert sized is not None
+    assert (sized.shortest, sized.longest, sized.trap) == (5.0, 5.0, False)
+
+
+def test_trends_stand_in_the_report_where_bins_were_counted(report: Report) -> None:
+    assert report.trends is not None
+    assert report.trends.surprise is not None
+    assert report.trends.surprise.change == "grows"
+    assert report.trends.concentration is not None
+    assert report.trends.to_dict() == report.to_dict()["trends"]
+    assert analyze(STEPS).trends is None
+    normalized = Plan("normed", Weighting("token", Bounds(None, 2.0), normalize="batch"))
+    counted = measure(Reading((str(STEPS),)), normalized, pictures=True).trends
+    assert counted is not None
+    assert counted.concentration is None
