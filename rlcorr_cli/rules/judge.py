@@ -22,7 +22,7 @@ EXAMPLES = {
     "--max-increase": "kl=20%",
     "--max-decrease": "seq_ess=10%",
 }
-"""Option -> what may stand behind it."""
+"""Option -> an example of its value."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class NamedRule:
 
 
 def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, ...]:
-    """Every rule on every section that it looks at, rule by rule; a rule whose metric is not there finds nothing."""
+    """Every rule on every section that it is over, rule by rule; a metric that is not there has no finding."""
     return tuple(
         _judged(rule, section)
         for rule in rules
@@ -150,7 +150,8 @@ def written(
     otherwise: a kl of -5 is no better than one of 5."""
     if absolute is None:
         absolute = low is None and high is not None and high >= 0 and ideal(metric) == 0
-    return Rule(metric, severity, remedy_of(metric) if remedy is None else remedy, low, high, absolute, over)
+    remedy = remedy_of(metric) if remedy is None else remedy
+    return Rule(metric, severity, remedy, low=low, high=high, absolute=absolute, over=over)
 
 
 def replaced(*layers: Sequence[NamedRule]) -> tuple[NamedRule, ...]:

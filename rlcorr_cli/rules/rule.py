@@ -4,7 +4,7 @@ The default rules are in `defaults.py`, a user's own come from `files.py` or fro
 numbers to either.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 Severity = Literal["fail", "warn"]
@@ -21,6 +21,7 @@ class Rule:
     metric: str
     severity: Severity
     remedy: str
+    _: KW_ONLY
     low: float | None = None
     high: float | None = None
     absolute: bool = False

@@ -73,6 +73,9 @@ def test_groups_of_any_type_are_as_the_schema_says(values: tuple[Any, ...], tmp_
 def test_what_filter_prints_is_as_the_schema_says(tmp_path: Path) -> None:
     given = (BF16, "--preset", "geo_rs", "--json")
     assert_is("filter", run("filter", *given, "--dry-run").json)
+    tight = run("filter", BF16, "--rs", "ratio.seq_mean:0.9999,1.0001", "--json", "--dry-run").json
+    assert [bounds["units"] for bounds in tight["suggestions"]] == ["sequences"]
+    assert_is("filter", tight)
     written = ("-o", str(tmp_path / "out.parquet"), "--rejected-output", str(tmp_path / "no.parquet"))
     assert_is("filter", run("filter", *given, *written).json)
 
@@ -153,6 +156,9 @@ WRONG: dict[str, dict[str, Callable[[Any], None]]] = {
         "a group with more": put(1, "groups", 0, "more"),
         "a note that is none": put(1, "notes", 0),
         "a status of its own": put("broken", "health", 0, "status"),
+        "a level of its own": put("near", "verdict", "level"),
+        "an onset of nothing": put({}, "onset"),
+        "trends of nothing": put({}, "trends"),
         "a plan with more": put(1, "plan", "more"),
         "another mode": put("both", "plan", "mode"),
         "another scope": put("batch", "plan", "weighting", "scope"),

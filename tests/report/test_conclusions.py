@@ -50,6 +50,7 @@ def test_a_changed_rule_changes_text_cells_verdict_page_and_health(
     assert "k3_kl 0.00940" not in before
     assert "0.0317 !" in after  # the cell of step 4
     assert "0.0317 !" not in before
+    assert "0.0156 !" in before  # a warning marks its cell, too
     assert (report.verdict.level, strict.verdict.level) == ("close", "far")
     assert "Far apart" in after
     assert strict.verdict.failing == ("k3_kl",)
@@ -127,7 +128,9 @@ def test_no_bound_is_suggested_where_none_can_be() -> None:
     assert list(suggestions([GEOMETRIC], lost, {"tight": far})) == []
     assert list(suggestions([GEOMETRIC], lost, {})) == []
     near = Histogram(bucket_of(np.array([0.5], np.float32)), np.array([10], np.int64))
-    assert len(list(suggestions([GEOMETRIC], lost, {"tight": near}))) == 1
+    (bounds,) = suggestions([GEOMETRIC], lost, {"tight": near})
+    assert bounds.high is not None
+    assert bounds.high >= math.exp(0.5 * (1 + 2**-7))  # the far edge of the bucket that 0.5 begins
     assert list(suggestions([GEOMETRIC], {"rollout_rs_tight_seq_masked_fraction": 0.09}, {"tight": near})) == []
     assert list(suggestions([replace(GEOMETRIC, gate="advantage_negative")], lost, {"tight": near})) == []
 

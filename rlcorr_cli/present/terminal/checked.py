@@ -24,7 +24,7 @@ STYLES = {"fail": "bold red", "warn": "yellow"}
 
 
 def print_checked(checked: Checked) -> None:
-    """The findings on stdout."""
+    """Print the findings on stdout."""
     render(lambda console: _draw(console, checked))
 
 
