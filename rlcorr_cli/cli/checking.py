@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.metrics.catalog import missing, possible
+from rlcorr_cli.metrics.availability import missing, possible
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.present.ci import github, junit
 from rlcorr_cli.present.files import check_target
