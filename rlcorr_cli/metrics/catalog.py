@@ -54,9 +54,10 @@ def names() -> list[str]:
 
 
 def logged_as(name: str) -> list[str]:
-    """Under which names frameworks log a metric of ours: ["verl's rollout_corr/kl", ...]."""
-    by_rule = [f"verl's {VERL_PREFIXES[0]}{name}"] if name in VERL_NAMES else []
-    return by_rule + [f"{row.framework}'s {row.name}" for row in LOGGED if row.canonical == name]
+    """Under which names frameworks log a metric of ours, and whether their number differs: "verl's rollout_corr/kl"."""
+    logged = [(f"verl's {VERL_PREFIXES[0]}{name}", VERL_DIFFERENCES.get(name))] if name in VERL_NAMES else []
+    logged += [(f"{row.framework}'s {row.name}", row.difference) for row in LOGGED if row.canonical == name]
+    return [f"{full_name} (differs)" if difference else full_name for full_name, difference in logged]
 
 
 def _own(name: str) -> Definition | None:
