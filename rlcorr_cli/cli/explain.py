@@ -1,4 +1,4 @@
-"""`rlcorr explain`: define a metric or a preset, from the tables the code uses; or print a JSON Schema."""
+"""`rlcorr explain`: define any name that a report prints, from the tables the code uses; or print a JSON Schema."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="A metric, preset or class of bad rows: seq_ess, geo_rs, sentinel.",
+            help="A metric, preset, class of bad rows or symbol (seq_ess, geo_rs, sentinel), or a topic: metrics.",
             show_default=False,
         ),
     ] = None,
@@ -23,12 +23,12 @@ def explain(
     debug: o.Debug = False,
 ) -> None:
     """Define a metric, statistic or preset, or print the JSON Schema of an output."""
-    from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.present.terminal.explain import print_explanation, print_schema
+    from rlcorr_cli.present.terminal.explain import print_explanation, print_topics
+    from rlcorr_cli.present.terminal.schema import print_schema
 
     if schema:
         print_schema(name)
     elif name is None:
-        raise UsageError("Nothing is named.", "Name a metric or a preset: rlcorr explain seq_ess; or --schema.")
+        print_topics()
     else:
         print_explanation(name)

@@ -54,7 +54,7 @@ def run(args: Sequence[str]) -> int:
 def _plain(args: list[str]) -> int:
     """Commands that need no options parsed, else the app.  A request for completion comes without arguments."""
     if args == ["presets"]:
-        from rlcorr_cli.present.terminal.explain import print_presets
+        from rlcorr_cli.present.terminal.presets import print_presets
 
         print_presets()
         return 0
@@ -64,7 +64,7 @@ def _plain(args: list[str]) -> int:
         print_explanation(args[1])
         return 0
     if args[:2] == ["explain", "--schema"] and not any(arg.startswith("-") for arg in args[2:]) and len(args) < 4:
-        from rlcorr_cli.present.terminal.explain import print_schema
+        from rlcorr_cli.present.terminal.schema import print_schema
 
         print_schema(args[2] if len(args) == 3 else None)
         return 0

@@ -18,7 +18,7 @@ def presets(
     """List the presets with their records, and when to take each."""
     if action is not None:
         from rlcorr_cli.errors import UsageError
-        from rlcorr_cli.present.terminal.explain import print_preset
+        from rlcorr_cli.present.terminal.presets import print_preset
 
         if action != "show" or name is None:
             raise UsageError(f"`rlcorr presets {action}` is not a command.", "Write `rlcorr presets show NAME`.")
@@ -35,6 +35,6 @@ def presets(
         ]
         emit(encoder.dumps(rows, indent=2) + "\n")
         return
-    from rlcorr_cli.present.terminal.explain import print_presets
+    from rlcorr_cli.present.terminal.presets import print_presets
 
     print_presets()

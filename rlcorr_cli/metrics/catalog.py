@@ -1,98 +1,119 @@
-"""Which metrics there are, what brings those that only some reports have, and what is ideal of them.
-
-For what a user names: a rule on a metric that is not there is refused, with the option that brings it or the names
-nearest to it, and before the dump is read where the plan alone tells.
-"""
+"""define: what any name means that a report prints: ours, a rejection's, and those of frameworks' profiles."""
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 
-from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
-from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.metrics.diagnostics import METRICS
+from rlcorr_cli.metrics.drift import DRIFT
+from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES
+from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, EACH_REJECTION, KEPT, VETO
+from rlcorr_cli.metrics.weights import FACTOR, OOB, WEIGHTS
+from rlcorr_cli.plans.plan import RESERVED
 
-ALWAYS = frozenset(metric.name for metric in METRICS)
-PEER = re.compile(r"^(.*/)?(mismatch_|mis_)?")
-IDEALS = {metric.name: metric.ideal for metric in (*METRICS, *DRIFT)}
-ONE_REJECTION = "rollout_rs_"
+GROUPS: dict[str, tuple[Definition, ...]] = {
+    "Diagnostics": METRICS,
+    "From the old to the current policy": DRIFT,
+    "Importance weights": (*WEIGHTS, OOB, FACTOR),
+    "Each rejection": tuple(replace(row, name=f"rollout_rs_NAME_{row.name}") for row in EACH_REJECTION),
+    "All rejections together": (*ALL_REJECTIONS, *VETO),
+    "What is kept": KEPT,
+}
+"""Every definition under its heading; NAME stands for a rejection's name."""
 
+DEFINITIONS: dict[str, Definition] = {
+    row.name: row for heading, rows in GROUPS.items() if heading != "Each rejection" for row in rows
+}
+"""Every metric whose name does not hang on the plan."""
 
-@dataclass(frozen=True)
-class Source:
-    """Metrics that not every report has.  brought: whether a plan brings them; how: what to type otherwise."""
-
-    names: frozenset[str]
-    brought: Callable[[Plan], bool]
-    how: str
-
-
-_VETO = frozenset({"rollout_is_veto_fraction", "rollout_is_catastrophic_token_fraction"})
-
-SOURCES: tuple[Source, ...] = (
-    Source(
-        frozenset(metric.name for metric in DRIFT),
-        lambda plan: True,  # the dump's columns decide
-        "It comes with a dump of current_log_probs beside old_log_probs: --map current_log_probs=COLUMN.",
-    ),
-    Source(_VETO, lambda plan: any(r.is_veto for r in plan.rejections), "It comes with a veto: --veto 1e-4."),
-    Source(
-        frozenset({f"rollout_is_{OOB.name}"}),
-        lambda plan: plan.weighting is not None and plan.weighting.outside == "zero",
-        "It comes with weights that are zeroed: --is token --is-high 2 --is-outside zero.",
-    ),
-    Source(
-        frozenset({f"rollout_is_{FACTOR.name}"}),
-        lambda plan: plan.normalizes,
-        "It comes with weights of batch mean 1: --is token --is-high 2 --normalize batch.",
-    ),
-    Source(
-        frozenset(f"rollout_is_{row.name}" for row in WEIGHTS),
-        lambda plan: plan.weighting is not None,
-        "It comes with weights, such as --preset token_is.",
-    ),
-    Source(
-        frozenset(REJECTIONS) - _VETO | {f"kept_{name}" for name in ALWAYS},
-        lambda plan: bool(plan.rules),
-        "It comes with a rejection, such as --preset geo_rs.",
-    ),
-)
+_EACH = {row.name: row for row in EACH_REJECTION}
+_WEIGHT_STEMS = {row.name.removeprefix("rollout_is_"): row for row in WEIGHTS}
+_LOGGED = {row.name: row for row in LOGGED}
+_KEPT = "Over the tokens that the plan's rejections keep."
 
 
-def ideal(metric: str) -> float | None:
-    """A metric's value when the policies are equal, also of a peer's name for it (rollout_corr/kl) and of kept_kl."""
-    stem = metric.removeprefix(_prefix(metric))
-    return IDEALS.get(stem, IDEALS.get(stem.removeprefix("kept_")))
+def define(name: str) -> Definition | None:
+    """The definition of a name that a report prints; None of a name that none does.
+
+    `name` of the definition is the one asked for; its note says how that departs from the metric it is defined by.
+    """
+    return _own(name) or _logged(name) or _verl(name)
 
 
-def possible(metric: str, plan: Plan) -> bool:
-    """Whether a dump measured under a plan may have a metric."""
-    if metric.startswith(ONE_REJECTION) and metric not in REJECTIONS:
-        return any(metric.startswith(f"{ONE_REJECTION}{rule.name}_") for rule in plan.rules)
-    return metric in ALWAYS or any(metric in source.names and source.brought(plan) for source in SOURCES)
+def ideal(name: str) -> float | None:
+    """A metric's value where the policies are equal, under any name; None where it has none."""
+    definition = define(name)
+    return None if definition is None else definition.ideal
 
 
-def missing(metric: str, origin: str, there: Collection[str]) -> UsageError:
-    """What to say of a metric that `origin` names and that is not among those there (none: any dump may have any)."""
-    prefix = _prefix(next(iter(there), ""))
-    how = None if prefix else _how(metric, there)
-    if how is not None:
-        return UsageError(f"{origin}: {metric} is not in this report.", how)
-    known = there or {*ALWAYS, *(name for source in SOURCES for name in source.names)}
-    near = prefix + metric.removeprefix(_prefix(metric))
-    return UsageError(f"{origin}: there is no metric '{metric}' here.", f"Nearest: {nearest(near, known)}.")
+def names() -> list[str]:
+    """Every fixed name that `define` knows, for near misses."""
+    of_verl = (f"{VERL_PREFIXES[0]}{name}" for name in sorted(VERL_NAMES))
+    return list(dict.fromkeys([*DEFINITIONS, *_LOGGED, *of_verl]))
 
 
-def _prefix(metric: str) -> str:
-    """What a peer's name has before ours."""
-    found = PEER.match(metric)
-    return found.group() if found else ""
+def logged_as(name: str) -> list[str]:
+    """Under which names frameworks log a metric of ours, and whether their number differs: "verl's rollout_corr/kl"."""
+    logged = [(f"verl's {VERL_PREFIXES[0]}{name}", VERL_DIFFERENCES.get(name))] if name in VERL_NAMES else []
+    logged += [(f"{row.framework}'s {row.name}", row.difference) for row in LOGGED if row.canonical == name]
+    return [f"{full_name} (differs)" if difference else full_name for full_name, difference in logged]
 
 
-def _how(metric: str, there: Collection[str]) -> str | None:
-    """What brings a metric that there may be."""
-    if metric.startswith(ONE_REJECTION) and metric not in REJECTIONS:
-        named = any(name.startswith(ONE_REJECTION) for name in there)
-        return None if named else "It comes with a rejection of that name: `rlcorr presets` lists some."
-    return next((source.how for source in SOURCES if metric in source.names), None)
+def _own(name: str) -> Definition | None:
+    if name in DEFINITIONS:
+        return DEFINITIONS[name]
+    kept = DEFINITIONS.get(name.removeprefix("kept_")) if name.startswith("kept_") else None
+    if kept is not None:
+        # Its typical sizes are of whole dumps.
+        return replace(kept, name=name, note=_KEPT, measured=None)
+    rejection, row = _split(name, _EACH)
+    if row is None or rejection in ("", *RESERVED):
+        return None
+    return replace(row, name=name, note=f"x is the statistic of the plan's rejection '{rejection}'.")
+
+
+def _logged(name: str) -> Definition | None:
+    row = _LOGGED.get(name)
+    if row is None:
+        return None
+    definition = _own(row.canonical)
+    assert definition is not None, row.canonical
+    note = f"{row.framework}'s name of {row.canonical}. {row.difference}".rstrip()
+    return replace(definition, name=name, note=note, measured=None if row.difference else definition.measured)
+
+
+def _verl(name: str) -> Definition | None:
+    """verl's names: ours after a prefix, and families of a rejection's statistic that ours do not have."""
+    prefix = next((prefix for prefix in VERL_PREFIXES if name.startswith(prefix)), "")
+    stem = name.removeprefix(prefix).removeprefix("mismatch_")
+    if stem in DEFINITIONS:
+        difference = VERL_DIFFERENCES.get(stem, "")
+        note = f"verl's name of {stem}. {difference}".rstrip()
+        return replace(DEFINITIONS[stem], name=name, note=note) if prefix else None
+    rejection, row = _split(stem, {**_WEIGHT_STEMS, **_EACH})
+    if row is None:
+        masked = _own(stem.replace("rollout_is_", "rollout_rs_", 1)) if prefix else None
+        return masked and replace(masked, name=name, note="verl's mask mode of 2025-10, which masks by the weight.")
+    of = f" '{rejection}'" if rejection else ""
+    formula = re.sub(r"\bw\b", "x", row.formula).replace(", of applied weights", "")
+    return replace(
+        row,
+        name=name,
+        formula=formula,
+        meaning=row.meaning if row in EACH_REJECTION else f"Like {row.name}, of what the rejection bounds.",
+        worry="",
+        measured=None,
+        note=f"verl's statistics of the rejection{of}: x in place of w, over tokens, clamped in std and sample size.",
+    )
+
+
+def _split(name: str, rows: Mapping[str, Definition]) -> tuple[str, Definition | None]:
+    """rollout_rs_{rejection}_{row} as the rejection's name and the row of the longest name that fits."""
+    inner = name.removeprefix("rollout_rs_")
+    if inner == name:
+        return "", None
+    for suffix in sorted(rows, key=len, reverse=True):
+        if inner == suffix or inner.endswith(f"_{suffix}"):
+            return inner.removesuffix(suffix).rstrip("_"), rows[suffix]
+    return "", None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.metrics.catalog import missing, possible
+from rlcorr_cli.metrics.availability import missing, possible
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.rules.baseline import Limit, compare, limits, refuse_lacking, unmatched
 from rlcorr_cli.rules.defaults import RULES

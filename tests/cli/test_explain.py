@@ -3,12 +3,12 @@
 import pytest
 from running import STEPS, analyzed, run
 
-from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
-from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
-from rlcorr_cli.metrics.origins import ORIGINS
+from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, names
+from rlcorr_cli.metrics.symbols import SYMBOLS
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.statistics import STATISTICS
-from rlcorr_cli.present.terminal.explain import DEFINED, UNITS
+from rlcorr_cli.plans.terms import TERMS, presets_with
+from rlcorr_cli.present.terminal.explain import TOPICS, near_misses
 from rlcorr_cli.quality.anomalies import SUSPICIONS, Suspicion
 from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.rules.defaults import RULES
@@ -20,46 +20,108 @@ def explained(name: str) -> str:
     return " ".join(ran.out.split())
 
 
-def test_every_metric_has_formula_unit_shape_and_source() -> None:
-    weights = [f"rollout_is_{row.name}" for row in (*WEIGHTS, OOB, FACTOR)]
-    names = [metric.name for metric in (*METRICS, *DRIFT)] + weights + list(REJECTIONS)
-    assert len(names) > 60
-    for name in names:
+def test_every_metric_has_formula_meaning_and_unit() -> None:
+    assert len(DEFINITIONS) > 60
+    for name, definition in DEFINITIONS.items():
         text = explained(name)
-        assert " ".join(DEFINED[name].split()) in text
-        assert f"Unit: {UNITS[name]}. Shape: " in text
-        assert "Source: " in text
+        assert definition.formula in text
+        assert definition.meaning in text
+        assert f"Unit: {definition.unit}." in text
+        assert definition.typical in text
+
+
+def test_a_formula_is_followed_by_its_symbols() -> None:
+    text = explained("ppl_ratio")
+    assert f"seq e^d where seq: {SYMBOLS['seq']} d: {SYMBOLS['d']} Training" in text
+
+
+def test_a_metric_says_who_else_logs_it() -> None:
+    text = explained("k3_kl")
+    for name in ("verl's rollout_corr/k3_kl", "slime's mis_k3_kl", "NeMo-RL's gen_kl_error", "prime-rl's mismatch_kl"):
+        assert name in text
+    assert "Also logged as" not in explained("length_mean")
+
+
+def test_a_source_is_claimed_only_where_there_is_one() -> None:
+    assert "Source:" not in explained("kept_tokens")
+    assert "Source:" not in explained("log_ratio_std")
+
+
+@pytest.mark.parametrize("name", ["mis_kl", "rollout_rs_geo_mean", "rollout_corr/kl", "kept_k3_kl", "gen_kl_error"])
+def test_names_that_hang_on_a_plan_or_a_framework_are_explained(name: str) -> None:
+    assert explained(name).startswith(name)
 
 
 def test_every_metric_of_a_report_is_explained() -> None:
     for name in analyzed(STEPS, "--preset", "token_is", "--veto", "1e-4")["metrics"]:
-        if not name.startswith("rollout_rs_veto"):
-            explained(name)
+        explained(name)
 
 
-def test_sources_are_of_metrics_that_there_are() -> None:
-    assert set(ORIGINS) <= set(DEFINED)
-
-
-def test_every_rule_is_told_with_its_cure() -> None:
+def test_every_rule_is_told_with_its_remedy() -> None:
     for rule in RULES:
         text = explained(rule.metric)
         assert f"Rule ({rule.severity}): {rule}. {rule.remedy}" in text
 
 
-@pytest.mark.parametrize("name", [*STATISTICS, *PRESETS])
-def test_every_statistic_and_preset_is_explained(name: str) -> None:
-    assert explained(name)
+@pytest.mark.parametrize("name", [*STATISTICS, *PRESETS, *TERMS, *SYMBOLS])
+def test_every_statistic_preset_term_and_symbol_is_explained(name: str) -> None:
+    assert explained(name).startswith(name)
 
 
-@pytest.mark.parametrize("one", [*PROBLEMS, *SUSPICIONS], ids=lambda one: one.name)
-def test_every_class_of_problems_is_told_with_its_cure(one: Problem | Suspicion) -> None:
-    text = explained(one.name)
-    assert " ".join(one.means.split()) in text
-    assert f"Cure: {one.cure}" in text
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_lists_the_presets_that_are_of_it(term: str) -> None:
+    rows = presets_with(term)
+    assert 0 < len(rows) < len(PRESETS)
+    assert all(row.name in explained(term) for row in rows)
 
 
-def test_an_unknown_name_gets_the_nearest() -> None:
-    ran = run("explain", "sentinell")
-    assert ran.status == 2
-    assert "sentinel" in ran.err
+def test_icepop_presets_are_those_that_zero_weights() -> None:
+    assert {row.plan.weighting.outside for row in presets_with("icepop") if row.plan.weighting} == {"zero"}
+
+
+@pytest.mark.parametrize("row", [*PROBLEMS, *SUSPICIONS], ids=lambda row: row.name)
+def test_every_class_of_problems_is_told_with_its_fix(row: Problem | Suspicion) -> None:
+    text = explained(row.name)
+    assert " ".join(row.means.split()) in text
+    assert f"Fix: {row.cure}" in text
+
+
+def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
+    ran = run("explain")
+    assert ran.status == 0
+    listed = {
+        "metrics": [row.name for rows in GROUPS.values() for row in rows],
+        "presets": list(PRESETS),
+        "rules": [rule.metric for rule in RULES],
+        "problems": [row.name for row in (*PROBLEMS, *SUSPICIONS)],
+        "statistics": list(STATISTICS),
+        "terms": list(TERMS),
+        "symbols": list(SYMBOLS),
+    }
+    assert listed.keys() == TOPICS.keys()
+    for topic, expected in listed.items():
+        assert f"rlcorr explain {topic}" in ran.out
+        lines = run("explain", topic).out.splitlines()
+        assert max(map(len, lines)) <= 80
+        first_words = [line.split()[0] for line in lines if line]
+        assert [word for word in first_words if word in expected] == expected
+
+
+NEAR = {"sentinell": "sentinel", "k4_kl": "k2_kl, k3_kl", "seq_es": "seq_ess, seq_rs, seq_is", "geors": "geo_rs"}
+
+
+@pytest.mark.parametrize(("name", "near"), NEAR.items())
+def test_an_unknown_name_gets_those_that_are_near(name: str, near: str) -> None:
+    ran = run("explain", name)
+    assert (ran.status, ran.err) == (2, f"Error: Unknown name '{name}'.\nNearest: {near}.\n")
+
+
+@pytest.mark.parametrize("name", ["weights", "verl-0.9", "Q", "nothing_of_the_kind"])
+def test_a_name_that_nothing_is_near_gets_the_topics_and_no_alphabet(name: str) -> None:
+    ran = run("explain", name)
+    assert (ran.status, ran.err) == (2, f"Error: Unknown name '{name}'.\n`rlcorr explain` lists the topics.\n")
+
+
+def test_near_misses_are_nearest_first() -> None:
+    assert near_misses("k3_kl", ["k3_kl_reverse", "k3_kk", "k3_kl", "seq_ess"]) == ["k3_kl", "k3_kk", "k3_kl_reverse"]
+    assert near_misses("rollout_is_meen", names())[0] == "rollout_is_mean"

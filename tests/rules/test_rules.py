@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli import analyze
-from rlcorr_cli.metrics.catalog import SOURCES, ideal, possible
+from rlcorr_cli.metrics.availability import SOURCES, possible
+from rlcorr_cli.metrics.catalog import ideal
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset

@@ -20,8 +20,8 @@ ALIASES: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.ali
 def preset(name: str) -> Preset:
     """The preset of a name or alias ('-' and '_' are the same)."""
     key = name.strip().lower().replace("-", "_")
-    named = PRESETS.get(ALIASES.get(key, key))
-    if named is None:
+    row = PRESETS.get(ALIASES.get(key, key))
+    if row is None:
         near = nearest(key, [*PRESETS, *ALIASES])
         raise UsageError(f"Unknown preset '{name}'.", f"Nearest: {near}. `rlcorr presets` lists all.")
-    return named
+    return row

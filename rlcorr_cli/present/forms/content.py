@@ -3,17 +3,16 @@
 from dataclasses import dataclass
 
 from rlcorr_cli import __version__
-from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
+from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
 from rlcorr_cli.present.numbers import NOTHING, interval, number
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.present.terminal.explain import DEFINED, records
+from rlcorr_cli.present.terminal.presets import records
 from rlcorr_cli.present.terminal.verdict import suspected, verdict
 from rlcorr_cli.report.report import Group, Report
 from rlcorr_cli.rules.judge import worst_first
 
-IDEAL = {metric.name: metric.ideal for metric in (*METRICS, *DRIFT)}
 LONGEST = 120
 
 
@@ -93,14 +92,16 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 def _metric(name: str, value: float | None, report: Report) -> Metric:
     finding = next((finding for finding in report.health if finding.metric == name), None)
     ends = report.intervals.get(name)
+    definition = define(name)
+    ideal = None if definition is None else definition.ideal
     return Metric(
         name,
         NOTHING if value is None else number(value) if report.profile == "canonical" else f"{value:.6g}",
         interval(*ends) if ends else "",
-        number(IDEAL[name]) if IDEAL.get(name) is not None else "",
+        "" if ideal is None else number(ideal),
         finding.rule if finding else "",
         finding.status if finding else "",
-        DEFINED.get(name.removeprefix("kept_"), ""),
+        "" if definition is None else definition.formula,
     )
 
 

@@ -1,162 +1,190 @@
-"""`presets` and `explain` on a terminal, from the tables the code uses; loads neither torch nor numpy."""
+"""`explain` on a terminal, from the tables the code uses; loads neither torch nor numpy."""
 
-import json
 import textwrap
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
-from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.metrics.corrections import FACTOR, OOB, REJECTIONS, WEIGHTS
-from rlcorr_cli.metrics.diagnostics import DRIFT, METRICS
-from rlcorr_cli.metrics.origins import ORIGINS
-from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.plans.presets import ALIASES, PRESETS, Preset, preset
-from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.metrics.catalog import GROUPS, define, logged_as, names
+from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.metrics.symbols import SYMBOLS, symbols_in
+from rlcorr_cli.plans.presets import ALIASES, PRESETS
 from rlcorr_cli.plans.statistics import STATISTICS
+from rlcorr_cli.plans.terms import TERMS, presets_with
 from rlcorr_cli.present.stdout import emit
+from rlcorr_cli.present.terminal.presets import WIDTH, about_preset, indented
 from rlcorr_cli.quality.anomalies import SUSPICIONS
 from rlcorr_cli.quality.bad_rows import PROBLEMS
 from rlcorr_cli.rules.defaults import RULES
+from rlcorr_cli.rules.rule import Rule
 
-WIDTH = 80
+TOPICS = {
+    "metrics": "what reports measure",
+    "presets": "corrections by name",
+    "rules": "what `check` and `analyze` judge by",
+    "problems": "what can be wrong with rows and files",
+    "statistics": "what rejections can bound",
+    "terms": "kinds of corrections",
+    "symbols": "the letters of formulas",
+}
 
 
-def print_presets() -> None:
-    """Each preset: name, aliases, records, when."""
-    lines: list[str] = []
-    for one in PRESETS.values():
-        also = f"  (also {', '.join(one.aliases)})" if one.aliases else ""
-        lines += [f"{one.name}{also}", *_wrapped(one.when), *_wrapped(records(one.plan)), ""]
-    lines.append("Take one with --preset NAME; change it with --is, --rs, --veto and the like.")
+def print_topics() -> None:
+    """What there is to explain."""
+    lines = [
+        "rlcorr explain NAME defines a metric (also under a framework's name), a preset,",
+        "a statistic, a class of problems, a term or a symbol. These list their names:",
+        "",
+        *_table((f"rlcorr explain {topic}", meaning) for topic, meaning in TOPICS.items()),
+    ]
     emit("\n".join(lines) + "\n")
-
-
-def print_preset(name: str) -> None:
-    """One preset, and the peer's config and the plan file that say the same."""
-    from rlcorr_cli.plans.files import plan_to_toml
-
-    one = preset(name)
-    config = CONFIGS.get(one.name)
-    lines = _about(one)
-    if config is not None:
-        lines += ["", f"# In the framework's own words{_how(config)}:", config.text]
-    emit("\n".join([*lines, "", "# As a plan file, for --plan:", plan_to_toml(one.plan)]))
-
-
-def _how(config: PeerConfig) -> str:
-    if config.reader is None:
-        return ""
-    return " (--plan FILE reads it)" if not config.reader else f" (--profile {config.reader} --plan FILE reads it)"
-
-
-def _about(one: Preset) -> list[str]:
-    lines = [one.name, *_wrapped(one.when), *_wrapped(records(one.plan)), *_wrapped(f"Source: {one.source}.")]
-    return lines + _wrapped(one.note)
 
 
 def print_explanation(name: str) -> None:
-    """A metric, statistic, preset, class of bad rows or suspicion, by its own name or a peer's; an unknown one is a
-    UsageError with the nearest."""
-    key = name.strip().lower().replace("-", "_").rsplit("/", 1)[-1].removeprefix("mismatch_")
-    plain = key.removeprefix("kept_") if key not in REJECTIONS else key
-    found = PRESETS.get(ALIASES.get(key, key))
-    if found is not None:
-        lines = _about(found)
-    else:
-        lines = _definition(plain) or _class(key)
-        if lines and plain != key:
-            lines += _wrapped("Here over the tokens that the plan's rejections keep.")
+    """A topic's names, or whatever has this name; an unknown one is a UsageError with those that are near."""
+    key = name.strip().lower().replace("-", "_")
+    lines = _topic(key) or _explained(name.strip(), key)
     if not lines:
-        classes = (one.name for one in (*PROBLEMS, *SUSPICIONS))
-        known = [*DEFINED, *STATISTICS, *PRESETS, *ALIASES, *classes]
-        raise UsageError(f"Nothing is called '{name}'.", f"Nearest: {nearest(key, set(known))}.")
+        close = near_misses(key, _known())
+        hint = f"Nearest: {', '.join(close)}." if close else "`rlcorr explain` lists the topics."
+        raise UsageError(f"Unknown name '{name}'.", hint)
     emit("\n".join(lines) + "\n")
 
 
-def print_schema(name: str | None) -> None:
-    """The JSON Schema of every output, or of the one named."""
-    text = (Path(__file__).parents[2] / "report" / "schema.json").read_text(encoding="utf-8")
-    whole = json.loads(text)
-    outputs = [one["$ref"].removeprefix("#/$defs/") for one in whole["anyOf"]]
-    if name is not None:
-        if name not in outputs:
-            raise UsageError(f"There is no output '{name}' with a schema.", f"Nearest: {nearest(name, outputs)}.")
-        del whole["anyOf"]
-        text = json.dumps({**whole, "$ref": f"#/$defs/{name}"}, indent=2) + "\n"
-    emit(text)
+def near_misses(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names that are a few typing errors away, nearest first; then those that hold it; none where none is."""
+    allowed = max(1, len(name) // 3)
+    distances = {other: _edit_distance(name, other) for other in known if abs(len(other) - len(name)) <= allowed}
+    close = sorted((other for other, n_edits in distances.items() if n_edits <= allowed), key=distances.__getitem__)
+    holding = sorted((other for other in known if len(name) > 2 and name in other), key=len)
+    return list(dict.fromkeys([*close, *holding]))[:most]
 
 
-DEFINED: dict[str, str] = {
-    **{metric.name: metric.formula for metric in (*METRICS, *DRIFT)},
-    **{f"rollout_is_{row.name}": row.formula for row in (*WEIGHTS, OOB, FACTOR)},
-    **REJECTIONS,
-}
-"""Every metric's formula, from the tables that compute them."""
+def _edit_distance(first: str, second: str) -> int:
+    """Levenshtein's: the fewest insertions, deletions and replacements, a row of the table at a time."""
+    row = list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
+        above, row[0] = row[0], i
+        for j, other in enumerate(second, 1):
+            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (letter != other))
+    return row[-1]
 
 
-UNITS: dict[str, str] = {
-    **{metric.name: metric.unit for metric in (*METRICS, *DRIFT)},
-    **{f"rollout_is_{row.name}": row.unit for row in (*WEIGHTS, OOB, FACTOR)},
-    **{name: name.removeprefix("kept_") if name.startswith("kept_") else "share" for name in REJECTIONS},
-}
+def _known() -> list[str]:
+    problems = (row.name for row in (*PROBLEMS, *SUSPICIONS))
+    return list(dict.fromkeys([*names(), *STATISTICS, *PRESETS, *ALIASES, *problems, *TERMS, *TOPICS]))
 
 
-def _origin(name: str) -> str:
-    if name.startswith("retention_"):
-        return "MaxText's retention bands"
-    if name.startswith("log_ratio_p"):
-        return "a histogram of l, merged exactly"
-    return ORIGINS.get(name, f"verl's rollout_corr/{name}")
+def _topic(name: str) -> list[str]:
+    """The names of a topic, one line each."""
+    match name:
+        case "metrics":
+            return [line for heading, rows in GROUPS.items() for line in (heading, *_metrics(rows), "")][:-1]
+        case "presets":
+            return _table((row.name, row.when) for row in PRESETS.values())
+        case "rules":
+            return _table((rule.metric, f"{rule.severity}: should be {rule}") for rule in RULES)
+        case "problems":
+            return _table((row.name, row.means) for row in (*PROBLEMS, *SUSPICIONS))
+        case "statistics":
+            return _table((row.name, row.formula) for row in STATISTICS.values())
+        case "terms":
+            return _table(TERMS.items())
+        case "symbols":
+            return _table(SYMBOLS.items())
+        case _:
+            return []
 
 
-def _class(name: str) -> list[str]:
+def _metrics(rows: Sequence[Definition]) -> list[str]:
+    return _table(((row.name, row.meaning) for row in rows), indent="  ")
+
+
+def _table(rows: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
+    """Names and what they are, cut to one line of 80 columns each."""
+    pairs = list(rows)
+    width = max((len(name) for name, _ in pairs), default=0) + 2
+    room = WIDTH - len(indent) - width
+    return [f"{indent}{name:<{width}}{textwrap.shorten(text, room, placeholder='...')}" for name, text in pairs]
+
+
+def _explained(name: str, key: str) -> list[str]:
+    """Everything that has a name; a symbol only in its own case, as S and s are not the same."""
+    definition = define(key)
+    preset = PRESETS.get(ALIASES.get(key, key))
+    parts = [
+        [] if definition is None else about_metric(definition),
+        _statistic(key),
+        [] if preset is None else about_preset(preset),
+        _problem(key),
+        _term(key),
+        [name, *indented(f"Symbol: {SYMBOLS[name]}.")] if name in SYMBOLS else [],
+    ]
+    lines = [line for part in parts if part for line in (*part, "")][:-1]
+    return lines or ([] if "/" not in name else _explained(name.rsplit("/", 1)[-1], key.rsplit("/", 1)[-1]))
+
+
+def about_metric(definition: Definition) -> list[str]:
+    """A metric's definition, the default rules on it, and who else logs it, as lines."""
+    name = definition.name
+    lines = [name, *indented(definition.formula), *_where(definition.formula)]
+    lines += [*indented(definition.meaning), *indented(definition.note)]
+    ideal = "" if definition.ideal is None else f" Ideal: {definition.ideal:g}, when the policies are the same."
+    lines += indented(f"Unit: {definition.unit}.{ideal}")
+    if definition.typical:
+        lines += indented(f"Typical: {definition.typical}.")
+    if definition.worry:
+        lines += indented(f"Worry: {definition.worry}")
+    for rule in rules_on(name):
+        lines += indented(f"Rule ({rule.severity}): {rule}.  {rule.remedy}")
+    if definition.source:
+        lines += indented(f"Source: {definition.source}.")
+    logged = logged_as(name)
+    return lines + (indented(f"Also logged as: {', '.join(logged)}.") if logged else [])
+
+
+def rules_on(name: str) -> list[Rule]:
+    """The default rules on a metric."""
+    return [rule for rule in RULES if rule.metric == name]
+
+
+def _where(formula: str) -> list[str]:
+    """The formula's symbols, one a line: 'where l = a - b, ...'."""
+    lines: list[str] = []
+    for symbol, meaning in symbols_in(formula).items():
+        head = "    where " if not lines else "          "
+        lines += textwrap.wrap(
+            f"{symbol}: {meaning}", WIDTH, initial_indent=head, subsequent_indent=" " * (len(head) + 2)
+        )
+    return lines
+
+
+def _statistic(name: str) -> list[str]:
+    """A statistic that rejections can bound."""
+    if name not in STATISTICS:
+        return []
+    row = STATISTICS[name]
+    budget = " A budget may be kept on it, too." if row.budgetable else ""
+    return [name, *indented(f"Rejection statistic: {row.formula}.{budget}")]
+
+
+def _problem(name: str) -> list[str]:
     """A class of bad rows, or a suspicion about whole files."""
-    for one in PROBLEMS:
-        if one.name == name:
-            what = "Class of bad rows: --on-bad-row says what is done about them."
-            return [
-                name,
-                *_wrapped(one.means),
-                *_wrapped(what),
-                *_wrapped(f"Cure: {one.cure}"),
-                *_wrapped(f"Seen in: {one.seen}."),
-            ]
-    for one in SUSPICIONS:
-        if one.name == name:
-            what = "Suspicion about a whole file, from its first rows: a warning that changes nothing."
-            return [
-                name,
-                *_wrapped(one.means),
-                *_wrapped(what),
-                *_wrapped(f"Cure: {one.cure}"),
-                *_wrapped(f"Source: {one.source}."),
-            ]
+    for row in (row for row in PROBLEMS if row.name == name):
+        kind = "Class of bad rows: --on-bad-row says what is done about them."
+        return [name, *_paragraphs(row.means, kind, f"Fix: {row.cure}", f"Seen in: {row.seen}.")]
+    for row in (row for row in SUSPICIONS if row.name == name):
+        kind = "Suspicion about a whole file, from its first rows: a warning that changes nothing."
+        return [name, *_paragraphs(row.means, kind, f"Fix: {row.cure}", f"Source: {row.source}.")]
     return []
 
 
-def _definition(name: str) -> list[str]:
-    """A metric's or statistic's lines; none for an unknown name."""
-    if name in STATISTICS and name not in DEFINED:
-        return [name, *_wrapped(f"Rejection statistic: {STATISTICS[name].formula}.")]
-    if name not in DEFINED:
+def _paragraphs(*texts: str) -> list[str]:
+    return [line for text in texts for line in indented(text)]
+
+
+def _term(name: str) -> list[str]:
+    """A kind of correction, and the presets that are of it."""
+    if name not in TERMS:
         return []
-    lines = [name, *_wrapped(DEFINED[name])]
-    ideal = next((metric.ideal for metric in (*METRICS, *DRIFT) if metric.name == name), None)
-    if ideal is not None:
-        lines += _wrapped(f"Ideal: {ideal:g}, when the policies are the same.")
-    lines += _wrapped(f"Unit: {UNITS[name]}. Shape: one number for the whole dump, and one for each group.")
-    for rule in (rule for rule in RULES if rule.metric == name):
-        lines += _wrapped(f"Rule ({rule.severity}): {rule}.  {rule.remedy}")
-    return lines + _wrapped(f"Source: {_origin(name)}.")
-
-
-def records(plan: Plan) -> str:
-    """A plan's records in one line."""
-    parts = [plan.mode, plan.loss]
-    if plan.weighting is not None:
-        parts.append(f"weights {plan.weighting.rule}")
-    parts += [f"keeps {one.rule} ({one.name})" for one in plan.rules]
-    return "; ".join(parts)
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
+    rows = presets_with(name)
+    return [name, *indented(TERMS[name]), *_table(((row.name, row.when) for row in rows), "    ")]

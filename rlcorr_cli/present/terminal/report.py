@@ -12,7 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlcorr_cli.metrics.diagnostics import METRICS, QUANTILES
+from rlcorr_cli.metrics.catalog import ideal
+from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.plans.plan import Plan, acts_on
 from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed
 from rlcorr_cli.present.stdout import clean, is_unicode, render
@@ -26,7 +27,6 @@ from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
 SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")
 LEFT = ("", "keeps", "read as", "row", "rejected by")
-IDEAL = {metric.name: metric.ideal for metric in METRICS}
 
 
 def print_report(report: Report) -> None:
@@ -108,7 +108,7 @@ def _diagnostics(console: Console, report: Report) -> None:
     table = bare_table("divergence", "value", "ideal", "95 % interval")
     for name in (*DIVERGENCE, *SAMPLE):
         drawn = interval(*report.intervals[name]) if name in report.intervals else ""
-        table.add_row(_named(name, report), number(report.whole.values[name]), number(IDEAL[name]), drawn)
+        table.add_row(_named(name, report), number(report.whole.values[name]), number(ideal(name)), drawn)
     _print(console, table)
 
 

@@ -1,0 +1,56 @@
+"""DRIFT: from the old policy to the current one, when the dump has both."""
+
+from rlcorr_cli.metrics.metric import Metric
+
+DRIFT: tuple[Metric, ...] = (
+    Metric(
+        name="ois_mean",
+        formula="tok e^(theta - old)",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The mean ratio of the current policy over the old one: PPO's own ratio.",
+        source="slime's ois",
+        value=lambda n: n.per_token("drift.ratio"),
+        resampled=False,
+    ),
+    Metric(
+        name="ois_max",
+        formula="max e^(theta - old)",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The largest ratio of the current policy over the old one.",
+        source="slime's ois",
+        value=lambda n: n.high("drift.ratio"),
+        resampled=False,
+    ),
+    Metric(
+        name="ppo_kl",
+        formula="tok (old - theta)",
+        unit="nats",
+        ideal=0.0,
+        meaning="How far the updates on this batch have moved the policy: the k1 estimate of KL(old || current).",
+        source="verl's actor/ppo_kl",
+        value=lambda n: n.per_token("drift.kl"),
+        resampled=False,
+    ),
+    Metric(
+        name="ppo_clip_fraction_high",
+        formula="share of tokens with e^(theta - old) > 1 + eps",
+        unit="share",
+        ideal=0.0,
+        meaning="How many tokens lie beyond PPO's upper clip.",
+        source="PPO; verl's actor/pg_clipfrac counts only those whose advantage lets the clip act",
+        value=lambda n: n.per_token("drift.high"),
+        resampled=False,
+    ),
+    Metric(
+        name="ppo_clip_fraction_low",
+        formula="share of tokens with e^(theta - old) < 1 - eps",
+        unit="share",
+        ideal=0.0,
+        meaning="How many tokens lie beyond PPO's lower clip.",
+        source="PPO; verl's actor/pg_clipfrac counts only those whose advantage lets the clip act",
+        value=lambda n: n.per_token("drift.low"),
+        resampled=False,
+    ),
+)

@@ -1,0 +1,183 @@
+"""What is left of the sample, how log-ratios are distributed, lengths and rewards.  Rows of METRICS, in their order."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rlcorr_cli.metrics.metric import Metric
+from rlcorr_cli.metrics.settings import RETENTION_BANDS
+
+if TYPE_CHECKING:
+    from rlcorr_cli.totals.view import Numbers
+
+QUANTILES = {"p01": 0.001, "p1": 0.01, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+
+def _ess(log_sum: Any, log_sum_sq: Any, count: Any) -> Any:
+    """(sum w)^2 / (count sum w^2), from logs."""
+    import numpy as np
+
+    return np.exp(2 * log_sum - log_sum_sq) / count
+
+
+def _quantile(q: float) -> Callable[["Numbers"], Any]:
+    def value(n: "Numbers") -> float | None:
+        middle = n.histogram("log_ratio").quantile(q)
+        # A bucket's middle may lie outside the data at either end; the extremes are known exactly.
+        return None if middle is None else min(max(middle, n.low("log_ratio")), n.high("log_ratio"))
+
+    return value
+
+
+def _log_ratio_quantile(name: str, q: float, measured: tuple[float, float, float]) -> Metric:
+    return Metric(
+        name=f"log_ratio_{name}",
+        formula=f"{100 * q:g} % quantile of l over tokens",
+        unit="nats",
+        ideal=0.0,
+        meaning=f"The log-ratio that {100 * q:g} % of the tokens lie below, from a histogram that merges exactly.",
+        worry="The outer quantiles of one side far beyond the other's: not noise, but a shift of some tokens.",
+        measured=measured,
+        value=_quantile(q),
+        resampled=False,
+    )
+
+
+def _share_of_tokens(column: str) -> Callable[["Numbers"], Any]:
+    return lambda n: n.per_token(column)
+
+
+def _share_of_sequences(column: str) -> Callable[["Numbers"], Any]:
+    return lambda n: n.per_sequence(column)
+
+
+def _retention(low: float, high: float, measured: "tuple[_Triple, _Triple]") -> tuple[Metric, Metric]:
+    band, source = f"{low}_{high}", "MaxText's retention bands"
+    return (
+        Metric(
+            name=f"retention_token_{band}",
+            formula=f"share of tokens with {low} <= rho <= {high}",
+            unit="share",
+            ideal=1.0,
+            meaning="What rejection of tokens at these bounds would keep.",
+            measured=measured[0],
+            source=source,
+            value=_share_of_tokens(f"retained_{band}"),
+        ),
+        Metric(
+            name=f"retention_geo_{band}",
+            formula=f"share of sequences with {low} <= e^g <= {high}",
+            unit="share",
+            ideal=1.0,
+            meaning="What geometric rejection of sequences at these bounds would keep.",
+            measured=measured[1],
+            source=source,
+            value=_share_of_sequences(f"retained_geo_{band}"),
+        ),
+    )
+
+
+def _pareto(scope: str, weight: str, count: str, tail: str) -> tuple[Metric, Metric]:
+    """The shape of the tail of raw weights at a scope, and the largest that is to be trusted at its size."""
+    source = "Vehtari et al., Pareto Smoothed Importance Sampling (2024)"
+    return (
+        Metric(
+            name=f"pareto_k_{scope}",
+            formula=f"shape of the generalised Pareto distribution that fits the upper tail of {weight}",
+            unit="none",
+            meaning="How heavy the tail of raw weights is: above its limit no mean of them can be trusted.",
+            worry=f"Above pareto_k_{scope}_limit: raw weights at this scope are ruled by a few; truncate or reject.",
+            source=source,
+            value=lambda n: n.tail(tail).pareto_k,
+            resampled=False,
+        ),
+        Metric(
+            name=f"pareto_k_{scope}_limit",
+            formula=f"min(1 - 1 / log10 {count}, 0.7)",
+            unit="none",
+            meaning=f"The largest pareto_k_{scope} to trust at this sample size.",
+            source=source,
+            value=lambda n: n.tail(tail).limit,
+            resampled=False,
+        ),
+    )
+
+
+_Triple = tuple[float, float, float]
+_RETAINED: tuple[tuple[_Triple, _Triple], ...] = (
+    ((0.133, 0.125, 1.0), (0.188, 0.125, 1.0)),
+    ((0.356, 0.295, 1.0), (0.953, 0.656, 1.0)),
+    ((0.775, 0.623, 1.0), (1.0, 1.0, 1.0)),
+)
+_QUANTILES: tuple[_Triple, ...] = (
+    (-0.248, -0.431, -2.01e-05),
+    (-0.136, -0.292, -1.05e-05),
+    (-0.0808, -0.159, -6.15e-06),
+    (-7.65e-05, 0.000325, 0.0),
+    (0.0769, 0.131, 5.98e-06),
+    (0.127, 0.233, 1.05e-05),
+    (0.223, 0.341, 1.72e-05),
+)
+_KISH = "Kish's effective sample size"
+
+SAMPLES: tuple[Metric, ...] = (
+    Metric(
+        name="seq_ess",
+        formula="(sum e^S)^2 / (B sum e^(2 S))",
+        unit="share",
+        ideal=1.0,
+        meaning="The share of the sequences that raw sequence weights would leave.",
+        worry="At 1 / B a single sequence carries everything.",
+        measured=(0.707, 0.439, 1.0),
+        source=_KISH,
+        value=lambda n: _ess(n.log("sequence_ratio"), n.log("sequence_ratio_sq"), n.sequences),
+    ),
+    Metric(
+        name="token_ess",
+        formula="(sum rho)^2 / (N sum rho^2)",
+        unit="share",
+        ideal=1.0,
+        meaning="The share of the tokens that raw token weights would leave.",
+        worry="Below 0.9: either some tokens are far out (`inspect --worst`), or the policies are.",
+        measured=(0.998, 0.992, 1.0),
+        source=_KISH,
+        value=lambda n: _ess(n.log("rho"), n.log("rho_sq"), n.tokens),
+    ),
+    *_pareto("token", "rho", "N", "token"),
+    *_pareto("seq", "e^S", "B", "sequence"),
+    *(
+        _log_ratio_quantile(name, q, measured)
+        for (name, q), measured in zip(QUANTILES.items(), _QUANTILES, strict=True)
+    ),
+    Metric(
+        name="extreme_token_fraction",
+        formula="share of tokens with |l| > log of --extreme-ratio (2)",
+        unit="share",
+        ideal=0.0,
+        meaning="How many tokens are at least twice as likely under one policy as under the other.",
+        worry="Above 0 by more than rounding explains: look at them with `inspect --worst`.",
+        measured=(0.0, 0.0002, 0.0),
+        source="AReaL issue 1207",
+        value=lambda n: n.per_token("extreme"),
+    ),
+    *(
+        metric
+        for (low, high), measured in zip(RETENTION_BANDS, _RETAINED, strict=True)
+        for metric in _retention(low, high, measured)
+    ),
+    Metric(
+        name="length_mean",
+        formula="N / B",
+        unit="tokens",
+        meaning="The mean number of valid tokens of a sequence that has one.",
+        worry="kept_length_mean far from it: the plan prefers short or long sequences.",
+        value=lambda n: n.tokens / n.sequences,
+    ),
+    Metric(
+        name="reward_mean",
+        formula="mean reward of the sequences that have a valid token and a reward",
+        unit="the reward's own",
+        meaning="The mean reward of the dump.",
+        worry="kept_reward_mean far from it: the plan selects by reward.",
+        value=lambda n: n.sum("reward") / n.sum("rewarded"),
+    ),
+)

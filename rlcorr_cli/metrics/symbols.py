@@ -1,0 +1,37 @@
+"""SYMBOLS: what each letter of a formula means, said once for `explain`, the page and the manual."""
+
+import re
+
+SYMBOLS: dict[str, str] = {
+    "tok": "mean over all valid tokens of what follows",
+    "seq": "mean over all sequences with a valid token",
+    "a": "log-prob of the sampled token under the training policy, in nats",
+    "b": "log-prob of the same token under the rollout policy",
+    "l": "a - b, the token's log-ratio",
+    "rho": "e^l, the token's ratio",
+    "S": "sum of l over a sequence's valid tokens",
+    "g": "S / n, the mean of l over a sequence",
+    "d": "-g, a sequence's mean b less its mean a",
+    "n": "a sequence's valid tokens",
+    "N": "all valid tokens",
+    "B": "all sequences with a valid token",
+    "w": "importance weight of a unit, before bounds unless the formula says applied",
+    "m": "mean w over a sequence's tokens",
+    "U": "number of units: tokens under token weights or token rejections, else sequences",
+    "x": "the rejection's statistic of a unit",
+    "low": "the lower bound; of weights without one, 1 / high",
+    "high": "the upper bound",
+    "veto": "the veto's bound on the ratio of a token",
+    "A": "advantage",
+    "theta": "log-prob under the current policy, after updates",
+    "old": "log-prob under the policy before the updates (a, where there are three policies)",
+    "eps": "PPO's clip, set by --ppo-clip (0.2)",
+}
+
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def symbols_in(formula: str) -> dict[str, str]:
+    """The symbols that a formula uses, in the table's order, and what they mean."""
+    words = set(_WORD.findall(formula))
+    return {symbol: meaning for symbol, meaning in SYMBOLS.items() if symbol in words}

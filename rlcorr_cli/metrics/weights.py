@@ -1,0 +1,230 @@
+"""WEIGHTS: rollout_is_*, of a plan's importance weights, raw and as applied."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.plans.plan import Bounds
+from rlcorr_cli.totals.families import Moments, Value
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What weight formulas read.  raw: before bounds; bounded: after; applied: also divided by the batch mean, where
+    the plan says so."""
+
+    raw: Moments
+    bounded: Moments
+    applied: Moments
+    bounds: Bounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightMetric(Definition):
+    """A definition with its computation."""
+
+    value: Callable[[Weights], Value]
+
+
+_GUIDE = "verl's rollout correction metrics"
+_APPLIED = "verl 0.9 logs it without `applied_`"
+
+WEIGHTS: tuple[WeightMetric, ...] = (
+    WeightMetric(
+        name="rollout_is_mean",
+        formula="tok w",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The mean raw weight: 1 in expectation whatever the policies, if the sample covers them.",
+        measured=(1.0, 1.0, 1.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.mean(),
+    ),
+    WeightMetric(
+        name="rollout_is_std",
+        formula="population std of w over tokens",
+        unit="ratio",
+        ideal=0.0,
+        meaning="How unequal raw weights are; gradients get noisier as it grows.",
+        measured=(0.0479, 0.0871, 3.7e-06),
+        source=_GUIDE,
+        value=lambda w: w.raw.std(),
+    ),
+    WeightMetric(
+        name="rollout_is_min",
+        formula="min w",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The smallest raw weight.",
+        measured=(0.717, 0.192, 1.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.low(),
+    ),
+    WeightMetric(
+        name="rollout_is_max",
+        formula="max w",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The largest raw weight.",
+        worry="Many times the high bound: the bound decides what that unit counts, not the policies.",
+        measured=(1.38, 1.7, 1.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.high(),
+    ),
+    WeightMetric(
+        name="rollout_is_ratio_fraction_high",
+        formula="share of units with w > high",
+        unit="share",
+        ideal=0.0,
+        meaning="How many units the high bound cuts.",
+        worry="Above a few percent: truncation biases the estimate noticeably.",
+        measured=(0.0, 0.0, 0.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.fraction("high", w.bounds.high is not None),
+    ),
+    WeightMetric(
+        name="rollout_is_ratio_fraction_low",
+        formula="share of units with w < low",
+        unit="share",
+        ideal=0.0,
+        meaning="How many units lie below the low bound.",
+        measured=(0.0, 0.0002, 0.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.fraction("low", w.bounds != Bounds()),
+    ),
+    WeightMetric(
+        name="rollout_is_eff_sample_size",
+        formula="(sum w)^2 / (U sum w^2), of applied weights",
+        unit="share",
+        ideal=1.0,
+        meaning="The share of the units that the applied weights leave.",
+        measured=(0.998, 0.992, 1.0),
+        source=f"Kish's effective sample size; {_GUIDE}",
+        value=lambda w: w.applied.ess(),
+    ),
+    WeightMetric(
+        name="rollout_is_seq_mean",
+        formula="seq m",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The mean raw weight with every sequence counted once.",
+        measured=(1.0, 0.999, 1.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.seq_mean(),
+    ),
+    WeightMetric(
+        name="rollout_is_seq_std",
+        formula="sample std of m over sequences",
+        unit="ratio",
+        ideal=0.0,
+        meaning="How unequal the sequences' mean weights are.",
+        measured=(0.00643, 0.0107, 4.13e-07),
+        source=_GUIDE,
+        value=lambda w: w.raw.seq_std(),
+    ),
+    WeightMetric(
+        name="rollout_is_seq_min",
+        formula="min m",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The smallest mean weight of a sequence.",
+        measured=(0.992, 0.969, 1.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.low("seq"),
+    ),
+    WeightMetric(
+        name="rollout_is_seq_max",
+        formula="max m",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The largest mean weight of a sequence.",
+        measured=(1.03, 1.03, 1.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.high("seq"),
+    ),
+    WeightMetric(
+        name="rollout_is_seq_max_deviation",
+        formula="max |m - 1|",
+        unit="ratio",
+        ideal=0.0,
+        meaning="The mean weight that is furthest from 1, whichever way.",
+        measured=(0.0285, 0.0309, 1.18e-06),
+        source=_GUIDE,
+        value=lambda w: w.raw.seq_max_deviation(),
+    ),
+    WeightMetric(
+        name="rollout_is_seq_fraction_high",
+        formula="share of sequences with m > high",
+        unit="share",
+        ideal=0.0,
+        meaning="How many sequences have a mean weight above the high bound.",
+        measured=(0.0, 0.0, 0.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.seq_fraction("high", w.bounds.high is not None),
+    ),
+    WeightMetric(
+        name="rollout_is_seq_fraction_low",
+        formula="share of sequences with m < low",
+        unit="share",
+        ideal=0.0,
+        meaning="How many sequences have a mean weight below the low bound.",
+        measured=(0.0, 0.0, 0.0),
+        source=_GUIDE,
+        value=lambda w: w.raw.seq_fraction("low", w.bounds != Bounds()),
+    ),
+    WeightMetric(
+        name="rollout_is_applied_mean",
+        formula="tok w, of weights after bounds and batch mean",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The mean weight that a loss is multiplied by: below 1, bounds take from the learning rate.",
+        measured=(1.0, 1.0, 1.0),
+        source=_APPLIED,
+        value=lambda w: w.applied.mean(),
+    ),
+    WeightMetric(
+        name="rollout_is_applied_std",
+        formula="population std over tokens of w after bounds and batch mean",
+        unit="ratio",
+        ideal=0.0,
+        meaning="How unequal the applied weights are.",
+        measured=(0.0479, 0.0871, 3.7e-06),
+        source=_APPLIED,
+        value=lambda w: w.applied.std(),
+    ),
+    WeightMetric(
+        name="rollout_is_applied_max",
+        formula="max w after bounds and batch mean",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The largest applied weight.",
+        measured=(1.38, 1.7, 1.0),
+        source=_APPLIED,
+        value=lambda w: w.applied.high(),
+    ),
+)
+"""Those of every weighting, in the order reports show them."""
+
+OOB = WeightMetric(
+    name="rollout_is_oob_ratio",
+    formula="share of tokens whose w is zeroed",
+    unit="share",
+    ideal=0.0,
+    meaning="How many tokens the weights silence, where what lies outside the bounds is zeroed.",
+    worry="Above a few percent: the batch shrinks by so much, and the mask does not show it.",
+    source="verl 0.9's IcePop metrics",
+    value=lambda w: w.bounded.per_token("outside"),
+)
+"""Of weights that are zeroed outside their bounds."""
+
+FACTOR = WeightMetric(
+    name="rollout_is_batch_norm_factor",
+    formula="mean w of the batch over units, after bounds",
+    unit="ratio",
+    ideal=1.0,
+    meaning="What weights were divided by; none over batches with different ones.",
+    worry="Far from 1: normalising hides a shift that rollout_is_mean shows.",
+    source=_GUIDE,
+    value=lambda w: w.applied.only("factor"),
+)
+"""Of weights that are divided by their batch's mean."""

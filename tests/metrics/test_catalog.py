@@ -1,0 +1,200 @@
+"""One definition per metric: every name that any report prints has one, and what it says is true of sample_data."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import metrics, observed, simulated
+
+from rlcorr_cli.api import analyze
+from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, ideal, logged_as, names
+from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.metrics.framework_names import LOGGED, VERL_NAMES, VERL_PREFIXES
+from rlcorr_cli.metrics.symbols import SYMBOLS, symbols_in
+from rlcorr_cli.plans.files import plan_from_dict
+from rlcorr_cli.plans.plan import Plan, acts_on
+from rlcorr_cli.plans.presets import PRESETS, preset
+from rlcorr_cli.totals.normalize import normalize, normed_layout
+from rlcorr_cli.totals.summary import total
+from rlcorr_cli.totals.view import Numbers
+
+SAMPLES = Path(__file__).parents[2] / "sample_data"
+ROWS = simulated(12, seed=5)
+
+CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
+    "verl-mismatch": (
+        {"rollout_is_threshold": 2.0, "rollout_is_veto_threshold": 1e-4},
+        {"rollout_is_threshold": 2.0, "rollout_is_level": "geometric", "rollout_is_mode": "mask"},
+    ),
+    "verl-0.6": (
+        {},
+        {"rollout_is": "token", "rollout_is_batch_normalize": True, "rollout_token_veto_threshold": 1e-4},
+        {"rollout_is": "sequence", "rollout_rs": "geometric", "rollout_rs_threshold": 1.01},
+    ),
+    "verl-0.7": ({"rollout_is": "token", "rollout_rs": "token_k1,seq_max_k2", "rollout_rs_threshold": "0.5_2.0,1.0"},),
+    "verl-0.9": (
+        {"rollout_is": "token", "rollout_is_threshold": "0.5_5.0"},
+        {"rollout_is": "sequence", "rollout_rs": "seq_mean_k1,seq_mean_k3,token_k2", "rollout_rs_threshold": "1.5"},
+    ),
+    "slime": (
+        {"tis_batch_normalize": True, "use_rs": True, "rs_veto_threshold": 1e-4},
+        {"tis_mode": "clip", "tis_level": "geometric"},
+        {"tis_mode": "mask"},
+    ),
+}
+"""Configs that together have each profile write every metric it has."""
+
+
+def written(profile: str, config: dict[str, Any]) -> list[str]:
+    """The names that a profile writes of a config's plan."""
+    plan = PROFILES[profile].read(config)
+    measured = observed(ROWS, plan)
+    groups, layout = measured.groups, next(iter(measured.groups.values())).layout
+    if plan.normalizes:
+        assert plan.weighting is not None
+        groups = normalize(groups, layout, plan.weighting.scope == "token", True)
+        layout = normed_layout(layout)
+    return list(PROFILES[profile].write(Numbers(total(groups.values(), layout)), plan))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_metric_of_every_preset_is_defined(name: str) -> None:
+    printed = metrics(ROWS, preset(name).plan)
+    assert [metric for metric in printed if define(metric) is None] == []
+
+
+def test_the_configs_are_of_every_profile() -> None:
+    assert CONFIGS.keys() == PROFILES.keys()
+
+
+@pytest.mark.parametrize(("profile", "config"), [(name, config) for name in CONFIGS for config in CONFIGS[name]])
+def test_every_metric_of_every_profile_is_defined_and_says_what_it_is(profile: str, config: dict[str, Any]) -> None:
+    for name in written(profile, config):
+        definition = define(name)
+        assert definition is not None, name
+        assert definition.name == name
+        assert definition.formula
+        assert profile.split("-")[0] in definition.note, name
+
+
+def test_a_rejection_of_any_name_is_defined() -> None:
+    rejections = [
+        {"statistic": "ratio", "scope": "seq_mean", "low": 0.9, "name": "max"},
+        {"statistic": "k3", "scope": "token", "high": 1.0, "name": "mean_std"},
+    ]
+    for name in metrics(ROWS, plan_from_dict({"rejections": rejections})):
+        assert define(name) is not None
+    definition = define("rollout_rs_mean_std_max")
+    assert definition is not None
+    assert definition.formula == "max x"
+    assert "'mean_std'" in definition.note
+
+
+@pytest.mark.parametrize(
+    "name", ["", "k", "kept_", "kept_nothing", "rollout_rs_", "rollout_rs_x", "mis_", "mis_nothing", "rollout_corr/x"]
+)
+def test_what_no_report_prints_is_not_defined(name: str) -> None:
+    assert define(name) is None
+
+
+def test_kept_metrics_say_over_what() -> None:
+    definition = define("kept_kl")
+    assert definition is not None
+    assert definition.note == "Over the tokens that the plan's rejections keep."
+    assert definition.typical == ""
+    assert definition.formula == DEFINITIONS["kl"].formula
+
+
+def test_a_framework_statistic_that_we_lack_is_told_in_x() -> None:
+    definition = define("rollout_corr/rollout_rs_token_k1_seq_max")
+    assert definition is not None
+    assert "'token_k1'" in definition.note
+    assert "rollout_is_seq_max" in definition.meaning
+
+
+@pytest.mark.parametrize("definition", [row for rows in GROUPS.values() for row in rows], ids=lambda row: row.name)
+def test_every_definition_is_whole(definition: Definition) -> None:
+    assert definition.meaning.endswith(".")
+    assert definition.unit
+    assert definition.formula
+    assert not definition.formula.endswith(".")
+    assert definition.worry == "" or definition.worry.endswith(".")
+    assert not definition.source.endswith(".")
+    assert not re.search(r"\b[a-zA-Z]\b(?<![aABbdelgkmnNSUwx])", definition.formula), "a letter that is no symbol"
+
+
+def test_each_name_is_defined_once() -> None:
+    every = [row.name for rows in GROUPS.values() for row in rows]
+    assert len(every) == len(set(every))
+    assert len(names()) == len(set(names()))
+    assert all(define(name) is not None for name in names())
+
+
+def test_symbols_are_whole_words_in_the_tables_order() -> None:
+    assert list(symbols_in("seq exp(2 S) - 1")) == ["seq", "S"]
+    assert list(symbols_in("tok (b - a)")) == ["tok", "a", "b"]
+    assert symbols_in("max x")["x"] == SYMBOLS["x"]
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_every_symbol_is_used(symbol: str) -> None:
+    formulas = [row.formula for rows in GROUPS.values() for row in rows]
+    of_plans = acts_on("mismatch", "positive")
+    assert any(symbol in symbols_in(formula) for formula in (*formulas, *SYMBOLS.values(), of_plans))
+
+
+def test_ideals_hold_under_any_name() -> None:
+    assert ideal("kl") == ideal("mis_kl") == ideal("mismatch/mismatch_kl") == ideal("kept_kl") == 0.0
+    assert ideal("rollout_is_mean") == ideal("rollout_corr/rollout_is_mean") == 1.0
+    assert ideal("training_ppl") is ideal("nothing") is None
+
+
+def test_ideals_are_those_of_equal_policies() -> None:
+    """A dump that is compared with itself has every ideal value, under a plan with weights, a veto and a rejection."""
+    rows = simulated(6, seed=1, std=0.0)
+    plan = plan_from_dict(
+        {
+            "weighting": {"scope": "token", "high": 2.0, "outside": "zero", "normalize": "batch"},
+            "rejections": [{"statistic": "ratio", "scope": "seq_min", "low": 1e-4, "name": "veto"}],
+        }
+    )
+    drift = GROUPS["From the old to the current policy"]
+    for name, value in metrics(rows, plan).items():
+        expected = ideal(name)
+        if expected is not None and value is not None and name not in {row.name for row in drift}:
+            assert value == pytest.approx(expected, abs=1e-12), name
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_typical_sizes_are_those_of_the_sample_data(place: int) -> None:
+    dump = SAMPLES / f"smollm2_{('bf16', 'int8', 'fp32')[place]}.parquet"
+    values = analyze(dump, preset("token_is").plan).whole.values
+    for definition in DEFINITIONS.values():
+        if definition.measured is not None:
+            expected = values[definition.name]
+            assert definition.measured[place] == pytest.approx(expected, rel=0.006), definition.name
+
+
+def test_frameworks_names_lead_to_metrics_that_there_are() -> None:
+    assert all(define(row.canonical) is not None for row in LOGGED)
+    assert set(DEFINITIONS) >= VERL_NAMES
+    assert logged_as("k2_kl") == []
+    assert logged_as("prob_abs_diff_max") == ["verl's training/rollout_probs_diff_max"]
+
+
+def test_verl_is_named_as_a_logger_only_of_what_its_profile_writes() -> None:
+    of_verl = {name for config in CONFIGS["verl-0.6"] + CONFIGS["verl-0.9"] for name in _verl_names(config)}
+    assert of_verl == VERL_NAMES
+
+
+def _verl_names(config: dict[str, Any]) -> set[str]:
+    profile = "verl-0.9" if config in CONFIGS["verl-0.9"] else "verl-0.6"
+    stems = {name.removeprefix(VERL_PREFIXES[0]) for name in written(profile, config)}
+    return {name for name in stems if name in DEFINITIONS}
+
+
+def test_a_plan_without_correction_prints_the_diagnostics_and_the_drift() -> None:
+    drift = GROUPS["From the old to the current policy"]
+    assert set(metrics(ROWS, Plan())) == {row.name for row in (*GROUPS["Diagnostics"], *drift)}
