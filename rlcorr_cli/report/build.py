@@ -12,6 +12,7 @@ from rlcorr_cli.metrics.diagnostics import Values, intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.quality.bad_rows import Problems
+from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.rules.defaults import judge
 from rlcorr_cli.totals.normalize import normalize, normed_layout
@@ -61,18 +62,22 @@ def build(
         for key, summaries in sorted(by_key.items(), key=lambda item: [_order(value) for value in item[0]])
     ]
     whole = replace(_group({}, everything, plan, profile), counts=whole_counts)
+    # Rows alike are resampled as one, and one row has no spread.
+    n_distinct = of_whole.rows.n_distinct if of_whole is not None and of_whole.rows is not None else 0
+    drawn = intervals(replicates) if n_distinct > 1 else {}
     return Report(
         tuple(inputs),
         plan,
         profile.name if profile else "canonical",
         whole,
-        intervals(replicates) if profile is None and whole.counts["sequences"] > 1 else {},
+        drawn if profile is None else {},
         tuple(groups) if grouping.columns else (),
         tuple(judge(whole.values)),
         (*notes, *_notes(whole.values, problems), *_alike(of_whole)),
         Numbers(everything).histogram("log_ratio"),
         problems.to_dict(),
         suspicions,
+        impossible=impossible_ratio(whole.values, drawn, n_distinct),
     )
 
 

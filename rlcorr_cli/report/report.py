@@ -15,6 +15,7 @@ from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import Suspected
+from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.totals.binned import Pictures, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
@@ -42,7 +43,7 @@ class Report:
     """The whole dump first, then its groups; health is judged on canonical values whatever the profile.
 
     problems: class -> how many rows were left out for it (`rows`), and where the `first` is.
-    suspicions: about whole files, from their first rows.
+    suspicions: about whole files, from their first rows.  impossible: a value that proves a column wrong.
     """
 
     inputs: tuple[Input, ...]
@@ -58,6 +59,7 @@ class Report:
     suspicions: tuple[Suspected, ...] = ()
     seconds: float = 0.0
     pictures: Pictures | None = None
+    impossible: Impossible | None = None
 
     def to_polars(self) -> "polars.DataFrame":
         """A row per group (the whole dump, without groups): its key, its counts, its metrics."""
@@ -80,6 +82,7 @@ class Report:
             "health": list(self.health),
             "problems": {name: dict(one) for name, one in self.problems.items()},
             "suspicions": [asdict(one) for one in self.suspicions],
+            "impossible": self.impossible and {**asdict(self.impossible), "interval": list(self.impossible.interval)},
             "notes": list(self.notes),
             **self._pictures(),
         }
@@ -117,6 +120,7 @@ class Report:
             problems=data["problems"],
             suspicions=tuple(Suspected(**one) for one in data["suspicions"]),
             pictures=Pictures.from_dict(pictures),
+            impossible=Impossible.from_dict(data.get("impossible")),
         )
 
 

@@ -21,6 +21,7 @@ TOP = [
     "health",
     "problems",
     "suspicions",
+    "impossible",
     "notes",
 ]
 COUNTS = ["rows", "sequences", "empty_sequences", "tokens", "masked_tokens", "bad_rows"]
