@@ -136,6 +136,15 @@ class Suspicion(Open):
     n_files: pydantic.NonNegativeInt
 
 
+class Impossible(Open):
+    """A value that proves a column wrong."""
+
+    metric: str
+    value: pydantic.FiniteFloat
+    interval: Ends
+    proves: str
+
+
 class Pictures(Open):
     """What `plot` draws, and looks into.  values: canonical metrics beside a profile's, the whole dump's first."""
 
@@ -160,6 +169,7 @@ class Document(Open):
     health: list[Health]
     problems: dict[str, Problem]
     suspicions: list[Suspicion]
+    impossible: Impossible | None = None
     notes: list[str]
     pictures: Pictures = Pictures(counts={}, spread={}, histograms={}, log_ratios=[])
 

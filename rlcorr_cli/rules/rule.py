@@ -16,8 +16,8 @@ Over = Literal["total", "groups", "both"]
 class Rule:
     """A metric's range [low, high], inclusive; absolute: of its absolute value.
 
-    over: whether `check` judges the whole dump, each of its groups, or both.  optional: of a metric that small dumps and
-    equal policies do not have; without a value `check` finds nothing.
+    over: whether `check` judges the whole dump, each of its groups, or both.
+    optional: of a metric that small dumps and equal policies do not have; without a value `check` finds nothing.
     """
 
     metric: str
