@@ -12,6 +12,7 @@ from rlcorr_cli.metrics.diagnostics import Values, intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.quality.bad_rows import Problems
+from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layout
 from rlcorr_cli.totals.summary import Layout, Replicates, Summary, total
@@ -62,17 +63,21 @@ def build(
         for key, summaries in sorted(by_key.items(), key=lambda item: [_order(value) for value in item[0]])
     ]
     whole = replace(_group({}, whole_total, plan, profile), counts=whole_counts)
+    # Rows alike are resampled as one, and one row has no spread.
+    n_distinct = of_whole.rows.n_distinct if of_whole is not None and of_whole.rows is not None else 0
+    drawn_intervals = intervals(replicates) if n_distinct > 1 else {}
     return Report(
         inputs=tuple(inputs),
         plan=plan,
         profile=profile.name if profile else "canonical",
         whole=whole,
-        intervals=intervals(replicates) if profile is None and whole.counts["sequences"] > 1 else {},
+        intervals=drawn_intervals if profile is None else {},
         groups=tuple(groups) if grouping.columns else (),
         notes=(*notes, *_remarks(profile, plan, whole_total), *_notes(whole.values, problems), *_alike(of_whole)),
         log_ratios=Numbers(whole_total).histogram("log_ratio"),
         problems=problems.to_dict(),
         suspicions=suspicions,
+        impossible=impossible_ratio(whole.values, drawn_intervals, n_distinct),
     )
 
 

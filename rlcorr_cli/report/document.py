@@ -141,6 +141,15 @@ class Trends(Open):
     concentration: Concentration | None
 
 
+class Impossible(Open):
+    """A value that proves a column wrong."""
+
+    metric: str
+    value: pydantic.FiniteFloat
+    interval: Ends
+    proves: str
+
+
 class Pictures(Open):
     """Binned totals.  values: canonical metrics beside a profile's, the whole dump's first."""
 
@@ -168,5 +177,6 @@ class Document(Open):
     trends: Trends | None = None
     problems: dict[str, Problem]
     suspicions: list[Suspicion]
+    impossible: Impossible | None = None
     notes: list[str]
     pictures: Pictures = Pictures(counts={}, spread={}, histograms={}, log_ratios=[[], []])

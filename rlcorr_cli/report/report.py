@@ -17,6 +17,7 @@ from rlcorr_cli.batch import Input
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.report import html
+from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.trends import Trends, trends
 from rlcorr_cli.report.verdict import Onset, Verdict, onset, verdict
 from rlcorr_cli.rules.defaults import RULES
@@ -62,7 +63,8 @@ class Report:
     """The whole dump first, then its groups; rules are applied to canonical values whatever the profile.
 
     problems: class -> how many rows were left out for it (`rows`), and where the `first` is.
-    suspicions: about whole files, from their first rows.  pictures: binned totals, where they were counted.
+    suspicions: about whole files, from their first rows.  impossible: a value that proves a column wrong.
+    pictures: binned totals, where they were counted.
     """
 
     inputs: tuple[Input, ...]
@@ -77,6 +79,7 @@ class Report:
     suspicions: tuple[Suspected, ...] = ()
     seconds: float = 0.0
     pictures: Pictures | None = None
+    impossible: Impossible | None = None
     rules: tuple[Rule, ...] = RULES
 
     @cached_property
@@ -141,6 +144,7 @@ class Report:
             "trends": None if self.trends is None else self.trends.to_dict(),
             "problems": {name: dict(one) for name, one in self.problems.items()},
             "suspicions": [asdict(one) for one in self.suspicions],
+            "impossible": self.impossible and {**asdict(self.impossible), "interval": list(self.impossible.interval)},
             "notes": list(self.notes),
             **self._pictures(),
         }

@@ -33,6 +33,8 @@ RULES: tuple[Rule, ...] = (
     Rule("chi2_token", "fail", _SPREAD, high=1.0),
     Rule("prob_abs_diff_mean", "warn", _ENGINE, high=0.01),
     Rule("seq_ess", "warn", _SEQUENCE, low=0.3),
+    # 0.7, as PSIS has it for large samples; the stricter limit of small ones stands beside it as pareto_k_seq_limit.
+    Rule("pareto_k_seq", "warn", _SEQUENCE, high=0.7, over="total", optional=True),
     Rule("rollout_is_mean", "fail", _SHIFT, low=0.5, high=2.0),
     Rule("rollout_is_eff_sample_size", "fail", _SPREAD, low=0.3),
     Rule("rollout_is_std", "fail", _SPREAD, high=1.0),

@@ -91,7 +91,9 @@ def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, 
         _judged(rule, section)
         for rule in rules
         for section in sections
-        if rule.metric in section.values and rule.over in ("both", "groups" if section.key else "total")
+        if rule.metric in section.values
+        and not (rule.optional and section.values[rule.metric] is None)
+        and rule.over in ("both", "groups" if section.key else "total")
     )
 
 

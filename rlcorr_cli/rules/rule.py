@@ -16,6 +16,7 @@ class Rule:
     """A metric's range [low, high], inclusive; absolute: of its absolute value.
 
     over: whether `check` judges the whole dump, each of its groups, or both.
+    optional: of a metric that small dumps and equal policies do not have; without a value `check` finds nothing.
     """
 
     metric: str
@@ -26,6 +27,7 @@ class Rule:
     high: float | None = None
     absolute: bool = False
     over: Over = "both"
+    optional: bool = False
 
     def __str__(self) -> str:
         head = "abs " if self.absolute else ""

@@ -77,6 +77,11 @@ class RowSketch:
         )
 
     @property
+    def n_distinct(self) -> int:
+        """How many distinct rows there are, as far as SKETCH_SIZE."""
+        return len(self.keys)
+
+    @property
     def shared_fraction(self) -> float:
         """Share of rows whose key another row has; exact up to SKETCH_SIZE distinct rows, else an estimate."""
         total = int(self.counts.sum())

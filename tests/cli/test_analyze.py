@@ -24,6 +24,7 @@ TOP = [
     "trends",
     "problems",
     "suspicions",
+    "impossible",
     "notes",
 ]
 COUNTS = ["rows", "sequences", "empty_sequences", "tokens", "masked_tokens", "bad_rows"]

@@ -39,20 +39,20 @@ def small(tmp_path: Path) -> str:
 def test_equal_engines_pass() -> None:
     ran = run("check", FP32)
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out == "  Passed: 5 of 5 checks; 5 rules on smollm2_fp32.parquet.\n"
+    assert ran.out == "  Passed: 6 of 6 checks; 6 rules on smollm2_fp32.parquet.\n"
 
 
 def test_four_updates_fail_a_floor_under_the_sample_size() -> None:
     given = (STEPS, "--group-by", "step", "--min", "seq_ess=0.3")
     found = checked(1, *given)
     assert found["status"] == "failed"
-    assert found["counts"] == {"rules": 5, "failed": 4, "warned": 3, "passed": 23}
+    assert found["counts"] == {"rules": 6, "failed": 4, "warned": 4, "passed": 23}
     states = {one["key"].get("step"): one["status"] for one in found["findings"] if one["metric"] == "seq_ess"}
     assert states == {None: "fail", 0: "ok", 1: "ok", 2: "fail", 3: "fail", 4: "fail"}
     lines = run("check", *given).out.splitlines()
     assert lines[3].strip() == "fail  step 4: seq_ess is 0.0156, should be >= 0.3."
     assert lines[4].strip() == SEQUENCE
-    assert lines[-1] == "  Failed: 4 of 30 checks, 3 warned; 5 rules on smollm2_steps.parquet, 5 groups."
+    assert lines[-1] == "  Failed: 4 of 31 checks, 4 warned; 6 rules on smollm2_steps.parquet, 5 groups."
     assert max(map(len, lines)) <= 80
 
 
@@ -81,10 +81,10 @@ def test_a_file_that_cannot_be_read_is_no_finding(tmp_path: Path) -> None:
 def test_warnings_alone_pass() -> None:
     found = checked(0, STEPS)
     assert found["status"] == "passed"
-    assert found["counts"] == {"rules": 5, "failed": 0, "warned": 2, "passed": 3}
+    assert found["counts"] == {"rules": 6, "failed": 0, "warned": 3, "passed": 3}
     out = run("check", STEPS).out
     assert "  warn  whole dump: seq_ess is 0.00313, should be >= 0.3.\n" in out
-    assert out.splitlines()[-1] == "  Passed: 3 of 5 checks, 2 warned; 5 rules on smollm2_steps.parquet."
+    assert out.splitlines()[-1] == "  Passed: 3 of 6 checks, 3 warned; 6 rules on smollm2_steps.parquet."
 
 
 def test_default_rules_fail_on_either_side_of_0(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_flag_replaces_the_default_rule(small: str) -> None:
 def test_flags_replace_a_files_rules_and_these_the_default_ones(small: str, tmp_path: Path) -> None:
     path = rules(tmp_path, '[[rule]]\nmetric = "kl"\nmax = 0.2\n[[rule]]\nmetric = "seq_ess"\nmin = 1.5\n')
     found = checked(1, small, "--rules", path)
-    assert found["counts"] == {"rules": 5, "failed": 2, "warned": 2, "passed": 1}
+    assert found["counts"] == {"rules": 6, "failed": 2, "warned": 2, "passed": 1}
     assert findings(found, "kl") == [({}, "abs <= 0.2", "fail")]
     found = checked(1, small, "--rules", path, "--max", "kl=1")
     assert findings(found, "kl") == [({}, "abs <= 1", "ok")]
@@ -314,4 +314,4 @@ def test_reading_options_are_analyzes(small: str, tmp_path: Path) -> None:
     assert run("check", dump, *named, "--limit", "2").status == 0
     ran = run_process("check", "-", "--quiet", stdin=json.dumps(row()) + "\n")
     assert ran.status == 1
-    assert ran.out.splitlines()[-1] == "  Failed: 1 of 5 checks, 2 warned; 5 rules on stdin."
+    assert ran.out.splitlines()[-1] == "  Failed: 1 of 5 checks, 2 warned; 6 rules on stdin."

@@ -35,7 +35,12 @@ def test_failures_come_first_then_warnings_then_one_line_of_counts() -> None:
     ran = run("check", *FAILING)
     lines = [line.strip() for line in ran.out.splitlines()]
     assert [line.split(" ", 1)[0] for line in lines] == (
-        ["fail"] * 4 + ["Do", "geometric"] + ["warn"] * 3 + ["Compare", "engines;", ""] + ["Failed:"]
+        ["fail"] * 4
+        + ["Do", "geometric"]
+        + ["warn"] * 3
+        + ["Compare", "engines;"]
+        + ["warn", "Do", "geometric", ""]
+        + ["Failed:"]
     )
     assert lines[0] == "fail  whole dump: seq_ess is 0.00313, should be >= 0.3."
     assert lines[8] == "warn  step 4: prob_abs_diff_mean is 0.0191, should be <= 0.01."
@@ -81,9 +86,9 @@ def test_junit_has_a_case_for_every_rule_and_section(tmp_path: Path) -> None:
     assert ran.status == 1
     found = json.loads(ran.out)
     (suite,) = junitparser.JUnitXml.fromfile(str(path))
-    assert (suite.name, suite.tests, suite.failures, suite.errors) == ("rlcorr check", 30, 4, 0)
+    assert (suite.name, suite.tests, suite.failures, suite.errors) == ("rlcorr check", 31, 4, 0)
     cases = {(case.classname, case.name): case for case in suite}
-    assert len(cases) == len(found["findings"]) == 30
+    assert len(cases) == len(found["findings"]) == 31
     failed = [case for case in suite if case.result]
     assert [case.classname for case in failed] == [f"rlcorr.{s}" for s in ("whole dump", "step 2", "step 3", "step 4")]
     one = cases["rlcorr.step 4", "seq_ess >= 0.3"]
@@ -95,7 +100,7 @@ def test_junit_has_a_case_for_every_rule_and_section(tmp_path: Path) -> None:
     fine = cases["rlcorr.step 0", "seq_ess >= 0.3"]
     assert (fine.is_passed, fine.system_out) == (True, None)
     root = ET.parse(path).getroot()
-    assert (root.tag, len(root), len(root[0])) == ("testsuites", 1, 30)
+    assert (root.tag, len(root), len(root[0])) == ("testsuites", 1, 31)
 
 
 def test_a_passing_check_writes_its_junit_too(tmp_path: Path) -> None:
@@ -103,7 +108,7 @@ def test_a_passing_check_writes_its_junit_too(tmp_path: Path) -> None:
     path.write_text("old")
     assert run("check", BF16, "--junit", str(path)).status == 0
     (suite,) = junitparser.JUnitXml.fromfile(str(path))
-    assert (suite.tests, suite.failures) == (5, 0)
+    assert (suite.tests, suite.failures) == (6, 0)
     assert [one.name for one in tmp_path.iterdir()] == ["rlcorr.xml"]
 
 
@@ -145,13 +150,14 @@ def test_github_gets_annotations_on_stderr(monkeypatch: pytest.MonkeyPatch) -> N
     assert ran.status == 1
     assert json.loads(ran.out)["status"] == "failed"
     lines = ran.err.splitlines()
-    assert len(lines) == 7
+    assert len(lines) == 8
     assert lines[3] == (
         "::error title=rlcorr check%3A seq_ess%2C step 4::step 4: seq_ess is 0.0156, should be >= 0.3. "
         "Do not use sequence-level IS on this data: take token weights, or geometric rejection."
     )
-    assert all(line.startswith("::warning title=rlcorr check%3A prob_abs_diff_mean") for line in lines[4:])
-    assert run("check", BF16).err == ""
+    assert all(line.startswith("::warning title=rlcorr check%3A prob_abs_diff_mean") for line in lines[4:7])
+    assert lines[7].startswith("::warning title=rlcorr check%3A pareto_k_seq")
+    assert run("check", BF16.replace("bf16", "fp32")).err == ""
     monkeypatch.setenv("GITHUB_ACTIONS", "false")
     assert run("check", *FAILING).err == ""
 
@@ -169,13 +175,13 @@ def test_a_step_summary_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
     assert run("check", *FAILING).status == 1
     text = path.read_text()
-    assert text.startswith("# Before\n\n### rlcorr check\n\nFailed: 4 of 30 checks, 3 warned;")
+    assert text.startswith("# Before\n\n### rlcorr check\n\nFailed: 4 of 31 checks, 4 warned;")
     rows = re.findall(r"^\| (?:❌ fail|⚠️ warn|✅ pass) \| .* \|$", text, re.MULTILINE)
-    assert [row.split(" ")[2] for row in rows] == ["fail"] * 4 + ["warn"] * 3 + ["pass"] * 23
+    assert [row.split(" ")[2] for row in rows] == ["fail"] * 4 + ["warn"] * 4 + ["pass"] * 23
     assert rows[3].startswith("| ❌ fail | step 4 | seq\\_ess | seq\\_ess is 0.0156, should be &gt;= 0.3. | Do not use")
     assert run("check", BF16).status == 0
     assert path.read_text().startswith(text)
-    assert "Passed: 5 of 5 checks" in path.read_text().removeprefix(text)
+    assert "Passed: 5 of 6 checks, 1 warned" in path.read_text().removeprefix(text)
 
 
 def test_a_step_summary_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

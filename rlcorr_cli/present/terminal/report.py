@@ -18,6 +18,7 @@ from rlcorr_cli.plans.plan import Plan, acts_on
 from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed
 from rlcorr_cli.present.stdout import clean, is_unicode, render
 from rlcorr_cli.present.terminal.groups import print_groups
+from rlcorr_cli.present.terminal.impossible import print_impossible
 from rlcorr_cli.present.terminal.verdict import broken_rule, suspected, verdict
 from rlcorr_cli.quality.anomalies import Suspected
 from rlcorr_cli.report.report import QUANTILE_NOTE, Report
@@ -36,6 +37,7 @@ def print_report(report: Report) -> None:
 
 def _draw(console: Console, report: Report) -> None:
     print_headline(console, report)
+    print_impossible(console, report.impossible)
     console.print(Padding(Text(verdict(report), style="bold"), (0, 2)))
     console.print()
     _findings(console, report)

@@ -1,0 +1,75 @@
+"""What cannot be: a mean ratio away from 1.
+
+Under the policy that drew the tokens the mean of rho = e^l is 1, whatever the other policy; and so the mean of rho^2 is
+at least 1, a chi-square at least 0.  A sample's mean differs by its sampling error only, unless a few unseen tokens
+carry the rest of it.  So nothing is concluded on a mean alone: below 1, the mean of rho^2 must be below 1, too, as it
+never is where large ratios are about; above 1, the tail of the ratios must be one whose mean can be trusted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlcorr_cli.totals.families import Value, Values
+
+STANDARD_ERRORS = 5.0
+"""How many bootstrap standard errors a mean must lie away.  Dumps without such a fault reach 3.6, with one 5 to 31."""
+LEAST = 0.001
+"""What the storage of log-probs may move a mean by."""
+FEWEST = 20
+"""Distinct sequences that it takes to know a standard error."""
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """A metric that cannot have its value, its 95 % interval, and the sentence of what that proves."""
+
+    metric: str
+    value: float
+    interval: tuple[float, float]
+    proves: str
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any] | None) -> "Impossible | None":
+        """What a report's JSON holds of it."""
+        if data is None:
+            return None
+        low, high = data["interval"]
+        return cls(data["metric"], data["value"], (low, high), data["proves"])
+
+
+TOO_LOW = (
+    "the training policy gives probability to tokens that the rollout column rules out: it holds processed log-probs "
+    "(after top-p, top-k or min-p), or the training column sums over more than the vocabulary that was drawn from"
+)
+TOO_HIGH = (
+    "the rollout column is not the distribution that the tokens were drawn from: a wrong or swapped column, log-probs "
+    "scaled after the softmax, or truncated storage"
+)
+
+
+def impossible_ratio(
+    values: Values, intervals: Mapping[str, tuple[float, float]], n_distinct: int
+) -> Impossible | None:
+    """The mean ratio of a dump, where it proves that a column is not what it is taken for; values: canonical."""
+    mean, interval = values.get("ratio_mean"), intervals.get("ratio_mean")
+    if mean is None or interval is None or n_distinct < FEWEST or abs(mean - 1) < LEAST:
+        return None
+    away = _errors_away(mean, 1.0, interval)
+    if away < -STANDARD_ERRORS and _is_negative(values.get("chi2_token"), intervals.get("chi2_token")):
+        return Impossible("ratio_mean", mean, interval, TOO_LOW)
+    shape, limit = values.get("pareto_k_token"), values.get("pareto_k_token_limit")
+    healthy = shape is not None and limit is not None and shape <= limit
+    if away > STANDARD_ERRORS and healthy:
+        return Impossible("ratio_mean", mean, interval, TOO_HIGH)
+    return None
+
+
+def _is_negative(value: Value, interval: tuple[float, float] | None) -> bool:
+    return value is not None and interval is not None and _errors_away(value, 0.0, interval) < -STANDARD_ERRORS
+
+
+def _errors_away(value: float, true: float, interval: tuple[float, float]) -> float:
+    """Distance in standard errors, of which a 95 % interval is 3.92 wide."""
+    error = (interval[1] - interval[0]) / 3.92
+    return (value - true) / error if error > 0 else 0.0
