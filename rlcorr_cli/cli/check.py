@@ -45,11 +45,11 @@ def check(
         from rlcorr_cli.cli import run
         from rlcorr_cli.pipeline import analyze as analysis
 
-        chosen, reading = plan.chosen(profile), read.reading(dumps, group_by)
+        chosen, request = plan.chosen(profile), read.request(dumps, group_by)
         if chosen.profile is None:  # a peer's names are known once its function has run
             checking.refuse_impossible(policy, chosen.plan, bool(group_by))
         computing, watch = compute.computing(), run.watch(quiet)
         # Without a seed there are no intervals, which no rule looks at.
-        report = analysis.analyze(reading, chosen.plan, chosen.profile, None, computing, None, chosen.notes, watch)
+        report = analysis.analyze(request, chosen, computing=computing, seed=None, watch=watch)
         subject = subject_of(report)
     return checking.show(checking.judged(policy, subject), target, as_json=json)

@@ -40,12 +40,10 @@ def filter(
     path = None if dry_run or output is None else Path(output)
     apart = None if dry_run or rejected_output is None else Path(rejected_output)
     filtered = filter_dump(
-        read.reading(dumps),
-        chosen.plan,
+        read.request(dumps),
+        chosen,
         Target(path, keep, apart, overwrite, rows_per_file, resample, seed),
-        chosen.profile,
-        compute.computing(sparing=True),
-        chosen.notes,
-        run.watch(quiet),
+        computing=compute.computing(sparing=True),
+        watch=run.watch(quiet),
     )
     run.show_filtered(filtered, as_json=json)

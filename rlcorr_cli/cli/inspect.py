@@ -43,13 +43,13 @@ def inspect(
     from rlcorr_cli.errors import UsageError
     from rlcorr_cli.pipeline import inspect as inspection
 
-    reading, chosen, computing = read.reading(dumps), plan.chosen().plan, compute.computing()
+    request, chosen, computing = read.request(dumps), plan.chosen(), compute.computing()
     by = choice("--by", by, inspecting.MEASURES)
     if row is not None and worst:
         raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
     if row is not None:
-        inspecting.show_row(inspection.one_row(reading, chosen, computing, row), as_json=json)
+        inspecting.show_row(inspection.one_row(request, chosen, computing, row), as_json=json)
         return
     with inspecting.telling(dumps, read.format, as_json=json):
-        found = inspection.inspect(reading, chosen, computing, worst, by)
+        found = inspection.inspect(request, chosen, computing, n_worst=worst, by=by)
     inspecting.show(found, as_json=json)

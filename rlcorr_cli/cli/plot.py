@@ -33,14 +33,17 @@ def plot(
         check_alone(read, plan, group_by)
         drawn = dict.fromkeys(kinds, plotting.saved(dumps[0]))
     else:
-        chosen, reading, computing = plan.chosen(), read.reading(dumps, group_by), compute.computing()
+        chosen, computing = plan.chosen(), compute.computing()
+        dump = analysis.opened(read.request(dumps, group_by), chosen)
 
-        def measured(versions: bool) -> "Report":
-            along = analysis.along_steps(reading, chosen.plan, versions)
+        def measured(groups: tuple[str, ...]) -> "Report":
+            grouped = dump.grouped_by(groups)
             watch = run.watch(quiet)
-            return analysis.analyze(along, chosen.plan, None, None, computing, None, chosen.notes, watch, True)
+            return analysis.analyze_dump(grouped, chosen, computing=computing, seed=None, watch=watch, pictures=True)
 
-        # Staleness looks at steps and versions at once, everything else at steps alone.
-        reports = {versions: measured(versions) for versions in {kind == "staleness" for kind in kinds}}
-        drawn = {kind: reports[kind == "staleness"] for kind in kinds}
+        # Staleness looks at steps and versions at once, everything else at steps alone; the dump is read twice only
+        # where these groupings differ.
+        groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
+        reports = {names: measured(names) for names in dict.fromkeys(groups.values())}
+        drawn = {kind: reports[groups[kind]] for kind in kinds}
     plotting.write(drawn, targets, as_json=json)

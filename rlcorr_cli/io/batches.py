@@ -1,6 +1,7 @@
 """From Arrow rows to Batches: flat arrays, masked tokens dropped, every value checked once.
 
-Bad rows stop the reading, or are set aside before anything is made of them: an Aside takes the place of a Portion.
+Bad rows stop the reading, or are set aside before anything is made of them: what was set aside comes before the
+CheckedRows it was taken from.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from rlcorr_cli.io.checks import Fault, Lists, Valid
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.duplicates import Seen, keys
-from rlcorr_cli.quality.bad_rows import CURES, GO_ON, Problems
+from rlcorr_cli.quality.bad_rows import CURES, GO_ON, BadRowCounts, BadRowPolicy
 
 Place = Callable[[], str]
 ROW_TOKENS = 1 << 22
@@ -74,17 +75,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Care:
-    """What is done about bad rows.  stop: the first is an error; else they are set aside.  clear: single tokens that
-    are not finite leave the mask.  keep: the rows set aside are wanted whole."""
-
-    stop: bool = True
-    clear: bool = False
-    keep: bool = False
-
-
-@dataclass(frozen=True)
-class Portion:
+class CheckedRows:
     """A Batch and the rows that it came from.
 
     data: the rows as read.  objects: their whole lines, of JSON lines.  offsets: i64[B+1] into all tokens, valid or
@@ -100,23 +91,23 @@ class Portion:
 
 
 @dataclass(frozen=True)
-class Aside:
-    """Bad rows, and tokens that were cleared.  data, lines: as of a Portion, where they are wanted; reasons: by row."""
+class SetAside:
+    """Bad rows, and tokens that were cleared.  data, lines: as of CheckedRows, where wanted; reasons: by row."""
 
-    problems: Problems
+    counts: BadRowCounts
     data: pa.RecordBatch | None = None
     lines: list[bytes] | None = None
     reasons: tuple[str, ...] = ()
 
 
 def portions(
-    rows: Rows, roles: Roles, batch_tokens: int, care: Care | None = None, seen: Seen | None = None
-) -> Iterator[Portion | Aside]:
+    rows: Rows, roles: Roles, batch_tokens: int, bad_rows: BadRowPolicy | None = None, seen: Seen | None = None
+) -> Iterator[CheckedRows | SetAside]:
     """The rows in order, cut where the next would pass batch_tokens.
 
-    With care.stop an error names the first bad row of a portion.  seen: the rows met so far, where ids are looked at.
+    Where bad_rows stops, an error names the first bad row of a portion.  seen: the rows met so far, if ids count.
     """
-    care = care or Care()
+    bad_rows = bad_rows or BadRowPolicy()
     if rows.lines is not None:
         given = rows.lines()
         rows = replace(rows, lines=lambda: given)
@@ -124,13 +115,13 @@ def portions(
     faults = [Fault(row, "unreadable_line", why) for row, why in rows.unread.items()]
     faults += checks.structural(lists, roles.rollout)
     if faults:
-        rows, aside = _set_aside(rows, faults, care)
+        rows, aside = _set_aside(rows, faults, bad_rows)
         yield aside
         lists = lists_of(rows, roles)
     _check_lengths(rows, lists[roles.rollout].offsets)
     for first, last in _cuts(lists[roles.rollout].offsets, batch_tokens):
         cut = {name: whole.rows(first, last) for name, whole in lists.items()}
-        yield from _checked(rows.part(first, last), cut, roles, care, seen)
+        yield from _checked(rows.part(first, last), cut, roles, bad_rows, seen)
 
 
 def lists_of(rows: Rows, roles: Roles) -> dict[str, Lists]:
@@ -161,17 +152,17 @@ def _cuts(offsets: NDArray[np.int64], batch_tokens: int) -> Iterator[tuple[int, 
 
 
 def _checked(
-    rows: Rows, lists: dict[str, Lists], roles: Roles, care: Care, seen: Seen | None
-) -> Iterator[Portion | Aside]:
+    rows: Rows, lists: dict[str, Lists], roles: Roles, bad_rows: BadRowPolicy, seen: Seen | None
+) -> Iterator[CheckedRows | SetAside]:
     """One portion, its bad rows before it.  seen: None where ids need not be looked at any more."""
     objects, faults = _objects(rows)
     if faults:
-        rows, aside = _set_aside(rows, faults, care)
+        rows, aside = _set_aside(rows, faults, bad_rows)
         yield aside
-        yield from _checked(rows, lists_of(rows, roles), roles, care, seen)
+        yield from _checked(rows, lists_of(rows, roles), roles, bad_rows, seen)
         return
     valid, cleared = _valid(rows, lists, roles, None), 0
-    if not valid.sound and care.clear:
+    if not valid.sound and bad_rows.clears:
         per_token = _advantages(rows, lists, roles) if roles.advantages in lists else None
         bad = checks.not_finite(lists, roles.log_probs, per_token)
         cleared = int(valid.of(bad).sum())
@@ -179,12 +170,12 @@ def _checked(
     faults = [] if valid.sound else _faults(rows, lists, roles, valid)
     repeated = [] if faults else _repeated(rows, roles, seen)
     if faults or repeated:
-        rows, aside = _set_aside(rows, faults or repeated, care)
+        rows, aside = _set_aside(rows, faults or repeated, bad_rows)
         yield aside
-        yield from _checked(rows, lists_of(rows, roles), roles, care, seen if faults else None)
+        yield from _checked(rows, lists_of(rows, roles), roles, bad_rows, seen if faults else None)
         return
     if cleared:
-        yield Aside(Problems(cleared=cleared))
+        yield SetAside(BadRowCounts(cleared=cleared))
     if rows.data.num_rows:
         yield _portion(rows, lists, roles, valid, objects)
 
@@ -239,10 +230,10 @@ def _twice(rows: Rows, ids: Sequence[str], row: int) -> str:
     return f"{one} is there twice" + (f" in {' and '.join(others)}" if others else "")
 
 
-def _set_aside(rows: Rows, faults: Iterable[Fault], care: Care) -> tuple[Rows, Aside]:
+def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> tuple[Rows, SetAside]:
     """The rows without fault, and the others; an error if they are not to be set aside."""
     found = checks.first_of_rows(faults)
-    if care.stop:
+    if bad_rows.stops:
         fault = next(iter(found.values()))
         raise DataError(f"{fault.at(rows.where(fault.row)())}.", f"{CURES[fault.problem]} {GO_ON}.")
     counts: dict[str, int] = {}
@@ -252,13 +243,13 @@ def _set_aside(rows: Rows, faults: Iterable[Fault], care: Care) -> tuple[Rows, A
         first.setdefault(fault.problem, _said(rows.where(row), fault))
     sound = np.ones(rows.data.num_rows, np.bool_)
     sound[list(found)] = False
-    problems = Problems(counts, first)
+    totals = BadRowCounts(counts, first)
     rest = rows.take(np.flatnonzero(sound))
-    if not care.keep:
-        return rest, Aside(problems)
+    if not bad_rows.keeps:
+        return rest, SetAside(totals)
     bad = rows.take(np.flatnonzero(~sound))
     reasons = tuple(f"{fault.problem}: {fault.says}" for fault in found.values())
-    return rest, Aside(problems, bad.data, bad.lines and bad.lines(), reasons)
+    return rest, SetAside(totals, bad.data, bad.lines and bad.lines(), reasons)
 
 
 def _said(place: Place, fault: Fault) -> Place:
@@ -267,7 +258,7 @@ def _said(place: Place, fault: Fault) -> Place:
 
 def _portion(
     rows: Rows, lists: Mapping[str, Lists], roles: Roles, valid: Valid, objects: list[dict[str, Any]] | None
-) -> Portion:
+) -> CheckedRows:
     offsets = lists[roles.rollout].offsets
     n_masked = _masked_per_row(valid.keep, offsets)
     leaf, groups = _grouped(rows, roles.keys)
@@ -282,7 +273,7 @@ def _portion(
         leaf=leaf,
         keys=groups,
     )
-    return Portion(batch, rows.data, objects, offsets, valid.keep, rows.where)
+    return CheckedRows(batch, rows.data, objects, offsets, valid.keep, rows.where)
 
 
 def _masked_per_row(keep: NDArray[np.bool_] | None, offsets: NDArray[np.int64]) -> NDArray[np.int64]:

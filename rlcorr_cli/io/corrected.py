@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Portion
+from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.duplicates import DRAW
 from rlcorr_cli.totals.histogram import Floats
@@ -61,7 +61,7 @@ def check_added(available: Sequence[str]) -> None:
         )
 
 
-def corrected(portion: Portion, decided: Decided, roles: Roles) -> Rows:
+def corrected(portion: CheckedRows, decided: Decided, roles: Roles) -> Rows:
     """The portion's rows, all of them."""
     if portion.objects is not None:
         return _objects(portion, portion.objects, decided, roles)
@@ -82,7 +82,7 @@ def drawn(rows: Rows, times: NDArray[np.int64]) -> Rows:
     return taken.append_column(DRAW, pa.array(copies, pa.int32()))
 
 
-def _table(portion: Portion, decided: Decided, roles: Roles) -> pa.Table:
+def _table(portion: CheckedRows, decided: Decided, roles: Roles) -> pa.Table:
     table, offsets = pa.Table.from_batches([portion.data]), portion.offsets
     keep = _over_all(decided.keep, portion, np.bool_)
     if roles.mask is None:
@@ -103,7 +103,7 @@ def _table(portion: Portion, decided: Decided, roles: Roles) -> pa.Table:
     return table.append_column(REJECTED_BY, pa.array(_names(decided), pa.list_(pa.string())))
 
 
-def _objects(portion: Portion, rows: list[dict[str, Any]], decided: Decided, roles: Roles) -> list[dict[str, Any]]:
+def _objects(portion: CheckedRows, rows: list[dict[str, Any]], decided: Decided, roles: Roles) -> list[dict[str, Any]]:
     keep = _split(_over_all(decided.keep, portion, np.bool_), portion.offsets)
     weights = None
     if decided.weights is not None:
@@ -122,7 +122,7 @@ def _objects(portion: Portion, rows: list[dict[str, Any]], decided: Decided, rol
     return rows
 
 
-def _over_all(values: NDArray[Any], portion: Portion, dtype: Any) -> NDArray[Any]:
+def _over_all(values: NDArray[Any], portion: CheckedRows, dtype: Any) -> NDArray[Any]:
     """Values of valid tokens at their places among all tokens, 0 elsewhere."""
     if portion.valid is None:
         return values.astype(dtype)

@@ -2,46 +2,51 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from rlcorr_cli.batch import Input, Shard
-from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.readers import READERS
-from rlcorr_cli.io.schema import Request, agree
+from rlcorr_cli.io.schema import resolve_schema
 from rlcorr_cli.io.sources import STDIN, Source, find
+from rlcorr_cli.requests import PlanColumns, ReadRequest
 
-__all__ = ["Dump", "Request", "open_dump"]
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dump:
     """What `readers.read` needs, and what a report says about its inputs.
 
     columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
     notes: what was chosen for the user, in sentences.  available: columns that every file has.
     all_columns: path -> its whole schema.  schemas: path -> the needed columns.  step: the column of steps, where all
-    files have one.  limit: how many rows to read, from the first.
-    stdin: where '-' is among the sources; then the dump can be read once.  care: what is done about bad rows.
+    files have one.  by_batch: whether rows are grouped by their training batch before all else.
+    stdin: where '-' is among the sources; then the dump can be read once.
     """
 
+    request: ReadRequest
+    plan_columns: PlanColumns
     sources: tuple[Source, ...]
     columns: dict[str, str]
     roles: Roles
     shards: tuple[Shard, ...]
     notes: tuple[str, ...]
     available: tuple[str, ...]
-    overrides: Mapping[str, str]
     all_columns: Mapping[str, pa.Schema]
     schemas: Mapping[str, pa.Schema]
     step: str | None = None
+    by_batch: bool = False
     stdin: Stdin | None = None
-    limit: int | None = None
-    care: Care = field(default_factory=Care)
+
+    def grouped_by(self, names: tuple[str, ...]) -> "Dump":
+        """The same files with other groups; nothing is opened again to settle their columns."""
+        if names == self.request.group_by:
+            return self
+        request = replace(self.request, group_by=names)
+        return _settled(request, self.plan_columns, self.sources, self.all_columns, self.stdin)
 
     def source(self, path: str) -> Source:
         """One of the sources."""
@@ -63,7 +68,7 @@ class Dump:
 
     def has(self, name: str) -> bool:
         """Whether `name`, canonical or a column's own, stands for one column that every file has."""
-        return len(candidates(name, self.available, self.overrides)) == 1
+        return len(candidates(name, self.available, self.request.columns)) == 1
 
 
 def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
@@ -74,33 +79,44 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
     return {field.name: str(field.type) for field in READERS[first.format].schema(first.path, None)}
 
 
-def open_dump(paths: Sequence[str], request: Request | None = None) -> Dump:
+def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> Dump:
     """Find the files, settle the columns, cut the work; reads footers and first rows only.
 
     A dump without rows opens, and has no shards or shards that yield nothing.
     """
-    request = request or Request()
     check_names(request.columns)
-    sources = find(paths, request.format)
+    sources = tuple(find(request.paths, request.format))
     stdin = Stdin(sys.stdin.buffer) if any(source.path == STDIN for source in sources) else None
     schemas = {source.path: READERS[source.format].schema(source.path, stdin) for source in sources}
-    agreed = agree(schemas, request)
-    needed = {path: pa.schema([schema.field(n) for n in agreed.roles.needed]) for path, schema in schemas.items()}
+    return _settled(request, plan_columns or PlanColumns(), sources, schemas, stdin)
+
+
+def _settled(
+    request: ReadRequest,
+    plan_columns: PlanColumns,
+    sources: tuple[Source, ...],
+    schemas: Mapping[str, pa.Schema],
+    stdin: Stdin | None,
+) -> Dump:
+    """The dump of files that were opened."""
+    resolved = resolve_schema(schemas, request, plan_columns)
+    needed = {path: pa.schema([schema.field(n) for n in resolved.roles.needed]) for path, schema in schemas.items()}
     first, *others = (schema.names for schema in schemas.values())
+    limit = () if request.limit is None else (f"Only the first {request.limit:,} rows are read.",)
     return Dump(
-        sources=tuple(sources),
-        columns=agreed.columns,
-        roles=agreed.roles,
-        shards=_shards(sources, agreed.roles),
-        notes=agreed.notes + (() if request.limit is None else (f"Only the first {request.limit:,} rows are read.",)),
+        request=request,
+        plan_columns=plan_columns,
+        sources=sources,
+        columns=resolved.columns,
+        roles=resolved.roles,
+        shards=_shards(sources, resolved.roles),
+        notes=resolved.notes + limit,
         available=tuple(name for name in first if all(name in names for names in others)),
-        overrides=request.columns,
         all_columns=schemas,
         schemas=needed,
-        step=agreed.step,
+        step=resolved.step,
+        by_batch=resolved.by_batch,
         stdin=stdin,
-        limit=request.limit,
-        care=request.care,
     )
 
 

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.io.batches import Aside, Care, Portion, Rows, portions
+from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, portions
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.readers import READERS
@@ -27,7 +27,7 @@ class Found:
 
     place: str
     values: dict[str, Any]
-    read: Portion | Aside
+    read: CheckedRows | SetAside
 
     def tokens(self, n: int) -> Sequence[Any] | None:
         """What the n tokens are, where the dump says."""
@@ -75,7 +75,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _found(dump: Dump, rows: Rows) -> Found:
-    (read,) = portions(rows, dump.roles, STEP_TOKENS, Care(stop=False, clear=dump.care.clear, keep=True))
+    (read,) = portions(rows, dump.roles, STEP_TOKENS, replace(dump.request.bad_rows, action="quarantine"))
     values = rows.data.to_pylist()[0]
     if rows.lines is not None:
         line = row_of(rows.lines()[0])

@@ -1,6 +1,6 @@
 """From a shard to batches: one Reader per format.
 
-A new format is one module with these three functions and its row here.
+A new format is one module with these four functions and its row here.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rlcorr_cli.batch import Batch, Format, Shard
-from rlcorr_cli.io.batches import Aside, Portion, Rows, portions
+from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, portions
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import jsonl, parquet
 from rlcorr_cli.io.containers.streams import Stdin
@@ -46,7 +46,7 @@ READERS: dict[Format, Reader] = {
 
 
 @dataclass
-class Intake:
+class ReadState:
     """What one reading of a whole dump knows from shard to shard.
 
     rows: how many more it may take, None for all.  seen: the ids it met, where it looks at them.
@@ -56,9 +56,9 @@ class Intake:
     seen: Seen | None = None
 
     @classmethod
-    def of(cls, dump: "Dump") -> "Intake":
-        """At the start."""
-        return cls(dump.limit, Seen() if dump.roles.ids else None)
+    def of(cls, dump: "Dump") -> "ReadState":
+        """The state before the first row of a dump is read."""
+        return cls(dump.request.limit, Seen() if dump.roles.ids else None)
 
     def cut(self, rows: Rows) -> Rows:
         """The first of these rows that may still be taken."""
@@ -71,30 +71,30 @@ class Intake:
 
 def in_order(dump: "Dump") -> bool:
     """Whether shards must be read one after another: which rows are taken depends on those before."""
-    return dump.limit is not None or (bool(dump.roles.ids) and not dump.care.stop)
+    return dump.request.limit is not None or (bool(dump.roles.ids) and not dump.request.bad_rows.stops)
 
 
-def read(dump: "Dump", shard: Shard, batch_tokens: int, intake: Intake | None = None) -> Iterator[Batch | Aside]:
-    """The batches of `read_portions`."""
-    for portion in read_portions(dump, shard, batch_tokens, intake):
-        yield portion.batch if isinstance(portion, Portion) else portion
+def read(dump: "Dump", shard: Shard, batch_tokens: int, state: ReadState | None = None) -> Iterator[Batch | SetAside]:
+    """The batches of `read_checked`."""
+    for portion in read_checked(dump, shard, batch_tokens, state):
+        yield portion.batch if isinstance(portion, CheckedRows) else portion
 
 
-def read_portions(
-    dump: "Dump", shard: Shard, batch_tokens: int, intake: Intake | None = None, whole: bool = False
-) -> Iterator[Portion | Aside]:
+def read_checked(
+    dump: "Dump", shard: Shard, batch_tokens: int, state: ReadState | None = None, whole: bool = False
+) -> Iterator[CheckedRows | SetAside]:
     """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
 
     A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.  whole: with all
     columns, or the rows' lines.  Shards may be read at once from several threads, in any order unless `in_order`.
     """
-    intake = intake or Intake()
-    if intake.rows == 0:
+    state = state or ReadState()
+    if state.rows == 0:
         return
     reader, schema, source = READERS[shard.format], dump.schemas[shard.path], dump.source(shard.path)
     source.check()
-    for rows in reader.read(shard, dump.roles, schema, dump.stdin, batch_tokens, whole or dump.care.keep):
-        yield from portions(intake.cut(rows), dump.roles, batch_tokens, dump.care, intake.seen)
-        if intake.rows == 0:
+    for rows in reader.read(shard, dump.roles, schema, dump.stdin, batch_tokens, whole or dump.request.bad_rows.keeps):
+        yield from portions(state.cut(rows), dump.roles, batch_tokens, dump.request.bad_rows, state.seen)
+        if state.rows == 0:
             break
     source.check()

@@ -27,18 +27,15 @@ class Spending:
     unmet: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-def spending(dump: Dump, plan: Plan, computing: Computing, by_batch: bool) -> Spending:
-    """What each budget of a plan lets stay, the same for all leaves of a training batch.
-
-    by_batch: a leaf's key starts with its batch; else the whole dump is one.
-    """
+def spending(dump: Dump, plan: Plan, computing: Computing) -> Spending:
+    """What each budget of a plan lets stay, the same for all leaves of a training batch (or of the whole dump)."""
     if not plan.budgets:
         return Spending()
     check_rereadable(dump)
     spent = {budget.name: budget.mean_below for budget in plan.budgets}
 
     def place(key: core.Key) -> Place:
-        return key[0], key[1][0] if by_batch else None
+        return key[0], key[1][0] if dump.by_batch else None
 
     leaves = _added(_each(dump, computing, lambda batch, device: core.totals(batch, plan, device), _added))
     batches = _added({place(key): one} for key, one in leaves.items())

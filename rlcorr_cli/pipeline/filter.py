@@ -22,19 +22,21 @@ from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.decisions import Verdict, verdict
 from rlcorr_cli.core.observe import Observation, layout_of, observe
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.frameworks.profile import Profile
-from rlcorr_cli.io.batches import Aside, Portion
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, corrected, drawn
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, check_target, create
-from rlcorr_cli.io.readers import read_portions
-from rlcorr_cli.pipeline.analyze import Progress, Reading, Watch, measure, opened, reported, watched
-from rlcorr_cli.pipeline.bad_rows import Ledger, check_quarantine, ledger
+from rlcorr_cli.io.peek import samples
+from rlcorr_cli.io.readers import read_checked
+from rlcorr_cli.pipeline.analyze import Progress, Watch, measure, opened, reported, watched
+from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import Spending, spending
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.bad_rows import BadRows
+from rlcorr_cli.quality.anomalies import suspect
 from rlcorr_cli.report.filtered import Filtered, Target
+from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.measured import Measured, gather
 from rlcorr_cli.totals.normalize import factors
@@ -75,26 +77,26 @@ class _Tally:
 
 
 def filter_dump(
-    reading: Reading,
-    plan: Plan,
+    request: ReadRequest,
+    chosen: ChosenPlan,
     target: Target,
-    profile: Profile | None = None,
+    *,
     computing: Computing | None = None,
-    notes: tuple[str, ...] = (),
     watch: Watch | None = None,
 ) -> Filtered:
     """Write the corrected rows of a dump, and report what the plan did to it."""
     started = time.perf_counter()
-    dump, by_batch = opened(reading, plan, profile)
-    _check(dump, plan, target, reading.bad)
+    plan, dump = chosen.plan, opened(request, chosen)
+    _check(dump, plan, target)
+    suspected = suspect(samples(dump))
     observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
-    run = _Run(dump, observation, computing, target, spending(dump, plan, computing, by_batch))
-    run.scale(by_batch)
+    run = _Run(dump, observation, computing, target, spending(dump, plan, computing))
+    run.scale()
     draws = None if target.resample is None else run.draw(target.resample, target.seed)
     tally = _Tally()
     with ExitStack() as stack:
-        progress, bad = stack.enter_context(watched(dump, watch)), stack.enter_context(ledger(dump, reading.bad))
+        progress, bad = stack.enter_context(watched(dump, watch)), stack.enter_context(bad_row_log(request.bad_rows))
         outputs = [
             None if path is None else stack.enter_context(create(path, target.rows_per_file, json.dumps(_about(plan))))
             for path in (target.path, target.rejected)
@@ -102,16 +104,16 @@ def filter_dump(
         with closing(run.portions(outputs, progress, bad)) as portions:
             for done in portions:
                 _write(done, tally, draws, *outputs)
-        found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes, run.spent, bad)
+        found = reported(dump, chosen, run.observation, tally.measured, spent=run.spent, log=bad, suspected=suspected)
         report = replace(found, seconds=time.perf_counter() - started)
         done = Filtered(
             report,
             target,
-            tally.rows_in + bad.problems.n_rows,
+            tally.rows_in + bad.counts.n_rows,
             tally.rows_out,
             tally.rows_dropped,
-            bad.problems.n_rows,
-            reading.bad.quarantine,
+            bad.counts.n_rows,
+            request.bad_rows.quarantine,
             0,
             tally.rejected,
             tally.distances,
@@ -121,16 +123,17 @@ def filter_dump(
         return replace(done, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
 
 
-def _check(dump: Dump, plan: Plan, target: Target, bad: BadRows) -> None:
+def _check(dump: Dump, plan: Plan, target: Target) -> None:
     """Everything that can be refused before the scan."""
     inputs = [source.path for source in dump.sources]
     for path in (target.path, target.rejected):
         if path is not None:
             check_target(path, inputs, target.overwrite)
-    check_quarantine(dump, bad, target.overwrite)
+    quarantine = dump.request.bad_rows.quarantine
+    check_quarantine(dump, target.overwrite)
     check_added(dump.available)
-    if bad.quarantine is not None and bad.quarantine in (target.path, target.rejected):
-        raise UsageError(f"{bad.quarantine} cannot be both outputs.", "Name another --quarantine.")
+    if quarantine is not None and quarantine in (target.path, target.rejected):
+        raise UsageError(f"{quarantine} cannot be both outputs.", "Name another --quarantine.")
     if target.path is not None and target.path == target.rejected:
         raise UsageError(f"{target.path} cannot be both outputs.", "Name another --rejected-output.")
     if target.rejected is not None and target.keep_rejected:
@@ -155,12 +158,12 @@ class _Run:
     spent: Spending
     scales: Mapping[GroupKey, float] | None = None
 
-    def scale(self, by_batch: bool) -> None:
+    def scale(self) -> None:
         """Measure batch means first, where the plan divides by them."""
         plan = self.observation.plan
         if plan.normalizes and plan.weighting is not None:
             measured, layout = measure(self.dump, self.observation, self.computing, self.spent.cuts)
-            self.scales = factors(measured.leaves, layout, plan.weighting.scope == "token", by_batch)
+            self.scales = factors(measured.leaves, layout, plan.weighting.scope == "token", self.dump.by_batch)
 
     def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
         """How often each row is drawn: n_rows in all, with replacement, in proportion to the rows' weights."""
@@ -170,7 +173,7 @@ class _Run:
         return np.random.default_rng(seed).multinomial(n_rows, weights / weights.sum())
 
     def portions(
-        self, outputs: Sequence[Output | None], progress: Progress | None = None, bad: Ledger | None = None
+        self, outputs: Sequence[Output | None], progress: Progress | None = None, bad: BadRowLog | None = None
     ) -> Generator[_Done]:
         """The dump's portions in order, with corrected rows if there is any output to write them to."""
         writes = any(output is not None for output in outputs)
@@ -178,11 +181,11 @@ class _Run:
         tokens = layout_of(self.observation).sums.index("tokens")
         weighted = self.observation.plan.weighting is not None
 
-        def work(shard: Shard) -> Iterator[_Done | Aside]:
+        def work(shard: Shard) -> Iterator[_Done | SetAside]:
             with devices.worker(run.device, sparing=True):
-                for portion in read_portions(self.dump, shard, run.batch_tokens, run.intake, whole=True):
+                for portion in read_checked(self.dump, shard, run.batch_tokens, run.state, whole=True):
                     run.engine.check()
-                    if isinstance(portion, Aside):
+                    if isinstance(portion, SetAside):
                         yield portion
                         continue
                     observed = observe(portion.batch, self.observation, run.device, self.spent.cuts)
@@ -198,7 +201,7 @@ class _Run:
                 if output is not None:
                     output.done = so_far / total if total else 0.0
             for done in results:
-                if isinstance(done, Aside):
+                if isinstance(done, SetAside):
                     if bad is not None:
                         bad.add(shard, done)
                     continue
@@ -207,7 +210,7 @@ class _Run:
             if progress is not None:
                 progress(int(n_tokens), shard.n_bytes)
 
-    def _one(self, portion: Portion, found: Verdict, measured: Measured, writes: bool) -> _Done:
+    def _one(self, portion: CheckedRows, found: Verdict, measured: Measured, writes: bool) -> _Done:
         weights, row_weights, batch = found.weights, found.row_weights, portion.batch
         if self.scales is not None and weights is not None:
             divisor = np.array([self.scales[key] for key in batch.keys])[batch.leaf]

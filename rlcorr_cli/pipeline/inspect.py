@@ -12,16 +12,19 @@ from rlcorr_cli.core.decisions import opinions, verdict
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.worst import worst
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Aside, Portion
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.find_row import TEXTS, Found, find_row
-from rlcorr_cli.io.readers import read_portions
-from rlcorr_cli.pipeline.analyze import Reading, opened
-from rlcorr_cli.pipeline.bad_rows import Ledger, check_quarantine, ledger
+from rlcorr_cli.io.peek import samples
+from rlcorr_cli.io.readers import read_checked
+from rlcorr_cli.pipeline.analyze import opened
+from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import spending
 from rlcorr_cli.pipeline.scan import Computing, Device, run_of
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.quality.anomalies import suspect
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
+from rlcorr_cli.requests import ReadRequest
 
 Entry = tuple[float, int, Any]
 """Value, minus its rank in the dump (the earlier is worse among equals), and what is needed to say what it is."""
@@ -45,20 +48,24 @@ class _Worst:
         return iter(sorted(self._heap, reverse=True))
 
 
-def lenient(reading: Reading) -> Reading:
+def lenient(request: ReadRequest) -> ReadRequest:
     """The same reading past any number of bad rows."""
-    bad = reading.bad
-    return replace(reading, bad=replace(bad, policy="skip" if bad.stops else bad.policy, max_fraction=1.0))
+    policy = request.bad_rows
+    action = "skip" if policy.stops else policy.action
+    return replace(request, bad_rows=replace(policy, action=action, max_fraction=1.0))
 
 
-def inspect(reading: Reading, plan: Plan, computing: Computing, n_worst: int = 0, by: str = "k3") -> Inspected:
+def inspect(
+    request: ReadRequest, chosen: ChosenPlan, computing: Computing, *, n_worst: int = 0, by: str = "k3"
+) -> Inspected:
     """Read a dump once, in order; n_worst: how many of the worst sequences and tokens to name."""
-    reading = lenient(reading)
-    dump, _ = opened(reading, plan, None)
-    check_quarantine(dump, reading.bad)
+    request = lenient(request)
+    dump = opened(request, chosen)
+    check_quarantine(dump)
+    suspected = suspect(samples(dump))
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
     tally, rows = Tally(), Counter[str]()
-    with ledger(dump, reading.bad) as bad:
+    with bad_row_log(request.bad_rows) as bad:
         for path, portion, device in _portions(dump, computing, bad):
             tally += _tally(portion, dump)
             rows[path] += portion.batch.n_rows
@@ -69,9 +76,9 @@ def inspect(reading: Reading, plan: Plan, computing: Computing, n_worst: int = 0
             {field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
             {**dump.columns, **dump.marks},
             tally,
-            bad.problems.n_rows,
-            bad.problems.to_dict(),
-            bad.suspected,
+            bad.counts.n_rows,
+            bad.counts.to_dict(),
+            suspected,
             dump.notes,
             by if n_worst else None,
             tuple(Worst(value, *(_named(*what))) for value, _, what in sequences),
@@ -81,19 +88,19 @@ def inspect(reading: Reading, plan: Plan, computing: Computing, n_worst: int = 0
     return found
 
 
-def _portions(dump: Dump, computing: Computing, bad: Ledger) -> Iterator[tuple[str, Portion, Device]]:
+def _portions(dump: Dump, computing: Computing, bad: BadRowLog) -> Iterator[tuple[str, CheckedRows, Device]]:
     """Sound rows, in order; the others go to the ledger."""
     run = run_of(dump, computing)
     for shard in dump.shards:
-        for portion in read_portions(dump, shard, run.batch_tokens, run.intake):
+        for portion in read_checked(dump, shard, run.batch_tokens, run.state):
             run.engine.check()
-            if isinstance(portion, Aside):
+            if isinstance(portion, SetAside):
                 bad.add(shard, portion)
             else:
                 yield shard.path, portion, run.device
 
 
-def _tally(portion: Portion, dump: Dump) -> Tally:
+def _tally(portion: CheckedRows, dump: Dump) -> Tally:
     batch = portion.batch
     lengths = np.diff(batch.offsets)
     known, counts = np.unique(lengths[lengths > 0], return_counts=True)
@@ -109,7 +116,9 @@ def _tally(portion: Portion, dump: Dump) -> Tally:
     return Tally(int((lengths == 0).sum()), int(batch.n_masked.sum()), lengths_of, values)
 
 
-def _offer(portion: Portion, dump: Dump, by: str, n: int, device: Device, sequences: _Worst, tokens: _Worst) -> None:
+def _offer(
+    portion: CheckedRows, dump: Dump, by: str, n: int, device: Device, sequences: _Worst, tokens: _Worst
+) -> None:
     found = worst(portion.batch, by, n, device)
     lengths = np.diff(portion.batch.offsets)
     for row, value in zip(found.rows.tolist(), found.values.tolist(), strict=True):
@@ -118,7 +127,7 @@ def _offer(portion: Portion, dump: Dump, by: str, n: int, device: Device, sequen
         tokens.offer(value, (portion.where(row), _id(portion, dump, row), int(lengths[row]), place))
 
 
-def _id(portion: Portion, dump: Dump, row: int) -> str | None:
+def _id(portion: CheckedRows, dump: Dump, row: int) -> str | None:
     value = portion.data.column(dump.roles.ids[0])[row].as_py() if dump.roles.ids else None
     return None if value is None else str(value)
 
@@ -127,15 +136,14 @@ def _named(place: Any, sample_id: str | None, n_tokens: int) -> tuple[str, str |
     return place(), sample_id, n_tokens
 
 
-def one_row(reading: Reading, plan: Plan, computing: Computing, name: str) -> OneRow:
+def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name: str) -> OneRow:
     """One sequence by its sample_id or number, and what the plan says about it."""
-    reading = lenient(reading)
-    dump, by_batch = opened(reading, plan, None)
+    plan, dump = chosen.plan, opened(lenient(request), chosen)
     found = find_row(dump, name)
-    if isinstance(found.read, Aside):
+    if isinstance(found.read, SetAside):
         return _bad(found, found.read, dump)
     portion = found.read
-    device, cuts = run_of(dump, computing).device, spending(dump, plan, computing, by_batch).cuts
+    device, cuts = run_of(dump, computing).device, spending(dump, plan, computing).cuts
     batch, valid = portion.batch, portion.valid
     seen = observe(batch, Observation(plan, has_current=dump.roles.current is not None, seed=None), device, cuts)
     weighted = plan.weighting is not None
@@ -158,7 +166,7 @@ def one_row(reading: Reading, plan: Plan, computing: Computing, name: str) -> On
     )
 
 
-def _bad(found: Found, aside: Aside, dump: Dump) -> OneRow:
+def _bad(found: Found, aside: SetAside, dump: Dump) -> OneRow:
     """A row that cannot be compared, as it stands."""
     if not aside.reasons:
         raise DataError(f"{found.place} cannot be shown.", "Look at the file itself.")

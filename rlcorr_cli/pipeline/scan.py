@@ -9,10 +9,10 @@ from rlcorr_cli.batch import Batch, Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.engines.threads import LocalEngine
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.io.batches import Aside
+from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.readers import Intake, in_order, read
-from rlcorr_cli.pipeline.bad_rows import Ledger
+from rlcorr_cli.io.readers import ReadState, in_order, read
+from rlcorr_cli.pipeline.bad_rows import BadRowLog
 
 R = TypeVar("R")
 Device = Any
@@ -34,36 +34,37 @@ def computing(device: str, threads: int | None, batch_tokens: int | None) -> Com
     return Computing(device, threads or cores, batch_tokens)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """What one reading works with."""
 
     device: Device
     batch_tokens: int
     engine: LocalEngine
-    intake: Intake
+    state: ReadState
 
 
 def run_of(dump: Dump, computing: Computing) -> Run:
     """A fresh run over a dump."""
     device = devices.resolve(computing.device)
     batch_tokens = computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type]
-    return Run(device, batch_tokens, LocalEngine(1 if in_order(dump) else computing.threads), Intake.of(dump))
+    engine = LocalEngine(1 if in_order(dump) else computing.threads)
+    return Run(device=device, batch_tokens=batch_tokens, engine=engine, state=ReadState.of(dump))
 
 
 def scan(
-    dump: Dump, computing: Computing, work: Callable[[Iterable[Batch], Device], R], ledger: Ledger | None = None
+    dump: Dump, computing: Computing, work: Callable[[Iterable[Batch], Device], R], log: BadRowLog | None = None
 ) -> Iterator[tuple[Shard, R]]:
-    """What `work` makes of each shard's batches.  ledger: where what is set aside goes, if anywhere."""
+    """What `work` makes of each shard's batches.  log: where what is set aside goes, if anywhere."""
     run = run_of(dump, computing)
 
-    def one(shard: Shard) -> tuple[R, list[Aside]]:
-        asides: list[Aside] = []
+    def one(shard: Shard) -> tuple[R, list[SetAside]]:
+        asides: list[SetAside] = []
 
         def batches() -> Iterable[Batch]:
-            for found in read(dump, shard, run.batch_tokens, run.intake):
+            for found in read(dump, shard, run.batch_tokens, run.state):
                 run.engine.check()
-                if isinstance(found, Aside):
+                if isinstance(found, SetAside):
                     asides.append(found)
                 else:
                     yield found
@@ -72,9 +73,9 @@ def scan(
             return work(batches(), run.device), asides
 
     for shard, (result, asides) in zip(dump.shards, run.engine.map(dump.shards, one), strict=True):
-        if ledger is not None:
+        if log is not None:
             for aside in asides:
-                ledger.add(shard, aside)
+                log.add(shard, aside)
         yield shard, result
 
 

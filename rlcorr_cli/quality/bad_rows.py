@@ -84,15 +84,15 @@ CURES: Mapping[str, str] = {one.name: one.cure for one in PROBLEMS}
 
 
 @dataclass(frozen=True)
-class BadRows:
+class BadRowPolicy:
     """What to do about bad rows.
 
-    policy: stop at the first (error), leave them out (skip), or leave them out and write them to `quarantine`.
+    action: stop at the first (error), leave them out (skip), or leave them out and write them to `quarantine`.
     max_fraction: a larger share of bad rows stops the run; None is 0 with error, else DEFAULT_MAX_FRACTION.
     nonfinite: mask clears single tokens that are not finite instead, as if the mask were 0 there.
     """
 
-    policy: Literal["error", "skip", "quarantine"] = "error"
+    action: Literal["error", "skip", "quarantine"] = "error"
     quarantine: Path | None = None
     max_fraction: float | None = None
     nonfinite: Literal["error", "mask"] = "error"
@@ -100,16 +100,26 @@ class BadRows:
     @property
     def stops(self) -> bool:
         """Whether the first bad row ends the run."""
-        return self.policy == "error"
+        return self.action == "error"
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the bad rows are wanted whole, with their reasons."""
+        return self.action == "quarantine" or self.quarantine is not None
+
+    @property
+    def clears(self) -> bool:
+        """Whether single tokens that are not finite leave the mask, and their row stays."""
+        return self.nonfinite == "mask"
 
     @property
     def limit(self) -> float:
-        """The largest share of bad rows that is borne."""
+        """The largest share of bad rows with which a run goes on."""
         return DEFAULT_MAX_FRACTION if self.max_fraction is None else self.max_fraction
 
 
 @dataclass(frozen=True)
-class Problems:
+class BadRowCounts:
     """rows: how many by class.  first: how to say where the first of a class is, called when it is to be said.
     cleared: tokens that `nonfinite` mask took.  Adds; the left one's rows come first."""
 
@@ -122,9 +132,9 @@ class Problems:
         """Bad rows of all classes."""
         return sum(self.rows.values())
 
-    def __add__(self, other: "Problems") -> "Problems":
+    def __add__(self, other: "BadRowCounts") -> "BadRowCounts":
         rows = {name: self.rows.get(name, 0) + other.rows.get(name, 0) for name in {**self.rows, **other.rows}}
-        return Problems(rows, {**other.first, **self.first}, self.cleared + other.cleared)
+        return BadRowCounts(rows, {**other.first, **self.first}, self.cleared + other.cleared)
 
     def to_dict(self) -> dict[str, Any]:
         """Class -> rows and where the first is, in the table's order."""

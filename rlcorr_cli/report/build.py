@@ -11,7 +11,7 @@ from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import Values, intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.quality.bad_rows import Problems
+from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.rules.defaults import judge
 from rlcorr_cli.totals.normalize import normalize, normed_layout
@@ -36,7 +36,7 @@ def build(
     profile: Profile | None,
     inputs: Sequence[Input],
     notes: Sequence[str],
-    problems: Problems,
+    problems: BadRowCounts,
     suspicions: tuple[Suspected, ...],
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError."""
@@ -105,7 +105,7 @@ def _group(key: dict[str, Any], summary: Summary, plan: Plan, profile: Profile |
     return Group(key, counts(summary), metrics, values)
 
 
-def _notes(values: Values, problems: Problems) -> list[str]:
+def _notes(values: Values, problems: BadRowCounts) -> list[str]:
     notes = [QUANTILE_NOTE]
     notes += [f"{name}: {one['rows']:,} rows left out; {one['first']}." for name, one in problems.to_dict().items()]
     if problems.cleared:

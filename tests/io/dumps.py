@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlcorr_cli.io.dump import Dump, Request, open_dump
+from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.readers import read
+from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 Row = dict[str, Any]
 
@@ -39,8 +40,8 @@ def compressed(path: Path, text: str, codec: str) -> str:
     return str(path)
 
 
-def opened(paths: str | Sequence[str], **request: Any) -> Dump:
-    return open_dump([paths] if isinstance(paths, str) else paths, Request(**request))
+def opened(paths: str | Sequence[str], plan_columns: PlanColumns | None = None, **request: Any) -> Dump:
+    return open_dump(ReadRequest(paths=(paths,) if isinstance(paths, str) else tuple(paths), **request), plan_columns)
 
 
 def read_rows(dump: Dump, batch_tokens: int = 10**6) -> list[Row]:

@@ -10,9 +10,9 @@ from dumps import compressed, jsonl, opened, parquet, row
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Portion
+from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.readers import read_portions
+from rlcorr_cli.io.readers import read_checked
 
 N = 600
 RANGE_BYTES = 1 << 12
@@ -90,8 +90,8 @@ CHANGES = (
 def counts(dump: Dump, whole: bool) -> Iterator[int]:
     """Rows of each shard."""
     for shard in dump.shards:
-        portions = read_portions(dump, shard, 10, whole=whole)
-        yield sum(portion.batch.n_rows for portion in portions if isinstance(portion, Portion))
+        portions = read_checked(dump, shard, 10, whole=whole)
+        yield sum(portion.batch.n_rows for portion in portions if isinstance(portion, CheckedRows))
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["narrow", "whole"])

@@ -9,7 +9,7 @@ import pytest
 from dumps import opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import ROW_TOKENS, Portion, Rows, portions
+from rlcorr_cli.io.batches import ROW_TOKENS, CheckedRows, Rows, portions
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import parquet as reading
 from rlcorr_cli.io.readers import read
@@ -21,7 +21,7 @@ def in_memory(rollout: pa.Array, old: pa.Array, mask: pa.Array) -> list[tuple[li
     data = pa.record_batch([rollout, old, mask], ["r", "o", "m"])
     rows = Rows(data, lambda i: lambda: f"row {i}", lambda: range(data.num_rows))
     found: list[tuple[list[float], list[float]]] = []
-    for batch in (one.batch for one in portions(rows, PAIR, 2) if isinstance(one, Portion)):
+    for batch in (one.batch for one in portions(rows, PAIR, 2) if isinstance(one, CheckedRows)):
         for i in range(batch.n_rows):
             at = slice(batch.offsets[i], batch.offsets[i + 1])
             found.append((batch.rollout_logp[at].tolist(), batch.train_logp[at].tolist()))
@@ -152,14 +152,14 @@ KEYS: list[tuple[pa.Array, list[Any]]] = [
 def test_keys_are_plain_values_and_missing_ones_none(tmp_path: Path, column: pa.Array, values: list[Any]) -> None:
     table = pa.Table.from_pylist(plain(3)).append_column("key", column)
     pq.write_table(table, tmp_path / "a.parquet")
-    dump = opened(str(tmp_path / "a.parquet"), keys=("key",))
+    dump = opened(str(tmp_path / "a.parquet"), group_by=("key",))
     for batch_tokens in (1, 4, 100):
         assert [r["key"][0] for r in read_rows(dump, batch_tokens)] == values
 
 
 def test_several_keys_group_by_their_combination(tmp_path: Path) -> None:
     rows = [plain(1, step=s, env=e)[0] for s, e in [(1, "a"), (2, "a"), (1, "b"), (1, "a"), (None, "b")]]
-    dump = opened(parquet(tmp_path / "a.parquet", rows), keys=("step", "env"))
+    dump = opened(parquet(tmp_path / "a.parquet", rows), group_by=("step", "env"))
     assert [r["key"] for r in read_rows(dump)] == [(1, "a"), (2, "a"), (1, "b"), (1, "a"), (None, "b")]
     (batch,) = read(dump, dump.shards[0], 100)
     assert len(batch.keys) == len(set(batch.keys)) == 4
@@ -236,7 +236,7 @@ def test_a_row_group_that_swells_is_read_in_steps(tmp_path: Path) -> None:
         tmp_path / "a.parquet",
         row_group_size=rows,
     )
-    dump = opened(str(tmp_path / "a.parquet"), keys=("step",))
+    dump = opened(str(tmp_path / "a.parquet"), group_by=("step",))
     (shard,) = dump.shards
     assert shard.n_bytes < 1 << 20
     tables = list(reading.read(shard, dump.roles, dump.schemas[shard.path], None, 10**9))
@@ -256,7 +256,9 @@ def test_rowless_files_open_and_yield_nothing(tmp_path: Path) -> None:
 def test_dots_in_names_are_no_paths(tmp_path: Path) -> None:
     rows = [{"a.b": [-1.0], "a": [-2.0], "a.c": 1}]
     dump = opened(
-        parquet(tmp_path / "a.parquet", rows), keys=("a.c",), columns={"rollout_log_probs": "a.b", "old_log_probs": "a"}
+        parquet(tmp_path / "a.parquet", rows),
+        group_by=("a.c",),
+        columns={"rollout_log_probs": "a.b", "old_log_probs": "a"},
     )
     (found,) = read_rows(dump)
     assert (found["rollout"], found["train"], found["key"]) == ([-1.0], [-2.0], (1,))
@@ -292,7 +294,7 @@ def test_keys_that_are_not_utf8_are_an_error(tmp_path: Path) -> None:
     broken = pa.StringArray.from_buffers(1, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe"))
     pq.write_table(pa.Table.from_pylist(plain(1)).append_column("uid", broken), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"uid is not UTF-8"):
-        read_rows(opened(str(tmp_path / "a.parquet"), keys=("uid",)))
+        read_rows(opened(str(tmp_path / "a.parquet"), group_by=("uid",)))
 
 
 @pytest.mark.parametrize("others", [0, 1])
