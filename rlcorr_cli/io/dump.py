@@ -12,7 +12,8 @@ from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.readers import READERS
 from rlcorr_cli.io.schema import resolve_schema
-from rlcorr_cli.io.sources import STDIN, Source, find
+from rlcorr_cli.io.sources import Source, find
+from rlcorr_cli.places import STDIN
 from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rlcorr_cli.batch import Batch, Format, Shard
-from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, portions
+from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import jsonl, parquet
 from rlcorr_cli.io.containers.streams import Stdin
@@ -76,8 +76,8 @@ def in_order(dump: "Dump") -> bool:
 
 def read(dump: "Dump", shard: Shard, batch_tokens: int, state: ReadState | None = None) -> Iterator[Batch | SetAside]:
     """The batches of `read_checked`."""
-    for portion in read_checked(dump, shard, batch_tokens, state):
-        yield portion.batch if isinstance(portion, CheckedRows) else portion
+    for rows in read_checked(dump, shard, batch_tokens, state):
+        yield rows.batch if isinstance(rows, CheckedRows) else rows
 
 
 def read_checked(
@@ -94,7 +94,7 @@ def read_checked(
     reader, schema, source = READERS[shard.format], dump.schemas[shard.path], dump.source(shard.path)
     source.check()
     for rows in reader.read(shard, dump.roles, schema, dump.stdin, batch_tokens, whole or dump.request.bad_rows.keeps):
-        yield from portions(state.cut(rows), dump.roles, batch_tokens, dump.request.bad_rows, state.seen)
+        yield from checked_batches(state.cut(rows), dump.roles, batch_tokens, dump.request.bad_rows, state.seen)
         if state.rows == 0:
             break
     source.check()

@@ -9,7 +9,7 @@ import pyarrow as pa
 from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.io import arrow_types as types
 from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
-from rlcorr_cli.io.sources import shown
+from rlcorr_cli.places import shown
 from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {

@@ -11,8 +11,8 @@ from typing import get_args
 
 from rlcorr_cli.batch import Format
 from rlcorr_cli.errors import DataError, UsageError, nearest
+from rlcorr_cli.places import STDIN
 
-STDIN = "-"
 SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
     ".jsonl": "jsonl",
@@ -50,11 +50,6 @@ class Source:
 
 def _stamp(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def shown(path: str) -> str:
-    """A path as messages name it."""
-    return "standard input" if path == STDIN else path
 
 
 def find(paths: Sequence[str], format: str = "auto") -> list[Source]:

@@ -178,7 +178,7 @@ def _batch_notes(dump: Dump, plan: Plan, measured: Measured) -> list[str]:
     if dump.by_batch:
         batches = len({key[0] for key in measured.leaves})
         found = "one value" if batches == 1 else f"{batches:,} values"
-        return [f"{what}: {found} of {dump.roles.keys[0]}." for what in does]
+        return [f"{what}: {found} of {dump.roles.group_keys[0]}." for what in does]
     return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
 
 

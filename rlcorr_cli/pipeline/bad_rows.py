@@ -12,6 +12,7 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import SUFFIXES, Output, check_target, create
+from rlcorr_cli.io.places import resolved
 from rlcorr_cli.io.quarantine import quarantined
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
 
@@ -20,21 +21,26 @@ class BadRowLog:
     """Filled in the dump's order.  counts: by class.  rows: bad ones per input."""
 
     def __init__(self, policy: BadRowPolicy, output: Output | None) -> None:
-        self.counts = BadRowCounts()
+        self._counts = BadRowCounts()
         self.rows: Counter[str] = Counter()
         self._policy = policy
         self._output = output
 
+    @property
+    def counts(self) -> BadRowCounts:
+        """What was set aside so far, with the places that reports show."""
+        return self._counts.resolved(resolved)
+
     def add(self, shard: Shard, set_aside: SetAside) -> None:
         """What had to be left out of this shard."""
-        self.counts = self.counts + set_aside.counts
+        self._counts = self._counts + set_aside.counts
         self.rows[shard.path] += set_aside.counts.n_rows
         if self._output is not None and set_aside.reasons:
             self._output.write(quarantined(set_aside))
 
     def check(self, n_good: int) -> None:
         """A DataError if a larger share of rows was left out than the limit."""
-        n_bad = self.counts.n_rows
+        n_bad = self._counts.n_rows
         share = n_bad / max(n_bad + n_good, 1)
         if share <= self._policy.limit:
             return

@@ -17,11 +17,13 @@ from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.find_row import TEXTS, Found, find_row
 from rlcorr_cli.io.peek import samples
+from rlcorr_cli.io.places import resolved
 from rlcorr_cli.io.readers import read_checked
 from rlcorr_cli.pipeline.analyze import opened
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import spending
 from rlcorr_cli.pipeline.scan import Computing, Device, run_of
+from rlcorr_cli.places import Place
 from rlcorr_cli.quality.anomalies import suspect
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
 from rlcorr_cli.requests import ReadRequest
@@ -122,9 +124,9 @@ def _offer(
     found = worst(portion.batch, by, n, device)
     lengths = np.diff(portion.batch.offsets)
     for row, value in zip(found.rows.tolist(), found.values.tolist(), strict=True):
-        sequences.offer(value, (portion.where(row), _id(portion, dump, row), int(lengths[row])))
+        sequences.offer(value, (portion.places[row], _id(portion, dump, row), int(lengths[row])))
     for (row, place), value in zip(found.at.tolist(), found.token_values.tolist(), strict=True):
-        tokens.offer(value, (portion.where(row), _id(portion, dump, row), int(lengths[row]), place))
+        tokens.offer(value, (portion.places[row], _id(portion, dump, row), int(lengths[row]), place))
 
 
 def _id(portion: CheckedRows, dump: Dump, row: int) -> str | None:
@@ -132,8 +134,8 @@ def _id(portion: CheckedRows, dump: Dump, row: int) -> str | None:
     return None if value is None else str(value)
 
 
-def _named(place: Any, sample_id: str | None, n_tokens: int) -> tuple[str, str | None, int]:
-    return place(), sample_id, n_tokens
+def _named(place: Place, sample_id: str | None, n_tokens: int) -> tuple[str, str | None, int]:
+    return resolved(place).text, sample_id, n_tokens
 
 
 def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name: str) -> OneRow:

@@ -9,19 +9,20 @@ import pytest
 from dumps import opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import ROW_TOKENS, CheckedRows, Rows, portions
+from rlcorr_cli.io.batches import ROW_TOKENS, CheckedRows, Rows, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import parquet as reading
+from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.readers import read
 
-PAIR = Roles("r", "o", mask="m")
+PAIR = Roles(rollout="r", train="o", mask="m")
 
 
 def in_memory(rollout: pa.Array, old: pa.Array, mask: pa.Array) -> list[tuple[list[float], list[float]]]:
     data = pa.record_batch([rollout, old, mask], ["r", "o", "m"])
-    rows = Rows(data, lambda i: lambda: f"row {i}", lambda: range(data.num_rows))
+    rows = Rows(data=data, places=Places("d.parquet", "row", range(data.num_rows)))
     found: list[tuple[list[float], list[float]]] = []
-    for batch in (one.batch for one in portions(rows, PAIR, 2) if isinstance(one, CheckedRows)):
+    for batch in (one.batch for one in checked_batches(rows, PAIR, 2) if isinstance(one, CheckedRows)):
         for i in range(batch.n_rows):
             at = slice(batch.offsets[i], batch.offsets[i + 1])
             found.append((batch.rollout_logp[at].tolist(), batch.train_logp[at].tolist()))

@@ -3,16 +3,16 @@
 import os
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import ROW_TOKENS, Place, Rows
+from rlcorr_cli.io.batches import ROW_TOKENS, Rows
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.streams import Stdin
+from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
 
 MERGE_BYTES = 4 << 20
@@ -104,7 +104,7 @@ def read(
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
         step = _step(file.metadata, groups, roles.rollout, batch_tokens, whole)
         for batch in file.iter_batches(step, list(groups), None if whole else roles.needed, use_threads=False):
-            yield Rows(batch, partial(_place, shard.path, row), partial(range, row, row + batch.num_rows))
+            yield Rows(data=batch, places=Places(shard.path, "row", range(row, row + batch.num_rows)))
             row += batch.num_rows
         if row != end:
             raise _damaged(shard.path, f"its columns end at row {row} of {end}")
@@ -121,6 +121,8 @@ def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_t
 
     whole: no more than WHOLE_ROWS, and WHOLE_BYTES by the footer, which does not tell how long text in a dictionary is.
     """
+    # Seven eighths: a step that is a little too long is cut into a full batch and a remnant, one that is a little too
+    # short makes one batch, which costs less.
     low, high = STEP_TOKENS
     wanted = _indices(metadata, [tokens])
     n_tokens = sum(metadata.row_group(i).column(j).num_values for i in groups for j in wanted)
@@ -135,10 +137,6 @@ def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_t
 def _indices(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
     paths = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
     return [j for j, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in names)]
-
-
-def _place(path: str, first: int, row: int) -> Place:
-    return lambda: f"{path}, row {first + row} (0-based)"
 
 
 @contextmanager
