@@ -1,76 +1,74 @@
 """What a plan decides about each row and each of its tokens, as plain arrays: what `filter` writes down."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.correct import Corrected, Rejected
+from rlcorr_cli.batch import Batch, Decision, GroupKey
+from rlcorr_cli.core.correct import Corrected, Rejected, correct
 from rlcorr_cli.core.histograms import histogram
-from rlcorr_cli.core.observe import Observed
 from rlcorr_cli.core.ragged import Ragged, host
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.plans.plan import Budget, Rejection
+from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
 Flags = NDArray[np.bool_]
 T = TypeVar("T", np.float64, np.bool_)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """A batch of B rows (empty ones too) and V valid tokens.
-
-    weights: f64[V], applied but not yet divided by a batch mean; None without a weighting.  keep: bool[V].
-    n_valid, n_kept: f64[B].  row_weights: f64[B], mean weight of the tokens kept (1 each without a weighting), 0 of
-    none.  rejected: rejection -> bool[B], rows it takes whole or takes tokens of.  distances: rejection -> counts of
-    how far its units lie from where it keeps everything: |log| of a ratio, else the statistic.
-    """
-
-    weights: Floats | None
-    keep: Flags
-    n_valid: Floats
-    n_kept: Floats
-    row_weights: Floats
-    rejected: Mapping[str, Flags]
-    distances: Mapping[str, Histogram]
+def correct_batch(batch: Batch, tokens: Tokens, plan: Plan, cuts: Mapping[str, Mapping[GroupKey, float]]) -> Corrected:
+    """The plan applied to a batch's tokens.  cuts: budget -> leaf -> the largest value of its statistic that stays."""
+    filled = np.diff(batch.offsets) > 0
+    bounds = {name: np.array([of.get(key, np.inf) for key in batch.keys]) for name, of in cuts.items()}
+    return correct(tokens, plan, {name: by_leaf[batch.leaf[filled]] for name, by_leaf in bounds.items()})
 
 
-def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
-    """Decisions of one observed batch, on the host.  weighted: whether the plan weights, token or none in the batch."""
+def nothing_decided(batch: Batch, plan: Plan) -> Decision:
+    """Of a batch without a valid token."""
+    none = np.zeros(batch.n_rows)
+    return Decision(
+        weights=None if plan.weighting is None else np.zeros(0),
+        keep=np.zeros(0, np.bool_),
+        n_valid=none,
+        n_kept=none,
+        row_weights=none,
+        rejected={},
+        distances={},
+    )
+
+
+def decide(batch: Batch, tokens: Tokens, corrected: Corrected) -> Decision:
+    """What a corrected batch amounts to, row by row and token by token."""
     n_valid = np.diff(batch.offsets).astype(np.float64)
-    if observed.tokens is None or observed.corrected is None:
-        none = np.zeros(batch.n_rows)
-        weights = np.zeros(0) if weighted else None
-        return Verdict(weights, np.zeros(0, np.bool_), n_valid, none, none, {}, {})
-    tokens, corrected = observed.tokens, observed.corrected
     ragged, filled = tokens.ragged, n_valid > 0
     weights = _weights(tokens, corrected)
     keep = np.ones(batch.n_tokens, np.bool_) if corrected.keep is None else corrected.keep.cpu().numpy()
     n_kept = _sums(ragged, keep.astype(np.float64))
     weight = n_kept if weights is None else _sums(ragged, np.where(keep, weights, 0.0))
-    return Verdict(
-        weights,
-        keep,
-        n_valid,
-        _spread(n_kept, filled),
-        _spread(weight / np.maximum(n_kept, 1), filled),
-        {one.rejection.name: _spread(_takes(ragged, one), filled) for one in corrected.rejected},
-        {one.rejection.name: _distances(one) for one in corrected.rejected},
+    return Decision(
+        weights=weights,
+        keep=keep,
+        n_valid=n_valid,
+        n_kept=_spread(n_kept, filled),
+        row_weights=_spread(weight / np.maximum(n_kept, 1), filled),
+        rejected={one.rejection.name: _spread(_takes(ragged, one), filled) for one in corrected.rejected},
+        distances={one.rejection.name: _distances(one) for one in corrected.rejected},
     )
 
 
-def opinions(observed: Observed) -> list[tuple[Rejection | Budget, Floats, Flags]]:
-    """Each rule of a plan on an observed batch: its statistic over its units, and what it keeps, bool[V]."""
-    if observed.tokens is None or observed.corrected is None:
+def opinions(
+    batch: Batch, plan: Plan, device: torch.device, cuts: Mapping[str, Mapping[GroupKey, float]]
+) -> list[tuple[Rejection | Budget, Floats, Flags]]:
+    """Each rule of a plan on a batch: its statistic over its units, and what it keeps, bool[V]."""
+    if not batch.n_tokens:
         return []
-    ragged = observed.tokens.ragged
+    tokens = Tokens.of(batch, device)
     return [
-        (rule, host(one.value), (one.keep if rule.scope == "token" else ragged.spread(one.keep)).cpu().numpy())
-        for one in observed.corrected.rejected
+        (rule, host(one.value), (one.keep if rule.scope == "token" else tokens.ragged.spread(one.keep)).cpu().numpy())
+        for one in correct_batch(batch, tokens, plan, cuts).rejected
         for rule in (one.rejection,)
     ]
 

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch, GroupKey
+from rlcorr_cli.batch import Batch, Decision, GroupKey
 from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.binning import draw
 from rlcorr_cli.core.correct import Corrected, correct
+from rlcorr_cli.core.decisions import correct_batch, decide, nothing_decided
 from rlcorr_cli.core.histograms import buckets, histogram
 from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged
@@ -44,14 +45,13 @@ class Observation:
 
 @dataclass(frozen=True)
 class Observed:
-    """A batch's summaries by group key, its replicates (None without a seed or without a token), its pictures if asked
-    for, and what was decided about its non-empty rows (None without a token)."""
+    """A batch's summaries by group key, its replicates (None without a seed or without a token), its pictures and what
+    was decided about its rows, where those are asked for."""
 
     groups: dict[GroupKey, Summary]
     replicates: Replicates | None
     pictures: Pictures | None = None
-    tokens: Tokens | None = None
-    corrected: Corrected | None = None
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,27 @@ class Part:
     prefix: str
 
 
-def observe(batch: Batch, observation: Observation, device: torch.device, cuts: Cuts | None = None) -> Observed:
-    """Everything the metrics need of one batch.  cuts: of the plan's budgets, where it has any."""
+def observe(
+    batch: Batch, observation: Observation, device: torch.device, cuts: Cuts | None = None, *, decides: bool = False
+) -> Observed:
+    """Everything the metrics need of one batch.  cuts: of the plan's budgets, where it has any.  decides: with what the
+    plan decides about each row and token."""
     layout = layout_of(observation)
     lengths = np.diff(batch.offsets)
     filled = lengths > 0
     leaf = batch.leaf.astype(np.int64)
     counts = _counts(batch, leaf, lengths, len(batch.keys))
     if not filled.any():
-        return Observed(_summaries(layout, batch.keys, counts, []), None)
+        decision = nothing_decided(batch, observation.plan) if decides else None
+        return Observed(_summaries(layout, batch.keys, counts, []), None, decision=decision)
     tokens = Tokens.of(batch, device)
     rewards = None if batch.reward is None else batch.reward[filled]
-    ends = {name: np.array([of.get(key, np.inf) for key in batch.keys]) for name, of in (cuts or {}).items()}
-    corrected = correct(tokens, observation.plan, {name: by_leaf[leaf[filled]] for name, by_leaf in ends.items()})
+    corrected = correct_batch(batch, tokens, observation.plan, cuts or {})
     parts, base = _parts(tokens, corrected, observation, leaf[filled], rewards)
     replicates = None if observation.seed is None else bootstrap.resample(tokens, base, observation.seed)
     pictures = draw(tokens, corrected) if observation.pictures else None
-    return Observed(_summaries(layout, batch.keys, counts, parts), replicates, pictures, tokens, corrected)
+    decision = decide(batch, tokens, corrected) if decides else None
+    return Observed(_summaries(layout, batch.keys, counts, parts), replicates, pictures, decision)
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rlcorr_cli.batch import Input, Shard
 from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.streams import Stdin
-from rlcorr_cli.io.readers import READERS
+from rlcorr_cli.io.readers import READERS, ShardReader
 from rlcorr_cli.io.schema import resolve_schema
 from rlcorr_cli.io.sources import Source, find
 from rlcorr_cli.places import STDIN
@@ -19,7 +19,7 @@ from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 @dataclass(frozen=True, kw_only=True)
 class Dump:
-    """What `readers.read` needs, and what a report says about its inputs.
+    """What `reader` is made of, and what a report says about its inputs.
 
     columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
     notes: what was chosen for the user, in sentences.  available: columns that every file has.
@@ -49,23 +49,36 @@ class Dump:
         request = replace(self.request, group_by=names)
         return _settled(request, self.plan_columns, self.sources, self.all_columns, self.stdin)
 
-    def source(self, path: str) -> Source:
-        """One of the sources."""
-        return self._sources[path]
+    @cached_property
+    def reader(self) -> ShardReader:
+        """What a worker needs to read any shard."""
+        return ShardReader(
+            roles=self.roles,
+            bad_rows=self.request.bad_rows,
+            sources={source.path: source for source in self.sources},
+            schemas=self.schemas,
+            limit=self.request.limit,
+            stdin=self.stdin,
+        )
 
     def inputs(self, rows: Mapping[str, int]) -> list[Input]:
         """The sources as a report tells of them.  rows: by path, none where it is not there."""
-        return [Input(one.path, one.format, rows.get(one.path, 0), one.n_bytes, self.columns) for one in self.sources]
+        return [
+            Input(
+                path=source.path,
+                format=source.format,
+                rows=rows.get(source.path, 0),
+                n_bytes=source.n_bytes,
+                columns=self.columns,
+            )
+            for source in self.sources
+        ]
 
     @property
     def marks(self) -> dict[str, str]:
         """Canonical -> column of what tells rows and files apart, whether or not rows are grouped by it."""
         found = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
         return {name: column for name, column in found.items() if column is not None}
-
-    @cached_property
-    def _sources(self) -> dict[str, Source]:
-        return {source.path: source for source in self.sources}
 
     def has(self, name: str) -> bool:
         """Whether `name`, canonical or a column's own, stands for one column that every file has."""
@@ -124,5 +137,6 @@ def _settled(
 def _shards(sources: Sequence[Source], roles: Roles) -> tuple[Shard, ...]:
     pieces = [(source, *piece) for source in sources for piece in READERS[source.format].parts(source, roles)]
     return tuple(
-        Shard(index, source.path, source.format, part, n_bytes) for index, (source, part, n_bytes) in enumerate(pieces)
+        Shard(index=index, path=source.path, format=source.format, part=part, n_bytes=n_bytes)
+        for index, (source, part, n_bytes) in enumerate(pieces)
     )

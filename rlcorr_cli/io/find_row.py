@@ -13,7 +13,6 @@ from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
-from rlcorr_cli.io.readers import READERS
 
 STEP_TOKENS = 1 << 18
 TEXTS = ("prompt", "response", "completion", "output", "input")
@@ -59,9 +58,7 @@ def _matching(dump: Dump, name: str) -> list[tuple[Rows, int]]:
     ids, numbers = list[tuple[Rows, int]](), list[tuple[Rows, int]]()
     number = int(name) if name.isascii() and name.isdigit() else -1
     for shard in dump.shards:
-        for rows in READERS[shard.format].read(
-            shard, dump.roles, dump.schemas[shard.path], dump.stdin, STEP_TOKENS, True
-        ):
+        for rows in dump.reader.rows(shard, STEP_TOKENS, whole=True):
             if dump.roles.ids:
                 texts = pc.cast(_plain(rows.data.column(dump.roles.ids[0])), pa.string())
                 ids += [(rows, i) for i, text in enumerate(texts.to_pylist()) if text == name]

@@ -3,22 +3,19 @@
 A new format is one module with these four functions and its row here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rlcorr_cli.batch import Batch, Format, Shard
+from rlcorr_cli.batch import Format, Shard
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import jsonl, parquet
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.sources import Source
-
-if TYPE_CHECKING:
-    from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
 
 Piece = tuple[tuple[int, int] | None, int]
 """What Shard calls part and n_bytes."""
@@ -55,11 +52,6 @@ class ReadState:
     rows: int | None = None
     seen: Seen | None = None
 
-    @classmethod
-    def of(cls, dump: "Dump") -> "ReadState":
-        """The state before the first row of a dump is read."""
-        return cls(dump.request.limit, Seen() if dump.roles.ids else None)
-
     def cut(self, rows: Rows) -> Rows:
         """The first of these rows that may still be taken."""
         if self.rows is None:
@@ -69,32 +61,50 @@ class ReadState:
         return rows.part(0, n)
 
 
-def in_order(dump: "Dump") -> bool:
-    """Whether shards must be read one after another: which rows are taken depends on those before."""
-    return dump.request.limit is not None or (bool(dump.roles.ids) and not dump.request.bad_rows.stops)
+@dataclass(frozen=True, kw_only=True)
+class ShardReader:
+    """How the shards of a dump are read: a value that can be sent to where the work is done.
 
-
-def read(dump: "Dump", shard: Shard, batch_tokens: int, state: ReadState | None = None) -> Iterator[Batch | SetAside]:
-    """The batches of `read_checked`."""
-    for rows in read_checked(dump, shard, batch_tokens, state):
-        yield rows.batch if isinstance(rows, CheckedRows) else rows
-
-
-def read_checked(
-    dump: "Dump", shard: Shard, batch_tokens: int, state: ReadState | None = None, whole: bool = False
-) -> Iterator[CheckedRows | SetAside]:
-    """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
-
-    A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.  whole: with all
-    columns, or the rows' lines.  Shards may be read at once from several threads, in any order unless `in_order`.
+    sources, schemas: by path; files of one schema share it, so that it is sent once.  limit: rows of the whole dump.
+    stdin: where it is among the sources, and then nothing can be sent.
     """
-    state = state or ReadState()
-    if state.rows == 0:
-        return
-    reader, schema, source = READERS[shard.format], dump.schemas[shard.path], dump.source(shard.path)
-    source.check()
-    for rows in reader.read(shard, dump.roles, schema, dump.stdin, batch_tokens, whole or dump.request.bad_rows.keeps):
-        yield from checked_batches(state.cut(rows), dump.roles, batch_tokens, dump.request.bad_rows, state.seen)
+
+    roles: Roles
+    bad_rows: BadRowPolicy
+    sources: Mapping[str, Source]
+    schemas: Mapping[str, pa.Schema]
+    limit: int | None = None
+    stdin: Stdin | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether shards must be read one after another: which rows are taken depends on those before."""
+        return self.limit is not None or (bool(self.roles.ids) and not self.bad_rows.stops)
+
+    def state(self) -> ReadState:
+        """The state before the first row of a dump is read."""
+        return ReadState(self.limit, Seen() if self.roles.ids else None)
+
+    def rows(self, shard: Shard, batch_tokens: int, *, whole: bool = False) -> Iterator[Rows]:
+        """The shard's rows as they are, in steps of about batch_tokens tokens; whole: with all columns or lines."""
+        schema = self.schemas[shard.path]
+        return READERS[shard.format].read(shard, self.roles, schema, self.stdin, batch_tokens, whole)
+
+    def checked(
+        self, shard: Shard, batch_tokens: int, state: ReadState | None = None, *, whole: bool = False
+    ) -> Iterator[CheckedRows | SetAside]:
+        """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
+
+        A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.  whole: with all
+        columns, or the rows' lines.  Shards may be read at once from several threads, in any order unless `in_order`.
+        """
+        state = state or ReadState()
         if state.rows == 0:
-            break
-    source.check()
+            return
+        source = self.sources[shard.path]
+        source.check()
+        for rows in self.rows(shard, batch_tokens, whole=whole or self.bad_rows.keeps):
+            yield from checked_batches(state.cut(rows), self.roles, batch_tokens, self.bad_rows, state.seen)
+            if state.rows == 0:
+                break
+        source.check()

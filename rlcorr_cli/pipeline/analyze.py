@@ -1,4 +1,4 @@
-"""measure() and analyze(): the one place where io and core meet.
+"""measure() and analyze(): a dump's totals, and its report.
 
 Shards go through an engine; each becomes a small Measured, and Measureds add.  Leaf keys are the values of the
 dump's key columns: the training batch first, where weights are normalised per batch, then the groups asked for.
@@ -10,18 +10,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from rlcorr_cli.batch import Batch
+from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.metrics.settings import Thresholds
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import Spending, spending
-from rlcorr_cli.pipeline.scan import Computing, Device, scan
+from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import Suspected, suspect
 from rlcorr_cli.report.build import Grouping, build
@@ -137,25 +138,38 @@ def measure(
     """Stream the whole dump once; flat memory.  Returns its totals and their layout."""
     layout = layout_of(observation)
     rows, tokens = layout.sums.index("rows"), layout.sums.index("tokens")
-
-    def one(batch: Batch, device: Device) -> Measured:
-        observed = observe(batch, observation, device, bounds)
-        return Measured(observed.groups, observed.replicates, observed.pictures)
-
-    def work(batches: Iterable[Batch], device: Device) -> Measured:
-        found = gather(one(batch, device) for batch in batches)
-        if observation.pictures:
-            devices.trim()
-        return found
+    work = MeasureShard(ShardReading.of(dump, computing), observation, bounds)
 
     def results() -> Iterable[Measured]:
-        for shard, found in scan(dump, computing, work, log):
-            sums = [leaf.sums for leaf in found.leaves.values()]
+        for shard, measured in scan(dump, computing, work, log):
+            sums = [leaf.sums for leaf in measured.leaves.values()]
             if progress is not None:
                 progress(int(sum(leaf[tokens] for leaf in sums)), shard.n_bytes)
-            yield replace(found, rows={shard.path: int(sum(leaf[rows] for leaf in sums))})
+            yield replace(measured, rows={shard.path: int(sum(leaf[rows] for leaf in sums))})
 
     return gather(results()), layout
+
+
+@dataclass(frozen=True)
+class MeasureShard:
+    """Shard -> its totals."""
+
+    reading: ShardReading
+    observation: Observation
+    cuts: Cuts
+
+    def __call__(self, shard: Shard) -> ShardResult[Measured]:
+        """Measure one shard."""
+        set_aside: list[SetAside] = []
+        with devices.worker(self.reading.device):
+            measured = gather(self._measured(rows) for rows in self.reading.sound_rows(shard, set_aside))
+        if self.observation.pictures:
+            devices.trim()
+        return ShardResult(measured, tuple(set_aside))
+
+    def _measured(self, rows: CheckedRows) -> Measured:
+        observed = observe(rows.batch, self.observation, self.reading.device, self.cuts)
+        return Measured(observed.groups, observed.replicates, observed.pictures)
 
 
 def plan_columns(request: ReadRequest, chosen: ChosenPlan) -> PlanColumns:

@@ -8,7 +8,6 @@ dropped + rows set aside, checked at the end.
 import json
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,63 +16,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import GroupKey, Shard
-from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.decisions import Verdict, verdict
-from rlcorr_cli.core.observe import Observation, layout_of, observe
-from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.batch import GroupKey
+from rlcorr_cli.core.observe import Observation
+from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.batches import CheckedRows, SetAside
-from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, corrected, drawn
+from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, check_target, create
 from rlcorr_cli.io.peek import samples
-from rlcorr_cli.io.readers import read_checked
-from rlcorr_cli.pipeline.analyze import Progress, Watch, measure, opened, reported, watched
-from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
-from rlcorr_cli.pipeline.budget_search import Spending, spending
-from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
+from rlcorr_cli.pipeline.analyze import Watch, opened, reported, watched
+from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
+from rlcorr_cli.pipeline.budget_search import spending
+from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, batch_scales, filtered_rows, row_draws
+from rlcorr_cli.pipeline.scan import Computing, ShardReading, check_rereadable
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import suspect
 from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.requests import ReadRequest
-from rlcorr_cli.totals.histogram import Floats, Histogram
-from rlcorr_cli.totals.measured import Measured, gather
-from rlcorr_cli.totals.normalize import factors
-
-
-@dataclass(frozen=True)
-class _Done:
-    """One portion.  stays: which of its rows do, drawing apart.  rows: those, or all where rows are to be drawn; apart:
-    the others, where they are to be written.  None where nothing is.  The rest adds up."""
-
-    rows: Rows | None
-    apart: Rows | None
-    stays: NDArray[np.bool_]
-    row_weights: Floats
-    measured: Measured
-    rejected: Mapping[str, int]
-    distances: Mapping[str, Histogram]
+from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.summary import Summary
 
 
 @dataclass
 class _Tally:
-    """What adds up over portions."""
+    """What adds up over batches, in place: a dump may have as many leaves as training batches."""
 
-    measured: Measured = field(default_factory=Measured)
+    leaves: dict[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
+    rows: Counter[str] = field(default_factory=Counter[str])
     rows_in: int = 0
     rows_out: int = 0
     rows_dropped: int = 0
     rejected: Counter[str] = field(default_factory=Counter[str])
     distances: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
 
-    def add(self, done: _Done) -> None:
-        """All but where the rows went."""
-        self.measured = gather((self.measured, done.measured))
-        self.rows_in += len(done.stays)
-        self.rejected.update(done.rejected)
-        for name, histogram in done.distances.items():
+    def add(self, batch: FilteredRows, times: NDArray[np.int64]) -> None:
+        """A batch.  times: how often each of its rows is written."""
+        for key, summary in batch.measured.leaves.items():
+            self.leaves[key] = self.leaves[key] + summary if key in self.leaves else summary
+        self.rows.update(batch.measured.rows)
+        self.rows_in += len(times)
+        self.rows_out += int(times.sum())
+        self.rows_dropped += int((times == 0).sum())
+        self.rejected.update(batch.rejected)
+        for name, histogram in batch.distances.items():
             self.distances[name] = self.distances.get(name, Histogram.empty()) + histogram
+
+    @property
+    def measured(self) -> Measured:
+        """The totals of all batches."""
+        return Measured(self.leaves, rows=self.rows)
 
 
 def filter_dump(
@@ -91,36 +83,43 @@ def filter_dump(
     suspected = suspect(samples(dump))
     observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
-    run = _Run(dump, observation, computing, target, spending(dump, plan, computing))
-    run.scale()
-    draws = None if target.resample is None else run.draw(target.resample, target.seed)
+    spent = spending(dump, plan, computing)
+    work = FilterShard(
+        reading=ShardReading.of(dump, computing, whole=True),
+        observation=observation,
+        cuts=spent.cuts,
+        scales=batch_scales(dump, observation, computing, spent.cuts),
+        target=target,
+        writes=target.path is not None or target.rejected is not None,
+    )
+    draws = row_draws(dump, work, computing)
     tally = _Tally()
     with ExitStack() as stack:
-        progress, bad = stack.enter_context(watched(dump, watch)), stack.enter_context(bad_row_log(request.bad_rows))
-        outputs = [
+        progress, log = stack.enter_context(watched(dump, watch)), stack.enter_context(bad_row_log(request.bad_rows))
+        kept, dropped = outputs = [
             None if path is None else stack.enter_context(create(path, target.rows_per_file, json.dumps(_about(plan))))
             for path in (target.path, target.rejected)
         ]
-        with closing(run.portions(outputs, progress, bad)) as portions:
-            for done in portions:
-                _write(done, tally, draws, *outputs)
-        found = reported(dump, chosen, run.observation, tally.measured, spent=run.spent, log=bad, suspected=suspected)
-        report = replace(found, seconds=time.perf_counter() - started)
-        done = Filtered(
-            report,
-            target,
-            tally.rows_in + bad.counts.n_rows,
-            tally.rows_out,
-            tally.rows_dropped,
-            bad.counts.n_rows,
-            request.bad_rows.quarantine,
-            0,
-            tally.rejected,
-            tally.distances,
+        batches = filtered_rows(dump, work, computing, outputs=outputs, progress=progress, log=log)
+        with closing(batches):
+            for batch in batches:
+                _write(batch, tally, draws, kept, dropped)
+        report = reported(dump, chosen, observation, tally.measured, spent=spent, log=log, suspected=suspected)
+        filtered = Filtered(
+            report=replace(report, seconds=time.perf_counter() - started),
+            target=target,
+            rows_in=tally.rows_in + log.counts.n_rows,
+            rows_out=tally.rows_out,
+            rows_dropped=tally.rows_dropped,
+            rows_bad=log.counts.n_rows,
+            quarantine=request.bad_rows.quarantine,
+            n_bytes=0,
+            rejected_rows=tally.rejected,
+            distances=tally.distances,
         )
-        _finish(done, *outputs)
-        bad.finish()
-        return replace(done, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
+        _finish(filtered, kept, dropped)
+        log.finish()
+        return replace(filtered, n_bytes=kept.n_bytes if kept else 0)
 
 
 def _check(dump: Dump, plan: Plan, target: Target) -> None:
@@ -144,119 +143,30 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
         check_rereadable(dump)
 
 
-@dataclass
-class _Run:
-    """One dump under one plan: passes over it.
-
-    spent: what its budgets let stay.  scales: what the weights of each leaf are divided by.
-    """
-
-    dump: Dump
-    observation: Observation
-    computing: Computing
-    target: Target
-    spent: Spending
-    scales: Mapping[GroupKey, float] | None = None
-
-    def scale(self) -> None:
-        """Measure batch means first, where the plan divides by them."""
-        plan = self.observation.plan
-        if plan.normalizes and plan.weighting is not None:
-            measured, layout = measure(self.dump, self.observation, self.computing, self.spent.cuts)
-            self.scales = factors(measured.leaves, layout, plan.weighting.scope == "token", self.dump.by_batch)
-
-    def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
-        """How often each row is drawn: n_rows in all, with replacement, in proportion to the rows' weights."""
-        weights = np.concatenate([done.row_weights for done in self.portions([])] or [np.zeros(0)])
-        if not weights.sum() > 0:
-            raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
-        return np.random.default_rng(seed).multinomial(n_rows, weights / weights.sum())
-
-    def portions(
-        self, outputs: Sequence[Output | None], progress: Progress | None = None, bad: BadRowLog | None = None
-    ) -> Generator[_Done]:
-        """The dump's portions in order, with corrected rows if there is any output to write them to."""
-        writes = any(output is not None for output in outputs)
-        run = run_of(self.dump, self.computing)
-        tokens = layout_of(self.observation).sums.index("tokens")
-        weighted = self.observation.plan.weighting is not None
-
-        def work(shard: Shard) -> Iterator[_Done | SetAside]:
-            with devices.worker(run.device, sparing=True):
-                for portion in read_checked(self.dump, shard, run.batch_tokens, run.state, whole=True):
-                    run.engine.check()
-                    if isinstance(portion, SetAside):
-                        yield portion
-                        continue
-                    observed = observe(portion.batch, self.observation, run.device, self.spent.cuts)
-                    measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows})
-                    yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
-
-        shards = self.dump.shards
-        total, so_far = sum(shard.n_bytes for shard in shards), 0
-        for shard, results in zip(shards, run.engine.stream(shards, work), strict=True):
-            so_far += shard.n_bytes
-            n_tokens = 0.0
-            for output in outputs:
-                if output is not None:
-                    output.done = so_far / total if total else 0.0
-            for done in results:
-                if isinstance(done, SetAside):
-                    if bad is not None:
-                        bad.add(shard, done)
-                    continue
-                n_tokens += sum(leaf.sums[tokens] for leaf in done.measured.leaves.values())
-                yield done
-            if progress is not None:
-                progress(int(n_tokens), shard.n_bytes)
-
-    def _one(self, portion: CheckedRows, found: Verdict, measured: Measured, writes: bool) -> _Done:
-        weights, row_weights, batch = found.weights, found.row_weights, portion.batch
-        if self.scales is not None and weights is not None:
-            divisor = np.array([self.scales[key] for key in batch.keys])[batch.leaf]
-            weights, row_weights = weights / np.repeat(divisor, np.diff(batch.offsets)), row_weights / divisor
-        stays = (found.n_kept > 0) | self.target.keep_rejected
-        rows = apart = None
-        if writes:
-            with np.errstate(invalid="ignore"):
-                kept = found.n_kept / found.n_valid
-            given = (weights, row_weights) if self.target.resample is None else (None, None)
-            decided = Decided(given[0], found.keep, given[1], kept, found.rejected)
-            rows = corrected(portion, decided, self.dump.roles)
-            if self.target.rejected is not None:
-                apart = chosen(rows, np.flatnonzero(~stays))
-            if self.target.resample is None and not stays.all():
-                rows = chosen(rows, np.flatnonzero(stays))
-        rejected = {name: int(taken.sum()) for name, taken in found.rejected.items()}
-        return _Done(rows, apart, stays, row_weights, measured, rejected, found.distances)
-
-
 def _write(
-    done: _Done, tally: _Tally, draws: NDArray[np.int64] | None, kept: Output | None, apart: Output | None
+    batch: FilteredRows, tally: _Tally, draws: NDArray[np.int64] | None, kept: Output | None, dropped: Output | None
 ) -> None:
-    """Send one portion's rows where they belong."""
-    times, rows = done.stays.astype(np.int64), done.rows
+    """Send one batch's rows where they belong."""
+    times, rows = batch.stays.astype(np.int64), batch.written
     if draws is not None:
         times = draws[tally.rows_in : tally.rows_in + len(times)]
         rows = None if rows is None else drawn(rows, times)
-    tally.add(done)
-    tally.rows_out += int(times.sum())
-    tally.rows_dropped += int((times == 0).sum())
-    for output, some in ((kept, rows), (apart, done.apart)):
-        if output is not None and some is not None:
-            output.write(some)
+    tally.add(batch, times)
+    for output, written in ((kept, rows), (dropped, batch.dropped)):
+        if output is not None and written is not None:
+            output.write(written)
 
 
-def _finish(done: Filtered, kept: Output | None, apart: Output | None) -> None:
+def _finish(filtered: Filtered, kept: Output | None, dropped: Output | None) -> None:
     """Hold the accounts against each other, then give the outputs their names."""
-    for output, rows in ((kept, done.rows_out), (apart, done.rows_dropped)):
+    for output, rows in ((kept, filtered.rows_out), (dropped, filtered.rows_dropped)):
         if output is not None and output.rows != rows:
             raise AssertionError(f"{output.path}: {output.rows} rows written, {rows} meant to be")
-    gone = done.rows_dropped + done.rows_bad
-    if done.target.resample is None and done.rows_in != done.rows_out + gone:
-        raise AssertionError(f"{done.rows_in} rows in, {done.rows_out} out, {gone} not")
-    about = {**_about(done.report.plan), "counts": done.report.whole.counts, **done.rows}
-    for output in (kept, apart):
+    gone = filtered.rows_dropped + filtered.rows_bad
+    if filtered.target.resample is None and filtered.rows_in != filtered.rows_out + gone:
+        raise AssertionError(f"{filtered.rows_in} rows in, {filtered.rows_out} out, {gone} not")
+    about = {**_about(filtered.report.plan), "counts": filtered.report.whole.counts, **filtered.rows}
+    for output in (kept, dropped):
         if output is not None and (output.rows or output is kept):
             output.finish(json.dumps(about))
 

@@ -105,7 +105,10 @@ class Report:
         if unknown:
             raise LookupError(f"no {', '.join(sorted(unknown))}")
         return cls(
-            tuple(Input(i["path"], i["format"], i["rows"], i["bytes"], i["columns"]) for i in data["inputs"]),
+            tuple(
+                Input(path=i["path"], format=i["format"], rows=i["rows"], n_bytes=i["bytes"], columns=i["columns"])
+                for i in data["inputs"]
+            ),
             plan_from_dict(data["plan"]),
             data["profile"],
             groups[0],

@@ -16,7 +16,6 @@ from rlcorr_cli.io.containers.lines import numbered
 from rlcorr_cli.io.containers.streams import BOM
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.quarantine import quarantined
-from rlcorr_cli.io.readers import ReadState, read_checked
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.requests import PlanColumns, ReadRequest
 
@@ -83,8 +82,8 @@ def counted(dump: Dump) -> tuple[int, int]:
 
 def portions(dump: Dump, whole: bool) -> list[CheckedRows]:
     """All that is read; nothing is set aside."""
-    state = ReadState.of(dump)
-    read = [one for shard in dump.shards for one in read_checked(dump, shard, BATCH_TOKENS, state, whole)]
+    state = dump.reader.state()
+    read = [one for shard in dump.shards for one in dump.reader.checked(shard, BATCH_TOKENS, state, whole=whole)]
     kept = [one for one in read if isinstance(one, CheckedRows)]
     assert len(kept) == len(read)
     return kept
@@ -97,8 +96,8 @@ def added(read: Sequence[CheckedRows]) -> tuple[int, int]:
 def check_setting_aside(dump: Dump, error: RlcorrError | None) -> None:
     """Rows go on or aside, each once, and aside only where reading would have stopped."""
     dump = replace(dump, request=replace(dump.request, bad_rows=BadRowPolicy("quarantine")))
-    state = ReadState.of(dump)
-    read = [one for shard in dump.shards for one in read_checked(dump, shard, BATCH_TOKENS, state)]
+    state = dump.reader.state()
+    read = [one for shard in dump.shards for one in dump.reader.checked(shard, BATCH_TOKENS, state)]
     kept = [one for one in read if isinstance(one, CheckedRows)]
     asides = [one for one in read if isinstance(one, SetAside)]
     n_aside = sum(len(one.reasons) for one in asides)
@@ -116,7 +115,10 @@ def check_cuts(dump: Dump, n_bytes: int, found: tuple[int, int]) -> None:
         return
     for size in (n_bytes // 2 + 1, n_bytes // 7 + 3):
         ends = [*range(0, n_bytes, size), n_bytes]
-        cut = tuple(Shard(i, dump.sources[0].path, "jsonl", part, 0) for i, part in enumerate(pairwise(ends)))
+        cut = tuple(
+            Shard(index=i, path=dump.sources[0].path, format="jsonl", part=part, n_bytes=0)
+            for i, part in enumerate(pairwise(ends))
+        )
         try:
             again = counted(replace(dump, shards=cut))
         except RlcorrError:

@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 def cut(dump: Dump, range_bytes: int) -> Dump:
     (source,) = dump.sources
     pieces = reading.parts(source, dump.roles, range_bytes)
-    shards = [Shard(i, source.path, "jsonl", part, n) for i, (part, n) in enumerate(pieces)]
+    shards = [
+        Shard(index=i, path=source.path, format="jsonl", part=part, n_bytes=n) for i, (part, n) in enumerate(pieces)
+    ]
     assert sum(shard.n_bytes for shard in shards) == source.n_bytes
     return replace(dump, shards=tuple(shards))
 

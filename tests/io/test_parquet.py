@@ -6,14 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dumps import opened, parquet, plain, read_rows, row
+from dumps import batches, opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import ROW_TOKENS, CheckedRows, Rows, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import parquet as reading
 from rlcorr_cli.io.places import Places
-from rlcorr_cli.io.readers import read
 
 PAIR = Roles(rollout="r", train="o", mask="m")
 
@@ -116,7 +115,7 @@ def test_row_numbers_count_from_the_start_of_the_file(tmp_path: Path) -> None:
         dump = opened(str(tmp_path / "a.parquet"))
         assert len(dump.shards) == (2 if n == 40 else 1)
         with pytest.raises(DataError, match=rf"row {n - 1} \(0-based\): rollout_log_probs\[{length - 1}\] is 0.5"):
-            list(read(dump, dump.shards[-1], 10**6))
+            list(dump.reader.checked(dump.shards[-1], 10**6))
 
 
 @pytest.mark.parametrize("value", [0.5, float("nan")])
@@ -162,14 +161,14 @@ def test_several_keys_group_by_their_combination(tmp_path: Path) -> None:
     rows = [plain(1, step=s, env=e)[0] for s, e in [(1, "a"), (2, "a"), (1, "b"), (1, "a"), (None, "b")]]
     dump = opened(parquet(tmp_path / "a.parquet", rows), group_by=("step", "env"))
     assert [r["key"] for r in read_rows(dump)] == [(1, "a"), (2, "a"), (1, "b"), (1, "a"), (None, "b")]
-    (batch,) = read(dump, dump.shards[0], 100)
+    (batch,) = batches(dump, dump.shards[0], 100)
     assert len(batch.keys) == len(set(batch.keys)) == 4
     assert batch.leaf.dtype == np.int32
 
 
 def test_without_keys_all_rows_are_one_group(tmp_path: Path) -> None:
     dump = opened(parquet(tmp_path / "a.parquet", plain(3)))
-    (batch,) = read(dump, dump.shards[0], 100)
+    (batch,) = batches(dump, dump.shards[0], 100)
     assert batch.keys == ((),)
     assert batch.leaf.tolist() == [0, 0, 0]
 
@@ -186,7 +185,7 @@ def test_rewards_are_floats_and_missing_ones_nan(tmp_path: Path, type: pa.DataTy
 def test_a_batch_closes_before_it_would_pass_its_tokens(tmp_path: Path) -> None:
     lengths = [3, 0, 2, 9, 0, 1, 1, 5]
     dump = opened(parquet(tmp_path / "a.parquet", [row([-1.0] * n, [-1.0] * n, [0] * n) for n in lengths]))
-    rows = [batch.n_masked.tolist() for batch in read(dump, dump.shards[0], 5)]
+    rows = [batch.n_masked.tolist() for batch in batches(dump, dump.shards[0], 5)]
     assert rows == [[3, 0, 2], [9], [0, 1, 1], [5]]
 
 
@@ -197,7 +196,7 @@ def test_float32_stays_float32_and_float16_becomes_it(tmp_path: Path) -> None:
         table = pa.table({"rollout_log_probs": lists, "old_log_probs": lists, "response_mask": pa.array([[1, 0]])})
         pq.write_table(table, tmp_path / "a.parquet")
         dump = opened(str(tmp_path / "a.parquet"))
-        (batch,) = read(dump, dump.shards[0], 10)
+        (batch,) = batches(dump, dump.shards[0], 10)
         assert batch.train_logp.dtype == np.float32
         assert batch.train_logp.tolist() == [-1.5]
 
@@ -243,7 +242,7 @@ def test_a_row_group_that_swells_is_read_in_steps(tmp_path: Path) -> None:
     tables = list(reading.read(shard, dump.roles, dump.schemas[shard.path], None, 10**9))
     assert len(tables) > 2
     assert max(t.data.nbytes for t in tables) <= 2 * 4 * reading.STEP_TOKENS[1]
-    assert [key for b in read(dump, shard, 10**9) for (key,) in b.keys] == list(range(rows))
+    assert [key for b in batches(dump, shard, 10**9) for (key,) in b.keys] == list(range(rows))
 
 
 def test_rowless_files_open_and_yield_nothing(tmp_path: Path) -> None:
