@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlcorr_cli.atomic import check_target
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.catalog import missing, possible
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.present.ci import github, junit
-from rlcorr_cli.present.files import check_target
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.present.terminal.checked import print_checked
 from rlcorr_cli.report.checked import Checked, Subject

@@ -30,7 +30,7 @@ def telling(dumps: Sequence[str], format: str, as_json: bool) -> Generator[None]
 
 
 def show(found: Inspected, as_json: bool) -> None:
-    """On stdout.  A dump without a valid token has been looked at, and still is none."""
+    """Print what was seen, then refuse a dump without a valid token: there is nothing to compare in it."""
     if as_json:
         emit(json.dumps(found.to_dict(), indent=2, allow_nan=False) + "\n")
     else:

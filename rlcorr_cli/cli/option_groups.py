@@ -60,9 +60,7 @@ class ReadingOptions:
         path = None if self.quarantine is None else Path(self.quarantine)
         action = action if path is None else "quarantine"
         if action == "error" and self.max_bad_fraction is not None:
-            raise UsageError(
-                "--on-bad-row error stops at the first bad row.", "Add --on-bad-row skip to --max-bad-fraction."
-            )
+            raise UsageError("--max-bad-fraction needs --on-bad-row skip or quarantine.", "Add --on-bad-row skip.")
         return BadRowPolicy(action, path, self.max_bad_fraction, nonfinite)
 
     def _mapping(self) -> dict[str, str]:

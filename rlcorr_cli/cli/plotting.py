@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlcorr_cli.atomic import check_target, make_directory, replace_file
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.present.figures import KINDS, draw
-from rlcorr_cli.present.files import check_target, make_directory, replace_file
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import AGAIN, load

@@ -187,7 +187,7 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
         return name
     column = _one(name, available, overrides)
     if column is None:
-        raise DataError(f"There is no column '{name}' to group by.", f"There is: {nearest(name, available)}.")
+        raise DataError(f"There is no column '{name}' to group by.", f"Similar columns: {nearest(name, available)}.")
     return column
 
 
@@ -208,7 +208,7 @@ def check_names(overrides: Mapping[str, str]) -> None:
     taken: dict[str, str] = {}
     for canonical, column in overrides.items():
         if canonical not in ALIASES:
-            raise UsageError(f"--map knows no '{canonical}'.", f"Canonical names: {', '.join(ALIASES)}.")
+            raise UsageError(f"--map: unknown name '{canonical}'.", f"Canonical names: {', '.join(ALIASES)}.")
         if column in taken:
             raise UsageError(
                 f"--map gives '{column}' to both {taken[column]} and {canonical}.", "Map each column to one name."
@@ -226,7 +226,7 @@ def _check_present(available: Sequence[str], overrides: Mapping[str, str]) -> No
     for canonical, column in overrides.items():
         if column not in available:
             near = nearest(column, available)
-            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"There is: {near}.")
+            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"Similar columns: {near}.")
 
 
 def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:

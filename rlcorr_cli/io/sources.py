@@ -74,7 +74,7 @@ def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
 
 def _expand(typed: str) -> Iterator[str]:
     if "\0" in typed:
-        raise UsageError(f"{typed!r} is no path: it holds a NUL.", "Name a file, a directory or a glob.")
+        raise UsageError(f"{typed!r} is not a path: it holds a NUL.", "Name a file, a directory or a glob.")
     if typed == STDIN:
         yield typed
     elif re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", typed):
@@ -151,7 +151,7 @@ def _format(path: str, head: bytes, format: str) -> Format:
     known: Format | None = _suffix(path) or by_magic
     if known is None:
         raise DataError(
-            f"{path} looks like neither Parquet nor JSON lines.", "Say which with --format parquet or --format jsonl."
+            f"{path} is neither Parquet nor JSON lines.", "Say which with --format parquet or --format jsonl."
         )
     return known
 
@@ -160,8 +160,11 @@ def _missing(path: str) -> DataError:
     folder = Path(path).parent
     names = [name for name in os.listdir(folder) if not name.startswith(".")] if folder.is_dir() else []
     if names:
-        return DataError(f"{path}: no such file.", f"In {folder} there is: {nearest(Path(path).name, names)}.")
-    return DataError(f"{path}: no such file.", f"{folder} is empty." if folder.is_dir() else f"Nor is there {folder}.")
+        return DataError(f"{path}: no such file.", f"Similar names in {folder}: {nearest(Path(path).name, names)}.")
+    return DataError(
+        f"{path}: no such file.",
+        f"{folder} is empty." if folder.is_dir() else f"No directory {folder} either.",
+    )
 
 
 def _unreadable(path: str, error: OSError) -> DataError:

@@ -11,7 +11,7 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.outputs import SUFFIXES, Output, check_target, create
+from rlcorr_cli.io.outputs import SUFFIXES, Output, check_dataset, create
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.io.quarantine import quarantined
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
@@ -80,4 +80,4 @@ def check_quarantine(dump: Dump, overwrite: bool = False) -> None:
         raise UsageError(
             f"{path}: bad rows are written in the dump's own format.", f"Name a file that ends in {', '.join(fitting)}."
         )
-    check_target(path, [source.path for source in dump.sources], overwrite)
+    check_dataset(path, [source.path for source in dump.sources], overwrite)

@@ -22,7 +22,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.outputs import Output, check_target, create
+from rlcorr_cli.io.outputs import Output, check_dataset, create
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.pipeline.analyze import Watch, opened, reported, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
@@ -127,7 +127,7 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
     inputs = [source.path for source in dump.sources]
     for path in (target.path, target.rejected):
         if path is not None:
-            check_target(path, inputs, target.overwrite)
+            check_dataset(path, inputs, target.overwrite)
     quarantine = dump.request.bad_rows.quarantine
     check_quarantine(dump, target.overwrite)
     check_added(dump.available)

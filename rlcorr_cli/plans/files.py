@@ -89,7 +89,7 @@ def load(path: Path, what: str = "plan file", records: str = RECORDS) -> tuple[d
         else:
             data, notes = _load_yaml(text)
     except (ValueError, RecursionError) as error:  # tomllib's and json's errors are ValueErrors, and so is _load_yaml's
-        raise UsageError(f"{path} is not valid {suffix[1:].upper()}: {error}.", "Mend the file.") from None
+        raise UsageError(f"{path} is not valid {suffix[1:].upper()}: {error}.", "Fix the file.") from None
     if not isinstance(data, dict):
         raise UsageError(f"{path} holds no mapping of options.", records)
     return data, notes

@@ -303,7 +303,7 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
     "unknown nonfinite": (("--nonfinite", "zero"), 2, "error, mask"),
     "another format": (("--quarantine", "bad.jsonl"), 2, ".parquet"),
     "no such folder": (("--quarantine", "none/bad.parquet"), 4, "no directory"),
-    "the dump itself": (("--quarantine", "d.parquet"), 2, "the input itself"),
+    "the dump itself": (("--quarantine", "d.parquet"), 2, "part of the dump"),
     "an existing file": (("--quarantine", "old.parquet"), 4, "old.parquet exists"),
 }
 
