@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from rlcorr_cli.batch import Input, Shard
 from rlcorr_cli.io.columns import Roles, candidates, check_names
+from rlcorr_cli.io.containers.index import Index
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.readers import READERS, ShardReader
-from rlcorr_cli.io.schema import resolve_schema
+from rlcorr_cli.io.schema import needed_columns, resolve_schema
 from rlcorr_cli.io.sources import Source, find
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.requests import PlanColumns, ReadRequest
@@ -23,7 +24,7 @@ class Dump:
 
     columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
     notes: what was chosen for the user, in sentences.  available: columns that every file has.
-    all_columns: path -> its whole schema.  schemas: path -> the needed columns.  step: the column of steps, where all
+    indexes: path -> what its one opening told.  schemas: path -> the needed columns.  step: that of steps, where all
     files have one.  by_batch: whether rows are grouped by their training batch before all else.
     stdin: where '-' is among the sources; then the dump can be read once.
     """
@@ -36,7 +37,7 @@ class Dump:
     shards: tuple[Shard, ...]
     notes: tuple[str, ...]
     available: tuple[str, ...]
-    all_columns: Mapping[str, pa.Schema]
+    indexes: Mapping[str, Index]
     schemas: Mapping[str, pa.Schema]
     step: str | None = None
     by_batch: bool = False
@@ -47,7 +48,7 @@ class Dump:
         if names == self.request.group_by:
             return self
         request = replace(self.request, group_by=names)
-        return _settled(request, self.plan_columns, self.sources, self.all_columns, self.stdin)
+        return _settled(request, self.plan_columns, self.sources, self.indexes, self.stdin)
 
     @cached_property
     def reader(self) -> ShardReader:
@@ -75,6 +76,11 @@ class Dump:
         ]
 
     @property
+    def all_columns(self) -> dict[str, pa.Schema]:
+        """Path -> its whole schema."""
+        return {path: index.schema for path, index in self.indexes.items()}
+
+    @property
     def marks(self) -> dict[str, str]:
         """Canonical -> column of what tells rows and files apart, whether or not rows are grouped by it."""
         found = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
@@ -90,7 +96,7 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
     first = find(paths, format)[0]
     if first.path == STDIN:
         return {}
-    return {field.name: str(field.type) for field in READERS[first.format].schema(first.path, None)}
+    return {field.name: str(field.type) for field in READERS[first.format].index(first, lambda _: [], None).schema}
 
 
 def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> Dump:
@@ -101,18 +107,27 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
     check_names(request.columns)
     sources = tuple(find(request.paths, request.format))
     stdin = Stdin(sys.stdin.buffer) if any(source.path == STDIN for source in sources) else None
-    schemas = {source.path: READERS[source.format].schema(source.path, stdin) for source in sources}
-    return _settled(request, plan_columns or PlanColumns(), sources, schemas, stdin)
+    plan_columns = plan_columns or PlanColumns()
+
+    def indexed(source: Source) -> Index:
+        def needed(schema: pa.Schema) -> list[str]:
+            return needed_columns(source.path, schema, request, plan_columns)
+
+        return READERS[source.format].index(source, needed, stdin)
+
+    indexes = {source.path: indexed(source) for source in sources}
+    return _settled(request, plan_columns, sources, indexes, stdin)
 
 
 def _settled(
     request: ReadRequest,
     plan_columns: PlanColumns,
     sources: tuple[Source, ...],
-    schemas: Mapping[str, pa.Schema],
+    indexes: Mapping[str, Index],
     stdin: Stdin | None,
 ) -> Dump:
-    """The dump of files that were opened."""
+    """The dump of files that were indexed."""
+    schemas = {path: index.schema for path, index in indexes.items()}
     resolved = resolve_schema(schemas, request, plan_columns)
     needed = {path: pa.schema([schema.field(n) for n in resolved.roles.needed]) for path, schema in schemas.items()}
     first, *others = (schema.names for schema in schemas.values())
@@ -123,10 +138,10 @@ def _settled(
         sources=sources,
         columns=resolved.columns,
         roles=resolved.roles,
-        shards=_shards(sources, resolved.roles),
+        shards=_shards(sources, indexes, resolved.roles),
         notes=resolved.notes + limit,
         available=tuple(name for name in first if all(name in names for names in others)),
-        all_columns=schemas,
+        indexes=indexes,
         schemas=needed,
         step=resolved.step,
         by_batch=resolved.by_batch,
@@ -134,8 +149,12 @@ def _settled(
     )
 
 
-def _shards(sources: Sequence[Source], roles: Roles) -> tuple[Shard, ...]:
-    pieces = [(source, *piece) for source in sources for piece in READERS[source.format].parts(source, roles)]
+def _shards(sources: Sequence[Source], indexes: Mapping[str, Index], roles: Roles) -> tuple[Shard, ...]:
+    pieces = [
+        (source, *piece)
+        for source in sources
+        for piece in READERS[source.format].parts(source, indexes[source.path], roles)
+    ]
     return tuple(
         Shard(index=index, path=source.path, format=source.format, part=part, n_bytes=n_bytes)
         for index, (source, part, n_bytes) in enumerate(pieces)

@@ -12,6 +12,7 @@ from rlcorr_cli.batch import Format, Shard
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import jsonl, parquet
+from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.sources import Source
@@ -23,22 +24,22 @@ Piece = tuple[tuple[int, int] | None, int]
 
 @dataclass(frozen=True)
 class Reader:
-    """One format: schema gives all columns of a file, parts cuts it, read yields one part's needed columns, peek the
-    first rows of a file's first part.
+    """One container: index opens a file once, parts cuts it by what that told, read yields one part's needed columns,
+    peek the first rows of a file's first part.
 
     The last arguments of read: how many tokens a batch will hold (what it yields may be more or less), and whether
     the rows are to come whole, with all columns or their own lines.
     """
 
-    schema: Callable[[str, Stdin | None], pa.Schema]
-    parts: Callable[[Source, Roles], Sequence[Piece]]
+    index: Callable[[Source, NeededColumns, Stdin | None], Index]
+    parts: Callable[[Source, Index, Roles], Sequence[Piece]]
     read: Callable[[Shard, Roles, pa.Schema, Stdin | None, int, bool], Iterator[Rows]]
     peek: Callable[[Shard, Roles, pa.Schema, Stdin | None], Rows | None]
 
 
 READERS: dict[Format, Reader] = {
-    "parquet": Reader(parquet.schema, parquet.parts, parquet.read, parquet.peek),
-    "jsonl": Reader(jsonl.schema, jsonl.parts, jsonl.read, jsonl.peek),
+    "parquet": Reader(parquet.index, parquet.parts, parquet.read, parquet.peek),
+    "jsonl": Reader(jsonl.index, jsonl.parts, jsonl.read, jsonl.peek),
 }
 
 

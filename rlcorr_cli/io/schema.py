@@ -58,7 +58,7 @@ def resolve_schema(
     roles = roles_of(columns, tuple(keys[name] for name in names), ids.pop() if len(ids) == 1 else ())
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
-    steps = {_step(schema, request) for schema in schemas.values()}
+    steps = {_mark("step", schema, request) for schema in schemas.values()}
     return ResolvedColumns(
         columns=columns,
         roles=roles,
@@ -66,6 +66,21 @@ def resolve_schema(
         step=steps.pop() if len(steps) == 1 else None,
         by_batch=bool(batch),
     )
+
+
+def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_columns: PlanColumns) -> list[str]:
+    """Every column of one file that may be read, steps and versions included, whether or not rows are grouped by them.
+
+    At least what `resolve_schema` will name, so that a file is checked while it is open for the first time.
+    """
+    optional = _optional(plan_columns)
+    columns = _resolved(path, schema, request.columns, plan_columns, optional, [])
+    batch = plan_columns.batch
+    required = (batch,) if batch is not None and plan_columns.batch_required else ()
+    keys = _keys(path, schema, (*required, *request.group_by), request)
+    marks = [_mark(name, schema, request) for name in ("step", "policy_version", *((batch,) if batch else ()))]
+    names = [*columns.values(), *keys.values(), *(name for name in marks if name), *_ids(schema, request)]
+    return list(dict.fromkeys(names))
 
 
 def _optional(plan_columns: PlanColumns) -> tuple[str, ...]:
@@ -130,10 +145,11 @@ def _keys(path: str, schema: pa.Schema, names: Sequence[str], request: ReadReque
     return keys
 
 
-def _step(schema: pa.Schema, request: ReadRequest) -> str | None:
-    found = candidates("step", schema.names, request.columns)
-    fits = len(found) == 1 and found[0] in schema.names and types.holds_key(_type(schema, found[0]))
-    return found[0] if fits else None
+def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:
+    """The one column that may stand for a name and that rows can be grouped by."""
+    columns = candidates(name, schema.names, request.columns)
+    fits = len(columns) == 1 and columns[0] in schema.names and types.holds_key(_type(schema, columns[0]))
+    return columns[0] if fits else None
 
 
 def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:

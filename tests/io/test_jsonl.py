@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 def cut(dump: Dump, range_bytes: int) -> Dump:
     (source,) = dump.sources
-    pieces = reading.parts(source, dump.roles, range_bytes)
+    pieces = reading.parts(source, dump.indexes[source.path], dump.roles, range_bytes)
     shards = [
         Shard(index=i, path=source.path, format="jsonl", part=part, n_bytes=n) for i, (part, n) in enumerate(pieces)
     ]

@@ -12,6 +12,7 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import Rows
 from rlcorr_cli.io.columns import ALIASES, Roles
+from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.lines import inferred, numbered, parsed, row_of
 from rlcorr_cli.io.containers.streams import Block, Stdin, blocks, head, is_compressed
 from rlcorr_cli.io.places import Places, resolved
@@ -24,22 +25,27 @@ LOOKED_AT = 200
 MASK_KEY = re.compile(b'"(%s)"' % "|".join(("response_mask", *ALIASES["response_mask"])).encode())
 
 
-def schema(path: str, stdin: Stdin | None = None) -> pa.Schema:
+def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
     """Columns and types from the first rows: numbers in lists are doubles, an empty list is one of doubles."""
+    path = source.path
     start = stdin.head if path == STDIN and stdin else head(path)
     lines = list(islice(numbered(start, 0), LOOKED_AT))
     rows = [row for _, line in lines if isinstance(row := row_of(line), dict)]
     if rows:
-        return inferred(rows)
+        schema = inferred(rows)
+        needed(schema)
+        return Index(schema=schema, in_one=path == STDIN or is_compressed(path))
     if not lines:
         raise DataError(f"{shown(path)} has no rows in its first lines.", "JSON lines hold one object per line.")
     number, line = lines[0]
     raise DataError(f"{shown(path)}, line {number} {row_of(line)}.", "Is this a file of JSON lines?")
 
 
-def parts(source: Source, roles: Roles, range_bytes: int = RANGE_BYTES) -> list[tuple[tuple[int, int] | None, int]]:
+def parts(
+    source: Source, index: Index, roles: Roles, range_bytes: int = RANGE_BYTES
+) -> list[tuple[tuple[int, int] | None, int]]:
     """Byte ranges of a plain file; a compressed file or standard input is one part."""
-    if source.path == STDIN or is_compressed(source.path):
+    if index.in_one:
         return [(None, source.n_bytes)]
     starts = range(0, source.n_bytes, range_bytes)
     ends = [*starts[1:], source.n_bytes]

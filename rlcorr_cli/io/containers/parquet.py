@@ -11,6 +11,7 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import ROW_TOKENS, Rows
 from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
@@ -37,29 +38,35 @@ def prefer_jemalloc(sparing: bool = False) -> None:
             pa.jemalloc_set_decay_ms(0)
 
 
-def schema(path: str, stdin: Stdin | None = None) -> pa.Schema:
-    """All columns, from the footer."""
-    with _file(path) as file:
-        found = file.schema_arrow
-        _ = found.names  # decoded only when they are asked for, and a name need not be UTF-8
-        return found
-
-
-def parts(source: Source, roles: Roles) -> list[tuple[tuple[int, int], int]]:
-    """Runs of row groups: each alone, but neighbours together while they stay under MERGE_BYTES compressed."""
-    with _file(source.path) as file:
-        metadata = file.metadata
-        wanted = _indices(metadata, roles.needed)
-        _check_chunks(source.path, metadata.num_row_groups, wanted)
+def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+    """The footer, with the needed columns' chunks checked."""
+    path = source.path
+    with _file(path, pre_buffer=True) as file:
+        schema = file.schema_arrow
+        _ = schema.names  # decoded only when they are asked for, and a name need not be UTF-8
+        metadata, names = file.metadata, needed(schema)
+        columns = {name: _indices(metadata, [name]) for name in names}
+        wanted = [j for of_name in columns.values() for j in of_name]
+        # Arrow looks at every chunk's description here, where it can still say no: asked for one by one below, a
+        # damaged one would end the process (apache/arrow#45283).
+        next(file.reader.iter_batches(1, list(range(metadata.num_row_groups)), wanted, False), None)
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         if sum(group.num_rows for group in groups) != metadata.num_rows:
-            raise _damaged(source.path, "its row groups do not hold the rows that its footer names")
-        lists = _indices(metadata, roles.log_probs)
+            raise _damaged(path, "its row groups do not hold the rows that its footer names")
         for group in groups:
-            _check_lengths(source.path, group, lists)
-        sizes = [sum(group.column(j).total_compressed_size for j in wanted) for group in groups]
+            _check_lengths(path, group, wanted)
+        group_bytes = {
+            name: tuple(sum(group.column(j).total_compressed_size for j in of_name) for group in groups)
+            for name, of_name in columns.items()
+        }
+    return Index(schema=schema, group_rows=tuple(group.num_rows for group in groups), group_bytes=group_bytes)
+
+
+def parts(source: Source, index: Index, roles: Roles) -> list[tuple[tuple[int, int], int]]:
+    """Runs of row groups: each alone, but neighbours together while they stay under MERGE_BYTES compressed."""
     runs: list[tuple[tuple[int, int], int]] = []
-    for i, size in enumerate(sizes):
+    for i in range(len(index.group_rows)):
+        size = sum(index.group_bytes[name][i] for name in roles.needed)
         if runs and runs[-1][1] + size <= MERGE_BYTES:
             (first, _), total = runs[-1]
             runs[-1] = ((first, i + 1), total + size)
@@ -68,16 +75,9 @@ def parts(source: Source, roles: Roles) -> list[tuple[tuple[int, int], int]]:
     return runs
 
 
-def _check_chunks(path: str, n_groups: int, wanted: list[int]) -> None:
-    """Have Arrow look at every column chunk's description where it can still say no: asked for one by one, a damaged
-    one ends the process (apache/arrow#45283)."""
-    with _file(path, pre_buffer=True) as file:
-        next(file.reader.iter_batches(1, list(range(n_groups)), wanted, False), None)
-
-
-def _check_lengths(path: str, group: pq.RowGroupMetaData, lists: list[int]) -> None:
+def _check_lengths(path: str, group: pq.RowGroupMetaData, columns: list[int]) -> None:
     """Refuse rows that would not fit into memory, as far as a footer tells."""
-    for j in lists:
+    for j in columns:
         if group.num_rows and group.column(j).num_values / group.num_rows > ROW_TOKENS:
             raise DataError(
                 f"{path} has rows of over {ROW_TOKENS:,} tokens.", "One row is one sequence: is the file laid out so?"
