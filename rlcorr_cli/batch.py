@@ -8,14 +8,13 @@ carries a mask and a mean is a mean.  Empty rows stay, with length 0.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
-Format = Literal["parquet", "jsonl"]
 GroupKey = tuple[Any, ...]
 """One group's values, in the order of the columns asked for: (3,), ("math", 3), ()."""
 
@@ -30,7 +29,7 @@ class Shard:
 
     index: int
     path: str
-    format: Format
+    format: str
     part: tuple[int, int] | None
     n_bytes: int
 
@@ -97,7 +96,7 @@ class Input:
     """One file as it was read: for the report's `inputs`.  columns: canonical name -> the file's column."""
 
     path: str
-    format: Format
+    format: str
     rows: int
     n_bytes: int
     columns: dict[str, str]

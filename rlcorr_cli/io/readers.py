@@ -1,6 +1,6 @@
-"""From a shard to batches: one Reader per format.
+"""From a shard to batches: one Reader per container.
 
-A new format is one module with these four functions and its row here.
+A new container is one module with these four functions, its row here and its row in `formats`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rlcorr_cli.batch import Format, Shard
+from rlcorr_cli.batch import Shard
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import jsonl, parquet
@@ -37,7 +37,7 @@ class Reader:
     peek: Callable[[Shard, Roles, pa.Schema, Stdin | None], Rows | None]
 
 
-READERS: dict[Format, Reader] = {
+READERS: dict[str, Reader] = {
     "parquet": Reader(parquet.index, parquet.parts, parquet.read, parquet.peek),
     "jsonl": Reader(jsonl.index, jsonl.parts, jsonl.read, jsonl.peek),
 }
