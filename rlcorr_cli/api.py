@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
-from rlcorr_cli.quality.bad_rows import BadRows
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.checked import Checked, measurements_of
 from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.report.report import Report
+from rlcorr_cli.requests import ReadRequest
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Reading
+    from rlcorr_cli.frameworks.chosen import ChosenPlan
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -28,7 +29,7 @@ def analyze(
     batch_by: str | None = None,
     columns: Mapping[str, str] | None = None,
     limit: int | None = None,
-    bad_rows: BadRows | None = None,
+    bad_rows: BadRowPolicy | None = None,
     device: str = "auto",
     threads: int | None = None,
     batch_tokens: int | None = None,
@@ -45,9 +46,15 @@ def analyze(
     from rlcorr_cli.pipeline.scan import computing
 
     keys = (group_by,) if isinstance(group_by, str) else tuple(group_by)
-    reading = _reading(dumps, keys, batch_by, columns, limit, bad_rows)
-    chosen, notes = _plan(plan)
-    return analysis.analyze(reading, chosen, computing=computing(device, threads, batch_tokens), seed=seed, notes=notes)
+    request = ReadRequest(
+        paths=_paths(dumps),
+        columns=dict(columns or {}),
+        group_by=keys,
+        batch_by=batch_by,
+        limit=limit,
+        bad_rows=bad_rows or BadRowPolicy(),
+    )
+    return analysis.analyze(request, _plan(plan), computing=computing(device, threads, batch_tokens), seed=seed)
 
 
 def filter_dump(
@@ -65,7 +72,7 @@ def filter_dump(
     batch_by: str | None = None,
     columns: Mapping[str, str] | None = None,
     limit: int | None = None,
-    bad_rows: BadRows | None = None,
+    bad_rows: BadRowPolicy | None = None,
     device: str = "auto",
     threads: int | None = None,
     batch_tokens: int | None = None,
@@ -85,9 +92,14 @@ def filter_dump(
         seed,
         write_unused_weights,
     )
-    reading = _reading(dumps, (), batch_by, columns, limit, bad_rows)
-    chosen, notes = _plan(plan)
-    return run(reading, chosen, target, computing=computing(device, threads, batch_tokens), notes=notes)
+    request = ReadRequest(
+        paths=_paths(dumps),
+        columns=dict(columns or {}),
+        batch_by=batch_by,
+        limit=limit,
+        bad_rows=bad_rows or BadRowPolicy(),
+    )
+    return run(request, _plan(plan), target, computing=computing(device, threads, batch_tokens))
 
 
 def check(
@@ -130,24 +142,16 @@ def check(
     return run(measurements_of(subject), asked)
 
 
-def _plan(plan: Plan | str) -> tuple[Plan, tuple[str, ...]]:
-    """The plan, and what its preset has to say."""
+def _plan(plan: Plan | str) -> "ChosenPlan":
+    """The plan, with what its preset has to say."""
+    from rlcorr_cli.frameworks.chosen import ChosenPlan
+
     if isinstance(plan, Plan):
-        return plan, ()
+        return ChosenPlan(plan)
     named = preset(plan)
-    return named.plan, named.notes
+    return ChosenPlan(named.plan, notes=named.notes)
 
 
-def _reading(
-    dumps: Paths,
-    group_by: tuple[str, ...],
-    batch_by: str | None,
-    columns: Mapping[str, str] | None,
-    limit: int | None,
-    bad_rows: BadRows | None,
-) -> "Reading":
-    from rlcorr_cli.pipeline.analyze import Reading
-
+def _paths(dumps: Paths) -> tuple[str, ...]:
     paths = (dumps,) if isinstance(dumps, str | Path) else dumps
-    named = tuple(str(path) for path in paths)
-    return Reading(named, "auto", dict(columns or {}), group_by, batch_by, limit, bad_rows or BadRows())
+    return tuple(str(path) for path in paths)

@@ -1,4 +1,4 @@
-"""The contract between io and core: what is read in one step.
+"""The contract between io and core: what is read in one step, and what is decided about it.
 
 A Batch holds *valid* tokens only, flat, with offsets per row.  The house first had core drop masked tokens; reading
 does it instead, because the values must be checked after masking anyway (a NaN on a masked token is fine, on a valid
@@ -6,18 +6,20 @@ one it is an error that must name its file and row) and because fewer bytes then
 carries a mask and a mean is a mean.  Empty rows stay, with length 0.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Format = Literal["parquet", "jsonl"]
+from rlcorr_cli.totals.histogram import Floats, Histogram
+
 GroupKey = tuple[Any, ...]
 """One group's values, in the order of the columns asked for: (3,), ("math", 3), ()."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shard:
     """A small description of work: one part of one input.
 
@@ -27,12 +29,12 @@ class Shard:
 
     index: int
     path: str
-    format: Format
+    format: str
     part: tuple[int, int] | None
     n_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """B rows with V valid tokens together; checked once, by the reader.
 
@@ -66,12 +68,37 @@ class Batch:
         return int(self.offsets[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a plan decides about B rows (empty ones too) with V valid tokens, on the host.
+
+    weights: f64[V], as applied; None where the plan weights nothing.  keep: bool[V].  n_valid, n_kept: f64[B].
+    row_weights: f64[B], mean weight of the tokens kept (1 each where nothing is weighted), 0 of none.
+    rejected: rejection -> bool[B], rows it takes whole or takes tokens of.  distances: rejection -> counts of how far
+    its units lie from where it keeps everything: |log| of a ratio, else the statistic.
+    """
+
+    weights: Floats | None
+    keep: NDArray[np.bool_]
+    n_valid: Floats
+    n_kept: Floats
+    row_weights: Floats
+    rejected: Mapping[str, NDArray[np.bool_]]
+    distances: Mapping[str, Histogram]
+
+    @property
+    def kept_fraction(self) -> Floats:
+        """Share of valid tokens kept: f64[B], NaN of none."""
+        with np.errstate(invalid="ignore"):
+            return self.n_kept / self.n_valid
+
+
+@dataclass(frozen=True, kw_only=True)
 class Input:
     """One file as it was read: for the report's `inputs`.  columns: canonical name -> the file's column."""
 
     path: str
-    format: Format
+    format: str
     rows: int
     n_bytes: int
     columns: dict[str, str]

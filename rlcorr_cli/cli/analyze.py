@@ -27,14 +27,12 @@ def analyze(
     chosen = plan.chosen(profile)
     outputs = shared.outputs(output or [], dumps, group_by or [])
     report = analysis.analyze(
-        read.reading(dumps, group_by),
-        chosen.plan,
-        chosen.profile,
-        Thresholds(extreme_ratio, ppo_clip),
-        compute.computing(),
-        seed,
-        chosen.notes,
-        shared.watch(quiet),
-        shared.pictured(outputs),
+        read.request(dumps, group_by),
+        chosen,
+        thresholds=Thresholds(extreme_ratio, ppo_clip),
+        computing=compute.computing(),
+        seed=seed,
+        watch=shared.watch(quiet),
+        pictures=shared.pictured(outputs),
     )
     shared.write(report, outputs, as_json=json)

@@ -51,18 +51,11 @@ def check(
     else:
         from rlcorr_cli.pipeline.analyze import analyze
 
-        chosen, reading = plan.chosen(profile), read.reading(dumps, group_by)
+        chosen, request = plan.chosen(profile), read.request(dumps, group_by)
         if chosen.profile is None:  # a peer's names are known once its function has run
             refuse_impossible(policy, chosen.plan, grouped=bool(group_by))
-        report = analyze(
-            reading,
-            chosen.plan,
-            chosen.profile,
-            computing=compute.computing(),
-            seed=None,  # no intervals: no rule looks at them
-            notes=chosen.notes,
-            watch=shared.watch(quiet),
-        )
+        # Without a seed there are no intervals, which no rule looks at.
+        report = analyze(request, chosen, computing=compute.computing(), seed=None, watch=shared.watch(quiet))
     return _show(run(measurements_of(report), policy), target, as_json=json)
 
 
@@ -92,8 +85,8 @@ def _target(path: str | None, dumps: list[str], options: RuleOptions) -> Path | 
     """Where the JUnit file goes, refused before the scan where it cannot, or where it would replace what is read."""
     import os
 
+    from rlcorr_cli.atomic import check_target
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.present.files import check_target
 
     if path is None:
         return None

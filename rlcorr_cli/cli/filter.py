@@ -42,12 +42,10 @@ def filter(
     path = None if dry_run or output is None else Path(output)
     apart = None if dry_run or rejected_output is None else Path(rejected_output)
     filtered = filter_dump(
-        read.reading(dumps),
-        chosen.plan,
+        read.request(dumps),
+        chosen,
         Target(path, keep, apart, overwrite, rows_per_file, resample, seed, write_unused_weights),
-        chosen.profile,
-        compute.computing(sparing=True),
-        chosen.notes,
-        shared.watch(quiet),
+        computing=compute.computing(sparing=True),
+        watch=shared.watch(quiet),
     )
     shared.show_filtered(filtered, as_json=json)

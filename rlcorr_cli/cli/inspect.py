@@ -48,15 +48,15 @@ def inspect(
     from rlcorr_cli.errors import UsageError
     from rlcorr_cli.pipeline import inspect as inspection
 
-    reading, chosen, computing = read.reading(dumps), plan.chosen().plan, compute.computing()
+    request, chosen, computing = read.request(dumps), plan.chosen(), compute.computing()
     by = choice("--by", by, tuple(MEASURES))
     if row is not None and worst:
         raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
     if row is not None:
-        _show_row(inspection.one_row(reading, chosen, computing, row), as_json=json)
+        _show_row(inspection.one_row(request, chosen, computing, row), as_json=json)
         return
     with _columns_before_errors(dumps, read.format, as_json=json):
-        inspected = inspection.inspect(reading, chosen, computing, worst, by)
+        inspected = inspection.inspect(request, chosen, computing, n_worst=worst, by=by)
     _show(inspected, as_json=json)
 
 

@@ -13,13 +13,13 @@ from rlcorr_cli.cli import options as o
 from rlcorr_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from rlcorr_cli.cli.plans import Chosen
-    from rlcorr_cli.pipeline.analyze import Reading
+    from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.pipeline.scan import Computing
-    from rlcorr_cli.quality.bad_rows import BadRows
+    from rlcorr_cli.quality.bad_rows import BadRowPolicy
+    from rlcorr_cli.requests import ReadRequest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadingOptions:
     """How a dump is read."""
 
@@ -32,29 +32,36 @@ class ReadingOptions:
     max_bad_fraction: o.MaxBadFraction = None
     nonfinite: o.Nonfinite = "error"
 
-    def reading(self, dumps: list[str], group_by: list[str] | None = None) -> "Reading":
-        """The dump to read."""
-        from rlcorr_cli.pipeline.analyze import Reading
+    def request(self, dumps: list[str], group_by: list[str] | None = None) -> "ReadRequest":
+        """The dump to read, and how."""
+        from rlcorr_cli.requests import ReadRequest
 
-        keys = tuple(group_by or ())
-        return Reading(tuple(dumps), self.format, self._mapping(), keys, self.batch_by, self.limit, self._bad_rows())
+        return ReadRequest(
+            paths=tuple(dumps),
+            format=self.format,
+            columns=self._mapping(),
+            group_by=tuple(group_by or ()),
+            batch_by=self.batch_by,
+            limit=self.limit,
+            bad_rows=self._bad_rows(),
+        )
 
-    def _bad_rows(self) -> "BadRows":
+    def _bad_rows(self) -> "BadRowPolicy":
         """What to do about bad rows; a place for them asks for their quarantine."""
         from rlcorr_cli.cli.plans import choice
-        from rlcorr_cli.quality.bad_rows import BadRows
+        from rlcorr_cli.quality.bad_rows import BadRowPolicy
 
-        policy = choice("--on-bad-row", self.on_bad_row, ("error", "skip", "quarantine"))
+        action = choice("--on-bad-row", self.on_bad_row, ("error", "skip", "quarantine"))
         nonfinite = choice("--nonfinite", self.nonfinite, ("error", "mask"))
-        if self.quarantine is not None and policy == "skip":
+        if self.quarantine is not None and action == "skip":
             raise UsageError("--on-bad-row skip leaves nothing for --quarantine.", "Use one of the two.")
-        if self.quarantine is None and policy == "quarantine":
+        if self.quarantine is None and action == "quarantine":
             raise UsageError("--on-bad-row quarantine needs a place.", "Add --quarantine bad.parquet, or .jsonl.")
         path = None if self.quarantine is None else Path(self.quarantine)
-        policy = policy if path is None else "quarantine"
-        if policy == "error" and self.max_bad_fraction is not None:
-            raise UsageError("--on-bad-row error bears no bad rows.", "Add --on-bad-row skip to --max-bad-fraction.")
-        return BadRows(policy, path, self.max_bad_fraction, nonfinite)
+        action = action if path is None else "quarantine"
+        if action == "error" and self.max_bad_fraction is not None:
+            raise UsageError("--max-bad-fraction needs --on-bad-row skip or quarantine.", "Add --on-bad-row skip.")
+        return BadRowPolicy(action, path, self.max_bad_fraction, nonfinite)
 
     def _mapping(self) -> dict[str, str]:
         """['canonical=column', ...] -> dict."""
@@ -69,7 +76,7 @@ class ReadingOptions:
         return columns
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanOptions:
     """Which correction, and the single knobs turned on it."""
 
@@ -90,7 +97,7 @@ class PlanOptions:
         knobs = (self.is_scope, self.is_high, self.is_low, self.is_outside, self.normalize, self.veto)
         return bool(self.rs) or any(knob is not None for knob in knobs)
 
-    def chosen(self, profile: str = "canonical") -> "Chosen":
+    def chosen(self, profile: str = "canonical") -> "ChosenPlan":
         """The resolved plan."""
         from rlcorr_cli.cli.plans import resolve
 

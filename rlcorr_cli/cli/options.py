@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from rlcorr_cli.io.formats import NAMES
+
 READING = "Reading the dump"
 PLAN = "Correction plan"
 COMPUTING = "Computing"
@@ -16,7 +18,7 @@ Dumps = Annotated[
 DumpsOrReport = Annotated[
     list[str], typer.Argument(metavar="DUMP...", help="As for analyze, or one report.json that analyze -o wrote.")
 ]
-FormatName = Annotated[str, typer.Option("--format", help="auto, parquet or jsonl.", rich_help_panel=READING)]
+FormatName = Annotated[str, typer.Option("--format", help=f"auto, {' or '.join(NAMES)}.", rich_help_panel=READING)]
 Map = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,24 +1,15 @@
 """Which plan a command line asks for: preset, then file, then flags; resolved in one place."""
 
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from rlcorr_cli.cli.option_groups import PlanOptions
 from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.flags import override, parse_rejection
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, WeightScope, veto
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The resolved plan, the peer's profile (None for canonical), and what the user should know about either."""
-
-    plan: Plan
-    profile: Any
-    notes: tuple[str, ...]
-
-
-def resolve(options: PlanOptions, profile_name: str) -> Chosen:
+def resolve(options: PlanOptions, profile_name: str) -> ChosenPlan:
     """preset < file < flags.  A file replaces a preset, so both together are refused rather than one ignored.
 
     A profile has its peer's plans only, from its peer's config: what it logs of any other would be made up.
@@ -47,7 +38,7 @@ def resolve(options: PlanOptions, profile_name: str) -> Chosen:
     else:
         plan = Plan("disabled") if profile is None else profile.read({})
     plan = _with_knobs(plan, options)
-    return Chosen(plan, profile, notes if profile is None else notes + profile.notes(plan))
+    return ChosenPlan(plan, profile, notes if profile is None else notes + profile.notes(plan))
 
 
 def _with_knobs(plan: Plan, options: PlanOptions) -> Plan:

@@ -35,24 +35,23 @@ def plot(
         shared.refuse_saved_report_options(read, plan, group_by)
         reports = dict.fromkeys(kinds, read_drawable(dumps[0]))
     else:
-        from rlcorr_cli.pipeline.analyze import along_steps, analyze
+        from rlcorr_cli.pipeline import analyze as analysis
 
-        chosen, reading, computing = plan.chosen(), read.reading(dumps, group_by), compute.computing()
+        chosen, computing = plan.chosen(), compute.computing()
+        dump = analysis.opened(read.request(dumps, group_by), chosen)
 
-        def measured(versions: bool) -> "Report":
-            return analyze(
-                along_steps(reading, chosen.plan, versions),
-                chosen.plan,
-                computing=computing,
-                seed=None,  # no intervals: no picture shows them
-                notes=chosen.notes,
-                watch=shared.watch(quiet),
-                pictures=True,
+        def measured(groups: tuple[str, ...]) -> "Report":
+            watch = shared.watch(quiet)
+            # Without a seed there are no intervals, which no picture shows.
+            return analysis.analyze_dump(
+                dump.grouped_by(groups), chosen, computing=computing, seed=None, watch=watch, pictures=True
             )
 
-        # Staleness looks at steps and versions at once, everything else at steps alone.
-        by_versions = {versions: measured(versions) for versions in {kind == "staleness" for kind in kinds}}
-        reports = {kind: by_versions[kind == "staleness"] for kind in kinds}
+        # Staleness looks at steps and versions at once, everything else at steps alone; the dump is read twice only
+        # where these groupings differ.
+        groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
+        by_groups = {names: measured(names) for names in dict.fromkeys(groups.values())}
+        reports = {kind: by_groups[groups[kind]] for kind in kinds}
     _write(reports, targets, as_json=json)
 
 
@@ -71,7 +70,7 @@ def _targets(output: str | None, kinds: Sequence[str], dumps: Sequence[str]) -> 
     """Kind -> file.  A name without a suffix is a directory for KIND.png; without a name, DUMP.KIND.png right here."""
     import os
 
-    from rlcorr_cli.present.files import check_target
+    from rlcorr_cli.atomic import check_target
 
     if output is None:
         name = Path(dumps[0]).name
@@ -109,9 +108,9 @@ def _write(reports: "Mapping[str, Report]", targets: Mapping[str, Path], as_json
     """Each kind's picture of its report to its file; its caption, or why there is none, to stdout."""
     import json
 
+    from rlcorr_cli.atomic import make_directory, replace_file
     from rlcorr_cli.errors import DataError
     from rlcorr_cli.present.figures import draw
-    from rlcorr_cli.present.files import make_directory, replace_file
     from rlcorr_cli.present.stdout import emit
 
     pictures: list[dict[str, Any]] = []

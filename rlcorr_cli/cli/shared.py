@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlcorr_cli.atomic import check_target
 from rlcorr_cli.cli.option_groups import PlanOptions, ReadingOptions
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.pipeline.analyze import Progress, Watch
-from rlcorr_cli.present.files import check_target
 from rlcorr_cli.present.forms import FORMS, PICTURED
 from rlcorr_cli.present.forms import write as write_form
 from rlcorr_cli.present.forms.document import text as document

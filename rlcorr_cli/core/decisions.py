@@ -1,19 +1,18 @@
 """What a plan decides about each row and each of its tokens, as plain arrays: what `filter` writes down."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.correct import Corrected, Rejected
+from rlcorr_cli.batch import Batch, Decision, GroupKey
+from rlcorr_cli.core.correct import Corrected, Rejected, correct
 from rlcorr_cli.core.histograms import histogram
-from rlcorr_cli.core.observe import Observed
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.plans.plan import Budget, Rejection
+from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
 Flags = NDArray[np.bool_]
@@ -22,33 +21,30 @@ MAX_WEIGHT = float(np.finfo(np.float32).max)
 """The largest weight that can be written down, 3.4e38: filtered datasets hold float32."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """A batch of B rows (empty ones too) and V valid tokens.
-
-    weights: f64[V], applied but not yet divided by a batch mean; None without a weighting.  keep: bool[V].
-    n_valid, n_kept: f64[B].  row_weights: f64[B], mean weight of the tokens kept (1 each without a weighting), 0 of
-    none.  rejected: rejection -> bool[B], rows it takes whole or takes tokens of.  distances: rejection -> counts of
-    how far its units lie from where it keeps everything: |log| of a ratio, else the statistic.
-    """
-
-    weights: Floats | None
-    keep: Flags
-    n_valid: Floats
-    n_kept: Floats
-    row_weights: Floats
-    rejected: Mapping[str, Flags]
-    distances: Mapping[str, Histogram]
+def correct_batch(batch: Batch, tokens: Tokens, plan: Plan, cuts: Mapping[str, Mapping[GroupKey, float]]) -> Corrected:
+    """The plan applied to a batch's tokens.  cuts: budget -> leaf -> the largest value of its statistic that stays."""
+    filled = np.diff(batch.offsets) > 0
+    bounds = {name: np.array([of.get(key, np.inf) for key in batch.keys]) for name, of in cuts.items()}
+    return correct(tokens, plan, {name: by_leaf[batch.leaf[filled]] for name, by_leaf in bounds.items()})
 
 
-def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
-    """Decisions of one observed batch, on the host.  weighted: whether the plan weights, token or none in the batch."""
+def nothing_decided(batch: Batch, plan: Plan) -> Decision:
+    """Of a batch without a valid token."""
+    none = np.zeros(batch.n_rows)
+    return Decision(
+        weights=None if plan.weighting is None else np.zeros(0),
+        keep=np.zeros(0, np.bool_),
+        n_valid=none,
+        n_kept=none,
+        row_weights=none,
+        rejected={},
+        distances={},
+    )
+
+
+def decide(batch: Batch, tokens: Tokens, corrected: Corrected) -> Decision:
+    """What a corrected batch amounts to, row by row and token by token."""
     n_valid = np.diff(batch.offsets).astype(np.float64)
-    if observed.tokens is None or observed.corrected is None:
-        none = np.zeros(batch.n_rows)
-        weights = np.zeros(0) if weighted else None
-        return Verdict(weights, np.zeros(0, np.bool_), n_valid, none, none, {}, {})
-    tokens, corrected = observed.tokens, observed.corrected
     ragged, filled = tokens.ragged, n_valid > 0
     applied = [rejected for rejected in corrected.rejected if rejected.rejection.applied]
     weights = _weights(tokens, corrected)
@@ -56,14 +52,14 @@ def verdict(batch: Batch, observed: Observed, weighted: bool) -> Verdict:
     n_kept = _sums(ragged, keep.astype(np.float64))
     with np.errstate(over="ignore"):
         weight = n_kept if weights is None else _sums(ragged, np.where(keep, weights, 0.0))
-    return Verdict(
-        weights,
-        keep,
-        n_valid,
-        _at_rows(n_kept, filled),
-        _at_rows(weight / np.maximum(n_kept, 1), filled),
-        {rejected.rejection.name: _at_rows(_takes(ragged, rejected), filled) for rejected in applied},
-        {rejected.rejection.name: _distances(rejected) for rejected in applied},
+    return Decision(
+        weights=weights,
+        keep=keep,
+        n_valid=n_valid,
+        n_kept=_at_rows(n_kept, filled),
+        row_weights=_at_rows(weight / np.maximum(n_kept, 1), filled),
+        rejected={rejected.rejection.name: _at_rows(_takes(ragged, rejected), filled) for rejected in applied},
+        distances={rejected.rejection.name: _distances(rejected) for rejected in applied},
     )
 
 
@@ -73,14 +69,20 @@ def storable(weights: Floats) -> tuple[Floats, int]:
     return (np.minimum(weights, MAX_WEIGHT), n_larger) if n_larger else (weights, 0)
 
 
-def opinions(observed: Observed) -> list[tuple[Rejection | Budget, Floats, Flags]]:
-    """Each rule of a plan on an observed batch: its statistic over its units, and what it keeps, bool[V]."""
-    if observed.tokens is None or observed.corrected is None:
+def opinions(
+    batch: Batch, plan: Plan, device: torch.device, cuts: Mapping[str, Mapping[GroupKey, float]]
+) -> list[tuple[Rejection | Budget, Floats, Flags]]:
+    """Each rule of a plan on a batch: its statistic over its units, and what it keeps, bool[V]."""
+    if not batch.n_tokens:
         return []
-    ragged = observed.tokens.ragged
+    tokens = Tokens.of(batch, device)
     return [
-        (rule, to_numpy(one.value), (one.keep if rule.scope == "token" else ragged.broadcast(one.keep)).cpu().numpy())
-        for one in observed.corrected.rejected
+        (
+            rule,
+            to_numpy(one.value),
+            (one.keep if rule.scope == "token" else tokens.ragged.broadcast(one.keep)).cpu().numpy(),
+        )
+        for one in correct_batch(batch, tokens, plan, cuts).rejected
         for rule in (one.rejection,)
     ]
 

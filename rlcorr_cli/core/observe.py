@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch, GroupKey
+from rlcorr_cli.batch import Batch, Decision, GroupKey
 from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.binning import draw
 from rlcorr_cli.core.correct import Corrected, correct
+from rlcorr_cli.core.decisions import correct_batch, decide, nothing_decided
 from rlcorr_cli.core.histograms import buckets, histogram
 from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged, to_numpy
@@ -51,14 +52,13 @@ class Observation:
 
 @dataclass(frozen=True)
 class Observed:
-    """A batch's summaries by group key, its replicates (None without a seed or without a token), its pictures if asked
-    for, what was decided about its non-empty rows, and what is kept of it as a whole (None without a token)."""
+    """A batch's summaries by group key, its replicates (None without a seed or without a token), its pictures and what
+    was decided about its rows, where those are asked for, and what is kept of it as a whole (None without a token)."""
 
     groups: dict[GroupKey, Summary]
     replicates: Replicates | None
     pictures: Pictures | None = None
-    tokens: Tokens | None = None
-    corrected: Corrected | None = None
+    decision: Decision | None = None
     whole: Whole | None = None
 
 
@@ -82,19 +82,22 @@ class Part:
         return {name: Tail.of(values, WHOLE_SIZE) for name, values in self.log_weights.items()}
 
 
-def observe(batch: Batch, observation: Observation, device: torch.device, cuts: Cuts | None = None) -> Observed:
-    """Everything the metrics need of one batch.  cuts: of the plan's budgets, where it has any."""
+def observe(
+    batch: Batch, observation: Observation, device: torch.device, cuts: Cuts | None = None, *, decides: bool = False
+) -> Observed:
+    """Everything the metrics need of one batch.  cuts: of the plan's budgets, where it has any.  decides: with what the
+    plan decides about each row and token."""
     layout = layout_of(observation)
     lengths = np.diff(batch.offsets)
     filled = lengths > 0
     leaf = batch.leaf.astype(np.int64)
     counts = _counts(batch, leaf, lengths, len(batch.keys))
     if not filled.any():
-        return Observed(_summaries(layout, batch.keys, counts, []), None)
+        decision = nothing_decided(batch, observation.plan) if decides else None
+        return Observed(_summaries(layout, batch.keys, counts, []), None, decision=decision)
     tokens = Tokens.of(batch, device)
     rewards = None if batch.reward is None else batch.reward[filled]
-    ends = {name: np.array([of.get(key, np.inf) for key in batch.keys]) for name, of in (cuts or {}).items()}
-    corrected = correct(tokens, observation.plan, {name: by_leaf[leaf[filled]] for name, by_leaf in ends.items()})
+    corrected = correct_batch(batch, tokens, observation.plan, cuts or {})
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(over="ignore", invalid="ignore"):
         parts, base = _parts(tokens, corrected, observation, leaf[filled], rewards)
@@ -105,7 +108,8 @@ def observe(batch: Batch, observation: Observation, device: torch.device, cuts: 
             replicates, rows = bootstrap.resample(keys, base, observation.seed), RowSketch.of(keys)
     tails = {part.prefix + name: tail for part in parts for name, tail in part.tails.items()}
     pictures = draw(tokens, corrected) if observation.pictures else None
-    return Observed(groups, replicates, pictures, tokens, corrected, Whole(tails, rows))
+    decision = decide(batch, tokens, corrected) if decides else None
+    return Observed(groups, replicates, pictures, decision, Whole(tails, rows))
 
 
 @lru_cache(maxsize=64)

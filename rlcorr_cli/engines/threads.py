@@ -1,7 +1,4 @@
-"""Engines: apply one function to many shards, results in shard order.
-
-Shards are independent and results add, so an engine decides only where the work runs.
-"""
+"""Threads over shards: Parquet decoding and tensor arithmetic leave the interpreter lock."""
 
 import threading
 from collections import deque
@@ -9,18 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Full, Queue
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engines import interrupt
+from rlcorr_cli.engines.engine import belongs_to, check
 
 R = TypeVar("R")
 HELD = 2
 """Results of one shard that may wait to be taken, where they stream."""
-
-
-class Cancelled(Exception):
-    """A worker stopped early because the run is over; never seen by a user."""
 
 
 @dataclass(frozen=True)
@@ -30,27 +23,23 @@ class _Last:
     error: BaseException | None
 
 
-class Engine(Protocol):
-    """Maps work over shards; results come in shard order."""
-
-    def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
-        """One result per shard."""
-        ...
-
-
-class LocalEngine:
-    """Threads over shards: Parquet decoding and tensor arithmetic leave the interpreter lock.
+class ThreadEngine:
+    """An Engine in this process.
 
     At most two shards per thread are under way or waiting to be taken, so memory stays flat.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int = 1) -> None:
         self.threads = threads
-        self.cancelled = threading.Event()
+
+    def one_by_one(self) -> "ThreadEngine":
+        """One thread."""
+        return ThreadEngine(1)
 
     def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
-        """Results in shard order; the first failure ends the run."""
-        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="rlcorr")
+        """One result per shard."""
+        cancelled = threading.Event()
+        pool = self._pool(cancelled)
         waiting: deque[Future[R]] = deque()
         try:
             for shard in shards:
@@ -60,7 +49,7 @@ class LocalEngine:
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            self.cancelled.set()
+            cancelled.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
     def stream(self, shards: Sequence[Shard], work: Callable[[Shard], Iterator[R]]) -> Iterator[Iterator[R]]:
@@ -68,49 +57,54 @@ class LocalEngine:
 
         For results that are large: a thread holds no more than HELD of them, and waits.
         """
-        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="rlcorr")
+        # One queue per shard, taken in shard order: a thread that runs ahead fills its own queue and then waits, so
+        # what is held is HELD results per thread, however unequal the shards are.
+        cancelled = threading.Event()
+        pool = self._pool(cancelled)
         waiting: deque[Queue[R | _Last]] = deque()
         try:
             for shard in shards:
                 waiting.append(Queue(HELD))
-                pool.submit(self._feed, shard, work, waiting[-1])
+                pool.submit(_feed, shard, work, waiting[-1])
                 if len(waiting) >= self.threads:
-                    yield self._drained(waiting.popleft())
+                    yield _drained(waiting.popleft(), cancelled)
             while waiting:
-                yield self._drained(waiting.popleft())
+                yield _drained(waiting.popleft(), cancelled)
         finally:
-            self.cancelled.set()
+            cancelled.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _feed(self, shard: Shard, work: Callable[[Shard], Iterator[R]], queue: "Queue[R | _Last]") -> None:
+    def _pool(self, cancelled: threading.Event) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(
+            self.threads, thread_name_prefix="rlcorr", initializer=belongs_to, initargs=(cancelled,)
+        )
+
+
+def _feed(shard: Shard, work: Callable[[Shard], Iterator[R]], queue: "Queue[R | _Last]") -> None:
+    try:
+        for result in work(shard):
+            _put(result, queue)
+        _put(_Last(None), queue)
+    except BaseException as error:
+        _put(_Last(error), queue)
+
+
+def _put(item: R, queue: "Queue[R]") -> None:
+    while True:
+        check()
         try:
-            for result in work(shard):
-                self._put(result, queue)
-            self._put(_Last(None), queue)
-        except BaseException as error:
-            self._put(_Last(error), queue)
+            return queue.put(item, timeout=0.1)
+        except Full:
+            continue
 
-    def _put(self, item: R, queue: "Queue[R]") -> None:
-        while True:
-            self.check()
-            try:
-                return queue.put(item, timeout=0.1)
-            except Full:
-                continue
 
-    def _drained(self, queue: "Queue[R | _Last]") -> Iterator[R]:
-        while True:
-            item = queue.get()
-            if not isinstance(item, _Last):
-                yield item
-            elif item.error is None:
-                return
-            else:
-                self.cancelled.set()  # who handles the error may hold on to this run for long
-                raise item.error
-
-    def check(self) -> None:
-        """Called by work between batches: stop when the run is over, or a signal came."""
-        interrupt.check()
-        if self.cancelled.is_set():
-            raise Cancelled
+def _drained(queue: "Queue[R | _Last]", cancelled: threading.Event) -> Iterator[R]:
+    while True:
+        item = queue.get()
+        if not isinstance(item, _Last):
+            yield item
+        elif item.error is None:
+            return
+        else:
+            cancelled.set()  # who handles the error may hold on to this run for long
+            raise item.error

@@ -1,10 +1,12 @@
 """From Arrow rows to Batches: flat arrays, masked tokens dropped, every value checked once.
 
-Bad rows stop the reading, or are set aside before anything is made of them: an Aside takes the place of a Portion.
+Bad rows stop the reading, or are set aside before anything is made of them: what was set aside comes before the
+CheckedRows it was taken from.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from math import isnan
 from typing import Any
 
@@ -21,75 +23,54 @@ from rlcorr_cli.io.checks import Fault, Lists, Valid
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.duplicates import Seen, keys
-from rlcorr_cli.quality.bad_rows import CURES, GO_ON, Problems
+from rlcorr_cli.io.places import Places, resolved
+from rlcorr_cli.quality.bad_rows import CURES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow
 from rlcorr_cli.totals.row_keys import Keys
 
-Place = Callable[[], str]
 ROW_TOKENS = 1 << 22
 """The most of one sequence; far beyond any model's, and still far from filling a memory."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows as read, unchecked.  where(row): how to say which one it is, `dump.jsonl, line 17`, once it is to be said.
+    """Rows as read, unchecked.
 
-    numbers: what errors call the rows, from 0 in Parquet, lines from 1 in JSON lines.
-    lines: the rows' own bytes, where they are JSON lines; data then holds only the columns that are needed.
-    unread: rows whose line could not be read, and why; all their columns are null.
+    lines: the rows' own bytes, where they are JSON lines that are wanted whole; data then holds only the columns that
+    are needed.  unread: rows whose line could not be read, and why; all their columns are null.
     """
 
     data: pa.RecordBatch
-    where: Callable[[int], Place]
-    numbers: Callable[[], Sequence[int]]
-    lines: Callable[[], list[bytes]] | None = None
+    places: Places
+    lines: list[bytes] | None = None
     unread: Mapping[int, str] = field(default_factory=dict[int, str])
 
     def part(self, first: int, last: int) -> "Rows":
-        """Rows first..last-1, without copying."""
+        """Rows first..last-1; their values are not copied."""
         if (first, last) == (0, self.data.num_rows):
             return self
-        lines, where, numbers = self.lines, self.where, self.numbers
         return Rows(
-            self.data.slice(first, last - first),
-            lambda row: where(first + row),
-            lambda: numbers()[first:last],
-            lines and (lambda: lines()[first:last]),
-            {row - first: why for row, why in self.unread.items() if first <= row < last},
+            data=self.data.slice(first, last - first),
+            places=self.places.part(first, last),
+            lines=None if self.lines is None else self.lines[first:last],
+            unread={row - first: why for row, why in self.unread.items() if first <= row < last},
         )
 
-    def take(self, chosen: NDArray[np.int64]) -> "Rows":
-        """Some rows, in order."""
-        lines, where, numbers, indices = self.lines, self.where, self.numbers, chosen.tolist()
-
-        def picked() -> list[bytes]:
-            assert lines is not None
-            given = lines()
-            return [given[i] for i in indices]
-
+    def take(self, indices: NDArray[np.int64]) -> "Rows":
+        """These rows, in order; all of them could be read."""
+        lines = self.lines
         return Rows(
-            self.data.take(pa.array(chosen)),
-            lambda row: where(indices[row]),
-            lambda: [numbers()[i] for i in indices],
-            picked if lines else None,
+            data=self.data.take(pa.array(indices)),
+            places=self.places.take(indices),
+            lines=None if lines is None else [lines[i] for i in indices.tolist()],
         )
 
 
-@dataclass(frozen=True)
-class Care:
-    """What is done about bad rows.  stop: the first is an error; else they are set aside.  clear: single tokens that
-    are not finite leave the mask.  keep: the rows set aside are wanted whole."""
-
-    stop: bool = True
-    clear: bool = False
-    keep: bool = False
-
-
-@dataclass(frozen=True)
-class Portion:
+@dataclass(frozen=True, kw_only=True)
+class CheckedRows:
     """A Batch and the rows that it came from.
 
     data: the rows as read.  objects: their whole lines, of JSON lines.  offsets: i64[B+1] into all tokens, valid or
-    not.  valid: bool over all tokens, None where all are.  where: as of Rows.
+    not.  valid: bool over all tokens, None where all are.
     """
 
     batch: Batch
@@ -97,41 +78,38 @@ class Portion:
     objects: list[dict[str, Any]] | None
     offsets: NDArray[np.int64]
     valid: NDArray[np.bool_] | None
-    where: Callable[[int], Place]
+    places: Places
 
 
 @dataclass(frozen=True)
-class Aside:
-    """Bad rows, and tokens that were cleared.  data, lines: as of a Portion, where they are wanted; reasons: by row."""
+class SetAside:
+    """Bad rows, and tokens that were cleared.  data, lines: as of Rows, where they are wanted; reasons: by row."""
 
-    problems: Problems
+    counts: BadRowCounts
     data: pa.RecordBatch | None = None
     lines: list[bytes] | None = None
     reasons: tuple[str, ...] = ()
 
 
-def portions(
-    rows: Rows, roles: Roles, batch_tokens: int, care: Care | None = None, seen: Seen | None = None
-) -> Iterator[Portion | Aside]:
+def checked_batches(
+    rows: Rows, roles: Roles, batch_tokens: int, bad_rows: BadRowPolicy | None = None, seen: Seen | None = None
+) -> Iterator[CheckedRows | SetAside]:
     """The rows in order, cut where the next would pass batch_tokens.
 
-    With care.stop an error names the first bad row of a portion.  seen: the rows met so far, where ids are looked at.
+    Where bad_rows stops, an error names the first bad row of a cut.  seen: the rows met so far, if ids count.
     """
-    care = care or Care()
-    if rows.lines is not None:
-        given = rows.lines()
-        rows = replace(rows, lines=lambda: given)
+    bad_rows = bad_rows or BadRowPolicy()
     lists = lists_of(rows, roles)
     faults = [Fault(row, "unreadable_line", why) for row, why in rows.unread.items()]
     faults += checks.structural(lists, roles.rollout)
     if faults:
-        rows, aside = _set_aside(rows, faults, care)
-        yield aside
+        rows, set_aside = _set_aside(rows, faults, bad_rows)
+        yield set_aside
         lists = lists_of(rows, roles)
     _check_lengths(rows, lists[roles.rollout].offsets)
     for first, last in _cuts(lists[roles.rollout].offsets, batch_tokens):
         cut = {name: whole.rows(first, last) for name, whole in lists.items()}
-        yield from _checked(rows.part(first, last), cut, roles, care, seen)
+        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows.clears), bad_rows, seen)
 
 
 def lists_of(rows: Rows, roles: Roles) -> dict[str, Lists]:
@@ -147,7 +125,7 @@ def _check_lengths(rows: Rows, offsets: NDArray[np.int64]) -> None:
     if lengths.max(initial=0) > ROW_TOKENS:
         row = int(lengths.argmax())
         raise DataError(
-            f"{rows.where(row)()} has {lengths[row]:,} tokens, over {ROW_TOKENS:,}.",
+            f"{resolved(rows.places[row]).text} has {lengths[row]:,} tokens, over {ROW_TOKENS:,}.",
             "One row is one sequence: is the dump laid out so?",
         )
 
@@ -161,43 +139,65 @@ def _cuts(offsets: NDArray[np.int64], batch_tokens: int) -> Iterator[tuple[int, 
         first = last
 
 
-def _checked(
-    rows: Rows, lists: dict[str, Lists], roles: Roles, care: Care, seen: Seen | None
-) -> Iterator[Portion | Aside]:
-    """One portion, its bad rows before it.  seen: None where ids need not be looked at any more."""
-    objects, faults = _objects(rows)
-    if faults:
-        rows, aside = _set_aside(rows, faults, care)
-        yield aside
-        yield from _checked(rows, lists_of(rows, roles), roles, care, seen)
-        return
-    valid, cleared = _valid(rows, lists, roles, None), 0
-    if not valid.sound and care.clear:
-        per_token = _advantages(rows, lists, roles) if roles.advantages in lists else None
-        bad = checks.not_finite(lists, roles.log_probs, per_token)
-        cleared = int(valid.of(bad).sum())
-        valid = _valid(rows, lists, roles, ~bad)
-    faults = [] if valid.sound else _faults(rows, lists, roles, valid)
-    row_keys = keys([rows.data.column(name) for name in roles.ids]) if roles.ids and not faults else None
-    repeated = [] if faults else _repeated(rows, roles, row_keys, seen)
-    if faults or repeated:
-        rows, aside = _set_aside(rows, faults or repeated, care)
-        yield aside
-        yield from _checked(rows, lists_of(rows, roles), roles, care, seen if faults else None)
-        return
-    if cleared:
-        yield Aside(Problems(cleared=cleared))
-    if rows.data.num_rows:
-        yield _portion(rows, lists, roles, valid, objects, row_keys)
+@dataclass(frozen=True)
+class _Cut:
+    """Rows of one batch to be, with what is found out about them once."""
+
+    rows: Rows
+    lists: Mapping[str, Lists]
+    roles: Roles
+    clears: bool
+
+    @cached_property
+    def parsed(self) -> list[dict[str, Any] | str] | None:
+        """Whole lines as objects, or what is wrong with each; None where the rows are no lines, or not wanted whole."""
+        return None if self.rows.lines is None else [row_of(line) for line in self.rows.lines]
+
+    @cached_property
+    def tokens(self) -> tuple[Valid, int]:
+        """The valid tokens, and how many were cleared for not being finite."""
+        valid = _valid(self.rows, self.lists, self.roles, None)
+        if valid.sound or not self.clears:
+            return valid, 0
+        per_token = _advantages(self.rows, self.lists, self.roles) if self.roles.advantages in self.lists else None
+        bad = checks.not_finite(self.lists, self.roles.log_probs, per_token)
+        return _valid(self.rows, self.lists, self.roles, ~bad), int(valid.of(bad).sum())
+
+    @cached_property
+    def row_keys(self) -> Keys | None:
+        """A hash of each row's own id, 0 of a row without one; None where the dump has no ids."""
+        ids = self.roles.ids
+        return keys([self.rows.data.column(name) for name in ids]) if ids else None
 
 
-def _objects(rows: Rows) -> tuple[list[dict[str, Any]] | None, list[Fault]]:
-    """Whole lines, and those that are none, whatever the reader of single columns made of them."""
-    if rows.lines is None:
-        return None, []
-    read = [row_of(line) for line in rows.lines()]
-    faults = [Fault(row, "unreadable_line", one) for row, one in enumerate(read) if isinstance(one, str)]
-    return [one for one in read if isinstance(one, dict)], faults
+def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: Seen | None) -> Iterator[CheckedRows | SetAside]:
+    """The rows of one batch, those that fail a check before them."""
+    # The order counts.  A line must be an object before its values are looked at; and an id counts as met once it was
+    # asked for, so only sound rows are asked: a bad row must not make a later good one with its id a duplicate.
+    find_faults: Callable[[_Cut], list[Fault]]
+    for find_faults in (_unreadable, _unsound, partial(_repeated, seen=seen)):
+        faults = find_faults(cut)
+        if faults:
+            rows, set_aside = _set_aside(cut.rows, faults, bad_rows)
+            yield set_aside
+            cut = _Cut(rows, lists_of(rows, cut.roles), cut.roles, cut.clears)
+    valid, n_cleared = cut.tokens
+    if n_cleared:
+        yield SetAside(BadRowCounts(cleared=n_cleared))
+    if cut.rows.data.num_rows:
+        yield _checked_rows(cut, valid)
+
+
+def _unreadable(cut: _Cut) -> list[Fault]:
+    """Lines that are no objects, whatever the reader of single columns made of them."""
+    lines = enumerate(cut.parsed or ())
+    return [Fault(row, "unreadable_line", line) for row, line in lines if isinstance(line, str)]
+
+
+def _unsound(cut: _Cut) -> list[Fault]:
+    """Rows with a value that may not stand."""
+    valid, _ = cut.tokens
+    return [] if valid.sound else _faults(cut.rows, cut.lists, cut.roles, valid)
 
 
 def _valid(rows: Rows, lists: Mapping[str, Lists], roles: Roles, finite: NDArray[np.bool_] | None) -> Valid:
@@ -226,8 +226,9 @@ def _faults(rows: Rows, lists: Mapping[str, Lists], roles: Roles, valid: Valid) 
     return faults + list(checks.of_scalars(name, rows.data.column(name), n_valid > 0))
 
 
-def _repeated(rows: Rows, roles: Roles, row_keys: Keys | None, seen: Seen | None) -> list[Fault]:
+def _repeated(cut: _Cut, seen: Seen | None) -> list[Fault]:
     """Rows whose id came before; one without an id never did."""
+    rows, roles, row_keys = cut.rows, cut.roles, cut.row_keys
     if seen is None or row_keys is None:
         return []
     places = np.flatnonzero(row_keys)
@@ -240,43 +241,33 @@ def _twice(rows: Rows, ids: Sequence[str], row: int) -> str:
     return f"{one} is there twice" + (f" in {' and '.join(others)}" if others else "")
 
 
-def _set_aside(rows: Rows, faults: Iterable[Fault], care: Care) -> tuple[Rows, Aside]:
+def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> tuple[Rows, SetAside]:
     """The rows without fault, and the others; an error if they are not to be set aside."""
-    found = checks.first_of_rows(faults)
-    if care.stop:
-        fault = next(iter(found.values()))
-        raise DataError(f"{fault.at(rows.where(fault.row)())}.", f"{CURES[fault.problem]} {GO_ON}.")
+    fault_of = checks.first_of_rows(faults)
+    if bad_rows.stops:
+        fault = next(iter(fault_of.values()))
+        raise DataError(f"{fault.at(resolved(rows.places[fault.row]).text)}.", f"{CURES[fault.problem]} {GO_ON}.")
     counts: dict[str, int] = {}
-    first: dict[str, Place] = {}
-    for row, fault in found.items():
+    first: dict[str, FirstBadRow] = {}
+    for row, fault in fault_of.items():
         counts[fault.problem] = counts.get(fault.problem, 0) + 1
-        first.setdefault(fault.problem, _said(rows.where(row), fault))
+        first.setdefault(fault.problem, FirstBadRow(rows.places[row], fault.message))
     sound = np.ones(rows.data.num_rows, np.bool_)
-    sound[list(found)] = False
-    problems = Problems(counts, first)
+    sound[list(fault_of)] = False
+    totals = BadRowCounts(counts, first)
     rest = rows.take(np.flatnonzero(sound))
-    if not care.keep:
-        return rest, Aside(problems)
+    if not bad_rows.keeps:
+        return rest, SetAside(totals)
     bad = rows.take(np.flatnonzero(~sound))
-    reasons = tuple(f"{fault.problem}: {fault.says}" for fault in found.values())
-    return rest, Aside(problems, bad.data, bad.lines and bad.lines(), reasons)
+    reasons = tuple(f"{fault.problem}: {fault.message}" for fault in fault_of.values())
+    return rest, SetAside(totals, bad.data, bad.lines, reasons)
 
 
-def _said(place: Place, fault: Fault) -> Place:
-    return lambda: fault.at(place())
-
-
-def _portion(
-    rows: Rows,
-    lists: Mapping[str, Lists],
-    roles: Roles,
-    valid: Valid,
-    objects: list[dict[str, Any]] | None,
-    row_keys: Keys | None,
-) -> Portion:
-    offsets = lists[roles.rollout].offsets
+def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
+    rows, roles = cut.rows, cut.roles
+    offsets = cut.lists[roles.rollout].offsets
     n_masked = _masked_per_row(valid.keep, offsets)
-    leaf, groups = _grouped(rows, roles.keys)
+    leaf, groups = _grouped(rows, roles.group_keys)
     batch = Batch(
         offsets=offsets - np.concatenate([[0], np.cumsum(n_masked)]),
         train_logp=valid.log_probs[roles.train],
@@ -287,9 +278,12 @@ def _portion(
         reward=checks.numbers(rows.data.column(roles.reward)) if roles.reward else None,
         leaf=leaf,
         keys=groups,
-        row_keys=row_keys,
+        row_keys=cut.row_keys,
     )
-    return Portion(batch, rows.data, objects, offsets, valid.keep, rows.where)
+    objects = None if cut.parsed is None else [row for row in cut.parsed if isinstance(row, dict)]
+    return CheckedRows(
+        batch=batch, data=rows.data, objects=objects, offsets=offsets, valid=valid.keep, places=rows.places
+    )
 
 
 def _masked_per_row(keep: NDArray[np.bool_] | None, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -306,7 +300,9 @@ def _grouped(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int32], tuple
         try:
             codes, values = _coded(rows.data.column(name))
         except UnicodeDecodeError as error:
-            raise DataError(f"{rows.where(0)()} or later: {name} is not UTF-8.", "Write the column again.") from error
+            raise DataError(
+                f"{resolved(rows.places[0]).text} or later: {name} is not UTF-8.", "Write the column again."
+            ) from error
         used, code = np.unique(code * len(values) + codes, return_inverse=True)
         groups = [(*groups[i // len(values)], values[i % len(values)]) for i in used.tolist()]
     return code.astype(np.int32), tuple(groups)

@@ -13,23 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rlcorr_cli.quality.bad_rows import ABOVE_ZERO, SENTINEL
+from rlcorr_cli.quality.bad_rows import ABOVE_ZERO, SENTINEL, worded
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a row.  problem: its class.  says: a clause without the row's place; of a line that could not
-    be read, what is to be said of the line."""
+    """What is wrong with a row.  problem: its class.  message: a clause without the row's place; of a line that could
+    not be read, its predicate."""
 
     row: int
     problem: str
-    says: str
+    message: str
 
     def at(self, place: str) -> str:
-        """With the row's place: 'dump.jsonl, line 3 is not JSON', 'dump.parquet, row 3: old_log_probs is null'."""
-        return f"{place}{' ' if self.problem == 'unreadable_line' else ': '}{self.says}"
+        """With the row's place."""
+        return worded(self.problem, place, self.message)
 
 
 @dataclass(frozen=True)

@@ -94,12 +94,12 @@ SECOND_MASKS: dict[str, str] = {"token_loss_mask": "sample_loss_mask", "completi
 SHOWN = 15
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Roles:
     """The columns that are read, by what they are for.
 
     train: the training side.  current: the policy after updates, where it stands beside the old one.
-    keys: what rows are grouped by, in the order asked for.  ids: what tells rows apart, sample_id first; or nothing.
+    group_keys: what rows are grouped by, in the order asked for.  ids: what tells rows apart, sample_id first.
     """
 
     rollout: str
@@ -108,7 +108,7 @@ class Roles:
     mask: str | None = None
     reward: str | None = None
     advantages: str | None = None
-    keys: tuple[str, ...] = ()
+    group_keys: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
 
     @property
@@ -119,17 +119,25 @@ class Roles:
     @property
     def needed(self) -> list[str]:
         """Every column to read, each once."""
-        rest = [column for column in (self.mask, self.reward, self.advantages, *self.keys, *self.ids) if column]
+        rest = [column for column in (self.mask, self.reward, self.advantages, *self.group_keys, *self.ids) if column]
         return list(dict.fromkeys(self.log_probs + rest))
 
 
-def roles_of(columns: Mapping[str, str], keys: tuple[str, ...] = (), ids: tuple[str, ...] = ()) -> Roles:
-    """A resolved mapping read by role; keys and ids are columns, already found."""
+def roles_of(columns: Mapping[str, str], group_keys: tuple[str, ...] = (), ids: tuple[str, ...] = ()) -> Roles:
+    """A resolved mapping read by role; group_keys and ids are columns of the dump."""
     old, current = columns.get("old_log_probs"), columns.get("current_log_probs")
     train = old or columns["current_log_probs"]
     beside = current if old else None
-    mask, reward = columns.get("response_mask"), columns.get("reward")
-    return Roles(columns["rollout_log_probs"], train, beside, mask, reward, columns.get("advantages"), keys, ids)
+    return Roles(
+        rollout=columns["rollout_log_probs"],
+        train=train,
+        current=beside,
+        mask=columns.get("response_mask"),
+        reward=columns.get("reward"),
+        advantages=columns.get("advantages"),
+        group_keys=group_keys,
+        ids=ids,
+    )
 
 
 def resolve(
@@ -179,7 +187,7 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
         return name
     column = _one(name, available, overrides)
     if column is None:
-        raise DataError(f"There is no column '{name}' to group by.", f"There is: {nearest(name, available)}.")
+        raise DataError(f"There is no column '{name}' to group by.", f"Similar columns: {nearest(name, available)}.")
     return column
 
 
@@ -200,7 +208,7 @@ def check_names(overrides: Mapping[str, str]) -> None:
     taken: dict[str, str] = {}
     for canonical, column in overrides.items():
         if canonical not in ALIASES:
-            raise UsageError(f"--map knows no '{canonical}'.", f"Canonical names: {', '.join(ALIASES)}.")
+            raise UsageError(f"--map: unknown name '{canonical}'.", f"Canonical names: {', '.join(ALIASES)}.")
         if column in taken:
             raise UsageError(
                 f"--map gives '{column}' to both {taken[column]} and {canonical}.", "Map each column to one name."
@@ -218,7 +226,7 @@ def _check_present(available: Sequence[str], overrides: Mapping[str, str]) -> No
     for canonical, column in overrides.items():
         if column not in available:
             near = nearest(column, available)
-            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"There is: {near}.")
+            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"Similar columns: {near}.")
 
 
 def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:

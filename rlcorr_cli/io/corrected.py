@@ -4,8 +4,7 @@ Every column comes through as it was, in order; only the mask column changes (it
 columns of ADDED follow.  Rows of Parquet are Arrow tables, rows of JSON lines the objects of their lines.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rlcorr_cli.batch import Decision
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Portion
+from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.duplicates import DRAW
-from rlcorr_cli.totals.histogram import Floats
 
 MASK = "response_mask"
 WEIGHTS, ROW_WEIGHT, BEFORE, KEPT, REJECTED_BY = ADDED = (
@@ -31,24 +30,8 @@ WEIGHTS, ROW_WEIGHT, BEFORE, KEPT, REJECTED_BY = ADDED = (
 REFUSED = (*ADDED, DRAW)
 """Columns that are added, so must not be there."""
 
-Flags = NDArray[np.bool_]
 Rows = pa.Table | list[dict[str, Any]]
 """Whole rows on their way to an output."""
-
-
-@dataclass(frozen=True)
-class Decided:
-    """What is written of B rows with V valid tokens.
-
-    weights: f64[V], final, or None where the plan weights nothing.  keep: bool[V].  row_weights: f64[B], None for rows
-    that were drawn by them.  kept: f64[B], share of valid tokens, NaN of none.  rejected: name -> bool[B].
-    """
-
-    weights: Floats | None
-    keep: Flags
-    row_weights: Floats | None
-    kept: Floats
-    rejected: Mapping[str, Flags]
 
 
 def check_added(available: Sequence[str]) -> None:
@@ -61,11 +44,11 @@ def check_added(available: Sequence[str]) -> None:
         )
 
 
-def corrected(portion: Portion, decided: Decided, roles: Roles) -> Rows:
-    """The portion's rows, all of them."""
-    if portion.objects is not None:
-        return _objects(portion, portion.objects, decided, roles)
-    return _table(portion, decided, roles)
+def corrected(rows: CheckedRows, decision: Decision, roles: Roles, *, weights: bool = True) -> Rows:
+    """All of the rows.  weights: whether to write them, which rows that are drawn by their weights go without."""
+    if rows.objects is not None:
+        return _objects(rows, rows.objects, decision, roles, weights)
+    return _table(rows, decision, roles, weights)
 
 
 def chosen(rows: Rows, which: NDArray[np.int64]) -> Rows:
@@ -82,52 +65,55 @@ def drawn(rows: Rows, times: NDArray[np.int64]) -> Rows:
     return taken.append_column(DRAW, pa.array(copies, pa.int32()))
 
 
-def _table(portion: Portion, decided: Decided, roles: Roles) -> pa.Table:
-    table, offsets = pa.Table.from_batches([portion.data]), portion.offsets
-    keep = _over_all(decided.keep, portion, np.bool_)
+def _table(rows: CheckedRows, decision: Decision, roles: Roles, weights: bool) -> pa.Table:
+    table, offsets = pa.Table.from_batches([rows.data]), rows.offsets
+    keep = _over_all(decision.keep, rows, np.bool_)
     if roles.mask is None:
         before = _lists(pa.list_(pa.int8()), offsets, np.ones(int(offsets[-1]), np.int8))
         table = table.append_column(MASK, _lists(pa.list_(pa.int8()), offsets, keep.astype(np.int8)))
     else:
-        before = portion.data.column(roles.mask)
-        place = table.schema.get_field_index(roles.mask)
+        before = rows.data.column(roles.mask)
+        index = table.schema.get_field_index(roles.mask)
         changed = _lists(before.type, offsets, keep)
-        table = table.set_column(place, table.schema.field(place), changed)
-    if decided.weights is not None:
-        weights = _over_all(decided.weights, portion, np.float32)
-        table = table.append_column(WEIGHTS, _lists(pa.list_(pa.float32()), offsets, weights))
-    if decided.row_weights is not None:
-        table = table.append_column(ROW_WEIGHT, pa.array(decided.row_weights))
+        table = table.set_column(index, table.schema.field(index), changed)
+    if weights and decision.weights is not None:
+        per_token = _over_all(decision.weights, rows, np.float32)
+        table = table.append_column(WEIGHTS, _lists(pa.list_(pa.float32()), offsets, per_token))
+    if weights:
+        table = table.append_column(ROW_WEIGHT, pa.array(decision.row_weights))
     table = table.append_column(BEFORE, before)
-    table = table.append_column(KEPT, pa.array(decided.kept, mask=np.isnan(decided.kept)))
-    return table.append_column(REJECTED_BY, pa.array(_names(decided), pa.list_(pa.string())))
+    kept = decision.kept_fraction
+    table = table.append_column(KEPT, pa.array(kept, mask=np.isnan(kept)))
+    return table.append_column(REJECTED_BY, pa.array(_names(decision), pa.list_(pa.string())))
 
 
-def _objects(portion: Portion, rows: list[dict[str, Any]], decided: Decided, roles: Roles) -> list[dict[str, Any]]:
-    keep = _split(_over_all(decided.keep, portion, np.bool_), portion.offsets)
-    weights = None
-    if decided.weights is not None:
-        weights = _split(_over_all(decided.weights, portion, np.float32), portion.offsets)
-    mask, names = roles.mask or MASK, _names(decided)
-    for i, row in enumerate(rows):
+def _objects(
+    rows: CheckedRows, objects: list[dict[str, Any]], decision: Decision, roles: Roles, weights: bool
+) -> list[dict[str, Any]]:
+    keep = _split(_over_all(decision.keep, rows, np.bool_), rows.offsets)
+    per_token = None
+    if weights and decision.weights is not None:
+        per_token = _split(_over_all(decision.weights, rows, np.float32), rows.offsets)
+    mask, names, kept = roles.mask or MASK, _names(decision), decision.kept_fraction
+    for i, row in enumerate(objects):
         before: list[Any] = row[mask] if roles.mask else [1] * len(keep[i])
         row[mask] = [value if stays else value.__class__(0) for value, stays in zip(before, keep[i], strict=True)]
-        if weights is not None:
-            row[WEIGHTS] = weights[i]
-        if decided.row_weights is not None:
-            row[ROW_WEIGHT] = float(decided.row_weights[i])
+        if per_token is not None:
+            row[WEIGHTS] = per_token[i]
+        if weights:
+            row[ROW_WEIGHT] = float(decision.row_weights[i])
         row[BEFORE] = before
-        row[KEPT] = None if np.isnan(decided.kept[i]) else float(decided.kept[i])
+        row[KEPT] = None if np.isnan(kept[i]) else float(kept[i])
         row[REJECTED_BY] = names[i]
-    return rows
+    return objects
 
 
-def _over_all(values: NDArray[Any], portion: Portion, dtype: Any) -> NDArray[Any]:
+def _over_all(values: NDArray[Any], rows: CheckedRows, dtype: Any) -> NDArray[Any]:
     """Values of valid tokens at their places among all tokens, 0 elsewhere."""
-    if portion.valid is None:
+    if rows.valid is None:
         return values.astype(dtype)
-    flat = np.zeros(len(portion.valid), dtype)
-    flat[portion.valid] = values
+    flat = np.zeros(len(rows.valid), dtype)
+    flat[rows.valid] = values
     return flat
 
 
@@ -144,9 +130,10 @@ def _lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]) 
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), flat, type=type)
 
 
-def _names(decided: Decided) -> list[list[str]]:
-    names: list[list[str]] = [[] for _ in decided.kept]
-    for name, rows in decided.rejected.items():
+def _names(decision: Decision) -> list[list[str]]:
+    """Which rejections took each row, or tokens of it."""
+    names: list[list[str]] = [[] for _ in decision.n_kept]
+    for name, rows in decision.rejected.items():
         for i in np.flatnonzero(rows).tolist():
             names[i].append(name)
     return names

@@ -2,54 +2,83 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from rlcorr_cli.batch import Input, Shard
-from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.columns import Roles, candidates, check_names
+from rlcorr_cli.io.containers.index import Index
 from rlcorr_cli.io.containers.streams import Stdin
-from rlcorr_cli.io.readers import READERS
-from rlcorr_cli.io.schema import Request, agree
-from rlcorr_cli.io.sources import STDIN, Source, find
+from rlcorr_cli.io.readers import READERS, ShardReader
+from rlcorr_cli.io.schema import needed_columns, resolve_schema
+from rlcorr_cli.io.sources import Source, find
+from rlcorr_cli.places import STDIN
+from rlcorr_cli.requests import PlanColumns, ReadRequest
 
-__all__ = ["Dump", "Request", "open_dump"]
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dump:
-    """What `readers.read` needs, and what a report says about its inputs.
+    """What `reader` is made of, and what a report says about its inputs.
 
     columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
     notes: what was chosen for the user, in sentences.  available: columns that every file has.
-    all_columns: path -> its whole schema.  schemas: path -> the needed columns.  step: the column of steps, where all
-    files have one.  limit: how many rows to read, from the first.
-    stdin: where '-' is among the sources; then the dump can be read once.  care: what is done about bad rows.
+    indexes: path -> what its one opening told.  schemas: path -> the needed columns.  step: that of steps, where all
+    files have one.  by_batch: whether rows are grouped by their training batch before all else.
+    stdin: where '-' is among the sources; then the dump can be read once.
     """
 
+    request: ReadRequest
+    plan_columns: PlanColumns
     sources: tuple[Source, ...]
     columns: dict[str, str]
     roles: Roles
     shards: tuple[Shard, ...]
     notes: tuple[str, ...]
     available: tuple[str, ...]
-    overrides: Mapping[str, str]
-    all_columns: Mapping[str, pa.Schema]
+    indexes: Mapping[str, Index]
     schemas: Mapping[str, pa.Schema]
     step: str | None = None
+    by_batch: bool = False
     stdin: Stdin | None = None
-    limit: int | None = None
-    care: Care = field(default_factory=Care)
 
-    def source(self, path: str) -> Source:
-        """One of the sources."""
-        return self._sources[path]
+    def grouped_by(self, names: tuple[str, ...]) -> "Dump":
+        """The same files with other groups; nothing is opened again to settle their columns."""
+        if names == self.request.group_by:
+            return self
+        request = replace(self.request, group_by=names)
+        return _settled(request, self.plan_columns, self.sources, self.indexes, self.stdin)
+
+    @cached_property
+    def reader(self) -> ShardReader:
+        """What a worker needs to read any shard."""
+        return ShardReader(
+            roles=self.roles,
+            bad_rows=self.request.bad_rows,
+            sources={source.path: source for source in self.sources},
+            schemas=self.schemas,
+            limit=self.request.limit,
+            stdin=self.stdin,
+        )
 
     def inputs(self, rows: Mapping[str, int]) -> list[Input]:
         """The sources as a report tells of them.  rows: by path, none where it is not there."""
-        return [Input(one.path, one.format, rows.get(one.path, 0), one.n_bytes, self.columns) for one in self.sources]
+        return [
+            Input(
+                path=source.path,
+                format=source.format,
+                rows=rows.get(source.path, 0),
+                n_bytes=source.n_bytes,
+                columns=self.columns,
+            )
+            for source in self.sources
+        ]
+
+    @property
+    def all_columns(self) -> dict[str, pa.Schema]:
+        """Path -> its whole schema."""
+        return {path: index.schema for path, index in self.indexes.items()}
 
     @property
     def marks(self) -> dict[str, str]:
@@ -57,13 +86,9 @@ class Dump:
         found = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
         return {name: column for name, column in found.items() if column is not None}
 
-    @cached_property
-    def _sources(self) -> dict[str, Source]:
-        return {source.path: source for source in self.sources}
-
     def has(self, name: str) -> bool:
         """Whether `name`, canonical or a column's own, stands for one column that every file has."""
-        return len(candidates(name, self.available, self.overrides)) == 1
+        return len(candidates(name, self.available, self.request.columns)) == 1
 
 
 def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
@@ -71,41 +96,66 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
     first = find(paths, format)[0]
     if first.path == STDIN:
         return {}
-    return {field.name: str(field.type) for field in READERS[first.format].schema(first.path, None)}
+    return {field.name: str(field.type) for field in READERS[first.format].index(first, lambda _: [], None).schema}
 
 
-def open_dump(paths: Sequence[str], request: Request | None = None) -> Dump:
+def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> Dump:
     """Find the files, settle the columns, cut the work; reads footers and first rows only.
 
     A dump without rows opens, and has no shards or shards that yield nothing.
     """
-    request = request or Request()
     check_names(request.columns)
-    sources = find(paths, request.format)
+    sources = tuple(find(request.paths, request.format))
     stdin = Stdin(sys.stdin.buffer) if any(source.path == STDIN for source in sources) else None
-    schemas = {source.path: READERS[source.format].schema(source.path, stdin) for source in sources}
-    agreed = agree(schemas, request)
-    needed = {path: pa.schema([schema.field(n) for n in agreed.roles.needed]) for path, schema in schemas.items()}
+    plan_columns = plan_columns or PlanColumns()
+
+    def indexed(source: Source) -> Index:
+        def needed(schema: pa.Schema) -> list[str]:
+            return needed_columns(source.path, schema, request, plan_columns)
+
+        return READERS[source.format].index(source, needed, stdin)
+
+    indexes = {source.path: indexed(source) for source in sources}
+    return _settled(request, plan_columns, sources, indexes, stdin)
+
+
+def _settled(
+    request: ReadRequest,
+    plan_columns: PlanColumns,
+    sources: tuple[Source, ...],
+    indexes: Mapping[str, Index],
+    stdin: Stdin | None,
+) -> Dump:
+    """The dump of files that were indexed."""
+    schemas = {path: index.schema for path, index in indexes.items()}
+    resolved = resolve_schema(schemas, request, plan_columns)
+    needed = {path: pa.schema([schema.field(n) for n in resolved.roles.needed]) for path, schema in schemas.items()}
     first, *others = (schema.names for schema in schemas.values())
+    limit = () if request.limit is None else (f"Only the first {request.limit:,} rows are read.",)
     return Dump(
-        sources=tuple(sources),
-        columns=agreed.columns,
-        roles=agreed.roles,
-        shards=_shards(sources, agreed.roles),
-        notes=agreed.notes + (() if request.limit is None else (f"Only the first {request.limit:,} rows are read.",)),
+        request=request,
+        plan_columns=plan_columns,
+        sources=sources,
+        columns=resolved.columns,
+        roles=resolved.roles,
+        shards=_shards(sources, indexes, resolved.roles),
+        notes=resolved.notes + limit,
         available=tuple(name for name in first if all(name in names for names in others)),
-        overrides=request.columns,
-        all_columns=schemas,
+        indexes=indexes,
         schemas=needed,
-        step=agreed.step,
+        step=resolved.step,
+        by_batch=resolved.by_batch,
         stdin=stdin,
-        limit=request.limit,
-        care=request.care,
     )
 
 
-def _shards(sources: Sequence[Source], roles: Roles) -> tuple[Shard, ...]:
-    pieces = [(source, *piece) for source in sources for piece in READERS[source.format].parts(source, roles)]
+def _shards(sources: Sequence[Source], indexes: Mapping[str, Index], roles: Roles) -> tuple[Shard, ...]:
+    pieces = [
+        (source, *piece)
+        for source in sources
+        for piece in READERS[source.format].parts(source, indexes[source.path], roles)
+    ]
     return tuple(
-        Shard(index, source.path, source.format, part, n_bytes) for index, (source, part, n_bytes) in enumerate(pieces)
+        Shard(index=index, path=source.path, format=source.format, part=part, n_bytes=n_bytes)
+        for index, (source, part, n_bytes) in enumerate(pieces)
     )

@@ -39,12 +39,19 @@ def _hashes(column: pa.Array) -> Keys:
 class Seen:
     """The keys met so far, 8 bytes each: sorted runs whose lengths fall by half, so that adding stays cheap.
 
-    May be shared by threads.  Two different ids in 10^8 have one key with a chance of 0.03 %.
+    May be shared by threads, and sent to another process as a copy.  Two different ids in 10^8 have one
+    key with a chance of 0.03 %.
     """
 
     def __init__(self) -> None:
         self._runs: list[Keys] = []
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> list[Keys]:
+        return self._runs
+
+    def __setstate__(self, runs: list[Keys]) -> None:
+        self._runs, self._lock = runs, threading.Lock()
 
     def repeated(self, some: Keys) -> NDArray[np.bool_]:
         """Which of these keys came before, here or earlier; then they are known, too."""
@@ -61,6 +68,8 @@ class Seen:
     def _add(self, unique: Keys) -> None:
         if not len(unique):
             return
+        # As in a binary counter: a run takes up the shorter ones before it, so each key is merged about log2 n times,
+        # and a look-up searches about log2 n runs.
         while self._runs and len(self._runs[-1]) < 2 * len(unique):
             unique = np.union1d(self._runs.pop(), unique)
         self._runs.append(unique)

@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.io.batches import Aside, Care, Portion, Rows, portions
+from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.readers import READERS
+from rlcorr_cli.io.places import resolved
 
 STEP_TOKENS = 1 << 18
 TEXTS = ("prompt", "response", "completion", "output", "input")
@@ -27,7 +27,7 @@ class Found:
 
     place: str
     values: dict[str, Any]
-    read: Portion | Aside
+    read: CheckedRows | SetAside
 
     def tokens(self, n: int) -> Sequence[Any] | None:
         """What the n tokens are, where the dump says."""
@@ -58,13 +58,11 @@ def _matching(dump: Dump, name: str) -> list[tuple[Rows, int]]:
     ids, numbers = list[tuple[Rows, int]](), list[tuple[Rows, int]]()
     number = int(name) if name.isascii() and name.isdigit() else -1
     for shard in dump.shards:
-        for rows in READERS[shard.format].read(
-            shard, dump.roles, dump.schemas[shard.path], dump.stdin, STEP_TOKENS, True
-        ):
+        for rows in dump.reader.rows(shard, STEP_TOKENS, whole=True):
             if dump.roles.ids:
                 texts = pc.cast(_plain(rows.data.column(dump.roles.ids[0])), pa.string())
                 ids += [(rows, i) for i, text in enumerate(texts.to_pylist()) if text == name]
-            known = rows.numbers()
+            known = rows.places.resolved_numbers()
             if known and known[0] <= number <= known[-1] and number in known:
                 numbers.append((rows, known.index(number)))
     return ids or numbers
@@ -75,12 +73,12 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _found(dump: Dump, rows: Rows) -> Found:
-    (read,) = portions(rows, dump.roles, STEP_TOKENS, Care(stop=False, clear=dump.care.clear, keep=True))
+    (read,) = checked_batches(rows, dump.roles, STEP_TOKENS, replace(dump.request.bad_rows, action="quarantine"))
     values = rows.data.to_pylist()[0]
     if rows.lines is not None:
-        line = row_of(rows.lines()[0])
-        values = line if isinstance(line, dict) else {"line": rows.lines()[0].decode("utf-8", "backslashreplace")}
-    return Found(rows.where(0)(), json_like(values), read)
+        line = row_of(rows.lines[0])
+        values = line if isinstance(line, dict) else {"line": rows.lines[0].decode("utf-8", "backslashreplace")}
+    return Found(resolved(rows.places[0]).text, json_like(values), read)
 
 
 def json_like(values: dict[str, Any]) -> dict[str, Any]:

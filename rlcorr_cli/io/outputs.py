@@ -1,14 +1,12 @@
 """Datasets on their way to disk: whole or not at all.
 
-Everything is written under a hidden name beside the target, flushed to the disk, and renamed at the end; a failure or
-an interrupt removes it.  A form of output is one Writer and its row in `_writer`.
+`atomic` says how; a failure or an interrupt removes what was written.  A form of output is one Writer and its row in
+`_writer`.
 """
 
 import errno
 import gzip
 import json
-import os
-import shutil
 from base64 import b64encode
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -20,6 +18,7 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rlcorr_cli.atomic import check_target, discard, publish, sync, temporary_name
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.io.corrected import Rows
 
@@ -94,11 +93,7 @@ class Output:
         if self._part is None and not self._parts:
             raise DataError(f"Nothing is left to write to {self.path}.", "Loosen the plan, or use --rejected keep.")
         self._close(metadata)
-        if self._rows_per_file is None:
-            os.replace(self._temporary, self.path)
-        else:
-            _replace_directory(self._temporary, self.path)
-        _sync(self.path.parent)
+        publish(self._temporary, self.path)
 
     def discard(self) -> None:
         """Leave nothing behind."""
@@ -107,10 +102,7 @@ class Output:
             writer.abandon()
             with suppress(OSError):
                 file.close()
-        if self._temporary.is_dir():
-            shutil.rmtree(self._temporary, ignore_errors=True)
-        else:
-            self._temporary.unlink(missing_ok=True)
+        discard(self._temporary)
 
     def _open(self) -> Writer:
         if self._part is None:
@@ -129,7 +121,7 @@ class Output:
             writer, file = self._part
             writer.close(metadata)
             file.close()
-            _sync(self._parts[-1])
+            sync(self._parts[-1])
             self._closed_bytes += self._parts[-1].stat().st_size
             self._part = None
 
@@ -140,8 +132,7 @@ def create(path: Path, rows_per_file: int, about: str) -> Generator[Output]:
 
     about: the metadata of parts that are full before the end is known.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    output = Output(path, temporary, rows_per_file, about)
+    output = Output(path, temporary_name(path), rows_per_file, about)
     try:
         yield output
     except OSError as error:
@@ -152,27 +143,21 @@ def create(path: Path, rows_per_file: int, about: str) -> Generator[Output]:
         output.discard()
 
 
-def check_target(path: Path, inputs: list[str], overwrite: bool) -> None:
+def check_dataset(path: Path, inputs: list[str], overwrite: bool) -> None:
     """Refuse what must not be written, before the long scan."""
-    if any(name != "-" and os.path.realpath(name) == os.path.realpath(path) for name in inputs):
-        raise UsageError(f"{path} is the input itself.", "Name another output with -o.")
     if path.suffix and not is_file(path) and not path.is_dir():
-        raise UsageError(f"{path}: no such form of output.", f"Name a {', '.join(SUFFIXES)} file, or a directory.")
-    if not path.parent.is_dir():
-        raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
-    if is_file(path) and path.is_dir():
-        raise OutputError(f"{path} is a directory.", "Name a file, or a directory without such a suffix.")
+        raise UsageError(f"{path}: unknown form of output.", f"Name a {', '.join(SUFFIXES)} file, or a directory.")
+    check_target(path, inputs, directory=not is_file(path))
+    if not path.exists():
+        return
     if path.is_dir():
-        if any(name != "-" and Path(os.path.realpath(name)).is_relative_to(path.resolve()) for name in inputs):
-            raise UsageError(f"{path} holds the input itself.", "Name another output with -o.")
         others = [name.name for name in path.iterdir() if not name.name.startswith("part-")]
         if others:
             raise OutputError(f"{path} holds other files ({others[0]}).", "Name a new or empty directory.")
-        if overwrite or not any(path.iterdir()):
+        if not any(path.iterdir()):
             return
-    elif overwrite or not path.exists():
-        return
-    raise OutputError(f"{path} exists.", "Add --overwrite to replace it, or name another output.")
+    if not overwrite:
+        raise OutputError(f"{path} exists.", "Add --overwrite to replace it, or name another output.")
 
 
 def is_file(path: Path) -> bool:
@@ -314,26 +299,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     raise TypeError(f"{value!r} has no JSON form")
-
-
-def _replace_directory(temporary: Path, path: Path) -> None:
-    """A rename, by way of a second name where there is an old directory."""
-    if not path.exists():
-        os.replace(temporary, path)
-        return
-    old = temporary.with_suffix(".old")
-    os.replace(path, old)
-    os.replace(temporary, path)
-    shutil.rmtree(old)
-
-
-def _sync(path: Path) -> None:
-    """Have a file or a directory on the disk, not only on its way."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _unwritten(output: Output, error: OSError) -> OutputError:

@@ -22,7 +22,7 @@ def samples(dump: Dump) -> Iterator[Sample]:
     """One per file, in the files' order; none of a file without rows."""
     firsts = list({shard.path: shard for shard in reversed(dump.shards)}.values())[::-1]
     step = dump.step
-    roles = replace(dump.roles, keys=(step,) if step else (), ids=())
+    roles = replace(dump.roles, group_keys=(step,) if step else (), ids=())
     for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)}) if firsts else []:
         rows = _peeked(dump, firsts[i], roles)
         if rows is not None:
@@ -42,7 +42,7 @@ def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
     lists = lists_of(rows, roles)
     rollout, train = lists[roles.rollout], lists[roles.train]
     valid = None if roles.mask is None else lists[roles.mask].values == 1
-    step = (None, None) if not roles.keys else _ends(rows.data.column(roles.keys[0]))
+    step = (None, None) if not roles.group_keys else _ends(rows.data.column(roles.group_keys[0]))
     return Sample(path, rollout.offsets, rollout.values, train.values, valid, (roles.rollout, roles.train), step)
 
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from rlcorr_cli.io.batches import Aside
+from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.corrected import Rows
 
 REASON, LINE, BYTES = "rlcorr_problem", "rlcorr_line", "rlcorr_line_base64"
 
 
-def quarantined(aside: Aside) -> Rows:
+def quarantined(aside: SetAside) -> Rows:
     """Arrow rows get a column REASON.  So do the objects of JSON lines; a line that is none stands whole in LINE, or in
     BYTES where it is no UTF-8."""
     if aside.lines is not None:

@@ -1,24 +1,22 @@
-"""From a shard to batches: one Reader per format.
+"""From a shard to batches: one Reader per container.
 
-A new format is one module with these three functions and its row here.
+A new container is one module with these four functions, its row here and its row in `formats`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rlcorr_cli.batch import Batch, Format, Shard
-from rlcorr_cli.io.batches import Aside, Portion, Rows, portions
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import jsonl, parquet
+from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.sources import Source
-
-if TYPE_CHECKING:
-    from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
 
 Piece = tuple[tuple[int, int] | None, int]
 """What Shard calls part and n_bytes."""
@@ -26,27 +24,27 @@ Piece = tuple[tuple[int, int] | None, int]
 
 @dataclass(frozen=True)
 class Reader:
-    """One format: schema gives all columns of a file, parts cuts it, read yields one part's needed columns, peek the
-    first rows of a file's first part.
+    """One container: index opens a file once, parts cuts it by what that told, read yields one part's needed columns,
+    peek the first rows of a file's first part.
 
     The last arguments of read: how many tokens a batch will hold (what it yields may be more or less), and whether
     the rows are to come whole, with all columns or their own lines.
     """
 
-    schema: Callable[[str, Stdin | None], pa.Schema]
-    parts: Callable[[Source, Roles], Sequence[Piece]]
+    index: Callable[[Source, NeededColumns, Stdin | None], Index]
+    parts: Callable[[Source, Index, Roles], Sequence[Piece]]
     read: Callable[[Shard, Roles, pa.Schema, Stdin | None, int, bool], Iterator[Rows]]
     peek: Callable[[Shard, Roles, pa.Schema, Stdin | None], Rows | None]
 
 
-READERS: dict[Format, Reader] = {
-    "parquet": Reader(parquet.schema, parquet.parts, parquet.read, parquet.peek),
-    "jsonl": Reader(jsonl.schema, jsonl.parts, jsonl.read, jsonl.peek),
+READERS: dict[str, Reader] = {
+    "parquet": Reader(parquet.index, parquet.parts, parquet.read, parquet.peek),
+    "jsonl": Reader(jsonl.index, jsonl.parts, jsonl.read, jsonl.peek),
 }
 
 
 @dataclass
-class Intake:
+class ReadState:
     """What one reading of a whole dump knows from shard to shard.
 
     rows: how many more it may take, None for all.  seen: the ids it met, where it looks at them.
@@ -54,11 +52,6 @@ class Intake:
 
     rows: int | None = None
     seen: Seen | None = None
-
-    @classmethod
-    def of(cls, dump: "Dump") -> "Intake":
-        """At the start."""
-        return cls(dump.limit, Seen() if dump.roles.ids else None)
 
     def cut(self, rows: Rows) -> Rows:
         """The first of these rows that may still be taken."""
@@ -69,32 +62,50 @@ class Intake:
         return rows.part(0, n)
 
 
-def in_order(dump: "Dump") -> bool:
-    """Whether shards must be read one after another: which rows are taken depends on those before."""
-    return dump.limit is not None or (bool(dump.roles.ids) and not dump.care.stop)
+@dataclass(frozen=True, kw_only=True)
+class ShardReader:
+    """How the shards of a dump are read: a value that can be sent to where the work is done.
 
-
-def read(dump: "Dump", shard: Shard, batch_tokens: int, intake: Intake | None = None) -> Iterator[Batch | Aside]:
-    """The batches of `read_portions`."""
-    for portion in read_portions(dump, shard, batch_tokens, intake):
-        yield portion.batch if isinstance(portion, Portion) else portion
-
-
-def read_portions(
-    dump: "Dump", shard: Shard, batch_tokens: int, intake: Intake | None = None, whole: bool = False
-) -> Iterator[Portion | Aside]:
-    """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
-
-    A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.  whole: with all
-    columns, or the rows' lines.  Shards may be read at once from several threads, in any order unless `in_order`.
+    sources, schemas: by path; files of one schema share it, so that it is sent once.  limit: rows of the whole dump.
+    stdin: where it is among the sources, and then nothing can be sent.
     """
-    intake = intake or Intake()
-    if intake.rows == 0:
-        return
-    reader, schema, source = READERS[shard.format], dump.schemas[shard.path], dump.source(shard.path)
-    source.check()
-    for rows in reader.read(shard, dump.roles, schema, dump.stdin, batch_tokens, whole or dump.care.keep):
-        yield from portions(intake.cut(rows), dump.roles, batch_tokens, dump.care, intake.seen)
-        if intake.rows == 0:
-            break
-    source.check()
+
+    roles: Roles
+    bad_rows: BadRowPolicy
+    sources: Mapping[str, Source]
+    schemas: Mapping[str, pa.Schema]
+    limit: int | None = None
+    stdin: Stdin | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether shards must be read one after another: which rows are taken depends on those before."""
+        return self.limit is not None or (bool(self.roles.ids) and not self.bad_rows.stops)
+
+    def state(self) -> ReadState:
+        """The state before the first row of a dump is read."""
+        return ReadState(self.limit, Seen() if self.roles.ids else None)
+
+    def rows(self, shard: Shard, batch_tokens: int, *, whole: bool = False) -> Iterator[Rows]:
+        """The shard's rows as they are, in steps of about batch_tokens tokens; whole: with all columns or lines."""
+        schema = self.schemas[shard.path]
+        return READERS[shard.format].read(shard, self.roles, schema, self.stdin, batch_tokens, whole)
+
+    def checked(
+        self, shard: Shard, batch_tokens: int, state: ReadState | None = None, *, whole: bool = False
+    ) -> Iterator[CheckedRows | SetAside]:
+        """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
+
+        A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.  whole: with all
+        columns, or the rows' lines.  Shards may be read at once from several threads, in any order unless `in_order`.
+        """
+        state = state or ReadState()
+        if state.rows == 0:
+            return
+        source = self.sources[shard.path]
+        source.check()
+        for rows in self.rows(shard, batch_tokens, whole=whole or self.bad_rows.keeps):
+            yield from checked_batches(state.cut(rows), self.roles, batch_tokens, self.bad_rows, state.seen)
+            if state.rows == 0:
+                break
+        source.check()

@@ -1,17 +1,16 @@
 """One mapping for all files of a dump: what they must share, and what is left out where they do not."""
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.io import arrow_types as types
-from rlcorr_cli.io.batches import Care
 from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
-from rlcorr_cli.io.sources import shown
-from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.places import shown
+from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "response_mask": (types.holds_mask, types.MASK),
@@ -21,69 +20,77 @@ FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 APART = "Read such files apart, or use --map to name a column that all of them have."
 
 
-@dataclass(frozen=True)
-class Request:
-    """How to read a dump.
-
-    columns: canonical -> column, before any guess.  keys: columns to group rows by, canonical (`step`) or the
-    dump's own.  lead: a column that goes before the keys where every file has it, and is left out where not.
-    needs: canonical columns that must be there beside the mode's two policies.  limit: how many rows to read, from the
-    first.  care: what is done about bad rows.
-    """
-
-    format: str = "auto"
-    columns: Mapping[str, str] = field(default_factory=dict[str, str])
-    mode: Mode = "decoupled"
-    keys: tuple[str, ...] = ()
-    lead: str | None = None
-    needs: tuple[str, ...] = ()
-    limit: int | None = None
-    care: Care = field(default_factory=Care)
-
-
-@dataclass(frozen=True)
-class Agreement:
+@dataclass(frozen=True, kw_only=True)
+class ResolvedColumns:
     """columns: canonical or key name -> column, as reported.  roles: the same, as read.  step: the column of steps,
-    where all files have the same one."""
+    where all files have the same one.  by_batch: whether the first group key is the training batch."""
 
     columns: dict[str, str]
     roles: Roles
     notes: tuple[str, ...]
     step: str | None
+    by_batch: bool
 
 
-def agree(schemas: Mapping[str, pa.Schema], request: Request) -> Agreement:
+def resolve_schema(
+    schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns
+) -> ResolvedColumns:
     """Resolve each file, then hold them against the first.
 
     schemas: path -> all columns of that file, at least one file.  A file whose policies, mask or keys lie in other
     columns is a DataError that names it; a reward or current policy that not all files share is left out.
     """
-    request = _with_lead(request, schemas)
     notes: list[str] = []
-    found = {path: _resolved(path, schema, request, notes) for path, schema in schemas.items()}
-    columns = _shared(found, _optional(request))
+    optional = _optional(plan_columns)
+    resolved = {
+        path: _resolved(path, schema, request.columns, plan_columns, optional, notes)
+        for path, schema in schemas.items()
+    }
+    columns = _shared(resolved, optional)
     notes += [
         f"{name} is not in every file under one name: not used."
-        for name in sorted({name for theirs in found.values() for name in theirs} - set(columns))
+        for name in sorted({name for theirs in resolved.values() for name in theirs} - set(columns))
     ]
-    keys = _shared({path: _keys(path, schema, request) for path, schema in schemas.items()}, ())
+    batch = _batch(schemas, request, plan_columns)
+    names = (*batch, *request.group_by)
+    keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
     ids = {_ids(schema, request) for schema in schemas.values()}
-    roles = roles_of(columns, tuple(keys[name] for name in request.keys), ids.pop() if len(ids) == 1 else ())
+    roles = roles_of(columns, tuple(keys[name] for name in names), ids.pop() if len(ids) == 1 else ())
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
-    said = tuple(dict.fromkeys([*_choices(columns, available, request), *notes]))
-    steps = {_step(schema, request) for schema in schemas.values()}
-    return Agreement(columns, roles, said, steps.pop() if len(steps) == 1 else None)
+    steps = {_mark("step", schema, request) for schema in schemas.values()}
+    return ResolvedColumns(
+        columns=columns,
+        roles=roles,
+        notes=tuple(dict.fromkeys([*_choices(columns, available, request), *notes])),
+        step=steps.pop() if len(steps) == 1 else None,
+        by_batch=bool(batch),
+    )
 
 
-def _optional(request: Request) -> tuple[str, ...]:
+def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_columns: PlanColumns) -> list[str]:
+    """Every column of one file that may be read, steps and versions included, whether or not rows are grouped by them.
+
+    At least what `resolve_schema` will name, so that a file is checked while it is open for the first time.
+    """
+    optional = _optional(plan_columns)
+    columns = _resolved(path, schema, request.columns, plan_columns, optional, [])
+    batch = plan_columns.batch
+    required = (batch,) if batch is not None and plan_columns.batch_required else ()
+    keys = _keys(path, schema, (*required, *request.group_by), request)
+    marks = [_mark(name, schema, request) for name in ("step", "policy_version", *((batch,) if batch else ()))]
+    names = [*columns.values(), *keys.values(), *(name for name in marks if name), *_ids(schema, request)]
+    return list(dict.fromkeys(names))
+
+
+def _optional(plan_columns: PlanColumns) -> tuple[str, ...]:
     """Columns that a dump may be read without."""
-    rest = ("current_log_probs", "reward") if request.mode == "decoupled" else ("reward",)
-    return tuple(name for name in rest if name not in request.needs)
+    rest = ("current_log_probs", "reward") if plan_columns.mode == "decoupled" else ("reward",)
+    return tuple(name for name in rest if name not in plan_columns.needed)
 
 
-def _shared(found: Mapping[str, dict[str, str]], optional: Collection[str]) -> dict[str, str]:
-    (first, columns), *others = found.items()
+def _shared(columns_of: Mapping[str, dict[str, str]], optional: Collection[str]) -> dict[str, str]:
+    (first, columns), *others = columns_of.items()
     for path, theirs in others:
         for name in sorted({*columns, *theirs} - set(optional)):
             here, there = columns.get(name), theirs.get(name)
@@ -91,18 +98,26 @@ def _shared(found: Mapping[str, dict[str, str]], optional: Collection[str]) -> d
                 raise DataError(
                     f"{shown(path)} has {there or 'no column'} for {name}, {shown(first)} has {here or 'none'}.", APART
                 )
-    return {name: column for name, column in columns.items() if all(t.get(name) == column for t in found.values())}
+    return {name: column for name, column in columns.items() if all(t.get(name) == column for t in columns_of.values())}
 
 
-def _resolved(path: str, schema: pa.Schema, request: Request, notes: list[str]) -> dict[str, str]:
+def _resolved(
+    path: str,
+    schema: pa.Schema,
+    overrides: Mapping[str, str],
+    plan_columns: PlanColumns,
+    optional: Collection[str],
+    notes: list[str],
+) -> dict[str, str]:
+    """One file's columns by canonical name; an optional one of an unfit type goes, with a note."""
     with _named(path):
-        columns = resolve(schema.names, request.columns, request.mode, request.needs)
+        columns = resolve(schema.names, overrides, plan_columns.mode, plan_columns.needed)
         for name, column in list(columns.items()):
             type = _type(schema, column)
             fits, expected = FITS.get(name, (types.holds_log_probs, types.LOG_PROBS))
             if fits(type):
                 continue
-            if _can_go_without(name, columns, request):
+            if _can_go_without(name, columns, overrides, optional):
                 notes.append(f"{column} is not used as {name}: it holds {type}, not {expected}.")
                 del columns[name]
                 continue
@@ -110,31 +125,34 @@ def _resolved(path: str, schema: pa.Schema, request: Request, notes: list[str]) 
     return columns
 
 
-def _with_lead(request: Request, schemas: Mapping[str, pa.Schema]) -> Request:
-    lead = request.lead
-    if lead is None or any(len(candidates(lead, s.names, request.columns)) != 1 for s in schemas.values()):
-        return request
-    return replace(request, keys=(lead, *request.keys))
+def _batch(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> tuple[str, ...]:
+    """The column of training batches, as a key to go before the groups'; nothing where there is none."""
+    batch = plan_columns.batch
+    if batch is None:
+        return ()
+    everywhere = all(len(candidates(batch, schema.names, request.columns)) == 1 for schema in schemas.values())
+    return (batch,) if everywhere or plan_columns.batch_required else ()
 
 
-def _keys(path: str, schema: pa.Schema, request: Request) -> dict[str, str]:
+def _keys(path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest) -> dict[str, str]:
     with _named(path):
-        found = {name: key_column(name, schema.names, request.columns) for name in request.keys}
-        for name, column in found.items():
+        keys = {name: key_column(name, schema.names, request.columns) for name in names}
+        for name, column in keys.items():
             if not types.holds_key(type := _type(schema, column)):
                 raise DataError(
                     f"{column} holds {type}; to group by {name} takes {types.KEY}.", "Group by another column."
                 )
-    return found
+    return keys
 
 
-def _step(schema: pa.Schema, request: Request) -> str | None:
-    found = candidates("step", schema.names, request.columns)
-    fits = len(found) == 1 and found[0] in schema.names and types.holds_key(_type(schema, found[0]))
-    return found[0] if fits else None
+def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:
+    """The one column that may stand for a name and that rows can be grouped by."""
+    columns = candidates(name, schema.names, request.columns)
+    fits = len(columns) == 1 and columns[0] in schema.names and types.holds_key(_type(schema, columns[0]))
+    return columns[0] if fits else None
 
 
-def _ids(schema: pa.Schema, request: Request) -> tuple[str, ...]:
+def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
     """Columns that tell a file's rows apart; none where one of them holds no plain values."""
     names = id_columns(schema.names, request.columns)
     return names if all(name in schema.names and types.holds_key(_type(schema, name)) for name in names) else ()
@@ -146,9 +164,11 @@ def _type(schema: pa.Schema, column: str) -> pa.DataType:
     return schema.field(column).type
 
 
-def _can_go_without(name: str, columns: Mapping[str, str], request: Request) -> bool:
+def _can_go_without(
+    name: str, columns: Mapping[str, str], overrides: Mapping[str, str], optional: Collection[str]
+) -> bool:
     lent = name == "current_log_probs" and "old_log_probs" not in columns
-    return name in _optional(request) and not lent and name not in request.columns
+    return name in optional and not lent and name not in overrides
 
 
 def _flatten_hint(name: str, type: pa.DataType) -> str:
@@ -157,7 +177,7 @@ def _flatten_hint(name: str, type: pa.DataType) -> str:
     return f"Name another column with --map {name}=COLUMN, or write this one so."
 
 
-def _choices(columns: Mapping[str, str], available: Collection[str], request: Request) -> Iterator[str]:
+def _choices(columns: Mapping[str, str], available: Collection[str], request: ReadRequest) -> Iterator[str]:
     for name, column in columns.items():
         if column not in (name, request.columns.get(name)):
             yield f"{name} is read from {column}."

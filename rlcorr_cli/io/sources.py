@@ -7,22 +7,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
-from rlcorr_cli.batch import Format
 from rlcorr_cli.errors import DataError, UsageError, nearest
+from rlcorr_cli.io.formats import NAMES, SUFFIXES, by_magic, by_suffix
+from rlcorr_cli.places import STDIN
 
-STDIN = "-"
-SUFFIXES: dict[str, Format] = {
-    ".parquet": "parquet",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".jsonl.gz": "jsonl",
-    ".jsonl.zst": "jsonl",
-}
-MAGIC: dict[bytes, Format] = {b"PAR1": "parquet", b"\x1f\x8b": "jsonl", b"\x28\xb5\x2f\xfd": "jsonl", b"{": "jsonl"}
 Stamp = tuple[int, int, int, int]
-KINDS = "*" + ", *".join(SUFFIXES)
+SEARCHED = "*" + ", *".join(SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -30,7 +21,7 @@ class Source:
     """One input; path is '-' and n_bytes 0 for standard input.  stamp: which state of the file was found."""
 
     path: str
-    format: Format
+    format: str
     n_bytes: int
     stamp: Stamp | None = None
 
@@ -52,19 +43,14 @@ def _stamp(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def shown(path: str) -> str:
-    """A path as messages name it."""
-    return "standard input" if path == STDIN else path
-
-
 def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
     """Files in the order named; directories and globs expand in sorted order.
 
     format: 'auto' goes by suffix, then by the first bytes; 'parquet' or 'jsonl' holds for every file.
     A file reached twice through different arguments would be counted twice, so that is a UsageError.
     """
-    if format not in ("auto", *get_args(Format)):
-        raise UsageError(f"Unknown format '{format}'.", "Try one of: auto, parquet, jsonl.")
+    if format not in ("auto", *NAMES):
+        raise UsageError(f"Unknown format '{format}'.", f"Try one of: auto, {', '.join(NAMES)}.")
     if not paths:
         raise UsageError("No dump is named.", "Name a file, a directory, a glob, or - for JSON lines on stdin.")
     found: dict[str, Source] = {}
@@ -79,7 +65,7 @@ def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
 
 def _expand(typed: str) -> Iterator[str]:
     if "\0" in typed:
-        raise UsageError(f"{typed!r} is no path: it holds a NUL.", "Name a file, a directory or a glob.")
+        raise UsageError(f"{typed!r} is not a path: it holds a NUL.", "Name a file, a directory or a glob.")
     if typed == STDIN:
         yield typed
     elif re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", typed):
@@ -93,9 +79,11 @@ def _expand(typed: str) -> Iterator[str]:
 
 
 def _within(directory: str) -> list[str]:
-    found = [os.path.join(top, name) for top, name in _walk(directory) if _suffix(name)]
+    found = [os.path.join(top, name) for top, name in _walk(directory) if by_suffix(name)]
     if not found:
-        raise DataError(f"{directory} holds no dump.", f"A directory is searched for {KINDS}; name other files singly.")
+        raise DataError(
+            f"{directory} holds no dump.", f"A directory is searched for {SEARCHED}; name other files singly."
+        )
     return sorted(found)
 
 
@@ -114,7 +102,7 @@ def _matching(pattern: str) -> list[str]:
     if not any(part.startswith("_") for part in Path(pattern).parts):
         hits = [path for path in hits if not any(part.startswith("_") for part in Path(path).parts)]
     files = [path for path in hits if not os.path.isdir(path)]
-    chosen = {os.path.normpath(path) for path in files if _suffix(path)} or set(files)
+    chosen = {os.path.normpath(path) for path in files if by_suffix(path)} or set(files)
     if not chosen:
         chosen = {os.path.normpath(path) for hit in hits for path in _within(hit)}
     if not chosen:
@@ -122,11 +110,6 @@ def _matching(pattern: str) -> list[str]:
             f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
         )
     return sorted(chosen)
-
-
-def _suffix(path: str) -> Format | None:
-    name = path.lower()
-    return next((format for suffix, format in SUFFIXES.items() if name.endswith(suffix)), None)
 
 
 def _source(path: str, format: str) -> Source:
@@ -149,24 +132,25 @@ def _source(path: str, format: str) -> Source:
     return Source(path, _format(path, head, format), status.st_size, _stamp(status))
 
 
-def _format(path: str, head: bytes, format: str) -> Format:
-    if format == "parquet" or format == "jsonl":
+def _format(path: str, head: bytes, format: str) -> str:
+    if format != "auto":
         return format
-    by_magic: Format | None = next((kind for magic, kind in MAGIC.items() if head.lstrip().startswith(magic)), None)
-    known: Format | None = _suffix(path) or by_magic
-    if known is None:
-        raise DataError(
-            f"{path} looks like neither Parquet nor JSON lines.", "Say which with --format parquet or --format jsonl."
-        )
-    return known
+    name = by_suffix(path) or by_magic(head)
+    if name is None:
+        options = " or ".join(f"--format {name}" for name in NAMES)
+        raise DataError(f"{path} is neither Parquet nor JSON lines.", f"Say which with {options}.")
+    return name
 
 
 def _missing(path: str) -> DataError:
     folder = Path(path).parent
     names = [name for name in os.listdir(folder) if not name.startswith(".")] if folder.is_dir() else []
     if names:
-        return DataError(f"{path}: no such file.", f"In {folder} there is: {nearest(Path(path).name, names)}.")
-    return DataError(f"{path}: no such file.", f"{folder} is empty." if folder.is_dir() else f"Nor is there {folder}.")
+        return DataError(f"{path}: no such file.", f"Similar names in {folder}: {nearest(Path(path).name, names)}.")
+    return DataError(
+        f"{path}: no such file.",
+        f"{folder} is empty." if folder.is_dir() else f"No directory {folder} either.",
+    )
 
 
 def _unreadable(path: str, error: OSError) -> DataError:

@@ -1,4 +1,4 @@
-"""measure() and analyze(): the one place where io and core meet.
+"""measure() and analyze(): a dump's totals, and its report.
 
 Shards go through an engine; each becomes a small Measured, and Measureds add.  Leaf keys are the values of the
 dump's key columns: the training batch first, where weights are normalised per batch, then the groups asked for.
@@ -8,29 +8,28 @@ What the totals mean is `report.py`'s.
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from rlcorr_cli.batch import Batch
+from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
-from rlcorr_cli.frameworks.profile import Profile
-from rlcorr_cli.io.batches import Care
-from rlcorr_cli.io.dump import Dump, Request, open_dump
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.batches import CheckedRows, SetAside
+from rlcorr_cli.io.dump import Dump, open_dump
+from rlcorr_cli.io.peek import samples
 from rlcorr_cli.metrics.settings import Thresholds
-from rlcorr_cli.pipeline.bad_rows import Ledger, check_quarantine, ledger
+from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import Spending, spending
-from rlcorr_cli.pipeline.scan import Computing, Device, scan
+from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.bad_rows import BadRows
+from rlcorr_cli.quality.anomalies import Suspected, suspect
 from rlcorr_cli.report.build import Grouping, build
 from rlcorr_cli.report.report import Report
+from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.measured import Measured, gather
 from rlcorr_cli.totals.summary import Layout
-
-NO_COLUMN = "none"
-"""What --batch-by takes for: the whole dump is one batch."""
 
 Progress = Callable[[int, int], None]
 """Called after each shard with its tokens and bytes."""
@@ -39,67 +38,63 @@ Watch = Callable[[int], AbstractContextManager[Progress]]
 """Given the bytes to come, a context around the reading that yields a Progress."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Which dump, and how its rows are read and grouped.  columns: canonical -> column.  limit: the first rows only.
-    bad: what is done about bad rows."""
-
-    paths: tuple[str, ...]
-    format: str = "auto"
-    columns: Mapping[str, str] = field(default_factory=dict[str, str])
-    group_by: tuple[str, ...] = ()
-    batch_by: str | None = None
-    limit: int | None = None
-    bad: BadRows = field(default_factory=BadRows)
-
-    @property
-    def care(self) -> Care:
-        """The same, as io takes it."""
-        return Care(self.bad.stops, self.bad.nonfinite == "mask", self.bad.quarantine is not None)
-
-
 def analyze(
-    reading: Reading,
-    plan: Plan,
-    profile: Profile | None = None,
+    request: ReadRequest,
+    chosen: ChosenPlan,
+    *,
     thresholds: Thresholds | None = None,
     computing: Computing | None = None,
     seed: int | None = 0,
-    notes: tuple[str, ...] = (),
     watch: Watch | None = None,
     pictures: bool = False,
 ) -> Report:
-    """Measure a dump and report it.  notes: what the plan's reader already had to say."""
+    """Measure a dump and report it."""
+    return analyze_dump(
+        opened(request, chosen),
+        chosen,
+        thresholds=thresholds,
+        computing=computing,
+        seed=seed,
+        watch=watch,
+        pictures=pictures,
+    )
+
+
+def analyze_dump(
+    dump: Dump,
+    chosen: ChosenPlan,
+    *,
+    thresholds: Thresholds | None = None,
+    computing: Computing | None = None,
+    seed: int | None = 0,
+    watch: Watch | None = None,
+    pictures: bool = False,
+) -> Report:
+    """The same of a dump that was opened for this plan."""
     started = time.perf_counter()
-    thresholds = thresholds or Thresholds()
-    dump, by_batch = opened(reading, plan, profile)
-    check_quarantine(dump, reading.bad)
-    observation = Observation(plan, thresholds, dump.roles.current is not None, seed, pictures)
+    plan, policy = chosen.plan, dump.request.bad_rows
+    check_quarantine(dump)
+    observation = Observation(plan, thresholds or Thresholds(), dump.roles.current is not None, seed, pictures)
     computing = computing or Computing()
-    spent = spending(dump, plan, computing, by_batch)
-    with watched(dump, watch) as progress, ledger(dump, reading.bad) as bad:
-        measured, _ = measure(dump, observation, computing, spent.cuts, progress, bad)
-        found = reported(dump, reading, observation, profile, measured, by_batch, notes, spent, bad)
-        bad.finish()
-    return replace(found, seconds=time.perf_counter() - started, pictures=measured.pictures)
+    suspected = suspect(samples(dump))
+    spent = spending(dump, plan, computing)
+    with watched(dump, watch) as progress, bad_row_log(policy) as log:
+        measured, _ = measure(dump, observation, computing, spent.cuts, progress, log)
+        report = reported(dump, chosen, observation, measured, spent=spent, log=log, suspected=suspected)
+        log.finish()
+    return replace(report, seconds=time.perf_counter() - started, pictures=measured.pictures)
 
 
-def along_steps(reading: Reading, plan: Plan, versions: bool) -> Reading:
-    """The reading grouped by step, where it names no groups and the dump has steps; versions: by those, too."""
-    if reading.group_by or "-" in reading.paths:
-        return reading
-    dump = open_dump(reading.paths, Request(reading.format, reading.columns, plan.mode, needs=plan.needs))
-    names = ("step", "policy_version") if versions and dump.has("policy_version") else ("step",)
-    return replace(reading, group_by=names) if all(dump.has(name) for name in names) else reading
+def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
+    """Step as the grouping of a dump that was asked for none and has steps; versions: with the policy's, too."""
+    if dump.request.group_by or dump.stdin is not None or not dump.has("step"):
+        return dump.request.group_by
+    return ("step", "policy_version") if versions and dump.has("policy_version") else ("step",)
 
 
-def opened(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[Dump, bool]:
-    """The dump, and whether its first key column is the training batch."""
-    batch, lead = _batch_key(reading, plan, profile)
-    keys = (*batch, *reading.group_by)
-    request = Request(reading.format, reading.columns, plan.mode, keys, lead, plan.needs, reading.limit, reading.care)
-    dump = open_dump(reading.paths, request)
-    return dump, len(dump.roles.keys) > len(reading.group_by)
+def opened(request: ReadRequest, chosen: ChosenPlan) -> Dump:
+    """The dump with what the plan reads of it."""
+    return open_dump(request, plan_columns(request, chosen))
 
 
 def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress | None]:
@@ -109,37 +104,35 @@ def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress 
 
 def reported(
     dump: Dump,
-    reading: Reading,
+    chosen: ChosenPlan,
     observation: Observation,
-    profile: Profile | None,
     measured: Measured,
-    by_batch: bool,
-    notes: tuple[str, ...],
+    *,
     spent: Spending,
-    bad: Ledger,
+    log: BadRowLog,
+    suspected: tuple[Suspected, ...],
 ) -> Report:
     """The report of a dump that has been measured."""
-    bad.check(sum(measured.rows.values()))
-    plan, settings = observation.plan, _settings(observation.thresholds, observation.seed)
-    said = (
+    log.check(sum(measured.rows.values()))
+    plan, settings = chosen.plan, _settings(observation.thresholds, observation.seed)
+    notes = (
         *dump.notes,
-        *notes,
-        *_batch_notes(reading, plan, dump, measured, by_batch),
+        *chosen.notes,
+        *_batch_notes(dump, plan, measured),
         *_spent(plan, spent),
         *settings,
     )
-    inputs = dump.inputs(Counter(measured.rows) + bad.rows)
     return build(
         leaves=measured.leaves,
         layout=layout_of(observation),
         replicates=measured.replicates,
-        grouping=Grouping(by_batch, reading.group_by),
+        grouping=Grouping(dump.by_batch, dump.request.group_by),
         plan=plan,
-        profile=profile,
-        inputs=inputs,
-        notes=said,
-        problems=bad.problems,
-        suspicions=bad.suspected,
+        profile=chosen.profile,
+        inputs=dump.inputs(Counter(measured.rows) + log.rows),
+        notes=notes,
+        problems=log.counts,
+        suspicions=suspected,
         of_whole=measured.whole,
     )
 
@@ -150,53 +143,66 @@ def measure(
     computing: Computing,
     bounds: Cuts,
     progress: Progress | None = None,
-    bad: Ledger | None = None,
+    log: BadRowLog | None = None,
 ) -> tuple[Measured, Layout]:
     """Stream the whole dump once; flat memory.  Returns its totals and their layout."""
     layout = layout_of(observation)
     rows, tokens = layout.sums.index("rows"), layout.sums.index("tokens")
-
-    def one(batch: Batch, device: Device) -> Measured:
-        observed = observe(batch, observation, device, bounds)
-        return Measured(observed.groups, observed.replicates, observed.pictures, whole=observed.whole)
-
-    def work(batches: Iterable[Batch], device: Device) -> Measured:
-        found = gather(one(batch, device) for batch in batches)
-        if observation.pictures:
-            devices.trim()
-        return found
+    work = MeasureShard(ShardReading.of(dump, computing), observation, bounds)
 
     def results() -> Iterable[Measured]:
-        for shard, found in scan(dump, computing, work, bad):
-            sums = [leaf.sums for leaf in found.leaves.values()]
+        for shard, measured in scan(dump, computing, work, log):
+            sums = [leaf.sums for leaf in measured.leaves.values()]
             if progress is not None:
                 progress(int(sum(leaf[tokens] for leaf in sums)), shard.n_bytes)
-            yield replace(found, rows={shard.path: int(sum(leaf[rows] for leaf in sums))})
+            yield replace(measured, rows={shard.path: int(sum(leaf[rows] for leaf in sums))})
 
     return gather(results()), layout
 
 
-def _batch_key(reading: Reading, plan: Plan, profile: Profile | None) -> tuple[tuple[str, ...], str | None]:
-    """The batch column to read before the groups': the one asked for, or `step` where there is one.
+@dataclass(frozen=True)
+class MeasureShard:
+    """Shard -> its totals."""
+
+    reading: ShardReading
+    observation: Observation
+    cuts: Cuts
+
+    def __call__(self, shard: Shard) -> ShardResult[Measured]:
+        """Measure one shard."""
+        set_aside: list[SetAside] = []
+        with devices.worker(self.reading.device):
+            measured = gather(self._measured(rows) for rows in self.reading.sound_rows(shard, set_aside))
+        if self.observation.pictures:
+            devices.trim()
+        return ShardResult(measured, tuple(set_aside))
+
+    def _measured(self, rows: CheckedRows) -> Measured:
+        observed = observe(rows.batch, self.observation, self.reading.device, self.cuts)
+        return Measured(observed.groups, observed.replicates, observed.pictures, whole=observed.whole)
+
+
+def plan_columns(request: ReadRequest, chosen: ChosenPlan) -> PlanColumns:
+    """What the plan reads; its training batches are the column asked for, or `step` where there is one.
 
     A peer's function knows no steps, so with a profile the whole dump is one batch unless a column is named.
     """
-    if not plan.batched or reading.batch_by == NO_COLUMN:
-        return (), None
-    if reading.batch_by is not None:
-        return (reading.batch_by,), None
-    return (), None if profile else "step"
+    plan, named = chosen.plan, request.batch_by
+    batch = None
+    if plan.batched and named != NO_BATCH:
+        batch = named or (None if chosen.profile else "step")
+    return PlanColumns(mode=plan.mode, needed=plan.needs, batch=batch, batch_required=named is not None)
 
 
-def _batch_notes(reading: Reading, plan: Plan, dump: Dump, measured: Measured, by_batch: bool) -> list[str]:
+def _batch_notes(dump: Dump, plan: Plan, measured: Measured) -> list[str]:
     if not plan.batched:
-        return [] if reading.batch_by is None else ["--batch-by changes nothing: the plan looks at no batches."]
+        return [] if dump.request.batch_by is None else ["--batch-by changes nothing: the plan looks at no batches."]
     does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
     does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
-    if by_batch:
+    if dump.by_batch:
         batches = len({key[0] for key in measured.leaves})
         found = "one value" if batches == 1 else f"{batches:,} values"
-        return [f"{what}: {found} of {dump.roles.keys[0]}." for what in does]
+        return [f"{what}: {found} of {dump.roles.group_keys[0]}." for what in does]
     return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
 
 

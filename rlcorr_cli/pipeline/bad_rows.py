@@ -1,5 +1,5 @@
-"""What is wrong with a dump: suspicions about its files, and the rows that one reading of it set aside, counted, held
-against the limit, and written apart where that is asked for."""
+"""The rows that one reading of a dump set aside: counted, held against the limit, and written apart where that is
+asked for."""
 
 import json
 from collections import Counter
@@ -9,66 +9,69 @@ from contextlib import contextmanager
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.io.batches import Aside
+from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.outputs import SUFFIXES, Output, check_target, create
-from rlcorr_cli.io.peek import samples
+from rlcorr_cli.io.outputs import SUFFIXES, Output, check_dataset, create
+from rlcorr_cli.io.places import resolved
 from rlcorr_cli.io.quarantine import quarantined
-from rlcorr_cli.quality.anomalies import suspect
-from rlcorr_cli.quality.bad_rows import BadRows, Problems
+from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
 
 
-class Ledger:
-    """Filled in the dump's order.  rows: bad ones per input.  suspected: of whole files, from their first rows."""
+class BadRowLog:
+    """Filled in the dump's order.  counts: by class.  rows: bad ones per input."""
 
-    def __init__(self, dump: Dump, bad: BadRows, output: Output | None) -> None:
-        self.suspected = suspect(samples(dump))
-        self.problems = Problems()
+    def __init__(self, policy: BadRowPolicy, output: Output | None) -> None:
+        self._counts = BadRowCounts()
         self.rows: Counter[str] = Counter()
-        self._bad = bad
+        self._policy = policy
         self._output = output
 
-    def add(self, shard: Shard, aside: Aside) -> None:
-        """What a portion of this shard had to leave out."""
-        self.problems = self.problems + aside.problems
-        self.rows[shard.path] += aside.problems.n_rows
-        if self._output is not None and aside.reasons:
-            self._output.write(quarantined(aside))
+    @property
+    def counts(self) -> BadRowCounts:
+        """What was set aside so far, with the places that reports show."""
+        return self._counts.resolved(resolved)
+
+    def add(self, shard: Shard, set_aside: SetAside) -> None:
+        """What had to be left out of this shard."""
+        self._counts = self._counts + set_aside.counts
+        self.rows[shard.path] += set_aside.counts.n_rows
+        if self._output is not None and set_aside.reasons:
+            self._output.write(quarantined(set_aside))
 
     def check(self, n_good: int) -> None:
-        """A DataError if more rows were left out than the limit bears."""
-        n_bad = self.problems.n_rows
+        """A DataError if a larger share of rows was left out than the limit."""
+        n_bad = self._counts.n_rows
         share = n_bad / max(n_bad + n_good, 1)
-        if share <= self._bad.limit:
+        if share <= self._policy.limit:
             return
-        found = self.problems.to_dict()
-        classes = ", ".join(f"{name} {one['rows']:,}" for name, one in found.items())
-        first = next(iter(found.values()))["first"]
+        classes = self.counts.to_dict()
+        listed = ", ".join(f"{name} {counts['rows']:,}" for name, counts in classes.items())
+        first = next(iter(classes.values()))["first"]
         raise DataError(
-            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f} %), more than --max-bad-fraction "
-            f"{self._bad.limit:g} bears: {classes}; {first}.",
+            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f} %), which exceeds --max-bad-fraction "
+            f"{self._policy.limit:g}: {listed}; {first}.",
             "`rlcorr inspect DUMP` counts them; a larger --max-bad-fraction goes on without them.",
         )
 
     def finish(self) -> None:
         """Give the rows set aside their file; none is written where there are none."""
         if self._output is not None and self._output.rows:
-            self._output.finish(json.dumps({"version": __version__, "problems": self.problems.to_dict()}))
+            self._output.finish(json.dumps({"version": __version__, "problems": self.counts.to_dict()}))
 
 
 @contextmanager
-def ledger(dump: Dump, bad: BadRows) -> Generator[Ledger]:
-    """A fresh one; what it wrote is discarded unless it was finished."""
-    if bad.quarantine is None:
-        yield Ledger(dump, bad, None)
+def bad_row_log(policy: BadRowPolicy) -> Generator[BadRowLog]:
+    """An empty log; what it wrote is discarded unless it was finished."""
+    if policy.quarantine is None:
+        yield BadRowLog(policy, None)
         return
-    with create(bad.quarantine, 1, "") as output:
-        yield Ledger(dump, bad, output)
+    with create(policy.quarantine, 1, "") as output:
+        yield BadRowLog(policy, output)
 
 
-def check_quarantine(dump: Dump, bad: BadRows, overwrite: bool = False) -> None:
-    """Refuse a place for bad rows that cannot hold them, before the scan."""
-    path = bad.quarantine
+def check_quarantine(dump: Dump, overwrite: bool = False) -> None:
+    """Refuse a quarantine that cannot hold the dump's bad rows, before the scan."""
+    path = dump.request.bad_rows.quarantine
     if path is None:
         return
     lines = any(source.format == "jsonl" for source in dump.sources)
@@ -77,4 +80,4 @@ def check_quarantine(dump: Dump, bad: BadRows, overwrite: bool = False) -> None:
         raise UsageError(
             f"{path}: bad rows are written in the dump's own format.", f"Name a file that ends in {', '.join(fitting)}."
         )
-    check_target(path, [source.path for source in dump.sources], overwrite)
+    check_dataset(path, [source.path for source in dump.sources], overwrite)

@@ -8,7 +8,6 @@ dropped + rows set aside, checked at the end.
 import json
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,132 +16,147 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import GroupKey, Shard
-from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.decisions import MAX_WEIGHT, Verdict, storable, verdict
-from rlcorr_cli.core.observe import Observation, layout_of, observe
-from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.frameworks.profile import Profile
-from rlcorr_cli.io.batches import Aside, Portion
-from rlcorr_cli.io.corrected import Decided, Rows, check_added, chosen, corrected, drawn
+from rlcorr_cli.batch import GroupKey
+from rlcorr_cli.core.decisions import MAX_WEIGHT
+from rlcorr_cli.core.observe import Observation
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.outputs import Output, check_target, create
-from rlcorr_cli.io.readers import read_portions
-from rlcorr_cli.pipeline.analyze import Progress, Reading, Watch, measure, opened, reported, watched
-from rlcorr_cli.pipeline.bad_rows import Ledger, check_quarantine, ledger
-from rlcorr_cli.pipeline.budget_search import Spending, spending
-from rlcorr_cli.pipeline.scan import Computing, check_rereadable, run_of
+from rlcorr_cli.io.outputs import Output, check_dataset, create
+from rlcorr_cli.io.peek import samples
+from rlcorr_cli.pipeline.analyze import Watch, opened, reported, watched
+from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
+from rlcorr_cli.pipeline.budget_search import spending
+from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, batch_scales, filtered_rows, row_draws
+from rlcorr_cli.pipeline.scan import Computing, ShardReading, check_rereadable
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.bad_rows import BadRows
+from rlcorr_cli.quality.anomalies import suspect
 from rlcorr_cli.report.filtered import Filtered, Target
-from rlcorr_cli.totals.histogram import Floats, Histogram
-from rlcorr_cli.totals.measured import Measured, gather
-from rlcorr_cli.totals.normalize import CANONICAL, BatchMean, factors
-
-
-@dataclass(frozen=True)
-class _Done:
-    """One portion.  stays: which of its rows do, drawing apart.  rows: those, or all where rows are to be drawn; apart:
-    the others, where they are to be written.  None where nothing is.  The rest adds up."""
-
-    rows: Rows | None
-    apart: Rows | None
-    stays: NDArray[np.bool_]
-    row_weights: Floats
-    measured: Measured
-    rejected: Mapping[str, int]
-    distances: Mapping[str, Histogram]
-    n_clamped: int
+from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.summary import Summary
+from rlcorr_cli.totals.whole import Whole
 
 
 @dataclass
 class _Tally:
-    """What adds up over portions."""
+    """What adds up over batches, in place: a dump may have as many leaves as training batches."""
 
-    measured: Measured = field(default_factory=Measured)
+    leaves: dict[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
+    rows: Counter[str] = field(default_factory=Counter[str])
     rows_in: int = 0
     rows_out: int = 0
     rows_dropped: int = 0
     n_clamped: int = 0
+    whole: Whole | None = None
     rejected: Counter[str] = field(default_factory=Counter[str])
     distances: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
 
-    def add(self, done: _Done) -> None:
-        """All but where the rows went."""
-        self.measured = gather((self.measured, done.measured))
-        self.rows_in += len(done.stays)
-        self.n_clamped += done.n_clamped
-        self.rejected.update(done.rejected)
-        for name, histogram in done.distances.items():
+    def add(self, batch: FilteredRows, times: NDArray[np.int64]) -> None:
+        """A batch.  times: how often each of its rows is written."""
+        for key, summary in batch.measured.leaves.items():
+            self.leaves[key] = self.leaves[key] + summary if key in self.leaves else summary
+        self.rows.update(batch.measured.rows)
+        if batch.measured.whole is not None:
+            self.whole = batch.measured.whole if self.whole is None else self.whole + batch.measured.whole
+        self.n_clamped += batch.n_clamped
+        self.rows_in += len(times)
+        self.rows_out += int(times.sum())
+        self.rows_dropped += int((times == 0).sum())
+        self.rejected.update(batch.rejected)
+        for name, histogram in batch.distances.items():
             self.distances[name] = self.distances.get(name, Histogram.empty()) + histogram
+
+    @property
+    def measured(self) -> Measured:
+        """The totals of all batches."""
+        return Measured(self.leaves, rows=self.rows, whole=self.whole)
 
 
 def filter_dump(
-    reading: Reading,
-    plan: Plan,
+    request: ReadRequest,
+    chosen: ChosenPlan,
     target: Target,
-    profile: Profile | None = None,
+    *,
     computing: Computing | None = None,
-    notes: tuple[str, ...] = (),
     watch: Watch | None = None,
 ) -> Filtered:
     """Write the corrected rows of a dump, and report what the plan did to it."""
     started = time.perf_counter()
-    dump, by_batch = opened(reading, plan, profile)
-    _check(dump, plan, target, reading.bad)
-    notes += _unused_weights(plan, target)
+    plan, dump = chosen.plan, opened(request, chosen)
+    _check(dump, plan, target)
+    suspected = suspect(samples(dump))
     observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
-    run = _Run(dump, observation, computing, target, spending(dump, plan, computing, by_batch))
-    run.scale(by_batch, CANONICAL if profile is None else profile.batch_mean)
-    draws = None if target.resample is None else run.draw(target.resample, target.seed)
+    spent = spending(dump, plan, computing)
+    work = FilterShard(
+        reading=ShardReading.of(dump, computing, whole=True),
+        observation=observation,
+        cuts=spent.cuts,
+        scales=batch_scales(dump, chosen, observation, computing, spent.cuts),
+        target=target,
+        writes=target.path is not None or target.rejected is not None,
+    )
+    draws = row_draws(dump, work, computing)
     tally = _Tally()
     with ExitStack() as stack:
-        progress, bad = stack.enter_context(watched(dump, watch)), stack.enter_context(ledger(dump, reading.bad))
-        outputs = [
+        progress, log = stack.enter_context(watched(dump, watch)), stack.enter_context(bad_row_log(request.bad_rows))
+        kept, dropped = outputs = [
             None if path is None else stack.enter_context(create(path, target.rows_per_file, json.dumps(_about(plan))))
             for path in (target.path, target.rejected)
         ]
-        with closing(run.portions(outputs, progress, bad)) as portions:
-            for done in portions:
-                _write(done, tally, draws, *outputs)
-        notes = (*notes, *_clamped(tally.n_clamped))
-        found = reported(dump, reading, run.observation, profile, tally.measured, by_batch, notes, run.spent, bad)
-        report = replace(found, seconds=time.perf_counter() - started)
-        done = Filtered(
-            report=report,
+        batches = filtered_rows(dump, work, computing, outputs=outputs, progress=progress, log=log)
+        with closing(batches):
+            for batch in batches:
+                _write(batch, tally, draws, kept, dropped)
+        chosen = replace(chosen, notes=(*chosen.notes, *_unused_weights(plan, target), *_clamped(tally.n_clamped)))
+        report = reported(dump, chosen, observation, tally.measured, spent=spent, log=log, suspected=suspected)
+        filtered = Filtered(
+            report=replace(report, seconds=time.perf_counter() - started),
             target=target,
-            rows_in=tally.rows_in + bad.problems.n_rows,
+            rows_in=tally.rows_in + log.counts.n_rows,
             rows_out=tally.rows_out,
             rows_dropped=tally.rows_dropped,
-            rows_bad=bad.problems.n_rows,
-            quarantine=reading.bad.quarantine,
+            rows_bad=log.counts.n_rows,
+            quarantine=request.bad_rows.quarantine,
             n_bytes=0,
             rejected_rows=tally.rejected,
             distances=tally.distances,
         )
-        _finish(done, *outputs)
-        bad.finish()
-        return replace(done, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
+        _finish(filtered, kept, dropped)
+        log.finish()
+        return replace(filtered, n_bytes=kept.n_bytes if kept else 0)
 
 
 def _unused_weights(plan: Plan, target: Target) -> tuple[str, ...]:
+    """A note where weights are not written because the plan's loss does not apply them."""
     if plan.weighting is None or plan.applies_weights or target.unused_weights:
         return ()
     reason = "in bypass mode PPO's ratio current / rollout carries the correction, and a weight would count it twice"
     return (f"The weights are measured, not written: {reason}. --write-unused-weights writes them.",)
 
 
-def _check(dump: Dump, plan: Plan, target: Target, bad: BadRows) -> None:
+def _clamped(n_tokens: int) -> tuple[str, ...]:
+    """A note where weights were too large to be written down."""
+    if not n_tokens:
+        return ()
+    written = f"written as {MAX_WEIGHT:.3g}, the largest float32"
+    return (f"Weights of {n_tokens:,} tokens are larger and {written}; a bound (--is-high) avoids this.",)
+
+
+def _check(dump: Dump, plan: Plan, target: Target) -> None:
     """Everything that can be refused before the scan."""
     inputs = [source.path for source in dump.sources]
     for path in (target.path, target.rejected):
         if path is not None:
-            check_target(path, inputs, target.overwrite)
-    check_quarantine(dump, bad, target.overwrite)
+            check_dataset(path, inputs, target.overwrite)
+    quarantine = dump.request.bad_rows.quarantine
+    check_quarantine(dump, target.overwrite)
     check_added(dump.available)
-    if bad.quarantine is not None and bad.quarantine in (target.path, target.rejected):
-        raise UsageError(f"{bad.quarantine} cannot be both outputs.", "Name another --quarantine.")
+    if quarantine is not None and quarantine in (target.path, target.rejected):
+        raise UsageError(f"{quarantine} cannot be both outputs.", "Name another --quarantine.")
     if target.path is not None and target.path == target.rejected:
         raise UsageError(f"{target.path} cannot be both outputs.", "Name another --rejected-output.")
     if target.rejected is not None and target.keep_rejected:
@@ -153,133 +167,30 @@ def _check(dump: Dump, plan: Plan, target: Target, bad: BadRows) -> None:
         check_rereadable(dump)
 
 
-@dataclass
-class _Run:
-    """One dump under one plan: passes over it.
-
-    spent: what its budgets let stay.  scales: what the weights of each leaf are divided by.
-    """
-
-    dump: Dump
-    observation: Observation
-    computing: Computing
-    target: Target
-    spent: Spending
-    scales: Mapping[GroupKey, float] | None = None
-
-    def scale(self, by_batch: bool, batch_mean: BatchMean) -> None:
-        """Measure batch means first, where the plan divides by them."""
-        plan = self.observation.plan
-        if plan.normalizes and plan.weighting is not None:
-            measured, layout = measure(self.dump, self.observation, self.computing, self.spent.cuts)
-            token_scope = plan.weighting.scope == "token"
-            self.scales = factors(measured.leaves, layout, token_scope, by_batch, batch_mean)
-
-    def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
-        """How often each row is drawn: n_rows in all, with replacement, in proportion to the rows' weights."""
-        weights = np.concatenate([done.row_weights for done in self.portions([])] or [np.zeros(0)])
-        if not weights.sum() > 0:
-            raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
-        return np.random.default_rng(seed).multinomial(n_rows, weights / weights.sum())
-
-    def portions(
-        self, outputs: Sequence[Output | None], progress: Progress | None = None, bad: Ledger | None = None
-    ) -> Generator[_Done]:
-        """The dump's portions in order, with corrected rows if there is any output to write them to."""
-        writes = any(output is not None for output in outputs)
-        run = run_of(self.dump, self.computing)
-        tokens = layout_of(self.observation).sums.index("tokens")
-        weighted = self.observation.plan.weighting is not None
-
-        def work(shard: Shard) -> Iterator[_Done | Aside]:
-            with devices.worker(run.device, sparing=True):
-                for portion in read_portions(self.dump, shard, run.batch_tokens, run.intake, whole=True):
-                    run.engine.check()
-                    if isinstance(portion, Aside):
-                        yield portion
-                        continue
-                    observed = observe(portion.batch, self.observation, run.device, self.spent.cuts)
-                    measured = Measured(observed.groups, rows={shard.path: portion.batch.n_rows}, whole=observed.whole)
-                    yield self._one(portion, verdict(portion.batch, observed, weighted), measured, writes)
-
-        shards = self.dump.shards
-        total, so_far = sum(shard.n_bytes for shard in shards), 0
-        for shard, results in zip(shards, run.engine.stream(shards, work), strict=True):
-            so_far += shard.n_bytes
-            n_tokens = 0.0
-            for output in outputs:
-                if output is not None:
-                    output.done = so_far / total if total else 0.0
-            for done in results:
-                if isinstance(done, Aside):
-                    if bad is not None:
-                        bad.add(shard, done)
-                    continue
-                n_tokens += sum(leaf.sums[tokens] for leaf in done.measured.leaves.values())
-                yield done
-            if progress is not None:
-                progress(int(n_tokens), shard.n_bytes)
-
-    def _one(self, portion: Portion, found: Verdict, measured: Measured, writes: bool) -> _Done:
-        weights, row_weights, batch = found.weights, found.row_weights, portion.batch
-        if not (self.observation.plan.applies_weights or self.target.unused_weights):
-            weights, row_weights = None, (found.n_kept > 0).astype(np.float64)
-        if self.scales is not None and weights is not None:
-            divisor = np.array([self.scales[key] for key in batch.keys])[batch.leaf]
-            weights, row_weights = weights / np.repeat(divisor, np.diff(batch.offsets)), row_weights / divisor
-        n_clamped = 0
-        if weights is not None:
-            (weights, n_clamped), (row_weights, _) = storable(weights), storable(row_weights)
-        stays = (found.n_kept > 0) | self.target.keep_rejected
-        rows = apart = None
-        if writes:
-            with np.errstate(invalid="ignore"):
-                kept = found.n_kept / found.n_valid
-            given = (weights, row_weights) if self.target.resample is None else (None, None)
-            decided = Decided(given[0], found.keep, given[1], kept, found.rejected)
-            rows = corrected(portion, decided, self.dump.roles)
-            if self.target.rejected is not None:
-                apart = chosen(rows, np.flatnonzero(~stays))
-            if self.target.resample is None and not stays.all():
-                rows = chosen(rows, np.flatnonzero(stays))
-        rejected = {name: int(taken.sum()) for name, taken in found.rejected.items()}
-        return _Done(rows, apart, stays, row_weights, measured, rejected, found.distances, n_clamped)
-
-
-def _clamped(n_tokens: int) -> list[str]:
-    """A note where weights were too large to be written down."""
-    if not n_tokens:
-        return []
-    written = f"written as {MAX_WEIGHT:.3g}, the largest float32"
-    return [f"Weights of {n_tokens:,} tokens are larger and {written}; a bound (--is-high) avoids this."]
-
-
 def _write(
-    done: _Done, tally: _Tally, draws: NDArray[np.int64] | None, kept: Output | None, apart: Output | None
+    batch: FilteredRows, tally: _Tally, draws: NDArray[np.int64] | None, kept: Output | None, dropped: Output | None
 ) -> None:
-    """Send one portion's rows where they belong."""
-    times, rows = done.stays.astype(np.int64), done.rows
+    """Send one batch's rows where they belong."""
+    times, rows = batch.stays.astype(np.int64), batch.written
     if draws is not None:
         times = draws[tally.rows_in : tally.rows_in + len(times)]
         rows = None if rows is None else drawn(rows, times)
-    tally.add(done)
-    tally.rows_out += int(times.sum())
-    tally.rows_dropped += int((times == 0).sum())
-    for output, some in ((kept, rows), (apart, done.apart)):
-        if output is not None and some is not None:
-            output.write(some)
+    tally.add(batch, times)
+    for output, written in ((kept, rows), (dropped, batch.dropped)):
+        if output is not None and written is not None:
+            output.write(written)
 
 
-def _finish(done: Filtered, kept: Output | None, apart: Output | None) -> None:
+def _finish(filtered: Filtered, kept: Output | None, dropped: Output | None) -> None:
     """Hold the accounts against each other, then give the outputs their names."""
-    for output, rows in ((kept, done.rows_out), (apart, done.rows_dropped)):
+    for output, rows in ((kept, filtered.rows_out), (dropped, filtered.rows_dropped)):
         if output is not None and output.rows != rows:
             raise AssertionError(f"{output.path}: {output.rows} rows written, {rows} meant to be")
-    gone = done.rows_dropped + done.rows_bad
-    if done.target.resample is None and done.rows_in != done.rows_out + gone:
-        raise AssertionError(f"{done.rows_in} rows in, {done.rows_out} out, {gone} not")
-    about = {**_about(done.report.plan), "counts": done.report.whole.counts, **done.rows}
-    for output in (kept, apart):
+    gone = filtered.rows_dropped + filtered.rows_bad
+    if filtered.target.resample is None and filtered.rows_in != filtered.rows_out + gone:
+        raise AssertionError(f"{filtered.rows_in} rows in, {filtered.rows_out} out, {gone} not")
+    about = {**_about(filtered.report.plan), "counts": filtered.report.whole.counts, **filtered.rows}
+    for output in (kept, dropped):
         if output is not None and (output.rows or output is kept):
             output.finish(json.dumps(about))
 

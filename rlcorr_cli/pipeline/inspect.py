@@ -2,104 +2,162 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.core.decisions import opinions, verdict
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.core import device as devices
+from rlcorr_cli.core.decisions import opinions
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.worst import worst
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Aside, Portion
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.batches import CheckedRows, SetAside
+from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.find_row import TEXTS, Found, find_row
-from rlcorr_cli.io.readers import read_portions
-from rlcorr_cli.pipeline.analyze import Reading, opened
-from rlcorr_cli.pipeline.bad_rows import Ledger, check_quarantine, ledger
+from rlcorr_cli.io.peek import samples
+from rlcorr_cli.io.places import resolved
+from rlcorr_cli.pipeline.analyze import opened
+from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import spending
-from rlcorr_cli.pipeline.scan import Computing, Device, run_of
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.places import Place
+from rlcorr_cli.quality.anomalies import suspect
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
+from rlcorr_cli.requests import ReadRequest
 
-Entry = tuple[float, int, Any]
-"""Value, minus its rank in the dump (the earlier is worse among equals), and what is needed to say what it is."""
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sequence, or a token (from 0 among the row's valid ones), that may be among the worst."""
+
+    place: Place
+    sample_id: str | None
+    n_tokens: int
+    token: int | None = None
 
 
 class _Worst:
-    """The n largest values of a stream, in a heap."""
+    """The n largest values of a stream, the earlier first among equals, in a heap."""
 
     def __init__(self, n: int) -> None:
         self._n = n
-        self._heap: list[Entry] = []
+        self._heap: list[tuple[float, int, Candidate]] = []
         self._count = 0
 
-    def offer(self, value: float, what: Any) -> None:
-        """One more."""
+    def offer(self, value: float, candidate: Candidate) -> None:
+        """Take the value in if it is among the largest so far."""
         self._count += 1
         push = heapq.heappushpop if len(self._heap) == self._n else heapq.heappush
-        push(self._heap, (value, -self._count, what))
+        push(self._heap, (value, -self._count, candidate))  # the rank settles ties: candidates are never compared
 
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(sorted(self._heap, reverse=True))
+    def extend(self, ranked: Iterable[tuple[float, Candidate]]) -> None:
+        """Offer each, in order."""
+        for value, candidate in ranked:
+            self.offer(value, candidate)
+
+    @property
+    def ranked(self) -> tuple[tuple[float, Candidate], ...]:
+        """Largest first."""
+        return tuple((value, candidate) for value, _, candidate in sorted(self._heap, reverse=True))
 
 
-def lenient(reading: Reading) -> Reading:
+@dataclass(frozen=True)
+class ShardInspection:
+    """What is seen in one shard's sound rows.  sequences, tokens: its worst, largest first."""
+
+    n_rows: int
+    tally: Tally
+    sequences: tuple[tuple[float, Candidate], ...]
+    tokens: tuple[tuple[float, Candidate], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectShard:
+    """Shard -> what is seen in it.  n_worst: how many of its worst sequences and tokens to name, by which measure."""
+
+    reading: ShardReading
+    n_worst: int
+    by: str
+
+    def __call__(self, shard: Shard) -> ShardResult[ShardInspection]:
+        """Look at one shard."""
+        set_aside: list[SetAside] = []
+        sequences, tokens = _Worst(self.n_worst), _Worst(self.n_worst)
+        tally, n_rows = Tally(), 0
+        with devices.worker(self.reading.device):
+            for rows in self.reading.sound_rows(shard, set_aside):
+                tally += _tally(rows, self.reading.reader.roles)
+                n_rows += rows.batch.n_rows
+                if self.n_worst:
+                    self._offer(rows, sequences, tokens)
+        return ShardResult(ShardInspection(n_rows, tally, sequences.ranked, tokens.ranked), tuple(set_aside))
+
+    def _offer(self, rows: CheckedRows, sequences: _Worst, tokens: _Worst) -> None:
+        largest = worst(rows.batch, self.by, self.n_worst, self.reading.device)
+        lengths = np.diff(rows.batch.offsets)
+
+        def candidate(row: int, token: int | None = None) -> Candidate:
+            return Candidate(rows.places[row], _id(rows, self.reading.reader.roles, row), int(lengths[row]), token)
+
+        for row, value in zip(largest.rows.tolist(), largest.values.tolist(), strict=True):
+            sequences.offer(value, candidate(row))
+        for (row, token), value in zip(largest.at.tolist(), largest.token_values.tolist(), strict=True):
+            tokens.offer(value, candidate(row, token))
+
+
+def lenient(request: ReadRequest) -> ReadRequest:
     """The same reading past any number of bad rows."""
-    bad = reading.bad
-    return replace(reading, bad=replace(bad, policy="skip" if bad.stops else bad.policy, max_fraction=1.0))
+    policy = request.bad_rows
+    action = "skip" if policy.stops else policy.action
+    return replace(request, bad_rows=replace(policy, action=action, max_fraction=1.0))
 
 
-def inspect(reading: Reading, plan: Plan, computing: Computing, n_worst: int = 0, by: str = "k3") -> Inspected:
-    """Read a dump once, in order; n_worst: how many of the worst sequences and tokens to name."""
-    reading = lenient(reading)
-    dump, _ = opened(reading, plan, None)
-    check_quarantine(dump, reading.bad)
+def inspect(
+    request: ReadRequest, chosen: ChosenPlan, computing: Computing, *, n_worst: int = 0, by: str = "k3"
+) -> Inspected:
+    """Read a dump once; n_worst: how many of the worst sequences and tokens to name."""
+    request = lenient(request)
+    dump = opened(request, chosen)
+    check_quarantine(dump)
+    suspected = suspect(samples(dump))
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
-    tally, rows = Tally(), Counter[str]()
-    with ledger(dump, reading.bad) as bad:
-        for path, portion, device in _portions(dump, computing, bad):
-            tally += _tally(portion, dump)
-            rows[path] += portion.batch.n_rows
-            if n_worst:
-                _offer(portion, dump, by, n_worst, device, sequences, tokens)
-        found = Inspected(
-            inputs=tuple(dump.inputs(rows + bad.rows)),
+    tally, n_rows = Tally(), Counter[str]()
+    work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by)
+    with bad_row_log(request.bad_rows) as log:
+        for shard, inspection in scan(dump, computing, work, log):
+            tally += inspection.tally
+            n_rows[shard.path] += inspection.n_rows
+            sequences.extend(inspection.sequences)
+            tokens.extend(inspection.tokens)
+        inspected = Inspected(
+            inputs=tuple(dump.inputs(n_rows + log.rows)),
             schema={field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
             columns={**dump.columns, **dump.marks},
             tally=tally,
-            bad_rows=bad.problems.n_rows,
-            problems=bad.problems.to_dict(),
-            suspicions=bad.suspected,
+            bad_rows=log.counts.n_rows,
+            problems=log.counts.to_dict(),
+            suspicions=suspected,
             notes=dump.notes,
             by=by if n_worst else None,
-            worst_sequences=tuple(_worst_of(value, *what) for value, _, what in sequences),
-            worst_tokens=tuple(_worst_of(value, *what) for value, _, what in tokens),
+            worst_sequences=tuple(_worst_of(value, candidate) for value, candidate in sequences.ranked),
+            worst_tokens=tuple(_worst_of(value, candidate) for value, candidate in tokens.ranked),
         )
-        bad.finish()
-    return found
+        log.finish()
+    return inspected
 
 
-def _portions(dump: Dump, computing: Computing, bad: Ledger) -> Iterator[tuple[str, Portion, Device]]:
-    """Sound rows, in order; the others go to the ledger."""
-    run = run_of(dump, computing)
-    for shard in dump.shards:
-        for portion in read_portions(dump, shard, run.batch_tokens, run.intake):
-            run.engine.check()
-            if isinstance(portion, Aside):
-                bad.add(shard, portion)
-            else:
-                yield shard.path, portion, run.device
-
-
-def _tally(portion: Portion, dump: Dump) -> Tally:
-    batch = portion.batch
+def _tally(rows: CheckedRows, roles: Roles) -> Tally:
+    batch = rows.batch
     lengths = np.diff(batch.offsets)
     known, counts = np.unique(lengths[lengths > 0], return_counts=True)
-    given = {dump.roles.rollout: batch.rollout_logp, dump.roles.train: batch.train_logp}
-    if batch.current_logp is not None and dump.roles.current is not None:
-        given[dump.roles.current] = batch.current_logp
+    log_probs = {roles.rollout: batch.rollout_logp, roles.train: batch.train_logp}
+    if batch.current_logp is not None and roles.current is not None:
+        log_probs[roles.current] = batch.current_logp
     values = {
         name: Values(
             n=len(x),
@@ -108,49 +166,45 @@ def _tally(portion: Portion, dump: Dump) -> Tally:
             total=float(x.sum(dtype=np.float64)),
             zeros=int((x == 0).sum()),
         )
-        for name, x in given.items()
+        for name, x in log_probs.items()
         if len(x)
     }
     lengths_of = Counter(dict(zip(known.tolist(), counts.tolist(), strict=True)))
     return Tally(int((lengths == 0).sum()), int(batch.n_masked.sum()), lengths_of, values)
 
 
-def _offer(portion: Portion, dump: Dump, by: str, n: int, device: Device, sequences: _Worst, tokens: _Worst) -> None:
-    found = worst(portion.batch, by, n, device)
-    lengths = np.diff(portion.batch.offsets)
-    for row, value in zip(found.rows.tolist(), found.values.tolist(), strict=True):
-        sequences.offer(value, (portion.where(row), _id(portion, dump, row), int(lengths[row])))
-    for (row, place), value in zip(found.at.tolist(), found.token_values.tolist(), strict=True):
-        tokens.offer(value, (portion.where(row), _id(portion, dump, row), int(lengths[row]), place))
-
-
-def _id(portion: Portion, dump: Dump, row: int) -> str | None:
-    value = portion.data.column(dump.roles.ids[0])[row].as_py() if dump.roles.ids else None
+def _id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
+    value = rows.data.column(roles.ids[0])[row].as_py() if roles.ids else None
     return None if value is None else str(value)
 
 
-def _worst_of(value: float, place: Any, sample_id: str | None, n_tokens: int, token: int | None = None) -> Worst:
-    return Worst(value=value, place=place(), sample_id=sample_id, n_tokens=n_tokens, token=token)
+def _worst_of(value: float, candidate: Candidate) -> Worst:
+    return Worst(
+        value=value,
+        place=resolved(candidate.place).text,
+        sample_id=candidate.sample_id,
+        n_tokens=candidate.n_tokens,
+        token=candidate.token,
+    )
 
 
-def one_row(reading: Reading, plan: Plan, computing: Computing, name: str) -> OneRow:
+def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name: str) -> OneRow:
     """One sequence by its sample_id or number, and what the plan says about it."""
-    reading = lenient(reading)
-    dump, by_batch = opened(reading, plan, None)
+    plan, dump = chosen.plan, opened(lenient(request), chosen)
     found = find_row(dump, name)
-    if isinstance(found.read, Aside):
+    if isinstance(found.read, SetAside):
         return _bad(found, found.read, dump)
-    portion = found.read
-    device, cuts = run_of(dump, computing).device, spending(dump, plan, computing, by_batch).cuts
-    batch, valid = portion.batch, portion.valid
-    seen = observe(batch, Observation(plan, has_current=dump.roles.current is not None, seed=None), device, cuts)
-    weighted = plan.weighting is not None
-    weights = verdict(batch, seen, weighted).weights if weighted else None
+    rows = found.read
+    device, cuts = devices.resolve(computing.device), spending(dump, plan, computing).cuts
+    batch, valid = rows.batch, rows.valid
+    observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
+    decision = observe(batch, observation, device, cuts, decides=True).decision
+    weights = None if decision is None else decision.weights
     says = [
         Says(rule.name, rule.rule, None if rule.scope == "token" else float(values[0]), tuple(keep.tolist()))
-        for rule, values, keep in opinions(seen)
+        for rule, values, keep in opinions(batch, plan, device, cuts)
     ]
-    n = int(portion.offsets[-1])
+    n = int(rows.offsets[-1])
     return OneRow(
         place=found.place,
         facts=_facts(found.values),
@@ -164,7 +218,7 @@ def one_row(reading: Reading, plan: Plan, computing: Computing, name: str) -> On
     )
 
 
-def _bad(found: Found, aside: Aside, dump: Dump) -> OneRow:
+def _bad(found: Found, aside: SetAside, dump: Dump) -> OneRow:
     """A row that cannot be compared, as it stands."""
     if not aside.reasons:
         raise DataError(f"{found.place} cannot be shown.", "Look at the file itself.")

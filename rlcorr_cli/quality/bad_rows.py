@@ -4,9 +4,11 @@ A row counts under the first of these classes that it shows.  An empty sequence 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from rlcorr_cli.places import Place
 
 ABOVE_ZERO = 1e-6
 """How far a log-prob may lie above 0: kernels round log 1 upwards now and then."""
@@ -84,15 +86,15 @@ CURES: Mapping[str, str] = {one.name: one.cure for one in PROBLEMS}
 
 
 @dataclass(frozen=True)
-class BadRows:
+class BadRowPolicy:
     """What to do about bad rows.
 
-    policy: stop at the first (error), leave them out (skip), or leave them out and write them to `quarantine`.
+    action: stop at the first (error), leave them out (skip), or leave them out and write them to `quarantine`.
     max_fraction: a larger share of bad rows stops the run; None is 0 with error, else DEFAULT_MAX_FRACTION.
     nonfinite: mask clears single tokens that are not finite instead, as if the mask were 0 there.
     """
 
-    policy: Literal["error", "skip", "quarantine"] = "error"
+    action: Literal["error", "skip", "quarantine"] = "error"
     quarantine: Path | None = None
     max_fraction: float | None = None
     nonfinite: Literal["error", "mask"] = "error"
@@ -100,21 +102,46 @@ class BadRows:
     @property
     def stops(self) -> bool:
         """Whether the first bad row ends the run."""
-        return self.policy == "error"
+        return self.action == "error"
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the bad rows are wanted whole, with their reasons."""
+        return self.action == "quarantine" or self.quarantine is not None
+
+    @property
+    def clears(self) -> bool:
+        """Whether single tokens that are not finite leave the mask, and their row stays."""
+        return self.nonfinite == "mask"
 
     @property
     def limit(self) -> float:
-        """The largest share of bad rows that is borne."""
+        """The largest share of bad rows with which a run goes on."""
         return DEFAULT_MAX_FRACTION if self.max_fraction is None else self.max_fraction
 
 
 @dataclass(frozen=True)
-class Problems:
-    """rows: how many by class.  first: how to say where the first of a class is, called when it is to be said.
-    cleared: tokens that `nonfinite` mask took.  Adds; the left one's rows come first."""
+class FirstBadRow:
+    """The first row of a class.  message: a clause without the place; of an unreadable line, its predicate."""
+
+    place: Place
+    message: str
+
+
+def worded(problem: str, place: str, message: str) -> str:
+    """'dump.jsonl, line 3 is not JSON', 'dump.parquet, row 3: old_log_probs is null'."""
+    return f"{place}{' ' if problem == 'unreadable_line' else ': '}{message}"
+
+
+@dataclass(frozen=True)
+class BadRowCounts:
+    """rows: how many by class.  first: the first of each class.  cleared: tokens that `nonfinite` mask took.
+
+    Plain numbers and places, so that counts can be sent between processes.  They add; the left one's rows come first.
+    """
 
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
-    first: Mapping[str, Callable[[], str]] = field(default_factory=dict[str, Callable[[], str]])
+    first: Mapping[str, FirstBadRow] = field(default_factory=dict[str, FirstBadRow])
     cleared: int = 0
 
     @property
@@ -122,11 +149,19 @@ class Problems:
         """Bad rows of all classes."""
         return sum(self.rows.values())
 
-    def __add__(self, other: "Problems") -> "Problems":
+    def __add__(self, other: "BadRowCounts") -> "BadRowCounts":
         rows = {name: self.rows.get(name, 0) + other.rows.get(name, 0) for name in {**self.rows, **other.rows}}
-        return Problems(rows, {**other.first, **self.first}, self.cleared + other.cleared)
+        return BadRowCounts(rows, {**other.first, **self.first}, self.cleared + other.cleared)
+
+    def resolved(self, resolve: Callable[[Place], Place]) -> "BadRowCounts":
+        """The same with places that count from the start of their files."""
+        first = {name: replace(bad_row, place=resolve(bad_row.place)) for name, bad_row in self.first.items()}
+        return replace(self, first=first)
 
     def to_dict(self) -> dict[str, Any]:
-        """Class -> rows and where the first is, in the table's order."""
-        known = [one.name for one in PROBLEMS if one.name in self.rows]
-        return {name: {"rows": self.rows[name], "first": self.first[name]()} for name in known}
+        """Class -> rows and where the first is, in the table's order; of places that were resolved."""
+        names = [problem.name for problem in PROBLEMS if problem.name in self.rows]
+        return {name: {"rows": self.rows[name], "first": self._worded(name)} for name in names}
+
+    def _worded(self, name: str) -> str:
+        return worded(name, self.first[name].place.text, self.first[name].message)

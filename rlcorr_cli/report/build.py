@@ -11,7 +11,7 @@ from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import Values, intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import Suspected
-from rlcorr_cli.quality.bad_rows import Problems
+from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layout
@@ -39,7 +39,7 @@ def build(
     profile: Profile | None,
     inputs: Sequence[Input],
     notes: Sequence[str],
-    problems: Problems,
+    problems: BadRowCounts,
     suspicions: tuple[Suspected, ...],
     of_whole: Whole | None = None,
 ) -> Report:
@@ -119,7 +119,7 @@ def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str
     return () if profile is None else profile.remarks(Numbers(summary), plan)
 
 
-def _notes(values: Values, problems: Problems) -> list[str]:
+def _notes(values: Values, problems: BadRowCounts) -> list[str]:
     notes = [QUANTILE_NOTE]
     left_out = problems.to_dict().items()
     notes += [f"{name}: {problem['rows']:,} rows left out; {problem['first']}." for name, problem in left_out]

@@ -72,8 +72,18 @@ def ours(name: str, data: Padded) -> Outcome:
     train, rollout = (one[at].numpy() for one in (data.train, data.rollout))
     advantages = np.repeat(data.advantages.numpy(), lengths)
     rows = np.zeros(len(lengths), np.int64)
-    leaf = rows.astype(np.int32)
-    tokens = Tokens.of(Batch(offsets, train, rollout, train, advantages, rows, None, leaf, ((),)), CPU)
+    batch = Batch(
+        offsets=offsets,
+        train_logp=train,
+        rollout_logp=rollout,
+        current_logp=train,
+        advantages=advantages,
+        n_masked=rows,
+        reward=None,
+        leaf=rows.astype(np.int32),
+        keys=((),),
+    )
+    tokens = Tokens.of(batch, CPU)
     corrected = correct(tokens, preset(name).plan, {"m2po": np.full(len(rows), m2po_bound(train - rollout))})
 
     def padded(flat: Tensor) -> Tensor:

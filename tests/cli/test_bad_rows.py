@@ -172,7 +172,7 @@ def test_too_many_bad_rows_stop_the_run_and_leave_nothing(tmp_path: Path) -> Non
     out, apart = tmp_path / "out.parquet", tmp_path / "bad.parquet"
     ran = run("filter", path, "--is", "token", "-o", str(out), "--quarantine", str(apart))
     assert ran.status == 3
-    assert "2 of 100 rows are bad (2.00 %), more than --max-bad-fraction 0.01 bears" in ran.err
+    assert "2 of 100 rows are bad (2.00 %), which exceeds --max-bad-fraction 0.01: " in ran.err
     assert "null_list 1, above_zero 1" in ran.err
     assert "d.parquet, row 98 (0-based)" in ran.err
     assert [one.name for one in tmp_path.iterdir()] == ["d.parquet"]
@@ -303,7 +303,7 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
     "unknown nonfinite": (("--nonfinite", "zero"), 2, "error, mask"),
     "another format": (("--quarantine", "bad.jsonl"), 2, ".parquet"),
     "no such folder": (("--quarantine", "none/bad.parquet"), 4, "no directory"),
-    "the dump itself": (("--quarantine", "d.parquet"), 2, "the input itself"),
+    "the dump itself": (("--quarantine", "d.parquet"), 2, "part of the dump"),
     "an existing file": (("--quarantine", "old.parquet"), 4, "old.parquet exists"),
 }
 

@@ -282,7 +282,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     plan = ["--preset", "token_is"]
     refused(run("filter", source, "-o", out), 2, "corrects nothing")
     refused(run("filter", source, *plan), 2, "-o PATH")
-    refused(run("filter", source, *plan, "-o", source, "--overwrite"), 2, "input itself")
+    refused(run("filter", source, *plan, "-o", source, "--overwrite"), 2, "part of the dump")
     refused(run("filter", source, *plan, "-o", str(tmp_path / "x.csv")), 2, ".csv")
     refused(run("filter", source, *plan, "-o", str(tmp_path / "no" / "x.parquet")), 4, "no directory")
     refused(run("filter", source, *plan, "-o", out, "--rejected", "maybe"), 2, "drop")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engines.threads import HELD, LocalEngine
+from rlcorr_cli.engines.threads import HELD, ThreadEngine
 
-SHARDS = [Shard(i, f"{i}.parquet", "parquet", None, 1) for i in range(20)]
+SHARDS = [Shard(index=i, path=f"{i}.parquet", format="parquet", part=None, n_bytes=1) for i in range(20)]
 
 
 def three(shard: Shard) -> Iterator[tuple[int, int]]:
@@ -20,7 +20,7 @@ def three(shard: Shard) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_streams_come_in_shard_order(threads: int) -> None:
-    found = [one for results in LocalEngine(threads).stream(SHARDS, three) for one in results]
+    found = [one for results in ThreadEngine(threads).stream(SHARDS, three) for one in results]
     assert found == [(shard.index, i) for shard in SHARDS for i in range(3)]
 
 
@@ -32,7 +32,7 @@ def test_a_failure_comes_after_the_results_before_it(threads: int) -> None:
             raise ValueError("shard 4")
 
     seen: list[int] = []
-    streams = LocalEngine(threads).stream(SHARDS, work)
+    streams = ThreadEngine(threads).stream(SHARDS, work)
     with pytest.raises(ValueError, match="shard 4"):
         seen.extend(one for results in streams for one in results)
     assert seen == [0, 1, 2, 3, 4]
@@ -48,7 +48,7 @@ def test_no_thread_runs_far_ahead_of_who_takes_its_results() -> None:
             made[shard.index] += 1
             yield i
 
-    streams = LocalEngine(2).stream(SHARDS, work)
+    streams = ThreadEngine(2).stream(SHARDS, work)
     first = next(streams)
     assert next(first) == 0
     time.sleep(0.3)

@@ -11,22 +11,27 @@ from zlib import crc32
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import RlcorrError
-from rlcorr_cli.io.batches import Aside, Care, Portion
+from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.containers.lines import numbered
 from rlcorr_cli.io.containers.streams import BOM
-from rlcorr_cli.io.dump import Dump, Request, open_dump
+from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.quarantine import quarantined
-from rlcorr_cli.io.readers import Intake, read_portions
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 SHM = Path("/dev/shm")
 BATCH_TOKENS = 5
 """So few that even a small input makes several batches."""
 NAMES = {"jsonl": "d.jsonl", "compressed": "d.jsonl.gz", "parquet": "d.parquet"}
 REQUESTS = (
-    Request(),
-    Request(keys=("step",)),
-    Request(mode="bypass", columns={"current_log_probs": "old_log_probs"}, lead="step"),
+    (ReadRequest(paths=()), PlanColumns()),
+    (ReadRequest(paths=(), group_by=("step",)), PlanColumns()),
+    (
+        ReadRequest(paths=(), columns={"current_log_probs": "old_log_probs"}),
+        PlanColumns(mode="bypass", batch="step"),
+    ),
 )
+"""How a dump is asked for, and what its plan reads; the file is named when there is one."""
 
 
 @cache
@@ -35,16 +40,24 @@ def folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="rlcorr-fuzz-", dir=SHM if SHM.is_dir() else None))
 
 
-def taken(kind: str, data: bytes, request: Request | None = None) -> tuple[int, int] | RlcorrError:
+def opened(path: Path, asked: tuple[ReadRequest, PlanColumns]) -> Dump:
+    """The file as it was asked for."""
+    request, plan_columns = asked
+    return open_dump(replace(request, paths=(str(path),)), plan_columns)
+
+
+def taken(
+    kind: str, data: bytes, asked: tuple[ReadRequest, PlanColumns] = REQUESTS[0]
+) -> tuple[int, int] | RlcorrError:
     """Rows and tokens of the input, or how it is refused."""
     path = folder() / NAMES[kind]
     path.write_bytes(data)
     try:
-        dump = open_dump([str(path)], request or Request())
+        dump = opened(path, asked)
         found = counted(dump)
     except RlcorrError as error:
         with suppress(RlcorrError):  # it may be the file that is damaged, and not some rows
-            check_setting_aside(open_dump([str(path)], request or Request()), error)
+            check_setting_aside(opened(path, asked), error)
         return error
     check_setting_aside(dump, None)
     if kind == "jsonl":
@@ -67,26 +80,26 @@ def counted(dump: Dump) -> tuple[int, int]:
     return rows, tokens
 
 
-def portions(dump: Dump, whole: bool) -> list[Portion]:
+def portions(dump: Dump, whole: bool) -> list[CheckedRows]:
     """All that is read; nothing is set aside."""
-    intake = Intake.of(dump)
-    read = [one for shard in dump.shards for one in read_portions(dump, shard, BATCH_TOKENS, intake, whole)]
-    kept = [one for one in read if isinstance(one, Portion)]
+    state = dump.reader.state()
+    read = [one for shard in dump.shards for one in dump.reader.checked(shard, BATCH_TOKENS, state, whole=whole)]
+    kept = [one for one in read if isinstance(one, CheckedRows)]
     assert len(kept) == len(read)
     return kept
 
 
-def added(read: Sequence[Portion]) -> tuple[int, int]:
+def added(read: Sequence[CheckedRows]) -> tuple[int, int]:
     return sum(one.batch.n_rows for one in read), sum(one.batch.n_tokens for one in read)
 
 
 def check_setting_aside(dump: Dump, error: RlcorrError | None) -> None:
     """Rows go on or aside, each once, and aside only where reading would have stopped."""
-    dump = replace(dump, care=Care(stop=False, keep=True))
-    intake = Intake.of(dump)
-    read = [one for shard in dump.shards for one in read_portions(dump, shard, BATCH_TOKENS, intake)]
-    kept = [one for one in read if isinstance(one, Portion)]
-    asides = [one for one in read if isinstance(one, Aside)]
+    dump = replace(dump, request=replace(dump.request, bad_rows=BadRowPolicy("quarantine")))
+    state = dump.reader.state()
+    read = [one for shard in dump.shards for one in dump.reader.checked(shard, BATCH_TOKENS, state)]
+    kept = [one for one in read if isinstance(one, CheckedRows)]
+    asides = [one for one in read if isinstance(one, SetAside)]
     n_aside = sum(len(one.reasons) for one in asides)
     assert bool(n_aside) is (error is not None), f"{n_aside} rows are set aside, reading says: {error}"
     assert n_aside == sum(len(quarantined(one)) for one in asides if one.reasons)
@@ -102,7 +115,10 @@ def check_cuts(dump: Dump, n_bytes: int, found: tuple[int, int]) -> None:
         return
     for size in (n_bytes // 2 + 1, n_bytes // 7 + 3):
         ends = [*range(0, n_bytes, size), n_bytes]
-        cut = tuple(Shard(i, dump.sources[0].path, "jsonl", part, 0) for i, part in enumerate(pairwise(ends)))
+        cut = tuple(
+            Shard(index=i, path=dump.sources[0].path, format="jsonl", part=part, n_bytes=0)
+            for i, part in enumerate(pairwise(ends))
+        )
         try:
             again = counted(replace(dump, shards=cut))
         except RlcorrError:

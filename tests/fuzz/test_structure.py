@@ -14,7 +14,7 @@ from seeds import parquet
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.io.containers import jsonl
 from rlcorr_cli.io.containers.lines import numbered, parsed
-from rlcorr_cli.io.dump import Request, open_dump
+from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 POLICIES = ("rollout_log_probs", "old_log_probs")
 NUMBERS = st.one_of(
@@ -102,16 +102,18 @@ def test_a_good_row_is_read_whatever_comes_with_it(given: list[dict[str, Any]]) 
 
 
 @given(DUMPS, st.sampled_from(harness.REQUESTS))
-def test_both_ways_of_reading_lines_give_the_same_rows(given: list[dict[str, Any]], request: Request) -> None:
+def test_both_ways_of_reading_lines_give_the_same_rows(
+    given: list[dict[str, Any]], request: tuple[ReadRequest, PlanColumns]
+) -> None:
     path, data = harness.folder() / "d.jsonl", lines(given)
     path.write_bytes(data)
     try:
-        dump = open_dump([str(path)], request)
+        dump = harness.opened(path, request)
         schema = jsonl._declared(dump.schemas[str(path)], dump.roles)
         slow, unread = parsed([line for _, line in numbered(data, 0)], schema, str(path))
     except RlcorrError:
         return
-    quick = jsonl._fast(data, schema)
+    quick = jsonl._fast(data, schema, sum(1 for _ in numbered(data, 0)))
     if quick is None or unread:
         return
     assert as_numbers(quick) == as_numbers(slow)

@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlcorr_cli.io.dump import Dump, Request, open_dump
-from rlcorr_cli.io.readers import read
+from rlcorr_cli.batch import Batch, Shard
+from rlcorr_cli.io.batches import CheckedRows
+from rlcorr_cli.io.dump import Dump, open_dump
+from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 Row = dict[str, Any]
 
@@ -39,15 +41,23 @@ def compressed(path: Path, text: str, codec: str) -> str:
     return str(path)
 
 
-def opened(paths: str | Sequence[str], **request: Any) -> Dump:
-    return open_dump([paths] if isinstance(paths, str) else paths, Request(**request))
+def opened(paths: str | Sequence[str], plan_columns: PlanColumns | None = None, **request: Any) -> Dump:
+    return open_dump(ReadRequest(paths=(paths,) if isinstance(paths, str) else tuple(paths), **request), plan_columns)
+
+
+def batches(dump: Dump, shard: Shard, batch_tokens: int) -> list[Batch]:
+    """The shard's batches; nothing is set aside."""
+    read = list(dump.reader.checked(shard, batch_tokens))
+    kept = [rows.batch for rows in read if isinstance(rows, CheckedRows)]
+    assert len(kept) == len(read)
+    return kept
 
 
 def read_rows(dump: Dump, batch_tokens: int = 10**6) -> list[Row]:
     """Each row as read: values of valid tokens, count of masked ones, reward, key."""
     rows: list[Row] = []
     for shard in dump.shards:
-        for batch in read(dump, shard, batch_tokens):
+        for batch in batches(dump, shard, batch_tokens):
             assert batch.offsets[0] == 0
             assert batch.n_tokens == len(batch.rollout_logp) == len(batch.train_logp)
             for i in range(batch.n_rows):

@@ -9,7 +9,7 @@ from rlcorr_cli.errors import DataError, UsageError
 
 def test_columns_are_reported_in_order_with_what_was_chosen(tmp_path: Path) -> None:
     rows = [{"inference_logprobs": [-1.0], "trainer_logprobs": [-2.0], "loss_mask": [True], "score": 1, "step": 3}]
-    dump = opened(jsonl(tmp_path / "a.jsonl", rows), keys=("step", "score"))
+    dump = opened(jsonl(tmp_path / "a.jsonl", rows), group_by=("step", "score"))
     assert list(dump.columns.items()) == [
         ("rollout_log_probs", "inference_logprobs"),
         ("old_log_probs", "trainer_logprobs"),
@@ -94,11 +94,11 @@ def test_a_column_of_another_type_is_named_with_its_type(tmp_path: Path) -> None
 def test_keys_must_be_scalars_that_every_file_has(tmp_path: Path) -> None:
     one = parquet(tmp_path / "a.parquet", plain(1, uid="x", tags=["t"]))
     with pytest.raises(DataError, match=r"tags holds list"):
-        opened(one, keys=("tags",))
+        opened(one, group_by=("tags",))
     with pytest.raises(DataError, match=r"old_log_probs holds list"):
-        opened(one, keys=("old_log_probs",))
+        opened(one, group_by=("old_log_probs",))
     with pytest.raises(DataError, match=r"b.parquet: There is no column 'uid'"):
-        opened([one, parquet(tmp_path / "b.parquet", plain(1))], keys=("uid",))
+        opened([one, parquet(tmp_path / "b.parquet", plain(1))], group_by=("uid",))
 
 
 def test_a_column_name_used_twice_is_an_error(tmp_path: Path) -> None:

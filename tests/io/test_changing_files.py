@@ -10,9 +10,8 @@ from dumps import compressed, jsonl, opened, parquet, row
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Portion
+from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.readers import read_portions
 
 N = 600
 RANGE_BYTES = 1 << 12
@@ -29,12 +28,17 @@ def dump_of(form: str, folder: Path) -> Dump:
     """The same rows, in many shards each."""
     if form == "parquet":
         dump = opened(aged(parquet(folder / "d.parquet", ROWS, row_group_size=20)))
-        groups = tuple(Shard(i, dump.sources[0].path, "parquet", (i, i + 1), 1) for i in range(N // 20))
+        groups = tuple(
+            Shard(index=i, path=dump.sources[0].path, format="parquet", part=(i, i + 1), n_bytes=1)
+            for i in range(N // 20)
+        )
         return replace(dump, shards=groups)
     dump = opened(aged(jsonl(folder / "d.jsonl", ROWS)))
     size = dump.sources[0].n_bytes
     ranges = [(start, min(start + RANGE_BYTES, size)) for start in range(0, size, RANGE_BYTES)]
-    cut = tuple(Shard(i, dump.sources[0].path, "jsonl", part, 1) for i, part in enumerate(ranges))
+    cut = tuple(
+        Shard(index=i, path=dump.sources[0].path, format="jsonl", part=part, n_bytes=1) for i, part in enumerate(ranges)
+    )
     return replace(dump, shards=cut)
 
 
@@ -90,8 +94,8 @@ CHANGES = (
 def counts(dump: Dump, whole: bool) -> Iterator[int]:
     """Rows of each shard."""
     for shard in dump.shards:
-        portions = read_portions(dump, shard, 10, whole=whole)
-        yield sum(portion.batch.n_rows for portion in portions if isinstance(portion, Portion))
+        portions = dump.reader.checked(shard, 10, whole=whole)
+        yield sum(portion.batch.n_rows for portion in portions if isinstance(portion, CheckedRows))
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["narrow", "whole"])

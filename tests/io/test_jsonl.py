@@ -21,8 +21,10 @@ ROOT = Path(__file__).parents[2]
 
 def cut(dump: Dump, range_bytes: int) -> Dump:
     (source,) = dump.sources
-    pieces = reading.parts(source, dump.roles, range_bytes)
-    shards = [Shard(i, source.path, "jsonl", part, n) for i, (part, n) in enumerate(pieces)]
+    pieces = reading.parts(source, dump.indexes[source.path], dump.roles, range_bytes)
+    shards = [
+        Shard(index=i, path=source.path, format="jsonl", part=part, n_bytes=n) for i, (part, n) in enumerate(pieces)
+    ]
     assert sum(shard.n_bytes for shard in shards) == source.n_bytes
     return replace(dump, shards=tuple(shards))
 
@@ -43,12 +45,12 @@ def test_byte_ranges_of_any_size_read_every_line_once(tmp_path: Path, ending: st
 def test_large_plain_files_have_several_shards_and_compressed_ones_one(tmp_path: Path) -> None:
     text = "".join(json.dumps(row([-1.0] * 1000, [-1.5] * 1000, n=i)) + "\n" for i in range(1700))
     (tmp_path / "a.jsonl").write_text(text)
-    dump = opened(str(tmp_path / "a.jsonl"), keys=("n",))
+    dump = opened(str(tmp_path / "a.jsonl"), group_by=("n",))
     assert len(dump.shards) == 2
     assert all(s.n_bytes <= reading.RANGE_BYTES for s in dump.shards)
     assert [r["key"] for r in read_rows(dump)] == [(i,) for i in range(1700)]
     for codec in ("gzip", "zstd"):
-        packed = opened(compressed(tmp_path / "a.packed", text, codec), keys=("n",))
+        packed = opened(compressed(tmp_path / "a.packed", text, codec), group_by=("n",))
         assert [s.part for s in packed.shards] == [None]
         assert [r["key"] for r in read_rows(packed)] == [(i,) for i in range(1700)]
 
@@ -61,7 +63,7 @@ def test_a_stream_may_lack_its_last_line_end(tmp_path: Path) -> None:
 
 def test_keys_may_mix_booleans_and_numbers(tmp_path: Path) -> None:
     rows = plain(1, ok=True) + plain(1, ok=0) + plain(1, ok=2.5)
-    assert [r["key"] for r in read_rows(opened(jsonl(tmp_path / "a.jsonl", rows), keys=("ok",)))] == [
+    assert [r["key"] for r in read_rows(opened(jsonl(tmp_path / "a.jsonl", rows), group_by=("ok",)))] == [
         (1,),
         (0,),
         (2.5,),
@@ -112,7 +114,7 @@ def test_masks_of_mixed_kinds_are_read_by_python(tmp_path: Path, first: Any, sec
 def test_kinds_that_change_after_the_first_rows_are_read(tmp_path: Path) -> None:
     n = reading.LOOKED_AT
     rows = [*plain(n, step=None, level=1, reward=0), plain(1, step="s", level=1.5, reward=0.5)[0], *plain(1)]
-    dump = opened(jsonl(tmp_path / "a.jsonl", rows), keys=("step", "level"))
+    dump = opened(jsonl(tmp_path / "a.jsonl", rows), group_by=("step", "level"))
     found = read_rows(dump)
     assert [r["key"] for r in found[-3:]] == [(None, 1), ("s", 1.5), (None, None)]
     assert found[n]["reward"] == 0.5
@@ -146,7 +148,7 @@ def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: bytes, message:
     before = good + b"\n" + good + b"  \n"
     path = tmp_path / "a.jsonl"
     path.write_bytes(before + good)
-    dump = opened(str(path), keys=("uid",))
+    dump = opened(str(path), group_by=("uid",))
     path.write_bytes(before + line + b"\n" + good)
     dump = replace(dump, sources=tuple(find([str(path)])))
     with pytest.raises(DataError, match=f"a.jsonl, {message}") as caught:
@@ -175,7 +177,7 @@ def test_keys_of_strings_and_numbers_do_not_mix(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", plain(reading.LOOKED_AT) + plain(1, uid=1) + plain(1, uid="1"))
     (tmp_path / "b.jsonl").write_text(json.dumps(plain(1, uid=None)[0]) + "\n" + Path(path).read_text())
     with pytest.raises(DataError, match=r"uid mixes strings and numbers"):
-        read_rows(opened(str(tmp_path / "b.jsonl"), keys=("uid",)))
+        read_rows(opened(str(tmp_path / "b.jsonl"), group_by=("uid",)))
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_a_first_line_longer_than_the_head_is_read(tmp_path: Path) -> None:
 
 def test_parquet_and_jsonl_make_one_dump(tmp_path: Path) -> None:
     paths = [parquet(tmp_path / "a.parquet", plain(2, step=1)), jsonl(tmp_path / "b.jsonl", plain(3, step=2))]
-    assert [r["key"] for r in read_rows(opened(paths, keys=("step",)))] == [(1,)] * 2 + [(2,)] * 3
+    assert [r["key"] for r in read_rows(opened(paths, group_by=("step",)))] == [(1,)] * 2 + [(2,)] * 3
 
 
 SCRIPT = """
@@ -203,7 +205,7 @@ import sys
 sys.path[:0] = sys.argv[1:]
 from dumps import opened, read_rows
 from rlcorr_cli.errors import UsageError
-dump = opened("-", keys=("n",))
+dump = opened("-", group_by=("n",))
 rows = read_rows(dump)
 print(len(rows), [r["key"][0] for r in rows] == list(range(len(rows))), dump.sources[0].path)
 try:

@@ -85,7 +85,7 @@ def test_overrides_that_cannot_be_followed_are_usage_errors() -> None:
     with pytest.raises(UsageError, match=r"no column 'old_logprob'") as caught:
         resolve(PAIR, {"old_log_probs": "old_logprob"}, "decoupled")
     assert "old_log_probs" in caught.value.hint
-    with pytest.raises(UsageError, match=r"--map knows no 'old'") as caught:
+    with pytest.raises(UsageError, match=r"--map: unknown name 'old'") as caught:
         check_names({"old": "old_log_probs"})
     assert "response_mask" in caught.value.hint
     with pytest.raises(UsageError, match=r"to both"):

@@ -6,22 +6,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dumps import opened, parquet, plain, read_rows, row
+from dumps import batches, opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import ROW_TOKENS, Portion, Rows, portions
+from rlcorr_cli.io.batches import ROW_TOKENS, CheckedRows, Rows, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import parquet as reading
-from rlcorr_cli.io.readers import read
+from rlcorr_cli.io.places import Places
 
-PAIR = Roles("r", "o", mask="m")
+PAIR = Roles(rollout="r", train="o", mask="m")
 
 
 def in_memory(rollout: pa.Array, old: pa.Array, mask: pa.Array) -> list[tuple[list[float], list[float]]]:
     data = pa.record_batch([rollout, old, mask], ["r", "o", "m"])
-    rows = Rows(data, lambda i: lambda: f"row {i}", lambda: range(data.num_rows))
+    rows = Rows(data=data, places=Places("d.parquet", "row", range(data.num_rows)))
     found: list[tuple[list[float], list[float]]] = []
-    for batch in (one.batch for one in portions(rows, PAIR, 2) if isinstance(one, Portion)):
+    for batch in (one.batch for one in checked_batches(rows, PAIR, 2) if isinstance(one, CheckedRows)):
         for i in range(batch.n_rows):
             at = slice(batch.offsets[i], batch.offsets[i + 1])
             found.append((batch.rollout_logp[at].tolist(), batch.train_logp[at].tolist()))
@@ -115,7 +115,7 @@ def test_row_numbers_count_from_the_start_of_the_file(tmp_path: Path) -> None:
         dump = opened(str(tmp_path / "a.parquet"))
         assert len(dump.shards) == (2 if n == 40 else 1)
         with pytest.raises(DataError, match=rf"row {n - 1} \(0-based\): rollout_log_probs\[{length - 1}\] is 0.5"):
-            list(read(dump, dump.shards[-1], 10**6))
+            list(dump.reader.checked(dump.shards[-1], 10**6))
 
 
 @pytest.mark.parametrize("value", [0.5, float("nan")])
@@ -152,23 +152,23 @@ KEYS: list[tuple[pa.Array, list[Any]]] = [
 def test_keys_are_plain_values_and_missing_ones_none(tmp_path: Path, column: pa.Array, values: list[Any]) -> None:
     table = pa.Table.from_pylist(plain(3)).append_column("key", column)
     pq.write_table(table, tmp_path / "a.parquet")
-    dump = opened(str(tmp_path / "a.parquet"), keys=("key",))
+    dump = opened(str(tmp_path / "a.parquet"), group_by=("key",))
     for batch_tokens in (1, 4, 100):
         assert [r["key"][0] for r in read_rows(dump, batch_tokens)] == values
 
 
 def test_several_keys_group_by_their_combination(tmp_path: Path) -> None:
     rows = [plain(1, step=s, env=e)[0] for s, e in [(1, "a"), (2, "a"), (1, "b"), (1, "a"), (None, "b")]]
-    dump = opened(parquet(tmp_path / "a.parquet", rows), keys=("step", "env"))
+    dump = opened(parquet(tmp_path / "a.parquet", rows), group_by=("step", "env"))
     assert [r["key"] for r in read_rows(dump)] == [(1, "a"), (2, "a"), (1, "b"), (1, "a"), (None, "b")]
-    (batch,) = read(dump, dump.shards[0], 100)
+    (batch,) = batches(dump, dump.shards[0], 100)
     assert len(batch.keys) == len(set(batch.keys)) == 4
     assert batch.leaf.dtype == np.int32
 
 
 def test_without_keys_all_rows_are_one_group(tmp_path: Path) -> None:
     dump = opened(parquet(tmp_path / "a.parquet", plain(3)))
-    (batch,) = read(dump, dump.shards[0], 100)
+    (batch,) = batches(dump, dump.shards[0], 100)
     assert batch.keys == ((),)
     assert batch.leaf.tolist() == [0, 0, 0]
 
@@ -185,7 +185,7 @@ def test_rewards_are_floats_and_missing_ones_nan(tmp_path: Path, type: pa.DataTy
 def test_a_batch_closes_before_it_would_pass_its_tokens(tmp_path: Path) -> None:
     lengths = [3, 0, 2, 9, 0, 1, 1, 5]
     dump = opened(parquet(tmp_path / "a.parquet", [row([-1.0] * n, [-1.0] * n, [0] * n) for n in lengths]))
-    rows = [batch.n_masked.tolist() for batch in read(dump, dump.shards[0], 5)]
+    rows = [batch.n_masked.tolist() for batch in batches(dump, dump.shards[0], 5)]
     assert rows == [[3, 0, 2], [9], [0, 1, 1], [5]]
 
 
@@ -196,7 +196,7 @@ def test_float32_stays_float32_and_float16_becomes_it(tmp_path: Path) -> None:
         table = pa.table({"rollout_log_probs": lists, "old_log_probs": lists, "response_mask": pa.array([[1, 0]])})
         pq.write_table(table, tmp_path / "a.parquet")
         dump = opened(str(tmp_path / "a.parquet"))
-        (batch,) = read(dump, dump.shards[0], 10)
+        (batch,) = batches(dump, dump.shards[0], 10)
         assert batch.train_logp.dtype == np.float32
         assert batch.train_logp.tolist() == [-1.5]
 
@@ -236,13 +236,13 @@ def test_a_row_group_that_swells_is_read_in_steps(tmp_path: Path) -> None:
         tmp_path / "a.parquet",
         row_group_size=rows,
     )
-    dump = opened(str(tmp_path / "a.parquet"), keys=("step",))
+    dump = opened(str(tmp_path / "a.parquet"), group_by=("step",))
     (shard,) = dump.shards
     assert shard.n_bytes < 1 << 20
     tables = list(reading.read(shard, dump.roles, dump.schemas[shard.path], None, 10**9))
     assert len(tables) > 2
     assert max(t.data.nbytes for t in tables) <= 2 * 4 * reading.STEP_TOKENS[1]
-    assert [key for b in read(dump, shard, 10**9) for (key,) in b.keys] == list(range(rows))
+    assert [key for b in batches(dump, shard, 10**9) for (key,) in b.keys] == list(range(rows))
 
 
 def test_rowless_files_open_and_yield_nothing(tmp_path: Path) -> None:
@@ -256,7 +256,9 @@ def test_rowless_files_open_and_yield_nothing(tmp_path: Path) -> None:
 def test_dots_in_names_are_no_paths(tmp_path: Path) -> None:
     rows = [{"a.b": [-1.0], "a": [-2.0], "a.c": 1}]
     dump = opened(
-        parquet(tmp_path / "a.parquet", rows), keys=("a.c",), columns={"rollout_log_probs": "a.b", "old_log_probs": "a"}
+        parquet(tmp_path / "a.parquet", rows),
+        group_by=("a.c",),
+        columns={"rollout_log_probs": "a.b", "old_log_probs": "a"},
     )
     (found,) = read_rows(dump)
     assert (found["rollout"], found["train"], found["key"]) == ([-1.0], [-2.0], (1,))
@@ -292,7 +294,7 @@ def test_keys_that_are_not_utf8_are_an_error(tmp_path: Path) -> None:
     broken = pa.StringArray.from_buffers(1, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe"))
     pq.write_table(pa.Table.from_pylist(plain(1)).append_column("uid", broken), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"uid is not UTF-8"):
-        read_rows(opened(str(tmp_path / "a.parquet"), keys=("uid",)))
+        read_rows(opened(str(tmp_path / "a.parquet"), group_by=("uid",)))
 
 
 @pytest.mark.parametrize("others", [0, 1])

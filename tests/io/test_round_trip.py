@@ -51,7 +51,7 @@ def columns(rows: list[Any]) -> dict[str, list[Any]]:
 
 
 def check(path: str, rows: list[Any]) -> None:
-    dump = opened(path, keys=("step",))
+    dump = opened(path, group_by=("step",))
     for batch_tokens in (1, 7, 10**6):
         found = read_rows(dump, batch_tokens)
         for r in found:

@@ -17,13 +17,15 @@ from oracle import Row
 
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.pipeline.analyze import Reading, analyze
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.pipeline.analyze import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.figures.data import rebinned
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import read_drawable
 from rlcorr_cli.report.trends import lorenz, profile
+from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
 from rlcorr_cli.totals.histogram import Histogram
 
@@ -44,8 +46,8 @@ def pictures_of(rows: list[Row], plan: Plan = PLAN) -> Pictures:
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    reading = Reading((str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
-    return replace(analyze(reading, PLAN, pictures=True), seconds=0.0)
+    reading = ReadRequest(paths=(str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
+    return replace(analyze(reading, ChosenPlan(PLAN), pictures=True), seconds=0.0)
 
 
 def test_octave_bins_are_octaves() -> None:
@@ -182,8 +184,8 @@ def test_staleness_looks_as_it_did(tmp_path: Path) -> None:
         a = np.minimum(b + rng.normal(0, 0.02 + 0.03 * lag, 20), 0)
         rows.append({"rollout_log_probs": b, "old_log_probs": a, "step": step, "policy_version": step - lag})
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "stale.parquet")
-    reading = Reading((str(tmp_path / "stale.parquet"),), group_by=("step", "policy_version"))
-    drawn = draw("staleness", analyze(reading, Plan("disabled"), pictures=True))
+    reading = ReadRequest(paths=(str(tmp_path / "stale.parquet"),), group_by=("step", "policy_version"))
+    drawn = draw("staleness", analyze(reading, ChosenPlan(Plan("disabled")), pictures=True))
     (tmp_path / "staleness.png").write_bytes(drawn.write("png", dpi=50))
     assert compare_images(str(BASELINE / "staleness.png"), str(tmp_path / "staleness.png"), tol=2) is None
     assert "steps behind" in drawn.caption
@@ -203,7 +205,9 @@ BY_SURPRISE = [Row([-0.1 - g, -8.0 + g], [-0.1, -8.0], [1, 1]) for g in (-0.01, 
 def reported(rows: list[Row], tmp_path: Path, plan: Plan = PLAN) -> Report:
     columns = {"old_log_probs": [r.train for r in rows], "rollout_log_probs": [r.rollout for r in rows]}
     pq.write_table(pa.table({**columns, "step": [1] * len(rows)}), tmp_path / "d.parquet")
-    return analyze(Reading((str(tmp_path / "d.parquet"),), group_by=("step",)), plan, pictures=True)
+    return analyze(
+        ReadRequest(paths=(str(tmp_path / "d.parquet"),), group_by=("step",)), ChosenPlan(plan), pictures=True
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,23 @@
 """JSON lines: byte ranges are the shards, pyarrow parses them, Python only what pyarrow refuses."""
 
 import re
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from collections.abc import Iterator
 from itertools import islice
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import Place, Rows
+from rlcorr_cli.io.batches import Rows
 from rlcorr_cli.io.columns import ALIASES, Roles
+from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.lines import inferred, numbered, parsed, row_of
 from rlcorr_cli.io.containers.streams import Block, Stdin, blocks, head, is_compressed
-from rlcorr_cli.io.sources import STDIN, Source, shown
+from rlcorr_cli.io.places import Places, resolved
+from rlcorr_cli.io.sources import Source
+from rlcorr_cli.places import STDIN, Place, shown
 
 RANGE_BYTES = 16 << 20
 LOOKED_AT = 200
@@ -22,22 +25,27 @@ LOOKED_AT = 200
 MASK_KEY = re.compile(b'"(%s)"' % "|".join(("response_mask", *ALIASES["response_mask"])).encode())
 
 
-def schema(path: str, stdin: Stdin | None = None) -> pa.Schema:
+def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
     """Columns and types from the first rows: numbers in lists are doubles, an empty list is one of doubles."""
+    path = source.path
     start = stdin.head if path == STDIN and stdin else head(path)
     lines = list(islice(numbered(start, 0), LOOKED_AT))
     rows = [row for _, line in lines if isinstance(row := row_of(line), dict)]
     if rows:
-        return inferred(rows)
+        schema = inferred(rows)
+        needed(schema)
+        return Index(schema=schema, in_one=path == STDIN or is_compressed(path))
     if not lines:
         raise DataError(f"{shown(path)} has no rows in its first lines.", "JSON lines hold one object per line.")
     number, line = lines[0]
     raise DataError(f"{shown(path)}, line {number} {row_of(line)}.", "Is this a file of JSON lines?")
 
 
-def parts(source: Source, roles: Roles, range_bytes: int = RANGE_BYTES) -> list[tuple[tuple[int, int] | None, int]]:
+def parts(
+    source: Source, index: Index, roles: Roles, range_bytes: int = RANGE_BYTES
+) -> list[tuple[tuple[int, int] | None, int]]:
     """Byte ranges of a plain file; a compressed file or standard input is one part."""
-    if source.path == STDIN or is_compressed(source.path):
+    if index.in_one:
         return [(None, source.n_bytes)]
     starts = range(0, source.n_bytes, range_bytes)
     ends = [*starts[1:], source.n_bytes]
@@ -65,18 +73,19 @@ def read(
 def peek(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None) -> Rows:
     """The first rows, about HEAD_BYTES of them; standard input stays unread."""
     start = stdin.head if shard.path == STDIN and stdin else head(shard.path)
-    return _rows(Block(start, partial(int, 0)), _declared(schema, roles), roles, shard.path, False)
+    return _rows(Block(start), _declared(schema, roles), roles, shard.path, False)
 
 
 def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: bool) -> Rows:
     """A block that is not blank."""
-    table, unread = _fast(block.data, declared), {}
+    lines = [line for _, line in numbered(block.data, 0)] if whole else None
+    numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
+    table, unread = _fast(block.data, declared, len(numbers)), {}
     if table is None:
-        ids = [name for name in roles.ids if name not in roles.keys]
-        table, unread = parsed(_lines(block), declared, path, ids)
-    numbers = _Numbers(block)
+        ids = [name for name in roles.ids if name not in roles.group_keys]
+        table, unread = parsed(lines or (line for _, line in numbered(block.data, 0)), declared, path, ids)
     (batch,) = table.combine_chunks().to_batches()
-    return Rows(batch, partial(_place, path, numbers), numbers.all, partial(_lines, block) if whole else None, unread)
+    return Rows(data=batch, places=Places(path, "line", numbers, block.start), lines=lines, unread=unread)
 
 
 def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
@@ -97,7 +106,7 @@ def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
     return pa.schema([pa.field(field.name, declared(field)) for field in schema])
 
 
-def _fast(data: bytes, schema: pa.Schema) -> pa.Table | None:
+def _fast(data: bytes, schema: pa.Schema, n_lines: int) -> pa.Table | None:
     """pyarrow's reading of whole lines; None if it refuses them or finds other rows than there are lines."""
     if not re.match(rb"\s*\{", data):
         return None  # a first line of `null` crashes pyarrow's parser (apache/arrow#47409)
@@ -112,51 +121,20 @@ def _fast(data: bytes, schema: pa.Schema) -> pa.Table | None:
                 table.column(field.name).validate(full=True)  # else invalid UTF-8 shows up much later
     except pa.ArrowInvalid:
         return None
-    return table if table.num_rows == sum(1 for _ in numbered(data, 0)) else None
+    return table if table.num_rows == n_lines else None
 
 
 def _refuse_late_mask(block: Block, path: str) -> None:
     """Rows were taken as unmasked because the first ones have no mask: a later one that has must not be."""
     if not MASK_KEY.search(block.data):
         return
-    for number, line in numbered(block.data, block.lines_before()):
+    for number, line in numbered(block.data, block.lines_before):
         names = {match.decode() for match in MASK_KEY.findall(line)}
         row = row_of(line) if names else ""
         late = sorted(names & row.keys()) if isinstance(row, dict) else []
         if late:
+            place = resolved(Place(path, "line", number, block.start))
             raise DataError(
-                f"{shown(path)}, line {number} has {late[0]}, which the first {LOOKED_AT} rows lack.",
+                f"{place.text} has {late[0]}, which the first {LOOKED_AT} rows lack.",
                 "Put the mask in every row, the first ones too; 1 is a token that counts.",
             )
-
-
-def _lines(block: Block) -> list[bytes]:
-    return [line for _, line in numbered(block.data, 0)]
-
-
-class _Numbers:
-    """Rows to lines of the file, from 1, blank ones counted, too; worked out when the first is asked for."""
-
-    def __init__(self, block: Block) -> None:
-        self._block = block
-
-    @property
-    def before(self) -> Callable[[], int]:
-        """Counts the lines before the block."""
-        return self._block.lines_before
-
-    @cached_property
-    def in_block(self) -> list[int]:
-        """Each row's line, as if the file began with the block."""
-        return [number for number, _ in numbered(self._block.data, 0)]
-
-    def all(self) -> list[int]:
-        """Each row's line."""
-        before = self.before()
-        return [before + number for number in self.in_block]
-
-
-def _place(path: str, numbers: _Numbers, row: int) -> Place:
-    """The lines before the block are counted only when the place is to be said."""
-    number, before = numbers.in_block[row], numbers.before
-    return lambda: f"{shown(path)}, line {before() + number}"

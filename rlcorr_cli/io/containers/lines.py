@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.sources import shown
+from rlcorr_cli.places import shown
 
 LARGEST = 2**1023
 DEEPEST = 20

@@ -3,16 +3,17 @@
 import os
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import ROW_TOKENS, Place, Rows
+from rlcorr_cli.io.batches import ROW_TOKENS, Rows
 from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.streams import Stdin
+from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
 
 MERGE_BYTES = 4 << 20
@@ -37,29 +38,35 @@ def prefer_jemalloc(sparing: bool = False) -> None:
             pa.jemalloc_set_decay_ms(0)
 
 
-def schema(path: str, stdin: Stdin | None = None) -> pa.Schema:
-    """All columns, from the footer."""
-    with _file(path) as file:
-        found = file.schema_arrow
-        _ = found.names  # decoded only when they are asked for, and a name need not be UTF-8
-        return found
-
-
-def parts(source: Source, roles: Roles) -> list[tuple[tuple[int, int], int]]:
-    """Runs of row groups: each alone, but neighbours together while they stay under MERGE_BYTES compressed."""
-    with _file(source.path) as file:
-        metadata = file.metadata
-        wanted = _indices(metadata, roles.needed)
-        _check_chunks(source.path, metadata.num_row_groups, wanted)
+def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+    """The footer, with the needed columns' chunks checked."""
+    path = source.path
+    with _file(path, pre_buffer=True) as file:
+        schema = file.schema_arrow
+        _ = schema.names  # decoded only when they are asked for, and a name need not be UTF-8
+        metadata, names = file.metadata, needed(schema)
+        columns = {name: _indices(metadata, [name]) for name in names}
+        wanted = [j for of_name in columns.values() for j in of_name]
+        # Arrow looks at every chunk's description here, where it can still say no: asked for one by one below, a
+        # damaged one would end the process (apache/arrow#45283).
+        next(file.reader.iter_batches(1, list(range(metadata.num_row_groups)), wanted, False), None)
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         if sum(group.num_rows for group in groups) != metadata.num_rows:
-            raise _damaged(source.path, "its row groups do not hold the rows that its footer names")
-        lists = _indices(metadata, roles.log_probs)
+            raise _damaged(path, "its row groups do not hold the rows that its footer names")
         for group in groups:
-            _check_lengths(source.path, group, lists)
-        sizes = [sum(group.column(j).total_compressed_size for j in wanted) for group in groups]
+            _check_lengths(path, group, wanted)
+        group_bytes = {
+            name: tuple(sum(group.column(j).total_compressed_size for j in of_name) for group in groups)
+            for name, of_name in columns.items()
+        }
+    return Index(schema=schema, group_rows=tuple(group.num_rows for group in groups), group_bytes=group_bytes)
+
+
+def parts(source: Source, index: Index, roles: Roles) -> list[tuple[tuple[int, int], int]]:
+    """Runs of row groups: each alone, but neighbours together while they stay under MERGE_BYTES compressed."""
     runs: list[tuple[tuple[int, int], int]] = []
-    for i, size in enumerate(sizes):
+    for i in range(len(index.group_rows)):
+        size = sum(index.group_bytes[name][i] for name in roles.needed)
         if runs and runs[-1][1] + size <= MERGE_BYTES:
             (first, _), total = runs[-1]
             runs[-1] = ((first, i + 1), total + size)
@@ -68,16 +75,9 @@ def parts(source: Source, roles: Roles) -> list[tuple[tuple[int, int], int]]:
     return runs
 
 
-def _check_chunks(path: str, n_groups: int, wanted: list[int]) -> None:
-    """Have Arrow look at every column chunk's description where it can still say no: asked for one by one, a damaged
-    one ends the process (apache/arrow#45283)."""
-    with _file(path, pre_buffer=True) as file:
-        next(file.reader.iter_batches(1, list(range(n_groups)), wanted, False), None)
-
-
-def _check_lengths(path: str, group: pq.RowGroupMetaData, lists: list[int]) -> None:
+def _check_lengths(path: str, group: pq.RowGroupMetaData, columns: list[int]) -> None:
     """Refuse rows that would not fit into memory, as far as a footer tells."""
-    for j in lists:
+    for j in columns:
         if group.num_rows and group.column(j).num_values / group.num_rows > ROW_TOKENS:
             raise DataError(
                 f"{path} has rows of over {ROW_TOKENS:,} tokens.", "One row is one sequence: is the file laid out so?"
@@ -104,7 +104,7 @@ def read(
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
         step = _step(file.metadata, groups, roles.rollout, batch_tokens, whole)
         for batch in file.iter_batches(step, list(groups), None if whole else roles.needed, use_threads=False):
-            yield Rows(batch, partial(_place, shard.path, row), partial(range, row, row + batch.num_rows))
+            yield Rows(data=batch, places=Places(shard.path, "row", range(row, row + batch.num_rows)))
             row += batch.num_rows
         if row != end:
             raise _damaged(shard.path, f"its columns end at row {row} of {end}")
@@ -121,6 +121,8 @@ def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_t
 
     whole: no more than WHOLE_ROWS, and WHOLE_BYTES by the footer, which does not tell how long text in a dictionary is.
     """
+    # Seven eighths: a step that is a little too long is cut into a full batch and a remnant, one that is a little too
+    # short makes one batch, which costs less.
     low, high = STEP_TOKENS
     wanted = _indices(metadata, [tokens])
     n_tokens = sum(metadata.row_group(i).column(j).num_values for i in groups for j in wanted)
@@ -135,10 +137,6 @@ def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_t
 def _indices(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
     paths = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
     return [j for j, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in names)]
-
-
-def _place(path: str, first: int, row: int) -> Place:
-    return lambda: f"{path}, row {first + row} (0-based)"
 
 
 @contextmanager

@@ -4,16 +4,15 @@ A range of a plain file owns the lines that begin past its start, up to and incl
 the file's first line, if it starts at 0).  So ranges that share their ends read every line once.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.io.sources import STDIN, shown
+from rlcorr_cli.places import STDIN, shown
 
 BLOCK_BYTES = 16 << 20
 HEAD_BYTES = 1 << 20
@@ -32,10 +31,12 @@ class Readable(Protocol):
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines.  lines_before: how many lines of the file come before; called only to word an error."""
+    """Whole lines.  lines_before: how many lines lie between byte `start` of the file and these; where the block is a
+    range of a file nobody has counted the lines before it, and `start` is the range's own."""
 
     data: bytes
-    lines_before: Callable[[], int]
+    lines_before: int = 0
+    start: int = 0
 
 
 class Chained:
@@ -118,13 +119,15 @@ def blocks(path: str, part: tuple[int, int] | None, stdin: Stdin | None = None) 
 
 
 def _range(file: BinaryIO, path: str, start: int, end: int) -> Iterator[Block]:
+    # A line belongs to the range in which the line before it ends: so a range begins past the first line end at or
+    # after its start, and reads on to the one at or after its end, even where its end is just where a line begins.
     if start:
         file.seek(start)
         _line(file, path)
     first = file.tell()
     if first <= end:
         data = file.read(end - first) + _line(file, path)
-        yield Block(data if first else data.removeprefix(BOM), partial(_count_lines, path, first))
+        yield Block(data if first else data.removeprefix(BOM), start=first)
 
 
 def _stream(stream: Readable, path: str) -> Iterator[Block]:
@@ -133,10 +136,10 @@ def _stream(stream: Readable, path: str) -> Iterator[Block]:
         cut = piece.rfind(b"\n") + 1
         data, rest = (rest + piece[:cut], piece[cut:]) if cut else (b"", _bounded(rest + piece, path))
         if data:
-            yield Block(data if n_lines else data.removeprefix(BOM), partial(int, n_lines))
+            yield Block(data if n_lines else data.removeprefix(BOM), n_lines)
             n_lines += data.count(b"\n")
     if rest:
-        yield Block(rest if n_lines else rest.removeprefix(BOM), partial(int, n_lines))
+        yield Block(rest if n_lines else rest.removeprefix(BOM), n_lines)
 
 
 def _decompressed(raw: Readable) -> Readable:
@@ -181,12 +184,3 @@ def _bounded(line: bytes, path: str) -> bytes:
             f"{shown(path)} has a line of over 128 MiB.", "JSON lines are one object per line, one per row."
         )
     return line
-
-
-def _count_lines(path: str, end: int) -> int:
-    """Line ends before byte `end`."""
-    count = 0
-    with open(path, "rb") as file:
-        while (left := end - file.tell()) > 0 and (piece := file.read(min(left, BLOCK_BYTES))):
-            count += piece.count(b"\n")
-    return count

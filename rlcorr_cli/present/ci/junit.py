@@ -7,7 +7,7 @@ written as an escape.
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from rlcorr_cli.present.files import replace_file
+from rlcorr_cli.atomic import replace_file
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.checked import where
 from rlcorr_cli.report.checked import Checked

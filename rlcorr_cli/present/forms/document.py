@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from rlcorr_cli.present.files import replace_file
+from rlcorr_cli.atomic import replace_file
 from rlcorr_cli.report.report import Report
 
 

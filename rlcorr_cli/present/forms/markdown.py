@@ -6,7 +6,7 @@ Text from the dump cannot become markup: what Markdown or HTML would read is esc
 from pathlib import Path
 from urllib.parse import quote
 
-from rlcorr_cli.present.files import make_directory, replace_file
+from rlcorr_cli.atomic import make_directory, replace_file
 from rlcorr_cli.present.forms.content import Content, content
 from rlcorr_cli.present.markup import escaped
 from rlcorr_cli.report.report import Report

@@ -12,9 +12,9 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
+from rlcorr_cli.atomic import replace_file
 from rlcorr_cli.present.figures import Drawn
 from rlcorr_cli.present.figures.style import GRID, INK, PAPER
-from rlcorr_cli.present.files import replace_file
 from rlcorr_cli.present.forms.content import content
 from rlcorr_cli.report.report import Report
 

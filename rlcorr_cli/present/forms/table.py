@@ -8,7 +8,7 @@ import csv
 import io
 from pathlib import Path
 
-from rlcorr_cli.present.files import replace_file
+from rlcorr_cli.atomic import replace_file
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.report import Report
 

@@ -1,0 +1,15 @@
+"""The plan of a run, with all that was chosen beside it."""
+
+from dataclasses import dataclass
+
+from rlcorr_cli.frameworks.profile import Profile
+from rlcorr_cli.plans.plan import Plan
+
+
+@dataclass(frozen=True)
+class ChosenPlan:
+    """The resolved plan.  profile: the framework's, None for canonical names.  notes: what the user should know."""
+
+    plan: Plan
+    profile: Profile | None = None
+    notes: tuple[str, ...] = ()

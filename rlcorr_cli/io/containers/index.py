@@ -1,0 +1,22 @@
+"""What one opening of a file tells of it: enough to settle its columns and to cut the work without opening it again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+NeededColumns = Callable[[pa.Schema], list[str]]
+"""From a file's schema the columns that may be read, which are checked while it is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """schema: all columns.  in_one: whether the file can only be read from end to end, as one shard.
+
+    group_rows: rows of each row group.  group_bytes: needed column -> its bytes in each row group, as compressed.
+    """
+
+    schema: pa.Schema
+    in_one: bool = False
+    group_rows: tuple[int, ...] = ()
+    group_bytes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])

@@ -1,0 +1,167 @@
+"""What filter does with a dump, pass by pass: measure batch means, draw rows, correct rows.
+
+Each pass returns a value that the next one takes: scales, then draws, then the corrected rows in the dump's order.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.batch import Decision, GroupKey, Shard
+from rlcorr_cli.core import device as devices
+from rlcorr_cli.core.decisions import storable
+from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.batches import CheckedRows, SetAside
+from rlcorr_cli.io.corrected import Rows, chosen, corrected
+from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.outputs import Output
+from rlcorr_cli.pipeline.analyze import Progress, measure
+from rlcorr_cli.pipeline.bad_rows import BadRowLog
+from rlcorr_cli.pipeline.scan import Computing, ShardReading
+from rlcorr_cli.report.filtered import Target
+from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.normalize import CANONICAL, factors
+
+Scales = Mapping[GroupKey, float]
+"""Leaf -> what its weights are divided by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilteredRows:
+    """One batch under the plan.
+
+    stays: bool[B], rows that keep a token, or are kept all the same.  written: the corrected rows that stay, or all
+    where rows are yet to be drawn.  dropped: the others, where they are to be written.  Both are None where nothing is
+    written.  The rest adds up.
+    """
+
+    written: Rows | None
+    dropped: Rows | None
+    stays: NDArray[np.bool_]
+    row_weights: Floats
+    measured: Measured
+    rejected: Mapping[str, int]
+    distances: Mapping[str, Histogram]
+    n_clamped: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterShard:
+    """Shard -> its rows, filtered, batch by batch.  writes: whether corrected rows are wanted at all."""
+
+    reading: ShardReading
+    observation: Observation
+    cuts: Cuts
+    scales: Scales | None
+    target: Target
+    writes: bool
+
+    def __call__(self, shard: Shard) -> Iterator[FilteredRows | SetAside]:
+        """Filter one shard's rows, in order."""
+        with devices.worker(self.reading.device, sparing=True):
+            for rows in self.reading.checked_rows(shard):
+                yield rows if isinstance(rows, SetAside) else self._filtered(rows, shard)
+
+    def _filtered(self, rows: CheckedRows, shard: Shard) -> FilteredRows:
+        batch = rows.batch
+        observed = observe(batch, self.observation, self.reading.device, self.cuts, decides=True)
+        assert observed.decision is not None
+        decision, n_clamped = self._written_weights(observed.decision, rows)
+        stays = (decision.n_kept > 0) | self.target.keep_rejected
+        written, dropped = self._rows(rows, decision, stays) if self.writes else (None, None)
+        return FilteredRows(
+            written=written,
+            dropped=dropped,
+            stays=stays,
+            row_weights=decision.row_weights,
+            measured=Measured(observed.groups, rows={shard.path: batch.n_rows}, whole=observed.whole),
+            rejected={name: int(taken.sum()) for name, taken in decision.rejected.items()},
+            distances=decision.distances,
+            n_clamped=n_clamped,
+        )
+
+    def _written_weights(self, decision: Decision, rows: CheckedRows) -> tuple[Decision, int]:
+        """The decision with its weights as they are written, and how many had to be made smaller for that."""
+        if not (self.observation.plan.applies_weights or self.target.unused_weights):
+            return replace(decision, weights=None, row_weights=(decision.n_kept > 0).astype(np.float64)), 0
+        decision = self._scaled(decision, rows)
+        if decision.weights is None:
+            return decision, 0
+        (weights, n_clamped), (row_weights, _) = storable(decision.weights), storable(decision.row_weights)
+        return replace(decision, weights=weights, row_weights=row_weights), n_clamped
+
+    def _scaled(self, decision: Decision, rows: CheckedRows) -> Decision:
+        """The same with weights divided by the mean of their batch, where the plan asks for that."""
+        if self.scales is None or decision.weights is None:
+            return decision
+        batch = rows.batch
+        divisor = np.array([self.scales[key] for key in batch.keys])[batch.leaf]
+        per_token = np.repeat(divisor, np.diff(batch.offsets))
+        return replace(decision, weights=decision.weights / per_token, row_weights=decision.row_weights / divisor)
+
+    def _rows(self, rows: CheckedRows, decision: Decision, stays: NDArray[np.bool_]) -> tuple[Rows, Rows | None]:
+        """The rows to write and, where they are wanted, the dropped ones."""
+        draws = self.target.resample is not None
+        written = corrected(rows, decision, self.reading.reader.roles, weights=not draws)
+        dropped = None if self.target.rejected is None else chosen(written, np.flatnonzero(~stays))
+        if not draws and not stays.all():
+            written = chosen(written, np.flatnonzero(stays))
+        return written, dropped
+
+
+def batch_scales(
+    dump: Dump, chosen: ChosenPlan, observation: Observation, computing: Computing, cuts: Cuts
+) -> Scales | None:
+    """Batch means, measured in a pass of their own, where the plan divides weights by them."""
+    plan, batch_mean = chosen.plan, CANONICAL if chosen.profile is None else chosen.profile.batch_mean
+    if not plan.normalizes or plan.weighting is None:
+        return None
+    measured, layout = measure(dump, observation, computing, cuts)
+    return factors(measured.leaves, layout, plan.weighting.scope == "token", dump.by_batch, batch_mean)
+
+
+def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np.int64] | None:
+    """How often each row is drawn, with replacement and in proportion to its weight; None where none is."""
+    target = work.target
+    if target.resample is None:
+        return None
+    weighing = replace(work, reading=work.reading.afresh(), writes=False)
+    row_weights = [rows.row_weights for rows in filtered_rows(dump, weighing, computing)]
+    weights = np.concatenate(row_weights or [np.zeros(0)])
+    if not weights.sum() > 0:
+        raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
+    return np.random.default_rng(target.seed).multinomial(target.resample, weights / weights.sum())
+
+
+def filtered_rows(
+    dump: Dump,
+    work: FilterShard,
+    computing: Computing,
+    *,
+    outputs: Sequence[Output | None] = (),
+    progress: Progress | None = None,
+    log: BadRowLog | None = None,
+) -> Generator[FilteredRows]:
+    """The dump's batches in order.  outputs: told what share of the input they stand for."""
+    tokens = layout_of(work.observation).sums.index("tokens")
+    total, so_far = sum(shard.n_bytes for shard in dump.shards), 0
+    results = computing.engine_for(dump).stream(dump.shards, work)
+    for shard, batches in zip(dump.shards, results, strict=True):
+        so_far += shard.n_bytes
+        n_tokens = 0.0
+        for output in outputs:
+            if output is not None:
+                output.done = so_far / total if total else 0.0
+        for rows in batches:
+            if not isinstance(rows, SetAside):
+                n_tokens += sum(leaf.sums[tokens] for leaf in rows.measured.leaves.values())
+                yield rows
+            elif log is not None:
+                log.add(shard, rows)
+        if progress is not None:
+            progress(int(n_tokens), shard.n_bytes)

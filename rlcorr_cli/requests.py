@@ -1,0 +1,46 @@
+"""What a reading of a dump is asked for: one value that goes from the command line, or the API, down to io unchanged.
+
+Loads nothing heavy, because options are turned into it before anything is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+
+NO_BATCH = "none"
+"""What --batch-by takes for: the whole dump is one training batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadRequest:
+    """Which dump, and how its rows are read and grouped.
+
+    format: a container's name, or 'auto'.  columns: canonical name -> the dump's column, before any guess.
+    group_by: columns to group rows by, canonical (`step`) or the dump's own.  batch_by: the column of training
+    batches.  limit: how many rows to read, from the first.  bad_rows: what is done about bad rows.
+    """
+
+    paths: tuple[str, ...]
+    format: str = "auto"
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
+    group_by: tuple[str, ...] = ()
+    batch_by: str | None = None
+    limit: int | None = None
+    bad_rows: BadRowPolicy = field(default_factory=BadRowPolicy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanColumns:
+    """What a plan reads of a dump.
+
+    mode: which two policies it compares.  needed: canonical columns that must be there beside those.
+    batch: the column of training batches, which rows are grouped by before all others; None without one.
+    batch_required: whether every file must have it; else it is left out where one has not.
+    """
+
+    mode: Mode = "decoupled"
+    needed: tuple[str, ...] = ()
+    batch: str | None = None
+    batch_required: bool = False
