@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rlcorr_cli.io.as_numpy import as_numpy
+
 Keys = NDArray[np.uint64]
 DRAW = "rlcorr_draw"
 """The column in which `filter --resample` numbers a row's copies, so that they are told apart."""
@@ -18,7 +20,7 @@ def keys(columns: Sequence[pa.Array]) -> tuple[Keys, NDArray[np.bool_]]:
     """64-bit hashes of the rows' values, the id first, and which rows have an id at all."""
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
     hashes = np.array([_hash(row) for row in rows], np.uint64)
-    return hashes, columns[0].is_valid().to_numpy(zero_copy_only=False)
+    return hashes, as_numpy(columns[0].is_valid())
 
 
 def _hash(row: tuple[Any, ...]) -> int:

@@ -113,7 +113,9 @@ def _answered(listener: socket.socket) -> list[str] | None:
     return _taken_over(streams, *json.loads(request))
 
 
-def _taken_over(streams: list[int], client: int, args: list[str], environment: dict[str, str], folder: str) -> list[str]:
+def _taken_over(
+    streams: list[int], client: int, args: list[str], environment: dict[str, str], folder: str
+) -> list[str]:
     """Be what the client's own process would be."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -123,7 +125,7 @@ def _taken_over(streams: list[int], client: int, args: list[str], environment: d
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["rlcorr", *args]
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = _text(1, "strict")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _text(2, "backslashreplace")  # type: ignore[misc]
     return args

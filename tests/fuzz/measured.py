@@ -25,7 +25,7 @@ PATIENCE = 20
 
 @dataclass(frozen=True)
 class Took:
-    """What a process did.  status: negative where a signal ended it; peak_mb: 2^20 bytes each; seconds: by the clock."""
+    """What a process did.  status: negative where a signal ended it; peak_mb: of 2^20 bytes; seconds: by the clock."""
 
     status: int
     peak_mb: float
