@@ -1,7 +1,7 @@
 """Arrow's numbers as NumPy's and back, without a detour.
 
-pyarrow's own `to_numpy` and `array` look for pandas, and where it is installed import it: half a second and 60 MB, at the start of
-every command, for nothing.  The buffers are what they would return.
+pyarrow's own `to_numpy` and `array` look for pandas, and where it is installed import it: half a second and 60 MB, at
+the start of every command, for nothing.  The buffers are what they would return.
 """
 
 from typing import Any
