@@ -267,6 +267,7 @@ BROKEN: dict[str, Broken] = {
     "sentinel 1": Broken(parquet(row(), row((1.0, -1.0))), ("row 1", "rollout_log_probs[0]", "1")),
     "sentinel -9999": Broken(parquet(row(), row((-9999.0, -1.0))), ("row 1", "rollout_log_probs[0]", "-9999")),
     "sentinel -9999 in lines": Broken(jsonl(row(), row((-9999.0, -1.0))), ("line 2", "rollout_log_probs[0]", "-9999")),
+    "sentinel -9000 itself": Broken(parquet(row((-9000.0, -1.0))), ("row 0", "rollout_log_probs[0]", "-9000")),
     "mask of 2": Broken(parquet(GOOD, masked([1, 2])), ("row 1", "response_mask[1]", "2")),
     "mask of -1": Broken(jsonl(GOOD, masked([-1, 1])), ("line 2", "response_mask[0]", "-1")),
     "mask of 0.5": Broken(parquet(masked([1.0, 0.5])), ("row 0", "response_mask[1]", "0.5")),

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, GroupKey
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io import checks
 from rlcorr_cli.io.arrow_types import is_list
+from rlcorr_cli.io.as_numpy import as_indices, as_numpy
 from rlcorr_cli.io.checks import Fault, Lists, Valid
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.lines import row_of
@@ -59,7 +59,7 @@ class Rows:
         """These rows, in order; all of them could be read."""
         lines = self.lines
         return Rows(
-            data=self.data.take(pa.array(indices)),
+            data=self.data.take(as_indices(indices)),
             places=self.places.take(indices),
             lines=None if lines is None else [lines[i] for i in indices.tolist()],
         )
@@ -317,5 +317,5 @@ def _coded(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
     seen = [None if isinstance(v, float) and isnan(v) else v for v in encoded.dictionary.to_pylist()]
     distinct = {value: i for i, value in enumerate(dict.fromkeys([*seen, None]))}
     recode = np.array([distinct[value] for value in [*seen, None]])
-    indices = pc.fill_null(encoded.indices, len(seen)).to_numpy(zero_copy_only=False)
+    indices = as_numpy(encoded.indices, null=len(seen))
     return recode[indices], list(distinct)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rlcorr_cli.io.as_numpy import as_numpy
 from rlcorr_cli.quality.bad_rows import ABOVE_ZERO, SENTINEL, worded
 
 Flags = NDArray[np.bool_]
@@ -53,9 +54,8 @@ class Lists:
         lengths = pc.call_function("list_value_length", [column])
         nulls = None
         if column.null_count:
-            lengths = pc.fill_null(lengths, 0)
-            nulls = column.is_null().to_numpy(zero_copy_only=False)
-        offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False), dtype=np.int64)])
+            nulls = as_numpy(column.is_null())
+        offsets = np.concatenate([[0], np.cumsum(as_numpy(lengths, null=0), dtype=np.int64)])
         return cls(name, _values(items), offsets, items, nulls)
 
     def rows(self, first: int, last: int) -> "Lists":
@@ -169,7 +169,7 @@ def of_scalars(name: str, given: pa.Array, counts: Flags) -> Iterator[Fault]:
 
 def numbers(column: pa.Array) -> NDArray[np.float64]:
     """One number per row as float64; null is NaN."""
-    return pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy(zero_copy_only=False)
+    return as_numpy(column.cast(pa.float64(), safe=False), null=np.nan)
 
 
 def first_of_rows(faults: Iterable[Fault]) -> dict[int, Fault]:
@@ -206,9 +206,9 @@ def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:
 
 def _values(items: pa.Array) -> NDArray[Any]:
     """Nulls become NaN, in the smallest float that has one; float16 becomes float32."""
-    values = items.to_numpy(zero_copy_only=False)
-    if items.null_count and values.dtype.kind != "f":
-        return items.cast(pa.float32()).to_numpy(zero_copy_only=False)
+    if items.null_count and not pa.types.is_floating(items.type):
+        items = items.cast(pa.float32())
+    values = as_numpy(items, null=np.nan)
     return values.astype(np.float32) if values.dtype == np.float16 else values
 
 

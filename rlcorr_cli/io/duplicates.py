@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rlcorr_cli.io.as_numpy import as_numpy
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
 
 DRAW = "rlcorr_draw"
@@ -19,7 +20,7 @@ def keys(columns: Sequence[pa.Array]) -> Keys:
     first, *others = (_hashes(column) for column in columns)
     for other in others:
         first = joined(first, other)
-    known = columns[0].is_valid().to_numpy(zero_copy_only=False)
+    known = as_numpy(columns[0].is_valid())
     return np.where(known, np.maximum(first, np.uint64(1)), np.uint64(0))
 
 

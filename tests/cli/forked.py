@@ -125,7 +125,7 @@ def _taken_over(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["rlcorr", *args]
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = _text(1, "strict")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _text(2, "backslashreplace")  # type: ignore[misc]
     return args

@@ -78,6 +78,11 @@ def run_process(*args: str, env: Mapping[str, str] | None = None, stdin: str | N
     return _process(forked_command(), args, env, stdin)
 
 
+def run_python(script: str, *args: str) -> Ran:
+    """A script in a Python of its own."""
+    return _process(sys.executable, ["-c", script, *args], None, None)
+
+
 def _process(program: str, args: Sequence[str], env: Mapping[str, str] | None, stdin: str | None) -> Ran:
     given = {**os.environ, **(env or {})}
     done = subprocess.run([program, *args], capture_output=True, text=True, env=given, input=stdin)

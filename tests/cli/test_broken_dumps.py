@@ -1,6 +1,8 @@
 """Every broken dump and every command that reads one: the documented status, two lines, and nothing left behind."""
 
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,17 @@ def command_line(command: str, dump: str, folder: Path) -> list[str]:
     return [command, *(part.format(dump=dump, folder=folder) for part in COMMANDS[command])]
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Where a broken dump is, by its name: built once, for all commands."""
+
+    @cache
+    def build(name: str) -> str:
+        return BROKEN[name].build(tmp_path_factory.mktemp("in"))
+
+    return build
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where outputs would go, apart from the dump."""
@@ -33,10 +46,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_dump_is_refused(name: str, command: str, tmp_path: Path, folder: Path) -> None:
-    broken = BROKEN[name]
-    (tmp_path / "in").mkdir()
-    dump = broken.build(tmp_path / "in")
+def test_a_broken_dump_is_refused(name: str, command: str, built: Callable[[str], str], folder: Path) -> None:
+    broken, dump = BROKEN[name], built(name)
     if name == "no permission" and os.access(dump, os.R_OK):
         pytest.skip("this user may read everything")
     ran = run(*command_line(command, dump, folder))

@@ -159,6 +159,15 @@ def test_equal_weights_have_no_spread_once_normalised() -> None:
     assert found["rollout_is_applied_std"] < 1e-15
 
 
+@pytest.mark.parametrize(("centre", "spread"), [(0.0, 1e-6), (0.2, 1e-3), (-19.0, 0.5), (15.0, 0.5)])
+def test_the_spread_of_normalised_weights_keeps_its_digits(centre: float, spread: float) -> None:
+    """Near 1 and far from it: what is summed about 1 is lost far from it, and what is summed about 0 near 1."""
+    rows = [row([centre - spread, centre + spread], [-1.0, -2.0]), row([centre + spread / 2], [-1.5])]
+    plan = Plan(weighting=Weighting("token", Bounds(), "clamp", "batch"))
+    found, expected = metrics(rows, plan), oracle.metrics(rows, plan.to_dict())
+    assert found["rollout_is_applied_std"] == pytest.approx(expected["rollout_is_applied_std"], rel=1e-7)
+
+
 def test_a_spread_far_below_its_mean_is_none() -> None:
     rows = [row([-30.0], [0.0]), row([-30.0, 30.0], [0.0, -30.0])]
     plan = Plan(rejections=(Rejection("k3_reverse", "seq_sum", Bounds(None, 1.0)),))

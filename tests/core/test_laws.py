@@ -1,16 +1,31 @@
-"""One law suite for everything that adds: identity, associativity, commutativity, operands left alone."""
+"""One law suite for everything that adds: identity, associativity, commutativity, operands left alone, JSON exact.
 
+A class with `__add__` needs a row of LAWS: how to draw one, and what adds nothing to it.
+"""
+
+import ast
 import json
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import dumps, observed
+from made import CPU, batch, bounds, dumps, observed
 from oracle import Row
 
+import rlcorr_cli
+from rlcorr_cli.core.observe import Observation, observe
+from rlcorr_cli.places import Place
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.quality.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
+from rlcorr_cli.report.inspected import Tally, Values
+from rlcorr_cli.totals.binned import LENGTH, POSITION, SCATTER, SURPRISE, Pictures
+from rlcorr_cli.totals.budget_search import Buckets
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.row_keys import RowSketch
@@ -67,98 +82,204 @@ def replicates(draw: st.DrawFn) -> Replicates:
 
 
 @st.composite
+def pictures(draw: st.DrawFn) -> Pictures:
+    """Whole numbers in a few bins, or nothing at all."""
+    if draw(st.integers(0, 3)) == 0:
+        return Pictures()
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    shapes = {"surprise": (3, SURPRISE.n), "position": (3, POSITION.n), "length": (5, LENGTH.n)}
+    return Pictures(
+        {name: rng.poisson(0.01, (SCATTER, SCATTER)) for name in ("probability", "log_probability")},
+        {name: rng.integers(-(2**40), 2**40, shape).astype(float) for name, shape in shapes.items()},
+        {name: draw(histograms) for name in ("weights", "loads")},
+    )
+
+
+@st.composite
 def measured(draw: st.DrawFn) -> Measured:
     leaves = draw(st.dictionaries(st.tuples(st.integers(0, 2)), summaries(), max_size=3))
     rows = draw(st.dictionaries(st.sampled_from(["a.parquet", "b.parquet"]), st.integers(1, 100)))
-    return Measured(leaves, draw(st.one_of(st.none(), replicates())), rows=rows, whole=draw(st.none() | wholes))
+    none = st.none()
+    return Measured(leaves, draw(none | replicates()), draw(none | pictures()), rows=rows, whole=draw(none | wholes))
 
 
 wholes = st.builds(lambda a, b, rows: Whole({"token": a, "sequence": b}, rows), short_tails, short_tails, sketches)
-ADDERS = [histograms, short_tails, sketches, wholes, summaries(), replicates(), measured()]
-IDS = ["Histogram", "Tail", "RowSketch", "Whole", "Summary", "Replicates", "Measured"]
 
 
-def plain(value: object) -> object:
+@st.composite
+def buckets(draw: st.DrawFn) -> Buckets:
+    """Of whole numbers, so that sums are exact."""
+    return Buckets.of(np.array(draw(st.lists(st.integers(0, 2**40).map(float), max_size=8)), np.float64))
+
+
+@st.composite
+def bad_row_counts(draw: st.DrawFn) -> BadRowCounts:
+    rows = draw(st.dictionaries(st.sampled_from([problem.name for problem in PROBLEMS]), st.integers(1, 99)))
+    first = {name: FirstBadRow(Place("a.parquet", "row", draw(st.integers(0, 999))), name) for name in rows}
+    return BadRowCounts(rows, first, draw(st.integers(0, 99)))
+
+
+@st.composite
+def values(draw: st.DrawFn) -> Values:
+    numbers = draw(st.lists(st.integers(-(2**40), 0).map(float), min_size=1, max_size=8))
+    return Values(n=len(numbers), min=min(numbers), max=max(numbers), total=sum(numbers), zeros=numbers.count(0.0))
+
+
+@st.composite
+def tallies(draw: st.DrawFn) -> Tally:
+    lengths = Counter(draw(st.lists(st.integers(1, 9))))
+    of = draw(st.dictionaries(st.sampled_from(["rollout", "train", "current"]), values()))
+    return Tally(draw(st.integers(0, 9)), draw(st.integers(0, 9)), lengths, of)
+
+
+@dataclass(frozen=True)
+class Law:
+    """cases: how to draw one.  empty: the identity of +.  commutes: or the left one's come first."""
+
+    cases: st.SearchStrategy[Any]
+    empty: Any
+    commutes: bool = True
+
+
+LAWS = {
+    "Histogram": Law(histograms, Histogram.empty()),
+    "Summary": Law(summaries(), Summary.empty(LAYOUT)),
+    "Replicates": Law(
+        replicates(), Replicates(("a", "b"), np.zeros((2, 3)), ("log",), np.array([-np.inf]), np.zeros((1, 3)))
+    ),
+    "Pictures": Law(pictures(), Pictures()),
+    "Measured": Law(measured(), Measured()),
+    "Buckets": Law(buckets(), Buckets.of(np.zeros(0))),
+    "BadRowCounts": Law(bad_row_counts(), BadRowCounts(), commutes=False),
+    "Values": Law(values(), Values(n=0, min=np.inf, max=-np.inf, total=0.0, zeros=0)),
+    "Tally": Law(tallies(), Tally()),
+    "Tail": Law(short_tails, Tail.empty(4)),
+    "RowSketch": Law(sketches, RowSketch.of(np.zeros(0, np.uint64))),
+    "Whole": Law(wholes, Whole({})),
+}
+EACH = pytest.mark.parametrize("name", LAWS)
+
+
+def plain(value: Any) -> Any:
     """Everything inside as JSON-able values, to compare exactly."""
-    if isinstance(value, Summary):
-        arrays = value.sums, value.mins, value.maxs, value.log_peaks, value.log_rests
-        return [value.layout, *map(plain, (*arrays, *value.histograms, *value.tails))]
-    if isinstance(value, Histogram):
-        return [value.buckets.tolist(), value.counts.tolist()]
-    if isinstance(value, Tail):
+    if isinstance(value, Tail):  # kept in no order
         return [sorted(value.largest.tolist()), value.n, value.size]
-    if isinstance(value, RowSketch):
-        return [value.keys.tolist(), value.counts.tolist()]
-    if isinstance(value, Whole):
-        return [{name: plain(tail) for name, tail in value.tails.items()}, plain(value.rows)]
-    if isinstance(value, Replicates):
-        return [value.names, value.logs, *map(plain, (value.sums, value.log_peaks, value.log_rests))]
-    if isinstance(value, Measured):
-        return [
-            {k: plain(v) for k, v in sorted(value.leaves.items())},
-            plain(value.replicates),
-            dict(value.rows),
-            plain(value.whole),
-        ]
+    if is_dataclass(value):
+        return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in sorted(value.items())}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if callable(value):
+        return value()
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def assert_equal(a: object, b: object) -> None:
+def assert_equal(a: Any, b: Any) -> None:
     """Exactly, but for the logs' rests: they are the only numbers here that round."""
-    if isinstance(a, Measured) and isinstance(b, Measured):
-        assert a.leaves.keys() == b.leaves.keys()
-        for key in a.leaves:
-            assert_equal(a.leaves[key], b.leaves[key])
-        assert_equal(a.replicates, b.replicates)
-        assert a.rows == b.rows
-        assert plain(a.whole) == plain(b.whole)
-    elif isinstance(a, Summary | Replicates) and isinstance(b, type(a)):
-        np.testing.assert_allclose(a.log_rests, b.log_rests, rtol=1e-12)
-        assert plain(a) == plain(replace(b, log_rests=a.log_rests))
+    assert type(a) is type(b)
+    if is_dataclass(a) or isinstance(a, Mapping):
+        mine, theirs = (
+            {part.name: getattr(value, part.name) for part in fields(value)} if is_dataclass(value) else value
+            for value in (a, b)
+        )
+        assert mine.keys() == theirs.keys()
+        for name in mine:
+            if name == "log_rests":
+                np.testing.assert_allclose(mine[name], theirs[name], rtol=1e-12)
+            else:
+                assert_equal(mine[name], theirs[name])
     else:
         assert plain(a) == plain(b)
 
 
-@pytest.mark.parametrize("adders", ADDERS, ids=IDS)
+def test_every_class_that_adds_has_a_law() -> None:
+    adding = {
+        node.name
+        for path in Path(rlcorr_cli.__path__[0]).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(part, ast.FunctionDef) and part.name in ("__add__", "__radd__") for part in node.body)
+    }
+    assert adding == set(LAWS)
+
+
+@EACH
 @given(data=st.data())
-def test_addition_is_associative(adders: st.SearchStrategy, data: st.DataObject) -> None:
-    a, b, c = (data.draw(adders) for _ in range(3))
+def test_addition_is_associative(name: str, data: st.DataObject) -> None:
+    a, b, c = (data.draw(LAWS[name].cases) for _ in range(3))
     assert_equal((a + b) + c, a + (b + c))
 
 
-@pytest.mark.parametrize("adders", ADDERS, ids=IDS)
+@pytest.mark.parametrize("name", [name for name, law in LAWS.items() if law.commutes])
 @given(data=st.data())
-def test_addition_is_commutative(adders: st.SearchStrategy, data: st.DataObject) -> None:
-    a, b = data.draw(adders), data.draw(adders)
+def test_addition_is_commutative(name: str, data: st.DataObject) -> None:
+    a, b = data.draw(LAWS[name].cases), data.draw(LAWS[name].cases)
     assert plain(a + b) == plain(b + a)
 
 
-@pytest.mark.parametrize("adders", ADDERS, ids=IDS)
+@EACH
 @given(data=st.data())
-def test_addition_leaves_its_operands_alone(adders: st.SearchStrategy, data: st.DataObject) -> None:
-    a, b = data.draw(adders), data.draw(adders)
+def test_addition_leaves_its_operands_alone(name: str, data: st.DataObject) -> None:
+    a, b = data.draw(LAWS[name].cases), data.draw(LAWS[name].cases)
     before = repr(plain(a)), repr(plain(b))
     a + b
     a + a
     assert (repr(plain(a)), repr(plain(b))) == before
 
 
-@pytest.mark.parametrize(
-    ("adders", "empty"),
-    [
-        (histograms, Histogram.empty()),
-        (short_tails, Tail.empty(4)),
-        (summaries(), Summary.empty(LAYOUT)),
-        (measured(), Measured()),
-    ],
-    ids=["Histogram", "Tail", "Summary", "Measured"],
-)
+@EACH
 @given(data=st.data())
-def test_empty_is_the_identity_on_both_sides(adders: st.SearchStrategy, empty: object, data: st.DataObject) -> None:
-    a = data.draw(adders)
+def test_empty_is_the_identity_on_both_sides(name: str, data: st.DataObject) -> None:
+    a, empty = data.draw(LAWS[name].cases), LAWS[name].empty
     assert plain(a + empty) == plain(a)
     assert plain(empty + a) == plain(a)
     assert plain(empty + empty) == plain(empty)
+
+
+@pytest.mark.parametrize("name", [name for name, law in LAWS.items() if hasattr(law.empty, "from_dict")])
+@given(data=st.data())
+def test_json_keeps_it_exactly(name: str, data: st.DataObject) -> None:
+    a, empty = data.draw(LAWS[name].cases), LAWS[name].empty
+    for value in (a, empty):
+        assert plain(value.from_dict(json.loads(json.dumps(value.to_dict(), allow_nan=False)))) == plain(value)
+
+
+@given(left=bad_row_counts(), right=bad_row_counts())
+def test_of_two_first_bad_rows_the_left_ones_is_first(left: BadRowCounts, right: BadRowCounts) -> None:
+    together = left + right
+    assert together.n_rows == left.n_rows + right.n_rows
+    for name, where in together.first.items():
+        assert where() == (left if name in left.first else right).first[name]()
+
+
+numbers = st.lists(st.floats(0, 1e6), max_size=20).map(lambda xs: np.array(xs, np.float64))
+
+
+@given(a=numbers, b=numbers)
+def test_buckets_of_all_values_are_those_of_both_parts(a: np.ndarray, b: np.ndarray) -> None:
+    together, whole = Buckets.of(a) + Buckets.of(b), Buckets.of(np.concatenate([a, b]))
+    assert (together.buckets.tolist(), together.counts.tolist()) == (whole.buckets.tolist(), whole.counts.tolist())
+    np.testing.assert_allclose(together.sums, whole.sums, rtol=1e-12)
+    assert whole.counts.sum() == len(a) + len(b)
+
+
+@given(rows=dumps(min_rows=2), cut=st.integers(0, 8))
+def test_pictures_of_all_rows_are_those_of_both_parts(rows: list[Row], cut: int) -> None:
+    plan = PLANS[2]
+    observation = Observation(plan, has_current=False, seed=None, pictures=True)
+
+    def drawn(part: list[Row]) -> Pictures:
+        made = batch([replace(row, current=None) for row in part])
+        return observe(made, observation, CPU, bounds(made, plan)).pictures or Pictures()
+
+    together = sum((drawn(part) for part in (rows[:cut], rows[cut:]) if part), start=Pictures())
+    whole = drawn(rows)
+    assert plain(together.counts) == plain(whole.counts)
+    assert plain(together.histograms) == plain(whole.histograms)
+    assert together.spread.keys() == whole.spread.keys()
+    for axis, table in whole.spread.items():
+        np.testing.assert_allclose(together.spread[axis], table, rtol=1e-9, atol=1e-9)
 
 
 @given(a=summaries(), b=summaries())
@@ -183,11 +304,6 @@ def test_replicates_of_different_names_do_not_add(a: Replicates, b: Replicates) 
         a + replace(b, names=("a", "c"))
     with pytest.raises(ValueError, match="do not add"):
         a + replace(b, logs=("other",))
-
-
-@given(a=summaries())
-def test_summary_survives_json_exactly(a: Summary) -> None:
-    assert plain(Summary.from_dict(json.loads(json.dumps(a.to_dict())))) == plain(a)
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=["diagnostics", "token", "zero_and_token", "two_rejections"])

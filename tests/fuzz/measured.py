@@ -25,7 +25,7 @@ PATIENCE = 20
 
 @dataclass(frozen=True)
 class Took:
-    """What a process did.  status: negative where a signal ended it; peak_mb: 2^20 bytes each; seconds: by the clock."""
+    """What a process did.  status: negative where a signal ended it; peak_mb: of 2^20 bytes; seconds: by the clock."""
 
     status: int
     peak_mb: float
@@ -34,7 +34,7 @@ class Took:
     err: str
 
 
-def took(args: Sequence[str], seconds: int) -> Took:
+def took(args: Sequence[str], seconds: float) -> Took:
     """The command's status, peak memory, time and what it printed.  seconds: of a processor, then it is killed."""
     done = subprocess.run(
         [sys.executable, __file__, str(seconds), *args], capture_output=True, text=True, check=True, errors="replace"

@@ -1,0 +1,45 @@
+"""Arrow's numbers as NumPy's and back, without a detour.
+
+pyarrow's own `to_numpy` and `array` look for pandas, and where it is installed import it: half a second and 60 MB, at
+the start of every command, for nothing.  The buffers are what they would return.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as is_
+from numpy.typing import NDArray
+
+
+def as_numpy(values: pa.Array | pa.ChunkedArray, null: float | None = None) -> NDArray[Any]:
+    """Numbers or booleans in their own width, not to be written to.  null: what stands for one; None: there is none."""
+    if isinstance(values, pa.ChunkedArray):
+        chunks = [as_numpy(chunk, null) for chunk in values.chunks]
+        return np.concatenate(chunks) if chunks else np.empty(0, _dtype(values.type))
+    if values.null_count and null is None:
+        raise ValueError("a null is no number")
+    numbers = _numbers(values)
+    return np.where(_numbers(values.is_valid()), numbers, numbers.dtype.type(null)) if values.null_count else numbers
+
+
+def _numbers(values: pa.Array) -> NDArray[Any]:
+    """The data buffer; what stands at a null is anything."""
+    data = values.buffers()[1]
+    if data is None or not len(values):
+        return np.empty(0, _dtype(values.type))
+    if is_.is_boolean(values.type):
+        first, last = values.offset, values.offset + len(values)
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), count=last, bitorder="little")
+        return bits[first:].astype(np.bool_)
+    dtype = _dtype(values.type)
+    return np.frombuffer(data, dtype, len(values), values.offset * dtype.itemsize)
+
+
+def as_indices(rows: NDArray[np.int64]) -> pa.Array:
+    """Which rows to take."""
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])
+
+
+def _dtype(type: pa.DataType) -> np.dtype[Any]:
+    return np.dtype(type.to_pandas_dtype())

@@ -1,0 +1,43 @@
+"""Arrow's numbers as NumPy's are those that pyarrow gives, whatever was sliced off before."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rlcorr_cli.io.as_numpy import as_indices, as_numpy
+
+TYPES = (pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.float16(), pa.float32(), pa.float64())
+SLICES = ((0, 40), (3, 20), (8, 1), (17, 23), (5, 0))
+
+
+@pytest.mark.parametrize(("first", "n"), SLICES)
+@pytest.mark.parametrize("type", TYPES, ids=str)
+def test_it_is_what_pyarrow_gives(type: pa.DataType, first: int, n: int) -> None:
+    numbers = np.random.default_rng(0).integers(0, 2 if type == pa.bool_() else 100, 40)
+    values = pa.array(numbers).cast(pa.float32()).cast(type) if type == pa.float16() else pa.array(numbers).cast(type)
+    values = values.slice(first, n)
+    expected = values.to_numpy(zero_copy_only=False)
+    for same in (values, pa.chunked_array([values[: n // 2], values[n // 2 :]])):
+        assert as_numpy(same).tolist() == expected.tolist()
+        assert as_numpy(same).dtype == expected.dtype
+
+
+def test_of_no_chunks_there_is_nothing() -> None:
+    assert as_numpy(pa.chunked_array([], pa.int64())).shape == (0,)
+
+
+def test_a_null_is_refused() -> None:
+    with pytest.raises(ValueError, match="null"):
+        as_numpy(pa.array([1.0, None]))
+
+
+@pytest.mark.parametrize("values", [[1.0, None, 3.0], [None, None], [2.0]])
+def test_something_may_stand_for_a_null(values: list[float | None]) -> None:
+    expected = [-1.0 if value is None else value for value in [*values, *values]]
+    assert as_numpy(pa.chunked_array([values, values], pa.float32()), null=-1).tolist() == expected
+
+
+def test_indices_are_whole_numbers() -> None:
+    rows = np.arange(10)[::3]
+    assert as_indices(rows).equals(pa.array([0, 3, 6, 9], pa.int64()))
+    assert len(as_indices(rows[:0])) == 0
