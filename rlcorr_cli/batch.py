@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.totals.histogram import Floats, Histogram
-
-GroupKey = tuple[Any, ...]
-"""One group's values, in the order of the columns asked for: (3,), ("math", 3), ()."""
+from rlcorr_cli.totals.summary import GroupKey
 
 
 @dataclass(frozen=True, kw_only=True)

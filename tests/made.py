@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 from oracle import Row
 
-from rlcorr_cli.batch import Batch, GroupKey
+from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.budget_search import candidates
 from rlcorr_cli.core.budget_search import totals as budget_totals
 from rlcorr_cli.core.observe import Cuts, Observation, Observed, layout_of, observe
@@ -17,7 +17,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.budget_search import crossing, cut
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize, normed_layout
-from rlcorr_cli.totals.summary import total
+from rlcorr_cli.totals.summary import GroupKey, total
 from rlcorr_cli.totals.view import Numbers
 
 CPU = torch.device("cpu")

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from rlcorr_cli.batch import Batch, GroupKey
+from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import budgeted
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.budget_search import Buckets, Crossing
 from rlcorr_cli.totals.histogram import Floats, bucket_of
+from rlcorr_cli.totals.summary import GroupKey
 
 Key = tuple[str, GroupKey]
 """A budget's name and a leaf."""

@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch, Decision, GroupKey
+from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core.correct import Corrected, Rejected, correct
 from rlcorr_cli.core.histograms import histogram
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.summary import GroupKey
 
 Flags = NDArray[np.bool_]
 T = TypeVar("T", np.float64, np.bool_)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch, Decision, GroupKey
+from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.binning import draw
 from rlcorr_cli.core.correct import Corrected, correct
@@ -27,7 +27,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.binned import Pictures
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.row_keys import RowSketch
-from rlcorr_cli.totals.summary import Layout, Replicates, Summary
+from rlcorr_cli.totals.summary import GroupKey, Layout, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole
 

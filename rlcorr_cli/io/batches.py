@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch, GroupKey
+from rlcorr_cli.batch import Batch
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io import checks
 from rlcorr_cli.io.arrow_types import is_list
@@ -26,6 +26,7 @@ from rlcorr_cli.io.duplicates import Seen, keys
 from rlcorr_cli.io.places import Places, resolved
 from rlcorr_cli.quality.bad_rows import CURES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow
 from rlcorr_cli.totals.row_keys import Keys
+from rlcorr_cli.totals.summary import GroupKey
 
 ROW_TOKENS = 1 << 22
 """The most of one sequence; far beyond any model's, and still far from filling a memory."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rlcorr_cli.batch import GroupKey, Shard
+from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import budget_search as core
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Cuts
@@ -13,6 +13,7 @@ from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, check
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.budget_search import Buckets, Crossing, crossing, cut
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.summary import GroupKey
 
 K = TypeVar("K")
 T = TypeVar("T")

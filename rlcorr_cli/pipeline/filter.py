@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import GroupKey
 from rlcorr_cli.core.decisions import MAX_WEIGHT
 from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.errors import UsageError
@@ -36,7 +35,7 @@ from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured
-from rlcorr_cli.totals.summary import Summary
+from rlcorr_cli.totals.summary import GroupKey, Summary
 from rlcorr_cli.totals.whole import Whole
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Decision, GroupKey, Shard
+from rlcorr_cli.batch import Decision, Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.decisions import storable
 from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
@@ -26,6 +26,7 @@ from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.normalize import CANONICAL, factors
+from rlcorr_cli.totals.summary import GroupKey
 
 Scales = Mapping[GroupKey, float]
 """Leaf -> what its weights are divided by."""

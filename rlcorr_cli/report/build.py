@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlcorr_cli.batch import GroupKey, Input
+from rlcorr_cli.batch import Input
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.metrics.corrections import canonical
@@ -15,7 +15,7 @@ from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layout
-from rlcorr_cli.totals.summary import Layout, Replicates, Summary, total
+from rlcorr_cli.totals.summary import GroupKey, Layout, Replicates, Summary, total
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 from rlcorr_cli.totals.view import Numbers
 from rlcorr_cli.totals.whole import Whole

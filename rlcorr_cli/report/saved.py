@@ -91,7 +91,7 @@ def _report(data: dict[str, Any]) -> Report:
             raise ValueError(f"the group {dict(group.key)} has other metrics than the whole dump")
     return Report(
         inputs=tuple(
-            batch.Input(one.path, one.format, one.rows, one.bytes, one.columns)  # type: ignore[arg-type]
+            batch.Input(path=one.path, format=one.format, rows=one.rows, n_bytes=one.bytes, columns=one.columns)
             for one in document.inputs
         ),
         plan=plan_from_dict(document.plan),

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rlcorr_cli.batch import GroupKey
 from rlcorr_cli.totals.binned import Pictures
-from rlcorr_cli.totals.summary import Replicates, Summary
+from rlcorr_cli.totals.summary import GroupKey, Replicates, Summary
 from rlcorr_cli.totals.whole import Whole
 
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.batch import GroupKey
 from rlcorr_cli.totals.families import Moments
-from rlcorr_cli.totals.summary import Layout, Summary, total
+from rlcorr_cli.totals.summary import GroupKey, Layout, Summary, total
 from rlcorr_cli.totals.view import Numbers
 
 _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}

@@ -20,6 +20,9 @@ import numpy as np
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 
+GroupKey = tuple[Any, ...]
+"""One group's values, in the order of the columns asked for: (3,), ("math", 3), ()."""
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -250,7 +250,7 @@ def test_of_two_first_bad_rows_the_left_ones_is_first(left: BadRowCounts, right:
     together = left + right
     assert together.n_rows == left.n_rows + right.n_rows
     for name, where in together.first.items():
-        assert where() == (left if name in left.first else right).first[name]()
+        assert where == (left if name in left.first else right).first[name]
 
 
 numbers = st.lists(st.floats(0, 1e6), max_size=20).map(lambda xs: np.array(xs, np.float64))

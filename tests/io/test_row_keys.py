@@ -5,14 +5,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from dumps import Row, jsonl, opened, parquet, plain
+from dumps import batches as batches_of
 
 from rlcorr_cli.io.duplicates import keys
-from rlcorr_cli.io.readers import read
 
 
 def keys_in(path: str, batch_tokens: int = 10**6) -> list[int] | None:
     dump = opened(path)
-    batches = [batch for shard in dump.shards for batch in read(dump, shard, batch_tokens)]
+    batches = [batch for shard in dump.shards for batch in batches_of(dump, shard, batch_tokens)]
     if batches[0].row_keys is None:
         return None
     return [key for batch in batches if batch.row_keys is not None for key in batch.row_keys.tolist()]

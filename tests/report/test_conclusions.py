@@ -10,8 +10,8 @@ import pytest
 
 from rlcorr_cli import Plan, analyze, check, filter_dump
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import PROFILES
-from rlcorr_cli.pipeline.analyze import Reading
 from rlcorr_cli.pipeline.analyze import analyze as measure
 from rlcorr_cli.pipeline.filter import filter_dump as filter_with
 from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
@@ -23,6 +23,7 @@ from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.suggest import suggestions
 from rlcorr_cli.report.trends import Profile, length_trend, position_trend, surprise_trend
+from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.rule import Rule
 from rlcorr_cli.totals.histogram import Histogram, bucket_of
@@ -31,9 +32,13 @@ STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 STRICT = tuple(replace(rule, high=0.002, severity="fail") if rule.metric == "k3_kl" else rule for rule in RULES)
 
 
+def request(group_by: tuple[str, ...] = ()) -> ReadRequest:
+    return ReadRequest(paths=(str(STEPS),), group_by=group_by)
+
+
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return measure(Reading((str(STEPS),), group_by=("step",)), Plan("disabled"), pictures=True)
+    return measure(request(group_by=("step",)), ChosenPlan(Plan("disabled")), pictures=True)
 
 
 def printed(report: Report, capsys: pytest.CaptureFixture[str]) -> str:
@@ -136,10 +141,10 @@ def test_no_bound_is_suggested_where_none_can_be() -> None:
 
 
 def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    plan, reading = Plan("tight", rejections=(GEOMETRIC,)), Reading((str(STEPS),))
-    print_filtered(filter_with(reading, plan, Target(None)))
+    plan = Plan("tight", rejections=(GEOMETRIC,))
+    print_filtered(filter_with(request(), ChosenPlan(plan), Target(None)))
     assert "--rs ratio.seq_mean:" in capsys.readouterr().out
-    print_filtered(filter_with(reading, plan, Target(None), PROFILES["verl-0.9"]))
+    print_filtered(filter_with(request(), ChosenPlan(plan, PROFILES["verl-0.9"]), Target(None)))
     out = capsys.readouterr().out
     assert "--rs" not in out
     assert "on ratio in the framework's config" in out
@@ -183,6 +188,6 @@ def test_trends_stand_in_the_report_where_bins_were_counted(report: Report) -> N
     assert report.trends.to_dict() == report.to_dict()["trends"]
     assert analyze(STEPS).trends is None
     normalized = Plan("normed", Weighting("token", Bounds(None, 2.0), normalize="batch"))
-    counted = measure(Reading((str(STEPS),)), normalized, pictures=True).trends
+    counted = measure(request(), ChosenPlan(normalized), pictures=True).trends
     assert counted is not None
     assert counted.concentration is None
