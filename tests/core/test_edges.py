@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from made import metrics, row
+from made import CPU, batch, metrics, row
 
 from rlcorr_cli.core.observe import Observation, layout_of, observe
 from rlcorr_cli.core.quantities import Columns

@@ -94,7 +94,7 @@ def test_the_python_check_takes_bounds_and_a_baseline(report: Report, tmp_path: 
     assert check(report, baseline=saved, max_increase={"k3_kl": 0.0}).passed
     with pytest.raises(UsageError, match="compares with a report"):
         check(report, max_increase={"kl": 0.1})
-    assert repr(check(report)).startswith("<Checked: passed, 5 rules, 0 failed")
+    assert repr(check(report)).startswith("<Checked: passed, 6 rules, 0 failed")
 
 
 def test_a_report_is_short_in_a_console_and_a_small_table_in_a_notebook(report: Report) -> None:
