@@ -15,7 +15,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         worry="A negative value that its interval does not explain: the tokens were not drawn from the rollout column.",
         measured=(0.00103, 0.00439, 1.06e-08),
         source=_KL,
-        value=lambda n: -n.per_token("log_ratio"),
+        value=lambda n: 0.0 - n.per_token("log_ratio"),  # never -0.0
     ),
     Metric(
         name="k2_kl",

@@ -127,6 +127,32 @@ class Report:
         rows = [{**group.key, **group.counts, **group.metrics} for group in self.groups or (self.whole,)]
         return polars.DataFrame(rows, infer_schema_length=None)
 
+    def metric_table(self) -> "polars.DataFrame":
+        """A row per metric of the whole dump and of each group, in long form.
+
+        Columns: scope ("total" or "group"), the group's keys, sequences, tokens, metric, value, and the ends low and
+        high of its 95 % interval; null where there is none.
+        """
+        import polars
+
+        rows = [
+            {
+                "scope": "total" if group is self.whole else "group",
+                **{name: group.key.get(name) for name in (self.groups[0].key if self.groups else ())},
+                "sequences": group.counts["sequences"],
+                "tokens": group.counts["tokens"],
+                "metric": metric,
+                "value": value,
+            }
+            for group in (self.whole, *self.groups)
+            for metric, value in group.metrics.items()
+        ]
+        ends = [("total", name, low, high) for name, (low, high) in self.intervals.items()]
+        schema = {"scope": polars.String, "metric": polars.String, "low": polars.Float64, "high": polars.Float64}
+        metrics = polars.DataFrame(rows, infer_schema_length=None, schema_overrides={"value": polars.Float64})
+        intervals = polars.DataFrame(ends, schema=schema, orient="row")
+        return metrics.join(intervals, on=("scope", "metric"), how="left", maintain_order="left")
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON report."""
         return {

@@ -4,8 +4,6 @@ Text that a spreadsheet would take for a formula gets an apostrophe before it: a
 called.
 """
 
-import csv
-import io
 from pathlib import Path
 
 from rlcorr_cli.atomic import replace_file
@@ -16,27 +14,20 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def text(report: Report) -> str:
-    """Columns: scope (total or group), the group's keys, sequences, tokens, metric, value, and its 95 % interval."""
-    keys = list(report.groups[0].key) if report.groups else []
-    paper = io.StringIO()
-    out = csv.writer(paper, lineterminator="\n")
-    out.writerow(["scope", *map(cell, keys), "sequences", "tokens", "metric", "value", "low", "high"])
-    for group in (report.whole, *report.groups):
-        scope = "total" if group is report.whole else "group"
-        place = [scope, *(cell(group.key.get(key)) for key in keys)]
-        counts = [group.counts["sequences"], group.counts["tokens"]]
-        for name, value in group.metrics.items():
-            low, high = report.intervals.get(name, ("", "")) if group is report.whole else ("", "")
-            out.writerow([*place, *counts, name, "" if value is None else repr(value), low, high])
-    return paper.getvalue()
+    """The report's `metric_table`: floats with every digit, null as nothing, text harmless in a spreadsheet."""
+    table = report.metric_table().rename(harmless)
+    text_type = table.schema["scope"]
+    return table.map_columns(table.columns, lambda column: column.map_elements(_cell, text_type)).write_csv()
 
 
-def cell(value: object) -> object:
-    """A value from the dump, harmless in a spreadsheet."""
-    if not isinstance(value, str):
-        return "" if value is None else value
-    shown = clean(value)
-    return f"'{shown}" if shown.startswith(FORMULA) else shown
+def _cell(value: object) -> str:
+    return harmless(value) if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
+
+
+def harmless(shown: str) -> str:
+    """Text from the dump, without control characters, that no spreadsheet takes for a formula."""
+    cleaned = clean(shown)
+    return f"'{cleaned}" if cleaned.startswith(FORMULA) else cleaned
 
 
 def write(report: Report, path: Path) -> None:
