@@ -16,6 +16,11 @@ from numpy.typing import NDArray
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.summary import GroupKey
 
+Stamp = tuple[int, int, int, int]
+"""Which state of a file: its device, inode, size and time of writing."""
+Schema = Any
+"""An Arrow schema, which only io looks into."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
@@ -23,6 +28,7 @@ class Shard:
 
     index: its place in the dump's order.  part: Parquet row groups (first, past the last), or a byte range of a
     plain JSON-lines file; None is the whole file.  n_bytes: what reading it costs, for progress.
+    stamp: which state of the file was found.  schema: its needed columns, which only io looks into.
     """
 
     index: int
@@ -30,6 +36,8 @@ class Shard:
     format: str
     part: tuple[int, int] | None
     n_bytes: int
+    stamp: Stamp | None = None
+    schema: Schema = None
 
 
 @dataclass(frozen=True, kw_only=True)

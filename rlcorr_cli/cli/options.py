@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rlcorr_cli.io.formats import NAMES
+from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, WRITTEN
 
 READING = "Reading the dump"
 PLAN = "Correction plan"
@@ -13,7 +13,7 @@ RULES = "Rules"
 OUTPUT = "Output"
 
 Dumps = Annotated[
-    list[str], typer.Argument(metavar="DUMP...", help="Files, directories, globs, or - for JSON lines on stdin.")
+    list[str], typer.Argument(metavar="DUMP...", help=f"Files, directories, globs, or - for {STREAMED.title} on stdin.")
 ]
 DumpsOrReport = Annotated[
     list[str], typer.Argument(metavar="DUMP...", help="As for analyze, or one report.json that analyze -o wrote.")
@@ -63,7 +63,7 @@ Quarantine = Annotated[
     typer.Option(
         "--quarantine",
         metavar="PATH",
-        help="Where bad rows go, with the reason: .parquet or .jsonl as the dump.",
+        help=f"Where bad rows go, with the reason: {' or '.join(row.written[0] for row in CONTAINERS)} as the dump.",
         rich_help_panel=READING,
     ),
 ]
@@ -236,7 +236,7 @@ Dataset = Annotated[
         "--output",
         "-o",
         metavar="PATH",
-        help="The corrected dataset: .parquet, .jsonl, .jsonl.gz, .jsonl.zst, or a directory of parts.",
+        help=f"The corrected dataset: {', '.join(WRITTEN)}, or a directory of parts.",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -20,7 +20,15 @@ class Cancelled(Exception):
 
 
 class Engine(Protocol):
-    """Maps work over shards; results come in shard order, and the first failure ends the run."""
+    """Maps work over shards; results come in shard order, and the first failure ends the run.
+
+    shares_memory: whether all work sees one memory, so that one shard's work knows what another's has met.
+    """
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether there is one memory."""
+        ...
 
     def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
         """One result per shard."""
@@ -31,7 +39,7 @@ class Engine(Protocol):
         ...
 
     def one_by_one(self) -> "Engine":
-        """The same, which starts a shard when the one before it is done."""
+        """An engine that shares memory, and starts a shard when the one before it is done."""
         ...
 
 

@@ -29,6 +29,8 @@ class ThreadEngine:
     At most two shards per thread are under way or waiting to be taken, so memory stays flat.
     """
 
+    shares_memory = True
+
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
 

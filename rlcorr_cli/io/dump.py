@@ -11,7 +11,8 @@ from rlcorr_cli.batch import Input, Shard
 from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.index import Index
 from rlcorr_cli.io.containers.streams import Stdin
-from rlcorr_cli.io.readers import READERS, ShardReader
+from rlcorr_cli.io.formats import container
+from rlcorr_cli.io.readers import ShardReader
 from rlcorr_cli.io.schema import needed_columns, resolve_schema
 from rlcorr_cli.io.sources import Source, find
 from rlcorr_cli.places import STDIN
@@ -24,8 +25,8 @@ class Dump:
 
     columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
     notes: what was chosen for the user, in sentences.  available: columns that every file has.
-    indexes: path -> what its one opening told.  schemas: path -> the needed columns.  step: that of steps, where all
-    files have one.  by_batch: whether rows are grouped by their training batch before all else.
+    indexes: path -> what its one opening told.  step: that of steps, where all files have one.  by_batch: whether rows
+    are grouped by their training batch before all else.
     stdin: where '-' is among the sources; then the dump can be read once.
     """
 
@@ -38,7 +39,6 @@ class Dump:
     notes: tuple[str, ...]
     available: tuple[str, ...]
     indexes: Mapping[str, Index]
-    schemas: Mapping[str, pa.Schema]
     step: str | None = None
     by_batch: bool = False
     stdin: Stdin | None = None
@@ -56,8 +56,6 @@ class Dump:
         return ShardReader(
             roles=self.roles,
             bad_rows=self.request.bad_rows,
-            sources={source.path: source for source in self.sources},
-            schemas=self.schemas,
             limit=self.request.limit,
             stdin=self.stdin,
         )
@@ -96,7 +94,8 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
     first = find(paths, format)[0]
     if first.path == STDIN:
         return {}
-    return {field.name: str(field.type) for field in READERS[first.format].index(first, lambda _: [], None).schema}
+    index = container(first.format).reader.index(first, lambda _: [], None)
+    return {field.name: str(field.type) for field in index.schema}
 
 
 def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> Dump:
@@ -113,7 +112,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
         def needed(schema: pa.Schema) -> list[str]:
             return needed_columns(source.path, schema, request, plan_columns)
 
-        return READERS[source.format].index(source, needed, stdin)
+        return container(source.format).reader.index(source, needed, stdin)
 
     indexes = {source.path: indexed(source) for source in sources}
     return _settled(request, plan_columns, sources, indexes, stdin)
@@ -138,24 +137,34 @@ def _settled(
         sources=sources,
         columns=resolved.columns,
         roles=resolved.roles,
-        shards=_shards(sources, indexes, resolved.roles),
+        shards=_shards(sources, indexes, needed, resolved.roles),
         notes=resolved.notes + limit,
         available=tuple(name for name in first if all(name in names for names in others)),
         indexes=indexes,
-        schemas=needed,
         step=resolved.step,
         by_batch=resolved.by_batch,
         stdin=stdin,
     )
 
 
-def _shards(sources: Sequence[Source], indexes: Mapping[str, Index], roles: Roles) -> tuple[Shard, ...]:
+def _shards(
+    sources: Sequence[Source], indexes: Mapping[str, Index], schemas: Mapping[str, pa.Schema], roles: Roles
+) -> tuple[Shard, ...]:
+    """All parts of all files.  schemas: path -> the needed columns."""
     pieces = [
         (source, *piece)
         for source in sources
-        for piece in READERS[source.format].parts(source, indexes[source.path], roles)
+        for piece in container(source.format).reader.parts(source, indexes[source.path], roles)
     ]
     return tuple(
-        Shard(index=index, path=source.path, format=source.format, part=part, n_bytes=n_bytes)
+        Shard(
+            index=index,
+            path=source.path,
+            format=source.format,
+            part=part,
+            n_bytes=n_bytes,
+            stamp=source.stamp,
+            schema=schemas[source.path],
+        )
         for index, (source, part, n_bytes) in enumerate(pieces)
     )

@@ -1,26 +1,72 @@
-"""CONTAINERS: how a dump's bytes may be laid out, and by what a file is known to be so.
+"""CONTAINERS: how a dump's bytes may be laid out, by what a file is known to be so, and where its reader is.
 
-Loads nothing heavy, because options and messages name these; `readers.READERS` holds how each is read.
+A new container is one module in `containers`, with a Reader called READER, and one row here: sources, options and
+messages word themselves from the rows.  Loads nothing heavy, because `--help` names these.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlcorr_cli.io.containers.reader import Reader
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Container:
-    """suffixes: of file names.  magic: what the first bytes may be, blanks before them left out."""
+    """One format.
+
+    title: as messages name it.  suffixes: of file names.  magic: what the first bytes may be, blanks before them left
+    out.  module: the one in `containers` that reads it.  written: suffixes of the files that its rows are written to.
+    fixed_columns: whether all rows of a file have the same columns, so that one without them cannot hold other rows.
+    streams: whether it is what standard input holds; one row says so.
+    """
 
     name: str
+    title: str
     suffixes: tuple[str, ...]
     magic: tuple[bytes, ...]
+    module: str
+    written: tuple[str, ...]
+    fixed_columns: bool = True
+    streams: bool = False
+
+    @property
+    def reader(self) -> "Reader":
+        """How it is read; loads the module, and pyarrow with it."""
+        return import_module(f"rlcorr_cli.io.containers.{self.module}").READER
 
 
 CONTAINERS: tuple[Container, ...] = (
-    Container("parquet", (".parquet",), (b"PAR1",)),
-    Container("jsonl", (".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst"), (b"{", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")),
+    Container(
+        name="parquet",
+        title="Parquet",
+        suffixes=(".parquet",),
+        magic=(b"PAR1",),
+        module="parquet",
+        written=(".parquet",),
+    ),
+    Container(
+        name="jsonl",
+        title="JSON lines",
+        suffixes=(".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst"),
+        magic=(b"{", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"),
+        module="jsonl",
+        written=(".jsonl", ".jsonl.gz", ".jsonl.zst"),
+        fixed_columns=False,
+        streams=True,
+    ),
 )
 NAMES = tuple(container.name for container in CONTAINERS)
 SUFFIXES = tuple(suffix for container in CONTAINERS for suffix in container.suffixes)
+WRITTEN = tuple(suffix for container in CONTAINERS for suffix in container.written)
+(STREAMED,) = (container for container in CONTAINERS if container.streams)
+
+
+def container(name: str) -> Container:
+    """The row of that name."""
+    return CONTAINERS[NAMES.index(name)]
 
 
 def by_suffix(path: str) -> str | None:
@@ -33,3 +79,12 @@ def by_magic(head: bytes) -> str | None:
     """The container that a file's first bytes tell."""
     start = head.lstrip()
     return next((container.name for container in CONTAINERS if start.startswith(container.magic)), None)
+
+
+def holding(names: Collection[str]) -> tuple[str, ...]:
+    """Suffixes of the files that hold rows of all these containers as they are.
+
+    Rows of fixed columns can be written among rows that may differ, and not the other way round.
+    """
+    present = [container for container in CONTAINERS if container.name in names]
+    return min(present, key=lambda container: container.fixed_columns).written

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from rlcorr_cli.atomic import check_target, discard, publish, sync, temporary_name
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.io.corrected import Rows
+from rlcorr_cli.io.formats import WRITTEN
 
 GROUP_BYTES = 16 << 20
 """A row group holds about this much before compression: a training reader loads one at a time."""
@@ -30,7 +31,6 @@ DEEPEST = 40
 """Levels of nesting that Parquet readers still open."""
 TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
 LINES = "Write .jsonl instead, where every row may differ."
-SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 
 class Writer(Protocol):
@@ -63,7 +63,7 @@ class Output:
         self.done = 0.0
         self._temporary = temporary
         self._rows_per_file = None if is_file(path) else rows_per_file
-        self._suffix = next((s for s in SUFFIXES if path.name.endswith(s)), ".parquet")
+        self._suffix = next((s for s in WRITTEN if path.name.endswith(s)), ".parquet")
         self._part: tuple[Writer, BinaryIO] | None = None
         self._parts: list[Path] = []
         self._in_part = 0
@@ -146,7 +146,7 @@ def create(path: Path, rows_per_file: int, about: str) -> Generator[Output]:
 def check_dataset(path: Path, inputs: list[str], overwrite: bool) -> None:
     """Refuse what must not be written, before the long scan."""
     if path.suffix and not is_file(path) and not path.is_dir():
-        raise UsageError(f"{path}: unknown form of output.", f"Name a {', '.join(SUFFIXES)} file, or a directory.")
+        raise UsageError(f"{path}: unknown form of output.", f"Name a {', '.join(WRITTEN)} file, or a directory.")
     check_target(path, inputs, directory=not is_file(path))
     if not path.exists():
         return
@@ -162,7 +162,7 @@ def check_dataset(path: Path, inputs: list[str], overwrite: bool) -> None:
 
 def is_file(path: Path) -> bool:
     """Whether the name asks for one file."""
-    return path.name.endswith(SUFFIXES)
+    return path.name.endswith(WRITTEN)
 
 
 class _Parquet:

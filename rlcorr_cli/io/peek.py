@@ -11,7 +11,7 @@ from rlcorr_cli.io import checks
 from rlcorr_cli.io.batches import Rows, lists_of
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.readers import READERS
+from rlcorr_cli.io.formats import container
 from rlcorr_cli.quality.anomalies import Sample
 
 MAX_FILES = 64
@@ -32,7 +32,7 @@ def samples(dump: Dump) -> Iterator[Sample]:
 def _peeked(dump: Dump, shard: Shard, roles: Roles) -> Rows | None:
     all_columns = dump.all_columns[shard.path]
     schema = pa.schema([all_columns.field(name) for name in roles.needed])
-    return READERS[shard.format].peek(shard, roles, schema, dump.stdin)
+    return container(shard.format).reader.peek(replace(shard, schema=schema), roles, dump.stdin)
 
 
 def _sample(rows: Rows, roles: Roles, path: str) -> Sample:

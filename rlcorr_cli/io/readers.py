@@ -1,46 +1,16 @@
-"""From a shard to batches: one Reader per container.
+"""From a shard to checked batches, whatever container its rows are in."""
 
-A new container is one module with these four functions, its row here and its row in `formats`.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.containers import jsonl, parquet
-from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.duplicates import Seen
-from rlcorr_cli.io.sources import Source
+from rlcorr_cli.io.formats import container
+from rlcorr_cli.io.sources import check_unchanged
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
-
-Piece = tuple[tuple[int, int] | None, int]
-"""What Shard calls part and n_bytes."""
-
-
-@dataclass(frozen=True)
-class Reader:
-    """One container: index opens a file once, parts cuts it by what that told, read yields one part's needed columns,
-    peek the first rows of a file's first part.
-
-    The last arguments of read: how many tokens a batch will hold (what it yields may be more or less), and whether
-    the rows are to come whole, with all columns or their own lines.
-    """
-
-    index: Callable[[Source, NeededColumns, Stdin | None], Index]
-    parts: Callable[[Source, Index, Roles], Sequence[Piece]]
-    read: Callable[[Shard, Roles, pa.Schema, Stdin | None, int, bool], Iterator[Rows]]
-    peek: Callable[[Shard, Roles, pa.Schema, Stdin | None], Rows | None]
-
-
-READERS: dict[str, Reader] = {
-    "parquet": Reader(parquet.index, parquet.parts, parquet.read, parquet.peek),
-    "jsonl": Reader(jsonl.index, jsonl.parts, jsonl.read, jsonl.peek),
-}
 
 
 @dataclass
@@ -66,14 +36,12 @@ class ReadState:
 class ShardReader:
     """How the shards of a dump are read: a value that can be sent to where the work is done.
 
-    sources, schemas: by path; files of one schema share it, so that it is sent once.  limit: rows of the whole dump.
-    stdin: where it is among the sources, and then nothing can be sent.
+    The same for every shard, and no larger for a dump of many files: what is one file's own is in its shards.
+    limit: rows of the whole dump.  stdin: where it is among the sources, and then nothing can be sent.
     """
 
     roles: Roles
     bad_rows: BadRowPolicy
-    sources: Mapping[str, Source]
-    schemas: Mapping[str, pa.Schema]
     limit: int | None = None
     stdin: Stdin | None = None
 
@@ -82,14 +50,19 @@ class ShardReader:
         """Whether shards must be read one after another: which rows are taken depends on those before."""
         return self.limit is not None or (bool(self.roles.ids) and not self.bad_rows.stops)
 
+    @property
+    def needs_memory(self) -> bool:
+        """Whether shards can only be read where one memory is: they look for each other's ids, or are piped in."""
+        return bool(self.roles.ids) or self.stdin is not None
+
     def state(self) -> ReadState:
         """The state before the first row of a dump is read."""
         return ReadState(self.limit, Seen() if self.roles.ids else None)
 
     def rows(self, shard: Shard, batch_tokens: int, *, whole: bool = False) -> Iterator[Rows]:
         """The shard's rows as they are, in steps of about batch_tokens tokens; whole: with all columns or lines."""
-        schema = self.schemas[shard.path]
-        return READERS[shard.format].read(shard, self.roles, schema, self.stdin, batch_tokens, whole)
+        read = container(shard.format).reader.read
+        return read(shard, self.roles, self.stdin, batch_tokens, whole)
 
     def checked(
         self, shard: Shard, batch_tokens: int, state: ReadState | None = None, *, whole: bool = False
@@ -102,10 +75,9 @@ class ShardReader:
         state = state or ReadState()
         if state.rows == 0:
             return
-        source = self.sources[shard.path]
-        source.check()
+        check_unchanged(shard.path, shard.stamp)
         for rows in self.rows(shard, batch_tokens, whole=whole or self.bad_rows.keeps):
             yield from checked_batches(state.cut(rows), self.roles, batch_tokens, self.bad_rows, state.seen)
             if state.rows == 0:
                 break
-        source.check()
+        check_unchanged(shard.path, shard.stamp)

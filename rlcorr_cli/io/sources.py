@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlcorr_cli.batch import Stamp
 from rlcorr_cli.errors import DataError, UsageError, nearest
-from rlcorr_cli.io.formats import NAMES, SUFFIXES, by_magic, by_suffix
+from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, SUFFIXES, by_magic, by_suffix, container
 from rlcorr_cli.places import STDIN
 
-Stamp = tuple[int, int, int, int]
 SEARCHED = "*" + ", *".join(SUFFIXES)
 
 
@@ -25,18 +25,17 @@ class Source:
     n_bytes: int
     stamp: Stamp | None = None
 
-    def check(self) -> None:
-        """A DataError if the file is not what was found: rows would be lost, or be others, and nobody would know."""
-        if self.stamp is None:
-            return
-        try:
-            now = _stamp(os.stat(self.path))
-        except OSError as error:
-            raise _unreadable(self.path, error) from error
-        if now != self.stamp:
-            raise DataError(
-                f"{self.path} was changed while it was read.", "Wait until it is written, or read a copy of it."
-            )
+
+def check_unchanged(path: str, stamp: Stamp | None) -> None:
+    """A DataError if the file is not what was found: rows would be lost, or be others, and nobody would know."""
+    if stamp is None:
+        return
+    try:
+        now = _stamp(os.stat(path))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if now != stamp:
+        raise DataError(f"{path} was changed while it was read.", "Wait until it is written, or read a copy of it.")
 
 
 def _stamp(status: os.stat_result) -> Stamp:
@@ -46,13 +45,13 @@ def _stamp(status: os.stat_result) -> Stamp:
 def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
     """Files in the order named; directories and globs expand in sorted order.
 
-    format: 'auto' goes by suffix, then by the first bytes; 'parquet' or 'jsonl' holds for every file.
+    format: 'auto' goes by suffix, then by the first bytes; a container's name holds for every file.
     A file reached twice through different arguments would be counted twice, so that is a UsageError.
     """
     if format not in ("auto", *NAMES):
         raise UsageError(f"Unknown format '{format}'.", f"Try one of: auto, {', '.join(NAMES)}.")
     if not paths:
-        raise UsageError("No dump is named.", "Name a file, a directory, a glob, or - for JSON lines on stdin.")
+        raise UsageError("No dump is named.", f"Name a file, a directory, a glob, or - for {STREAMED.title} on stdin.")
     found: dict[str, Source] = {}
     for typed in paths:
         for path in _expand(typed):
@@ -114,13 +113,14 @@ def _matching(pattern: str) -> list[str]:
 
 def _source(path: str, format: str) -> Source:
     if path == STDIN:
-        if format == "parquet":
-            raise UsageError("Standard input is read as JSON lines, not as Parquet.", "Save it to a file first.")
-        return Source(STDIN, "jsonl", 0)
+        if format not in ("auto", STREAMED.name):
+            what = f"Standard input is read as {STREAMED.title}, not as {container(format).title}."
+            raise UsageError(what, "Save it to a file first.")
+        return Source(STDIN, STREAMED.name, 0)
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
-            raise DataError(f"{path} is not a regular file.", "Pipe JSON lines to rlcorr and name the dump -.")
+            raise DataError(f"{path} is not a regular file.", f"Pipe {STREAMED.title} to rlcorr and name the dump -.")
         with open(path, "rb") as file:
             head = file.read(4)
     except FileNotFoundError as error:
@@ -138,7 +138,8 @@ def _format(path: str, head: bytes, format: str) -> str:
     name = by_suffix(path) or by_magic(head)
     if name is None:
         options = " or ".join(f"--format {name}" for name in NAMES)
-        raise DataError(f"{path} is neither Parquet nor JSON lines.", f"Say which with {options}.")
+        titles = " nor ".join(container.title for container in CONTAINERS)
+        raise DataError(f"{path} is neither {titles}.", f"Say which with {options}.")
     return name
 
 

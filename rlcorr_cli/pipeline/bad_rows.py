@@ -11,7 +11,8 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.outputs import SUFFIXES, Output, check_dataset, create
+from rlcorr_cli.io.formats import holding
+from rlcorr_cli.io.outputs import Output, check_dataset, create
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.io.quarantine import quarantined
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
@@ -74,9 +75,8 @@ def check_quarantine(dump: Dump, overwrite: bool = False) -> None:
     path = dump.request.bad_rows.quarantine
     if path is None:
         return
-    lines = any(source.format == "jsonl" for source in dump.sources)
-    fitting = [suffix for suffix in SUFFIXES if (suffix != ".parquet") == lines]
-    if not path.name.endswith(tuple(fitting)):
+    fitting = holding({source.format for source in dump.sources})
+    if not path.name.endswith(fitting):
         raise UsageError(
             f"{path}: bad rows are written in the dump's own format.", f"Name a file that ends in {', '.join(fitting)}."
         )

@@ -34,8 +34,9 @@ class Computing:
     engine: Engine = field(default_factory=ThreadEngine)
 
     def engine_for(self, dump: Dump) -> Engine:
-        """The engine, one shard after another where the dump must be read so."""
-        return self.engine.one_by_one() if dump.reader.in_order else self.engine
+        """The engine, one shard after another, in this process, where the dump must be read so."""
+        apart = dump.reader.needs_memory and not self.engine.shares_memory
+        return self.engine.one_by_one() if dump.reader.in_order or apart else self.engine
 
 
 def computing(device: str, threads: int | None, batch_tokens: int | None) -> Computing:

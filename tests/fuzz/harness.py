@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.containers.lines import numbered
@@ -115,10 +114,7 @@ def check_cuts(dump: Dump, n_bytes: int, found: tuple[int, int]) -> None:
         return
     for size in (n_bytes // 2 + 1, n_bytes // 7 + 3):
         ends = [*range(0, n_bytes, size), n_bytes]
-        cut = tuple(
-            Shard(index=i, path=dump.sources[0].path, format="jsonl", part=part, n_bytes=0)
-            for i, part in enumerate(pairwise(ends))
-        )
+        cut = tuple(replace(dump.shards[0], index=i, part=part, n_bytes=0) for i, part in enumerate(pairwise(ends)))
         try:
             again = counted(replace(dump, shards=cut))
         except RlcorrError:

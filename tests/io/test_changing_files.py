@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from dumps import compressed, jsonl, opened, parquet, row
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump
@@ -28,17 +27,12 @@ def dump_of(form: str, folder: Path) -> Dump:
     """The same rows, in many shards each."""
     if form == "parquet":
         dump = opened(aged(parquet(folder / "d.parquet", ROWS, row_group_size=20)))
-        groups = tuple(
-            Shard(index=i, path=dump.sources[0].path, format="parquet", part=(i, i + 1), n_bytes=1)
-            for i in range(N // 20)
-        )
+        groups = tuple(replace(dump.shards[0], index=i, part=(i, i + 1), n_bytes=1) for i in range(N // 20))
         return replace(dump, shards=groups)
     dump = opened(aged(jsonl(folder / "d.jsonl", ROWS)))
     size = dump.sources[0].n_bytes
     ranges = [(start, min(start + RANGE_BYTES, size)) for start in range(0, size, RANGE_BYTES)]
-    cut = tuple(
-        Shard(index=i, path=dump.sources[0].path, format="jsonl", part=part, n_bytes=1) for i, part in enumerate(ranges)
-    )
+    cut = tuple(replace(dump.shards[0], index=i, part=part, n_bytes=1) for i, part in enumerate(ranges))
     return replace(dump, shards=cut)
 
 

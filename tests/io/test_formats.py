@@ -1,12 +1,42 @@
-from rlcorr_cli.io.formats import CONTAINERS, NAMES, SUFFIXES
-from rlcorr_cli.io.readers import READERS
+from pathlib import Path
+
+import pytest
+
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.io.containers.reader import Reader
+from rlcorr_cli.io.formats import CONTAINERS, NAMES, SUFFIXES, WRITTEN, Container, container, holding
+from rlcorr_cli.io.sources import find
 
 
-def test_every_container_has_a_reader() -> None:
-    assert set(NAMES) == set(READERS)
+@pytest.mark.parametrize("row", CONTAINERS, ids=lambda row: row.name)
+def test_every_container_has_a_reader(row: Container) -> None:
+    assert isinstance(row.reader, Reader)
+    assert container(row.name) is row
 
 
 def test_no_two_containers_are_known_by_the_same_mark() -> None:
-    magic = [start for container in CONTAINERS for start in container.magic]
-    assert len(set(magic)) == len(magic)
-    assert len(set(SUFFIXES)) == len(SUFFIXES)
+    for marks in ([start for row in CONTAINERS for start in row.magic], SUFFIXES, NAMES, WRITTEN):
+        assert len(set(marks)) == len(marks)
+
+
+def test_what_a_container_is_written_to_is_known_as_its_own() -> None:
+    assert all(suffix in row.suffixes for row in CONTAINERS for suffix in row.written)
+
+
+def test_rows_of_two_containers_go_where_rows_may_differ() -> None:
+    assert holding({"parquet"}) == (".parquet",)
+    assert holding({"parquet", "jsonl"}) == holding({"jsonl"}) == (".jsonl", ".jsonl.gz", ".jsonl.zst")
+
+
+def test_messages_name_every_container(tmp_path: Path) -> None:
+    titles = [row.title for row in CONTAINERS]
+    path = tmp_path / "x.bin"
+    path.write_bytes(b"????")
+    with pytest.raises(DataError) as caught:
+        find([str(path)])
+    assert all(title in caught.value.message for title in titles)
+    assert all(f"--format {name}" in caught.value.hint for name in NAMES)
+    for row in CONTAINERS:
+        if not row.streams:
+            with pytest.raises(UsageError, match=f"not as {row.title}"):
+                find(["-"], row.name)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from dumps import compressed, jsonl, opened, parquet, plain, read_rows, row
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers import jsonl as reading
 from rlcorr_cli.io.dump import Dump
@@ -19,12 +18,16 @@ from rlcorr_cli.io.sources import find
 ROOT = Path(__file__).parents[2]
 
 
+def restamped(dump: Dump) -> Dump:
+    """The same shards of a file that was written again."""
+    (source,) = find([dump.sources[0].path])
+    return replace(dump, shards=tuple(replace(shard, stamp=source.stamp) for shard in dump.shards))
+
+
 def cut(dump: Dump, range_bytes: int) -> Dump:
     (source,) = dump.sources
     pieces = reading.parts(source, dump.indexes[source.path], dump.roles, range_bytes)
-    shards = [
-        Shard(index=i, path=source.path, format="jsonl", part=part, n_bytes=n) for i, (part, n) in enumerate(pieces)
-    ]
+    shards = [replace(dump.shards[0], index=i, part=part, n_bytes=n) for i, (part, n) in enumerate(pieces)]
     assert sum(shard.n_bytes for shard in shards) == source.n_bytes
     return replace(dump, shards=tuple(shards))
 
@@ -150,7 +153,7 @@ def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: bytes, message:
     path.write_bytes(before + good)
     dump = opened(str(path), group_by=("uid",))
     path.write_bytes(before + line + b"\n" + good)
-    dump = replace(dump, sources=tuple(find([str(path)])))
+    dump = restamped(dump)
     with pytest.raises(DataError, match=f"a.jsonl, {message}") as caught:
         read_rows(cut(dump, range_bytes))
     assert caught.value.hint

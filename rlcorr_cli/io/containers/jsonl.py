@@ -14,6 +14,7 @@ from rlcorr_cli.io.batches import Rows
 from rlcorr_cli.io.columns import ALIASES, Roles
 from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.lines import inferred, numbered, parsed, row_of
+from rlcorr_cli.io.containers.reader import Reader
 from rlcorr_cli.io.containers.streams import Block, Stdin, blocks, head, is_compressed
 from rlcorr_cli.io.places import Places, resolved
 from rlcorr_cli.io.sources import Source
@@ -55,13 +56,12 @@ def parts(
 def read(
     shard: Shard,
     roles: Roles,
-    schema: pa.Schema,
     stdin: Stdin | None = None,
     batch_tokens: int = 0,
     whole: bool = False,
 ) -> Iterator[Rows]:
     """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
-    declared = _declared(schema, roles)
+    declared = _declared(shard.schema, roles)
     for block in blocks(shard.path, shard.part, stdin):
         if not block.data or block.data.isspace():
             continue
@@ -70,10 +70,10 @@ def read(
         yield _rows(block, declared, roles, shard.path, whole)
 
 
-def peek(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None) -> Rows:
+def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows:
     """The first rows, about HEAD_BYTES of them; standard input stays unread."""
     start = stdin.head if shard.path == STDIN and stdin else head(shard.path)
-    return _rows(Block(start), _declared(schema, roles), roles, shard.path, False)
+    return _rows(Block(start), _declared(shard.schema, roles), roles, shard.path, False)
 
 
 def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: bool) -> Rows:
@@ -138,3 +138,6 @@ def _refuse_late_mask(block: Block, path: str) -> None:
                 f"{place.text} has {late[0]}, which the first {LOOKED_AT} rows lack.",
                 "Put the mask in every row, the first ones too; 1 is a token that counts.",
             )
+
+
+READER = Reader(index, parts, read, peek)

@@ -12,6 +12,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import ROW_TOKENS, Rows
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.index import Index, NeededColumns
+from rlcorr_cli.io.containers.reader import Reader
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
@@ -87,7 +88,6 @@ def _check_lengths(path: str, group: pq.RowGroupMetaData, columns: list[int]) ->
 def read(
     shard: Shard,
     roles: Roles,
-    schema: pa.Schema,
     stdin: Stdin | None = None,
     batch_tokens: int = STEP_TOKENS[1],
     whole: bool = False,
@@ -110,9 +110,9 @@ def read(
             raise _damaged(shard.path, f"its columns end at row {row} of {end}")
 
 
-def peek(shard: Shard, roles: Roles, schema: pa.Schema, stdin: Stdin | None = None) -> Rows | None:
+def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
     """The first rows, about PEEKED_TOKENS of them."""
-    with closing(read(shard, roles, schema, stdin, PEEKED_TOKENS)) as steps:
+    with closing(read(shard, roles, stdin, PEEKED_TOKENS)) as steps:
         return next(steps, None)
 
 
@@ -174,3 +174,6 @@ def _reading(path: str) -> Generator[None]:
 
 def _damaged(path: str, what: str) -> DataError:
     return DataError(f"{path} cannot be read as Parquet: {what}", "It may be cut short: write it again.")
+
+
+READER = Reader(index, parts, read, peek)

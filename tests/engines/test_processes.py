@@ -1,0 +1,188 @@
+"""Work in other processes gives what it gives in threads: an engine decides only where it runs."""
+
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.core.observe import Observation
+from rlcorr_cli.engines.engine import Engine
+from rlcorr_cli.engines.threads import ThreadEngine
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.pipeline.analyze import measure, opened
+from rlcorr_cli.pipeline.bad_rows import BadRowLog
+from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, filtered_rows
+from rlcorr_cli.pipeline.inspect import InspectShard
+from rlcorr_cli.pipeline.scan import Computing, ShardReading, scan
+from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.report.filtered import Target
+from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.totals.measured import Measured
+
+R = TypeVar("R")
+N = 60
+BATCH_TOKENS = 64
+
+
+def listed(work: Callable[[Shard], Iterator[R]], shard: Shard) -> list[R]:
+    """All results of a shard, as one that can be sent back."""
+    return list(work(shard))
+
+
+@dataclass(frozen=True)
+class ProcessEngine:
+    """An Engine over processes, as plain as one can be."""
+
+    pool: ProcessPoolExecutor
+    shares_memory: bool = False
+
+    def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
+        return self.pool.map(work, shards)
+
+    def stream(self, shards: Sequence[Shard], work: Callable[[Shard], Iterator[R]]) -> Iterator[Iterator[R]]:
+        return map(iter, self.pool.map(partial(listed, work), shards))
+
+    def one_by_one(self) -> Engine:
+        return ThreadEngine(1)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessEngine]:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("forkserver")) as pool:
+        yield ProcessEngine(pool)
+
+
+def row(i: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Every fifteenth is bad."""
+    rollout = -rng.exponential(1.0, rng.integers(0, 30))
+    old = np.minimum(rollout + rng.normal(0, 0.2, len(rollout)), 0)
+    if i % 15 == 14:
+        rollout = np.append(rollout, 0.5)
+        old = np.append(old, -0.5)
+    return {
+        "rollout_log_probs": rollout.tolist(),
+        "old_log_probs": old.tolist(),
+        "response_mask": rng.integers(0, 2, len(rollout)).tolist() if i % 15 != 14 else [1] * len(rollout),
+        "reward": float(rng.normal()),
+        "step": int(i) // 20,
+        "prompt": f"p{i}",
+    }
+
+
+@pytest.fixture(params=["parquet", "jsonl"])
+def dump(request: pytest.FixtureRequest, tmp_path: Path) -> Dump:
+    rng = np.random.default_rng(7)
+    for part in range(3):
+        rows, path = [row(part * N + i, rng) for i in range(N)], tmp_path / f"{part}.{request.param}"
+        if request.param == "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        else:
+            path.write_text("".join(json.dumps(values) + "\n" for values in rows))
+    bad_rows = BadRowPolicy("quarantine", max_fraction=1.0)
+    chosen = ChosenPlan(preset("geo_rs").plan)
+    return opened(ReadRequest(paths=(str(tmp_path),), group_by=("step",), bad_rows=bad_rows), chosen)
+
+
+def process_of(shard: Shard) -> int:
+    return os.getpid()
+
+
+def test_the_work_is_done_in_other_processes(dump: Dump, processes: ProcessEngine) -> None:
+    assert os.getpid() not in set(processes.map(dump.shards, process_of))
+
+
+def computings(processes: ProcessEngine) -> tuple[Computing, Computing]:
+    return Computing("cpu", BATCH_TOKENS, ThreadEngine(2)), Computing("cpu", BATCH_TOKENS, processes)
+
+
+def assert_same(there: Measured, here: Measured) -> None:
+    """Counts exactly, sums to their last digits."""
+    assert list(there.leaves) == list(here.leaves)
+    assert there.rows == here.rows
+    for key, summary in here.leaves.items():
+        assert there.leaves[key].layout == summary.layout
+        np.testing.assert_allclose(there.leaves[key].sums, summary.sums, rtol=1e-12, atol=0)
+        counts = summary.sums == np.rint(summary.sums)
+        assert counts.sum() > 2
+        assert there.leaves[key].sums[counts].tolist() == summary.sums[counts].tolist()
+        assert there.leaves[key].maxs.tolist() == summary.maxs.tolist()
+        assert there.leaves[key].histograms == summary.histograms
+    assert there.whole == here.whole
+
+
+def test_processes_measure_what_threads_measure(dump: Dump, processes: ProcessEngine) -> None:
+    observation = Observation(preset("geo_rs").plan, pictures=True)
+    results, logs = [], []
+    for computing in computings(processes):
+        log = BadRowLog(dump.request.bad_rows, None)
+        results.append(measure(dump, observation, computing, {}, log=log)[0])
+        logs.append(log.counts)
+    here, there = results
+    assert_same(there, here)
+    assert sum(here.rows.values()) == 3 * (N - N // 15)
+    assert logs[0] == logs[1]
+    assert logs[0].rows == {"above_zero": 3 * (N // 15)}
+
+
+def written(rows: FilteredRows) -> list[dict[str, Any]]:
+    assert rows.written is not None
+    return rows.written if isinstance(rows.written, list) else rows.written.to_pylist()
+
+
+def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) -> None:
+    plan = preset("geo_rs").plan
+    results: list[list[FilteredRows]] = []
+    for computing in computings(processes):
+        work = FilterShard(
+            reading=ShardReading.of(dump, computing, whole=True),
+            observation=Observation(plan, seed=None),
+            cuts={},
+            scales=None,
+            target=Target(Path("out.parquet")),
+            writes=True,
+        )
+        results.append(list(filtered_rows(dump, work, computing)))
+    here, there = results
+    assert [written(batch) for batch in there] == [written(batch) for batch in here]
+    kept = sum(len(written(batch)) for batch in here)
+    assert 0 < kept < 3 * (N - N // 15)
+    for one, other in zip(there, here, strict=True):
+        assert one.stays.tolist() == other.stays.tolist()
+        assert one.rejected == other.rejected
+        assert one.distances == other.distances
+        assert_same(one.measured, other.measured)
+
+
+def test_processes_inspect_what_threads_inspect(dump: Dump, processes: ProcessEngine) -> None:
+    results: list[list[Any]] = []
+    for computing in computings(processes):
+        log = BadRowLog(dump.request.bad_rows, None)
+        work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=4, by="k3")
+        results.append([(shard.path, inspection) for shard, inspection in scan(dump, computing, work, log)])
+        results[-1].append(log.counts)
+    assert results[0] == results[1]
+
+
+def test_an_id_in_two_files_is_found_by_processes_too(tmp_path: Path, processes: ProcessEngine) -> None:
+    line = b'{"rollout_log_probs": [-1.0], "old_log_probs": [-1.5], "sample_id": "s7"}\n'
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_bytes(line)
+    plan = preset("token_is").plan
+    dump = opened(ReadRequest(paths=(str(tmp_path),)), ChosenPlan(plan))
+    for computing in computings(processes):
+        with pytest.raises(DataError, match=r"sample_id s7 is there twice"):
+            measure(dump, Observation(plan), computing, {})
