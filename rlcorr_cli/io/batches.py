@@ -24,7 +24,7 @@ from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.duplicates import Seen, keys
 from rlcorr_cli.io.places import Places, resolved
-from rlcorr_cli.quality.bad_rows import CURES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow
+from rlcorr_cli.quality.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.summary import GroupKey
 
@@ -247,7 +247,7 @@ def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> t
     fault_of = checks.first_of_rows(faults)
     if bad_rows.stops:
         fault = next(iter(fault_of.values()))
-        raise DataError(f"{fault.at(resolved(rows.places[fault.row]).text)}.", f"{CURES[fault.problem]} {GO_ON}.")
+        raise DataError(f"{fault.at(resolved(rows.places[fault.row]).text)}.", f"{FIXES[fault.problem]} {GO_ON}.")
     counts: dict[str, int] = {}
     first: dict[str, FirstBadRow] = {}
     for row, fault in fault_of.items():

@@ -1,4 +1,4 @@
-"""The first rows of a dump's files, for suspicions about whole files: read before the dump is, and cheap."""
+"""The first rows of a dump's files, for anomalies of whole files: read before the rest of the dump, and cheap."""
 
 from collections.abc import Iterator
 from dataclasses import replace

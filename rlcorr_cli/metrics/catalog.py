@@ -47,6 +47,12 @@ def ideal(name: str) -> float | None:
     return None if definition is None else definition.ideal
 
 
+def is_two_sided(name: str) -> bool:
+    """Whether a metric departs from its ideal of 0 in both directions, as kl does and a share does not."""
+    definition = define(name)
+    return definition is not None and definition.ideal == 0 and definition.can_be_negative
+
+
 def names() -> list[str]:
     """Every fixed name that `define` knows, for near misses."""
     of_verl = (f"{VERL_PREFIXES[0]}{name}" for name in sorted(VERL_NAMES))

@@ -13,6 +13,7 @@ class Definition:
 
     formula: in the letters of `symbols.py`.  ideal: its value where the policies are equal; None where there is no such
     value.  meaning: what it tells, in one sentence.  worry: when to look closer, beyond what a default rule on it says.
+    can_be_negative: whether a metric with an ideal of 0 departs from it downwards, too: kl does, a share does not.
     measured: its value in the dumps of MEASURED_ON.  source: whose definition it is; "" where it is plain counting.
     note: how this name departs from the metric of that definition: another's arithmetic, or a part of the tokens.
     """
@@ -22,6 +23,7 @@ class Definition:
     unit: str
     meaning: str
     ideal: float | None = None
+    can_be_negative: bool = False
     worry: str = ""
     measured: tuple[float, float, float] | None = None
     source: str = ""

@@ -28,6 +28,7 @@ DRIFT: tuple[Metric, ...] = (
         formula="tok (old - theta)",
         unit="nats",
         ideal=0.0,
+        can_be_negative=True,
         meaning="How far the updates on this batch have moved the policy: the k1 estimate of KL(old || current).",
         source="verl's actor/ppo_kl",
         value=lambda n: n.per_token("drift.kl"),

@@ -33,6 +33,7 @@ GAPS: tuple[Metric, ...] = (
         formula="tok l",
         unit="nats",
         ideal=0.0,
+        can_be_negative=True,
         meaning="The mean log-ratio, which is minus kl.",
         measured=(-0.00103, -0.00439, -1.06e-08),
         value=lambda n: n.per_token("log_ratio"),

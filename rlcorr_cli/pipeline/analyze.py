@@ -24,7 +24,7 @@ from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantin
 from rlcorr_cli.pipeline.budget_search import Spending, spending
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.anomalies import Suspected, suspect
+from rlcorr_cli.quality.anomalies import AnomalyFinding, find_anomalies
 from rlcorr_cli.report.build import Grouping, build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
@@ -76,11 +76,11 @@ def analyze_dump(
     check_quarantine(dump)
     observation = Observation(plan, thresholds or Thresholds(), dump.roles.current is not None, seed, pictures)
     computing = computing or Computing()
-    suspected = suspect(samples(dump))
+    anomalies = find_anomalies(samples(dump))
     spent = spending(dump, plan, computing)
     with watched(dump, watch) as progress, bad_row_log(policy) as log:
         measured, _ = measure(dump, observation, computing, spent.cuts, progress, log)
-        report = reported(dump, chosen, observation, measured, spent=spent, log=log, suspected=suspected)
+        report = reported(dump, chosen, observation, measured, spent=spent, log=log, anomalies=anomalies)
         log.finish()
     return replace(report, seconds=time.perf_counter() - started, pictures=measured.pictures)
 
@@ -110,7 +110,7 @@ def reported(
     *,
     spent: Spending,
     log: BadRowLog,
-    suspected: tuple[Suspected, ...],
+    anomalies: tuple[AnomalyFinding, ...],
 ) -> Report:
     """The report of a dump that has been measured."""
     log.check(sum(measured.rows.values()))
@@ -132,7 +132,7 @@ def reported(
         inputs=dump.inputs(Counter(measured.rows) + log.rows),
         notes=notes,
         problems=log.counts,
-        suspicions=suspected,
+        anomalies=anomalies,
         of_whole=measured.whole,
     )
 

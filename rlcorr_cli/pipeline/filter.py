@@ -30,7 +30,7 @@ from rlcorr_cli.pipeline.budget_search import spending
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, batch_scales, filtered_rows, row_draws
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, check_rereadable
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.anomalies import suspect
+from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.histogram import Histogram
@@ -86,7 +86,7 @@ def filter_dump(
     started = time.perf_counter()
     plan, dump = chosen.plan, opened(request, chosen)
     _check(dump, plan, target)
-    suspected = suspect(samples(dump))
+    anomalies = find_anomalies(samples(dump))
     observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
     spent = spending(dump, plan, computing)
@@ -111,7 +111,7 @@ def filter_dump(
             for batch in batches:
                 _write(batch, tally, draws, kept, dropped)
         chosen = replace(chosen, notes=(*chosen.notes, *_unused_weights(plan, target), *_clamped(tally.n_clamped)))
-        report = reported(dump, chosen, observation, tally.measured, spent=spent, log=log, suspected=suspected)
+        report = reported(dump, chosen, observation, tally.measured, spent=spent, log=log, anomalies=anomalies)
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
             target=target,

@@ -26,7 +26,7 @@ from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import spending
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.places import Place
-from rlcorr_cli.quality.anomalies import suspect
+from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
 from rlcorr_cli.requests import ReadRequest
 
@@ -124,7 +124,7 @@ def inspect(
     request = lenient(request)
     dump = opened(request, chosen)
     check_quarantine(dump)
-    suspected = suspect(samples(dump))
+    anomalies = find_anomalies(samples(dump))
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
     tally, n_rows = Tally(), Counter[str]()
     work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by)
@@ -141,7 +141,7 @@ def inspect(
             tally=tally,
             bad_rows=log.counts.n_rows,
             problems=log.counts.to_dict(),
-            suspicions=suspected,
+            anomalies=anomalies,
             notes=dump.notes,
             by=by if n_worst else None,
             worst_sequences=tuple(_worst_of(value, candidate) for value, candidate in sequences.ranked),

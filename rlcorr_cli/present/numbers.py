@@ -27,12 +27,20 @@ def number(value: float | None) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """Both ends with the same decimals, enough to tell them apart."""
+    """Both ends with the same decimals, enough to tell them apart; ends that hug 1 by their distance from it."""
     width = high - low
     if width <= 0 or max(abs(low), abs(high)) >= 1e5 or max(abs(low), abs(high)) < 1e-3:
         return f"{number(low)} .. {number(high)}"
-    decimals = min(max(0, 1 - math.floor(math.log10(width))), 9)
+    decimals = max(0, 1 - math.floor(math.log10(width)))
+    if decimals > 9 and max(abs(1 - low), abs(1 - high)) < 1e-6:
+        return f"{_from_one(low)} .. {_from_one(high)}"
+    decimals = min(decimals, 9)
     return f"{low:,.{decimals}f} .. {high:,.{decimals}f}"
+
+
+def _from_one(value: float) -> str:
+    """'1 - 2.4e-12': nine decimals would round it to 1."""
+    return "1" if value == 1 else f"1 {'-' if value < 1 else '+'} {abs(1 - value):.1e}"
 
 
 def duration(seconds: float) -> str:

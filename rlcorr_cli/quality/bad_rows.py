@@ -1,6 +1,6 @@
-"""PROBLEMS: what can be wrong with a row of a dump, and how many rows were found so.
+"""PROBLEMS: what can be wrong with a row of a dump, and how many rows of each class were read.
 
-A row counts under the first of these classes that it shows.  An empty sequence is no problem; it is counted apart.
+A row counts under the first class that it belongs to.  An empty sequence is no bad row; it is counted apart.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from rlcorr_cli.places import Place
 
 ABOVE_ZERO = 1e-6
-"""How far a log-prob may lie above 0: kernels round log 1 upwards now and then."""
+"""The largest log-prob that is read as 0: kernels round log 1 upwards now and then."""
 
 SENTINEL = -9000.0
 """A log-prob this low is a mark for "none": no softmax over a vocabulary, in whatever precision, comes near it."""
@@ -22,12 +22,12 @@ GO_ON = "--on-bad-row skip leaves such rows out"
 
 @dataclass(frozen=True)
 class Problem:
-    """A class of bad rows.  seen: which frameworks or accidents write such."""
+    """A class of bad rows: its meaning, what to do about such a row, and which frameworks or accidents write one."""
 
     name: str
-    means: str
-    cure: str
-    seen: str
+    meaning: str
+    fix: str
+    seen_in: str
 
 
 PROBLEMS: tuple[Problem, ...] = (
@@ -82,7 +82,8 @@ PROBLEMS: tuple[Problem, ...] = (
     ),
 )
 
-CURES: Mapping[str, str] = {one.name: one.cure for one in PROBLEMS}
+FIXES: Mapping[str, str] = {problem.name: problem.fix for problem in PROBLEMS}
+"""Class of bad rows -> what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class BadRowPolicy:
 
     @property
     def keeps(self) -> bool:
-        """Whether the bad rows are wanted whole, with their reasons."""
+        """Whether bad rows are kept whole, with their reasons, to be written to the quarantine."""
         return self.action == "quarantine" or self.quarantine is not None
 
     @property
@@ -122,7 +123,10 @@ class BadRowPolicy:
 
 @dataclass(frozen=True)
 class FirstBadRow:
-    """The first row of a class.  message: a clause without the place; of an unreadable line, its predicate."""
+    """The first row of a class, and what is wrong with it.
+
+    message: a clause without the place, 'old_log_probs is null'; of an unreadable line, a predicate, 'is not JSON'.
+    """
 
     place: Place
     message: str
@@ -135,9 +139,10 @@ def worded(problem: str, place: str, message: str) -> str:
 
 @dataclass(frozen=True)
 class BadRowCounts:
-    """rows: how many by class.  first: the first of each class.  cleared: tokens that `nonfinite` mask took.
+    """How many rows were bad, by class.  Counts add; the left operand's rows come first.
 
-    Plain numbers and places, so that counts can be sent between processes.  They add; the left one's rows come first.
+    rows: class -> bad rows.  first: class -> its first row.  cleared: tokens masked because they were not finite
+    (BadRowPolicy.nonfinite).  Plain numbers and places, so that counts can be sent between processes.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -146,7 +151,7 @@ class BadRowCounts:
 
     @property
     def n_rows(self) -> int:
-        """Bad rows of all classes."""
+        """The number of bad rows of all classes."""
         return sum(self.rows.values())
 
     def __add__(self, other: "BadRowCounts") -> "BadRowCounts":
@@ -154,14 +159,14 @@ class BadRowCounts:
         return BadRowCounts(rows, {**other.first, **self.first}, self.cleared + other.cleared)
 
     def resolved(self, resolve: Callable[[Place], Place]) -> "BadRowCounts":
-        """The same with places that count from the start of their files."""
+        """The same counts with places that count from the start of their files."""
         first = {name: replace(bad_row, place=resolve(bad_row.place)) for name, bad_row in self.first.items()}
         return replace(self, first=first)
 
     def to_dict(self) -> dict[str, Any]:
-        """Class -> rows and where the first is, in the table's order; of places that were resolved."""
+        """The JSON form, {class: {rows, first}}, in the order of PROBLEMS; call it on resolved places."""
         names = [problem.name for problem in PROBLEMS if problem.name in self.rows]
-        return {name: {"rows": self.rows[name], "first": self._worded(name)} for name in names}
+        return {name: {"rows": self.rows[name], "first": self._first_bad_row(name)} for name in names}
 
-    def _worded(self, name: str) -> str:
+    def _first_bad_row(self, name: str) -> str:
         return worded(name, self.first[name].place.text, self.first[name].message)

@@ -10,7 +10,7 @@ from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import Values, intervals
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.anomalies import Suspected
+from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
@@ -40,7 +40,7 @@ def build(
     inputs: Sequence[Input],
     notes: Sequence[str],
     problems: BadRowCounts,
-    suspicions: tuple[Suspected, ...],
+    anomalies: tuple[AnomalyFinding, ...],
     of_whole: Whole | None = None,
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError."""
@@ -76,7 +76,7 @@ def build(
         notes=(*notes, *_remarks(profile, plan, whole_total), *_notes(whole.values, problems), *_alike(of_whole)),
         log_ratios=Numbers(whole_total).histogram("log_ratio"),
         problems=problems.to_dict(),
-        suspicions=suspicions,
+        anomalies=anomalies,
         impossible=impossible_ratio(whole.values, drawn_intervals, n_distinct),
     )
 

@@ -6,7 +6,7 @@ from os.path import basename
 from typing import Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.quality.anomalies import Suspected
+from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
 
@@ -67,10 +67,12 @@ def measurements_of(report: Report) -> Measurements:
         sections=tuple(
             Section(group.plain_key, {**group.metrics, **group.values}) for group in (report.whole, *report.groups)
         ),
-        notes=doubts(report.suspicions),
+        notes=doubts(report.anomalies),
     )
 
 
-def doubts(suspicions: Iterable[Suspected]) -> tuple[str, ...]:
-    """Why numbers that pass may yet mean nothing: a copied column passes every rule, so it is told, not judged."""
-    return tuple(f"? {one.name}  {basename(one.path)}: {one.evidence}. {one.cure}" for one in suspicions)
+def doubts(anomalies: Iterable[AnomalyFinding]) -> tuple[str, ...]:
+    """A note for each anomaly, because numbers that pass may yet mean nothing: a copied column passes every rule."""
+    return tuple(
+        f"? {anomaly.name}  {basename(anomaly.path)}: {anomaly.evidence}. {anomaly.fix}" for anomaly in anomalies
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
-from rlcorr_cli.quality.anomalies import Suspected
+from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.report import SCHEMA
 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -104,7 +104,7 @@ class Inspected:
     tally: Tally
     bad_rows: int
     problems: Mapping[str, Mapping[str, Any]]
-    suspicions: tuple[Suspected, ...]
+    anomalies: tuple[AnomalyFinding, ...]
     notes: tuple[str, ...]
     by: str | None = None
     worst_sequences: tuple[Worst, ...] = ()
@@ -138,7 +138,7 @@ class Inspected:
             "lengths": {f"{q:g}": self.tally.length(q) for q in LENGTH_QUANTILES},
             "values": {name: one.to_dict() for name, one in self.tally.values.items()},
             "problems": {name: dict(one) for name, one in self.problems.items()},
-            "suspicions": [asdict(one) for one in self.suspicions],
+            "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
             "worst": None if self.by is None else worst,
             "notes": list(self.notes),
         }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.anomalies import Suspected
+from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report import html
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.trends import Trends, trends
@@ -63,7 +63,7 @@ class Report:
     """The whole dump first, then its groups; rules are applied to canonical values whatever the profile.
 
     problems: class -> how many rows were left out for it (`rows`), and where the `first` is.
-    suspicions: about whole files, from their first rows.  impossible: a value that proves a column wrong.
+    anomalies: of whole files, from their first rows.  impossible: a value that proves a column wrong.
     pictures: binned totals, where they were counted.
     """
 
@@ -76,7 +76,7 @@ class Report:
     notes: tuple[str, ...]
     log_ratios: Histogram
     problems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    suspicions: tuple[Suspected, ...] = ()
+    anomalies: tuple[AnomalyFinding, ...] = ()
     seconds: float = 0.0
     pictures: Pictures | None = None
     impossible: Impossible | None = None
@@ -169,7 +169,7 @@ class Report:
             "health": [finding.to_health() for finding in self.health],
             "trends": None if self.trends is None else self.trends.to_dict(),
             "problems": {name: dict(one) for name, one in self.problems.items()},
-            "suspicions": [asdict(one) for one in self.suspicions],
+            "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
             "impossible": self.impossible and {**asdict(self.impossible), "interval": list(self.impossible.interval)},
             "notes": list(self.notes),
             **self._pictures(),

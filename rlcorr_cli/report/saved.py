@@ -15,7 +15,7 @@ from rlcorr_cli import batch
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.plans.files import plan_from_dict
-from rlcorr_cli.quality.anomalies import Suspected
+from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report import report
 from rlcorr_cli.report.document import Document, Metrics, Pictures
 from rlcorr_cli.report.impossible import Impossible
@@ -102,7 +102,7 @@ def _report(data: dict[str, Any]) -> Report:
         notes=tuple(document.notes),
         log_ratios=Histogram.empty() if pictures is None else binned.histogram_from_list(pictures.log_ratios),
         problems={name: problem.model_dump() for name, problem in document.problems.items()},
-        suspicions=tuple(Suspected(**one.model_dump()) for one in document.suspicions),
+        anomalies=tuple(AnomalyFinding.from_dict(row.model_dump()) for row in document.suspicions),
         impossible=None if document.impossible is None else Impossible.from_dict(document.impossible.model_dump()),
         pictures=None if pictures is None else binned.Pictures.from_dict(pictures.model_dump()),
     )

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.metrics.catalog import ideal
+from rlcorr_cli.metrics.catalog import is_two_sided
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.rule import Over, Rule, Severity
 from rlcorr_cli.totals.families import Value, Values
@@ -148,10 +148,13 @@ def written(
     over: Over = "both",
     remedy: str | None = None,
 ) -> Rule:
-    """A user's rule.  A high bound alone, on a metric whose ideal is 0, is one of its absolute value unless said
-    otherwise: a kl of -5 is no better than one of 5."""
+    """A user's rule.
+
+    absolute: by default a high bound alone, on a metric of either sign around an ideal of 0, bounds the absolute value,
+    because a kl of -5 is no better than one of 5.
+    """
     if absolute is None:
-        absolute = low is None and high is not None and high >= 0 and ideal(metric) == 0
+        absolute = low is None and high is not None and high >= 0 and is_two_sided(metric)
     remedy = remedy_of(metric) if remedy is None else remedy
     return Rule(metric, severity, remedy, low=low, high=high, absolute=absolute, over=over)
 

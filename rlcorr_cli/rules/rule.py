@@ -13,10 +13,10 @@ Over = Literal["total", "groups", "both"]
 
 @dataclass(frozen=True)
 class Rule:
-    """A metric's range [low, high], inclusive; absolute: of its absolute value.
+    """The range [low, high], inclusive, that a metric (absolute: its absolute value) should lie in.
 
     over: whether `check` judges the whole dump, each of its groups, or both.
-    optional: of a metric that small dumps and equal policies do not have; without a value `check` finds nothing.
+    optional: the metric has no value in small dumps and for equal policies; then there is no finding.
     """
 
     metric: str
@@ -30,12 +30,13 @@ class Rule:
     optional: bool = False
 
     def __str__(self) -> str:
-        head = "abs " if self.absolute else ""
-        if self.low is None:
-            return f"{head}<= {self.high:.12g}"
-        return f"{head}>= {self.low:.12g}" if self.high is None else f"{head}{self.low:.12g} .. {self.high:.12g}"
+        """The range as it reads after "should be": '<= 0.01', 'between -0.1 and 0.1', '>= 0.1 in size'."""
+        low, high = (None if bound is None else f"{bound:.12g}" for bound in (self.low, self.high))
+        if low is None:
+            return f"between -{high} and {high}" if self.absolute else f"<= {high}"
+        return (f">= {low}" if high is None else f"between {low} and {high}") + (" in size" if self.absolute else "")
 
     def holds(self, value: float) -> bool:
-        """Whether a value is inside."""
+        """Whether a value lies in the range."""
         size = abs(value) if self.absolute else value
         return (self.low is None or size >= self.low) and (self.high is None or size <= self.high)

@@ -1,4 +1,4 @@
-"""Bad rows: stop at the first, leave them out, or write them apart; nothing is lost and nothing silently mended."""
+"""Bad rows: stop at the first, leave them out, or write them apart; nothing is lost and nothing silently repaired."""
 
 import base64
 import json

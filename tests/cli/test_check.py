@@ -92,7 +92,7 @@ def test_default_rules_fail_on_either_side_of_0(tmp_path: Path) -> None:
         dump = parquet(tmp_path / "d.parquet", [row(old=old)] * 3)
         found = checked(1, dump)
         (one,) = [one for one in found["findings"] if one["metric"] == "kl"]
-        assert one["says"] == f"kl is {kl}, should be abs <= 0.1."
+        assert one["says"] == f"kl is {kl}, should be between -0.1 and 0.1."
         assert one["severity"] == one["status"] == "fail"
         assert "systematic shift" in one["remedy"]
 
@@ -121,30 +121,32 @@ def test_a_group_of_no_data_fails(tmp_path: Path) -> None:
     assert checked(0, dump)["counts"]["failed"] == 0
     found = checked(1, dump, "--group-by", "step")
     assert findings(found, "kl") == [
-        ({}, "abs <= 0.1", "ok"),
-        ({"step": 0}, "abs <= 0.1", "ok"),
-        ({"step": 1}, "abs <= 0.1", "fail"),
+        ({}, "between -0.1 and 0.1", "ok"),
+        ({"step": 0}, "between -0.1 and 0.1", "ok"),
+        ({"step": 1}, "between -0.1 and 0.1", "fail"),
     ]
     assert findings(found, "k3_kl")[-1][2] == "warn"
     (says,) = {one["says"] for one in found["findings"] if one["metric"] == "kl" and one["value"] is None}
-    assert says == "kl has no data, should be abs <= 0.1."
+    assert says == "kl has no data, should be between -0.1 and 0.1."
 
 
 def test_a_flag_replaces_the_default_rule(small: str) -> None:
     assert checked(1, small)["counts"]["failed"] == 1
-    assert findings(checked(0, small, "--max", "kl=0.5"), "kl") == [({}, "abs <= 0.5", "ok")]
-    assert findings(checked(1, small, "--max", "kl=0.3"), "kl") == [({}, "abs <= 0.3", "fail")]
-    assert findings(checked(1, small, "--max", "kl=0.5", "--min", "kl=0.4"), "kl") == [({}, "0.4 .. 0.5", "fail")]
-    assert findings(checked(0, small, "--max", "kl=0.375"), "kl") == [({}, "abs <= 0.375", "ok")]
+    assert findings(checked(0, small, "--max", "kl=0.5"), "kl") == [({}, "between -0.5 and 0.5", "ok")]
+    assert findings(checked(1, small, "--max", "kl=0.3"), "kl") == [({}, "between -0.3 and 0.3", "fail")]
+    assert findings(checked(1, small, "--max", "kl=0.5", "--min", "kl=0.4"), "kl") == [
+        ({}, "between 0.4 and 0.5", "fail")
+    ]
+    assert findings(checked(0, small, "--max", "kl=0.375"), "kl") == [({}, "between -0.375 and 0.375", "ok")]
 
 
 def test_flags_replace_a_files_rules_and_these_the_default_ones(small: str, tmp_path: Path) -> None:
     path = rules(tmp_path, '[[rule]]\nmetric = "kl"\nmax = 0.2\n[[rule]]\nmetric = "seq_ess"\nmin = 1.5\n')
     found = checked(1, small, "--rules", path)
     assert found["counts"] == {"rules": 6, "failed": 2, "warned": 2, "passed": 1}
-    assert findings(found, "kl") == [({}, "abs <= 0.2", "fail")]
+    assert findings(found, "kl") == [({}, "between -0.2 and 0.2", "fail")]
     found = checked(1, small, "--rules", path, "--max", "kl=1")
-    assert findings(found, "kl") == [({}, "abs <= 1", "ok")]
+    assert findings(found, "kl") == [({}, "between -1 and 1", "ok")]
     assert findings(found, "seq_ess") == [({}, ">= 1.5", "fail")]
 
 
@@ -179,9 +181,16 @@ def test_a_rules_file_says_all_a_rule_can_be(small: str, tmp_path: Path) -> None
     path = rules(tmp_path, FILE)
     found = checked(0, small, "--rules", path, "--group-by", "step")
     assert found["counts"] == {"rules": 4, "failed": 0, "warned": 3, "passed": 6}
-    warns = [({}, "abs <= 0.1", "warn"), ({"step": 0}, "abs <= 0.1", "warn"), ({"step": 1}, "abs <= 0.1", "warn")]
-    assert findings(found, "kl") == [*warns, ({}, "abs <= 0.5", "ok")]
-    assert findings(found, "seq_ess") == [({"step": 0}, "0.9 .. 1", "ok"), ({"step": 1}, "0.9 .. 1", "ok")]
+    warns = [
+        ({}, "between -0.1 and 0.1", "warn"),
+        ({"step": 0}, "between -0.1 and 0.1", "warn"),
+        ({"step": 1}, "between -0.1 and 0.1", "warn"),
+    ]
+    assert findings(found, "kl") == [*warns, ({}, "between -0.5 and 0.5", "ok")]
+    assert findings(found, "seq_ess") == [
+        ({"step": 0}, "between 0.9 and 1", "ok"),
+        ({"step": 1}, "between 0.9 and 1", "ok"),
+    ]
     assert findings(found, "log_ratio_mean")[0] == ({}, "<= 0.1", "ok")
     assert found["findings"][0]["remedy"] == "Restart the workers."
 
@@ -190,7 +199,7 @@ def test_rules_files_may_be_json_or_yaml(small: str, tmp_path: Path) -> None:
     same = {"defaults": False, "rule": [{"metric": "kl", "max": 0.2}]}
     given = [rules(tmp_path, json.dumps(same), f"rules.{suffix}") for suffix in ("json", "yaml")]
     for path in (*given, rules(tmp_path, 'defaults = false\n[[rule]]\nmetric = "kl"\nmax = 0.2')):
-        assert findings(checked(1, small, "--rules", path), "kl") == [({}, "abs <= 0.2", "fail")]
+        assert findings(checked(1, small, "--rules", path), "kl") == [({}, "between -0.2 and 0.2", "fail")]
 
 
 KL = '[[rule]]\nmetric = "kl"\nmax = 0.1\n'
@@ -283,7 +292,7 @@ def test_what_only_the_dump_can_tell_is_refused_after_it_is_read() -> None:
 def test_the_drift_to_the_current_policy_can_be_held_to_a_rule(tmp_path: Path) -> None:
     dump = parquet(tmp_path / "d.parquet", [row(current_log_probs=[-0.5, -2.5])] * 2)
     found = checked(1, dump, "--max", "ppo_kl=0.1")
-    assert findings(found, "ppo_kl") == [({}, "abs <= 0.1", "fail")]
+    assert findings(found, "ppo_kl") == [({}, "between -0.1 and 0.1", "fail")]
 
 
 def test_a_dump_is_judged_on_canonical_values_whatever_the_profile(tmp_path: Path) -> None:
@@ -292,7 +301,7 @@ def test_a_dump_is_judged_on_canonical_values_whatever_the_profile(tmp_path: Pat
     found = checked(1, *given, "--max", "k3_kl=0.001", "--max", "rollout_corr/k3_kl=0.02", "--group-by", "step")
     values = {one["metric"]: one["value"] for one in found["findings"] if not one["key"]}
     assert values["k3_kl"] == pytest.approx(values["rollout_corr/k3_kl"], rel=1e-6)
-    assert findings(found, "k3_kl")[0] == ({}, "abs <= 0.001", "fail")
+    assert findings(found, "k3_kl")[0] == ({}, "<= 0.001", "fail")
     assert [state for _, _, state in findings(found, "rollout_corr/k3_kl")] == ["ok", "ok", "ok", "ok", "ok", "fail"]
     assert {"kl", "rollout_is_mean", "rollout_is_std"} <= set(values)
     refused(run("check", *given, "--max", "rollout_corr/k3=1"), 2, "rollout_corr/k3_kl")
@@ -301,7 +310,7 @@ def test_a_dump_is_judged_on_canonical_values_whatever_the_profile(tmp_path: Pat
 def test_groups_by_two_columns_are_named_by_both(small: str) -> None:
     ran = run("check", small, "--group-by", "step", "--group-by", "group")
     assert ran.status == 1
-    assert "  fail  step 1, group b: kl is 0.375, should be abs <= 0.1.\n" in ran.out
+    assert "  fail  step 1, group b: kl is 0.375, should be between -0.1 and 0.1.\n" in ran.out
 
 
 def test_reading_options_are_analyzes(small: str, tmp_path: Path) -> None:

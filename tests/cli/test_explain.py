@@ -9,7 +9,7 @@ from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import TERMS, presets_with
 from rlcorr_cli.present.terminal.explain import TOPICS, near_misses
-from rlcorr_cli.quality.anomalies import SUSPICIONS, Suspicion
+from rlcorr_cli.quality.anomalies import ANOMALIES, Anomaly
 from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.rules.defaults import RULES
 
@@ -79,11 +79,11 @@ def test_icepop_presets_are_those_that_zero_weights() -> None:
     assert {row.plan.weighting.outside for row in presets_with("icepop") if row.plan.weighting} == {"zero"}
 
 
-@pytest.mark.parametrize("row", [*PROBLEMS, *SUSPICIONS], ids=lambda row: row.name)
-def test_every_class_of_problems_is_told_with_its_fix(row: Problem | Suspicion) -> None:
+@pytest.mark.parametrize("row", [*PROBLEMS, *ANOMALIES], ids=lambda row: row.name)
+def test_every_class_of_problems_is_told_with_its_fix(row: Problem | Anomaly) -> None:
     text = explained(row.name)
-    assert " ".join(row.means.split()) in text
-    assert f"Fix: {row.cure}" in text
+    assert " ".join(row.meaning.split()) in text
+    assert f"Fix: {row.fix}" in text
 
 
 def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
@@ -93,7 +93,7 @@ def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
         "metrics": [row.name for rows in GROUPS.values() for row in rows],
         "presets": list(PRESETS),
         "rules": [rule.metric for rule in RULES],
-        "problems": [row.name for row in (*PROBLEMS, *SUSPICIONS)],
+        "problems": [row.name for row in (*PROBLEMS, *ANOMALIES)],
         "statistics": list(STATISTICS),
         "terms": list(TERMS),
         "symbols": list(SYMBOLS),

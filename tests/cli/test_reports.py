@@ -114,7 +114,7 @@ def test_a_hostile_dump_does_nothing_elsewhere(hostile: str, tmp_path: Path) -> 
     assert "https://" not in markdown
     assert "www.evil" not in markdown
     rows = [line for line in markdown.splitlines() if line.startswith("| ")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} <= {len(re.findall(r"(?<!\\)\|", rows[0])), 7}
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} <= {len(re.findall(r"(?<!\\)\|", rows[0])), 8}
     cells = [one[1] for one in csv.reader(io.StringIO(table))]
     assert "'=HYPERLINK(1)" in cells
     assert not any(cell.startswith(("=", "@")) for cell in cells)
@@ -316,3 +316,47 @@ def test_a_picture_of_nothing_says_so_and_is_no_file(tmp_path: Path) -> None:
     assert "All 1 log-ratios are 0" in ran.err
     assert not (tmp_path / "x.png").exists()
     assert pq.read_table(tmp_path / "d.parquet").num_rows == 1
+
+
+@pytest.fixture
+def impossible(tmp_path: Path) -> str:
+    """The training policy gives every token about a tenth less probability than it was drawn with: no policy does."""
+    rows = [
+        row(sample_id=f"s{i}", step=i % 2, rollout_log_probs=[-1.0, -2.0], old_log_probs=[-1.1 - i / 1000, -2.1])
+        for i in range(40)
+    ]
+    return parquet(tmp_path / "impossible.parquet", rows)
+
+
+def test_what_cannot_be_stands_before_the_verdict_in_every_form(impossible: str, tmp_path: Path) -> None:
+    page, markdown = tmp_path / "r.html", tmp_path / "r.md"
+    ran = run("analyze", impossible, "-o", str(page), "-o", str(markdown))
+    for text in (ran.out, page.read_text(), markdown.read_text().replace("\\", "")):
+        assert "cannot be: the training policy gives" in " ".join(text.split())
+        assert text.index("cannot be") < text.index("Apart:" if "Apart:" in text else "Far apart:")
+
+
+def test_formulas_stand_with_their_symbols(tmp_path: Path) -> None:
+    page, markdown = tmp_path / "r.html", tmp_path / "r.md"
+    run("analyze", BF16, "-o", str(page), "-o", str(markdown))
+    assert "<dt>S</dt><dd>sum of l over a sequence" in page.read_text()
+    document = markdown.read_text()
+    assert (
+        document.index("## Metrics")
+        < document.index("- S: sum of l over a sequence")
+        < document.index("## What was read")
+    )
+    assert "- theta:" not in document
+    assert "<dt>theta</dt>" not in page.read_text()
+
+
+def test_a_group_that_breaks_a_rule_is_marked(tmp_path: Path) -> None:
+    page, markdown = tmp_path / "r.html", tmp_path / "r.md"
+    run("analyze", STEPS, "--group-by", "step", "-o", str(page), "-o", str(markdown))
+    assert re.findall(r'<td class="warn" data-value="[^"]*">(0\.\d+) !</td>', page.read_text()) == [
+        "0.0458",
+        "0.0164",
+        "0.0156",
+    ]
+    rows = [line for line in markdown.read_text().splitlines() if re.match(r"\| \d", line)]
+    assert [line.count("\\!") for line in rows] == [0, 0, 1, 1, 1]

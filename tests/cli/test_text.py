@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from running import BF16, STEPS, analyzed, forked_command, parquet, row, run, run_installed
 
+from rlcorr_cli.metrics.samples import QUANTILES
+from rlcorr_cli.present.numbers import signed
+
+FP32 = BF16.replace("bf16", "fp32")
 REPORTS = {
     "diagnostics": (BF16,),
     "weights and groups": (STEPS, "--preset", "token_is", "--group-by", "step"),
@@ -46,6 +50,20 @@ def test_no_line_is_wider_than_the_terminal(report: str, width: int, monkeypatch
     lines = ran.out.split("\n")
     assert len(lines) > 10
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_number_is_broken_over_two_lines(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out, values = run("analyze", FP32).out, analyzed(FP32)["metrics"]
+    for name in QUANTILES:
+        assert signed(values[f"log_ratio_{name}"]) in out.split()
+
+
+def test_the_ends_of_an_interval_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (line,) = (line for line in run("analyze", FP32).out.splitlines() if "prob_pearson" in line)
+    assert re.search(r"1 - (\S+) \.\. 1 - (?!\1)\S+$", line)
 
 
 @pytest.mark.parametrize("report", REPORTS)

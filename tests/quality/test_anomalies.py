@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rlcorr_cli.quality.anomalies import SUSPICIONS, Sample, suspect
+from rlcorr_cli.quality.anomalies import ANOMALIES, Sample, find_anomalies
 
 DATA = Path(__file__).parents[2] / "sample_data"
 GOLDEN = Path(__file__).parents[1] / "golden" / "input.parquet"
@@ -59,7 +59,7 @@ def real(name: str) -> Rows:
 
 def found(*samples: Sample) -> dict[str, str]:
     """Suspicion -> evidence."""
-    return {one.name: one.evidence for one in suspect(samples)}
+    return {one.name: one.evidence for one in find_anomalies(samples)}
 
 
 BF16 = real("bf16")
@@ -296,7 +296,7 @@ def test_a_dump_broken_in_one_way_raises_that_suspicion_alone(broken: str) -> No
 
 def test_every_suspicion_has_a_dump_that_raises_it() -> None:
     of_one_file = {name for name, _ in BROKEN.values()}
-    assert {row.name for row in SUSPICIONS} == of_one_file | {"steps_out_of_order"}
+    assert {row.name for row in ANOMALIES} == of_one_file | {"steps_out_of_order"}
 
 
 def test_two_faults_raise_two_suspicions() -> None:
@@ -351,12 +351,12 @@ def test_a_few_equal_tokens_or_zeros_are_no_copy(few: Rows) -> None:
 def test_evidence_is_a_sentence_with_numbers_and_the_dumps_own_names() -> None:
     for name, rows in BROKEN.values():
         sample = replace(rows.sample(), columns=("mu_logps", "pi_logps"))
-        (one,) = suspect([sample])
+        (one,) = find_anomalies([sample])
         assert one.name == name
         assert "mu_logps" in one.evidence or "pi_logps" in one.evidence
         assert any(letter.isdigit() for letter in one.evidence)
         assert "nan" not in one.evidence
-        assert one.cure
+        assert one.fix
 
 
 def test_the_shifts_evidence_says_which_column_lies_how() -> None:
@@ -383,7 +383,7 @@ def test_the_base_is_named_with_the_column_in_it() -> None:
 
 def test_one_finding_names_the_first_file_that_shows_it_and_counts_them_all() -> None:
     clean, bad = BF16.sample("a"), BROKEN["later"][1]
-    (one,) = suspect(iter([clean, bad.sample("b"), clean, bad.sample("c")]))
+    (one,) = find_anomalies(iter([clean, bad.sample("b"), clean, bad.sample("c")]))
     assert (one.name, one.path, one.n_files) == ("shifted_columns", "b", 2)
 
 
@@ -392,7 +392,7 @@ def at(*steps: tuple[float | None, float | None]) -> list[Sample]:
 
 
 def test_a_file_whose_steps_lie_before_those_of_the_file_before_is_out_of_order() -> None:
-    (one,) = suspect(at((1, 1), (10, 10), (2, 2), (3, 3), (1, 2)))
+    (one,) = find_anomalies(at((1, 1), (10, 10), (2, 2), (3, 3), (1, 2)))
     assert (one.name, one.path, one.n_files) == ("steps_out_of_order", "file2", 2)
     assert "step 2" in one.evidence
     assert "step 10 in file1" in one.evidence
@@ -414,7 +414,7 @@ def test_a_file_whose_steps_lie_before_those_of_the_file_before_is_out_of_order(
 def test_steps_that_rise_or_overlap_or_are_not_there_raise_no_suspicion(
     steps: list[tuple[float | None, float | None]],
 ) -> None:
-    assert suspect(at(*steps)) == ()
+    assert find_anomalies(at(*steps)) == ()
 
 
 # ------------------------------------------------------------------------------------------------------ any numbers
@@ -443,22 +443,21 @@ def test_no_numbers_make_it_fail_or_warn(rows: list[list[tuple[float, float, boo
     made = Rows(b, a, [np.array([token[2] for token in row], bool) for row in rows] if masked else None).sample()
     with np.errstate(over="ignore"):
         made = replace(made, rollout=made.rollout.astype(dtype), train=made.train.astype(dtype))
-    for one in suspect([made, made]):
+    for one in find_anomalies([made, made]):
         assert "nan" not in one.evidence
         assert "inf" not in one.evidence
 
 
 def test_the_table_loads_without_numpy() -> None:
     script = (
-        "import sys; from rlcorr_cli.quality.anomalies import SUSPICIONS; "
-        "print(len(SUSPICIONS), 'numpy' in sys.modules)"
+        "import sys; from rlcorr_cli.quality.anomalies import ANOMALIES; print(len(ANOMALIES), 'numpy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == [str(len(SUSPICIONS)), "False"]
+    assert done.stdout.split() == [str(len(ANOMALIES)), "False"]
 
 
 def test_every_row_says_what_it_means_and_what_to_do() -> None:
-    for row in SUSPICIONS:
-        assert row.means.endswith(".")
-        assert row.cure.endswith(".")
+    for row in ANOMALIES:
+        assert row.meaning.endswith(".")
+        assert row.fix.endswith(".")
         assert row.source

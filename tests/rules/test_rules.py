@@ -33,7 +33,7 @@ def test_bounds_are_inclusive() -> None:
 def test_an_absolute_rule_looks_at_the_size() -> None:
     assert statuses(Rule("kl", "fail", "", high=0.1)) == ["ok", "ok"]
     assert statuses(Rule("kl", "fail", "", high=0.1, absolute=True)) == ["fail", "ok"]
-    assert str(Rule("kl", "fail", "", low=0.01, high=0.1, absolute=True)) == "abs 0.01 .. 0.1"
+    assert str(Rule("kl", "fail", "", low=0.01, high=0.1, absolute=True)) == "between 0.01 and 0.1 in size"
 
 
 def test_a_rule_looks_at_the_whole_dump_at_groups_or_at_both() -> None:
@@ -103,6 +103,24 @@ def test_a_high_bound_alone_is_of_the_size_where_the_ideal_is_0() -> None:
     assert not written("log_ratio_p01", None, -0.1).absolute
     assert not written("seq_ess", None, 0.9).absolute
     assert not written("rollout_is_mean", None, 2.0).absolute
+
+
+@pytest.mark.parametrize("metric", ["rollout_is_std", "k3_kl", "kept_token_tv", "rollout_rs_mine_masked_fraction"])
+def test_a_high_bound_is_one_of_the_value_where_it_is_never_negative(metric: str) -> None:
+    assert str(written(metric, None, 1.0)) == "<= 1"
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (Rule("kl", "fail", "", high=0.1, absolute=True), "between -0.1 and 0.1"),
+        (Rule("kl", "fail", "", low=0.1, absolute=True), ">= 0.1 in size"),
+        (Rule("rollout_is_mean", "fail", "", low=0.5, high=2.0), "between 0.5 and 2"),
+        (Rule("seq_ess", "fail", "", low=0.3), ">= 0.3"),
+    ],
+)
+def test_a_rule_reads_well_after_should_be(rule: Rule, words: str) -> None:
+    assert str(rule) == words
     assert (ideal("mismatch/mismatch_kl"), ideal("mis_kl"), ideal("ppo_kl"), ideal("nothing")) == (0.0, 0.0, 0.0, None)
 
 

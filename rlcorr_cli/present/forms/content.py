@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from rlcorr_cli import __version__
 from rlcorr_cli.metrics.catalog import define
+from rlcorr_cli.metrics.symbols import symbols_in
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
 from rlcorr_cli.present.numbers import NOTHING, interval, number
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.presets import records
-from rlcorr_cli.present.terminal.verdict import suspected, verdict
+from rlcorr_cli.present.terminal.verdict import anomaly_sentence, impossible_sentence, verdict
 from rlcorr_cli.report.report import Group, Report
 from rlcorr_cli.rules.judge import worst_first
 
@@ -30,35 +31,56 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """One cell of the groups' table.  sort_key: None for text.  status: of the worst rule broken here, or empty."""
+
+    text: str
+    sort_key: float | None = None
+    status: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Content:
-    """A report in words and rows.  groups: headings, then cells with the number to sort by (None for text)."""
+    """A report in words and rows.
+
+    impossible: the sentence on a number that cannot be; empty where there is none.  symbols: each letter of the
+    metrics' formulas, and its meaning.  groups: rows of cells under the headings.
+    """
 
     title: str
+    impossible: str
     verdict: str
     facts: list[tuple[str, str]]
     todo: list[tuple[str, str, str]]
     metrics: list[Metric]
+    symbols: dict[str, str]
     headings: list[str]
-    groups: list[list[tuple[str, float | None]]]
+    groups: list[list[Cell]]
     figures: list[tuple[str, Drawn]]
     plan: str
     notes: list[str]
 
 
 def content(report: Report) -> Content:
-    """Everything there is to say about a report."""
+    """What either form says about a report, in their order."""
     broken = worst_first(report.health)
+    metrics = [_metric(name, value, report) for name, value in report.whole.metrics.items()]
     return Content(
         title=_title(report),
+        impossible=impossible_sentence(report.impossible),
         verdict=verdict(report),
         facts=_facts(report),
         todo=[
-            *(("warn", f"{one.name}: {clean(suspected(one))}", one.cure) for one in report.suspicions),
+            *(
+                ("warn", f"{anomaly.name}: {clean(anomaly_sentence(anomaly))}", anomaly.fix)
+                for anomaly in report.anomalies
+            ),
             *((f.status, f"{f.metric} is {number(f.value)}, should be {f.rule}", f.fix or "") for f in broken),
         ],
-        metrics=[_metric(name, value, report) for name, value in report.whole.metrics.items()],
+        metrics=metrics,
+        symbols=symbols_in(" ".join(metric.formula for metric in metrics)),
         headings=[*map(short, report.groups[0].key), "sequences", "tokens", *_columns(report)] if report.groups else [],
-        groups=[_cells(group, _columns(report)) for group in report.groups],
+        groups=[_cells(group, _columns(report), report) for group in report.groups],
         figures=[(KINDS[kind].about, draw(kind, report)) for kind in KINDS if kind != "overview"],
         plan=plan_to_toml(report.plan),
         notes=[clean(note) for note in report.notes],
@@ -114,12 +136,15 @@ def _columns(report: Report) -> list[str]:
     return [name for name in (*wanted, *rest) if report.whole.metrics.get(name) is not None]
 
 
-def _cells(group: Group, columns: list[str]) -> list[tuple[str, float | None]]:
+def _cells(group: Group, columns: list[str], report: Report) -> list[Cell]:
     keys = [_key(value) for value in group.key.values()]
-    counts = [(f"{group.counts[name]:,}", float(group.counts[name])) for name in ("sequences", "tokens")]
-    return [*keys, *counts, *((number(group.metrics[name]), group.metrics[name]) for name in columns)]
+    counts = [Cell(f"{group.counts[name]:,}", float(group.counts[name])) for name in ("sequences", "tokens")]
+    # The worst first, so that it is the one that stays.
+    statuses = {finding.metric: finding.status for finding in reversed(worst_first(report.findings(group)))}
+    values = [Cell(number(group.metrics[name]), group.metrics[name], statuses.get(name, "")) for name in columns]
+    return [*keys, *counts, *values]
 
 
-def _key(value: object) -> tuple[str, float | None]:
+def _key(value: object) -> Cell:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return short(NOTHING if value is None else value), float(value) if is_number else None  # type: ignore[arg-type]
+    return Cell(short(NOTHING if value is None else value), float(value) if is_number else None)  # type: ignore[arg-type]

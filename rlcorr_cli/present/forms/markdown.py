@@ -12,24 +12,34 @@ from rlcorr_cli.present.markup import escaped
 from rlcorr_cli.report.report import Report
 
 
-def text(found: Content, figures: str) -> str:
+def text(contents: Content, figures: str) -> str:
     """The document; figures: the directory its pictures are in, as a link."""
-    lines = [f"# {escaped(found.title)}", "", f"**{escaped(found.verdict)}**", "", "## What to do", ""]
-    lines += [f"- **{escaped(finding)}** ({status}): {escaped(remedy)}" for status, finding, remedy in found.todo]
-    lines += [] if found.todo else ["Nothing: every rule holds."]
+    lines = [f"# {escaped(contents.title)}", ""]
+    lines += [f"**! {escaped(contents.impossible)}**", ""] if contents.impossible else []
+    lines += [f"**{escaped(contents.verdict)}**", "", "## What to do", ""]
+    lines += [f"- **{escaped(finding)}** ({status}): {escaped(remedy)}" for status, finding, remedy in contents.todo]
+    lines += [] if contents.todo else ["Nothing: every rule holds."]
     lines += ["", "## Pictures", ""]
-    for about, drawn in found.figures:
+    for about, drawn in contents.figures:
         if drawn.figure is not None:
             lines += [f"![{drawn.kind}: {escaped(about)}]({figures}/{drawn.kind}.png)", ""]
         lines += [f"**{drawn.kind}**: {escaped(drawn.caption)}", ""]
-    if found.groups:
-        lines += ["## Groups", "", *_table(found.headings, [[cell for cell, _ in row] for row in found.groups]), ""]
-    heads = ["metric", "value", "95 % interval", "ideal", "rule", ""]
-    rows = [[m.name, m.value, m.interval, m.ideal, m.rule, m.status] for m in found.metrics]
-    lines += ["## Metrics", "", *_table(heads, rows), "", "## What was read", ""]
-    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in found.facts]
-    lines += ["", "## Plan", "", "```toml", found.plan.rstrip(), "```", "", "## Notes", ""]
-    return "\n".join([*lines, *(f"- {escaped(note)}" for note in found.notes)]) + "\n"
+    if contents.groups:
+        rows = [[f"{cell.text} !" if cell.status else cell.text for cell in row] for row in contents.groups]
+        lines += ["## Groups", "", *_table(contents.headings, rows), ""]
+        lines += (
+            ["! marks a value that breaks a rule.", ""]
+            if any(cell.status for row in contents.groups for cell in row)
+            else []
+        )
+    heads = ["metric", "value", "95 % interval", "ideal", "rule", "", "formula"]
+    rows = [[m.name, m.value, m.interval, m.ideal, m.rule, m.status, m.formula] for m in contents.metrics]
+    lines += ["## Metrics", "", *_table(heads, rows), "", "Symbols:", ""]
+    lines += [f"- {escaped(symbol)}: {escaped(meaning)}" for symbol, meaning in contents.symbols.items()]
+    lines += ["", "## What was read", ""]
+    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in contents.facts]
+    lines += ["", "## Plan", "", "```toml", contents.plan.rstrip(), "```", "", "## Notes", ""]
+    return "\n".join([*lines, *(f"- {escaped(note)}" for note in contents.notes)]) + "\n"
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
@@ -39,10 +49,10 @@ def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
 
 def write(report: Report, path: Path) -> None:
     """Pictures first, then the document that names them."""
-    found = content(report)
+    contents = content(report)
     figures = path.with_name(f"{path.stem}-figures")
     make_directory(figures)
-    for _, drawn in found.figures:
+    for _, drawn in contents.figures:
         if drawn.figure is not None:
             replace_file(figures / f"{drawn.kind}.png", drawn.write("png"))
-    replace_file(path, text(found, quote(figures.name)).encode())
+    replace_file(path, text(contents, quote(figures.name)).encode())

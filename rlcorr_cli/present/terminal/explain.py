@@ -12,7 +12,7 @@ from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import TERMS, presets_with
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.present.terminal.presets import WIDTH, about_preset, indented
-from rlcorr_cli.quality.anomalies import SUSPICIONS
+from rlcorr_cli.quality.anomalies import ANOMALIES
 from rlcorr_cli.quality.bad_rows import PROBLEMS
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.rule import Rule
@@ -70,7 +70,7 @@ def _edit_distance(first: str, second: str) -> int:
 
 
 def _known() -> list[str]:
-    problems = (row.name for row in (*PROBLEMS, *SUSPICIONS))
+    problems = (row.name for row in (*PROBLEMS, *ANOMALIES))
     return list(dict.fromkeys([*names(), *STATISTICS, *PRESETS, *ALIASES, *problems, *TERMS, *TOPICS]))
 
 
@@ -84,7 +84,7 @@ def _topic(name: str) -> list[str]:
         case "rules":
             return _table((rule.metric, f"{rule.severity}: should be {rule}") for rule in RULES)
         case "problems":
-            return _table((row.name, row.means) for row in (*PROBLEMS, *SUSPICIONS))
+            return _table((row.name, row.meaning) for row in (*PROBLEMS, *ANOMALIES))
         case "statistics":
             return _table((row.name, row.formula) for row in STATISTICS.values())
         case "terms":
@@ -168,13 +168,13 @@ def _statistic(name: str) -> list[str]:
 
 
 def _problem(name: str) -> list[str]:
-    """A class of bad rows, or a suspicion about whole files."""
+    """The lines on a class of bad rows, or on an anomaly of whole files; none of another name."""
     for row in (row for row in PROBLEMS if row.name == name):
         kind = "Class of bad rows: --on-bad-row says what is done about them."
-        return [name, *_paragraphs(row.means, kind, f"Fix: {row.cure}", f"Seen in: {row.seen}.")]
-    for row in (row for row in SUSPICIONS if row.name == name):
-        kind = "Suspicion about a whole file, from its first rows: a warning that changes nothing."
-        return [name, *_paragraphs(row.means, kind, f"Fix: {row.cure}", f"Source: {row.source}.")]
+        return [name, *_paragraphs(row.meaning, kind, f"Fix: {row.fix}", f"Seen in: {row.seen_in}.")]
+    for row in (row for row in ANOMALIES if row.name == name):
+        kind = "Anomaly of a whole file, suspected from its first rows: a warning that changes no number."
+        return [name, *_paragraphs(row.meaning, kind, f"Fix: {row.fix}", f"Source: {row.source}.")]
     return []
 
 

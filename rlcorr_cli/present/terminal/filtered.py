@@ -7,10 +7,10 @@ from rich.text import Text
 from rlcorr_cli.present.numbers import share
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import (
+    print_anomalies,
     print_headline,
     print_notes,
     print_rejections,
-    print_suspicions,
     print_weights,
 )
 from rlcorr_cli.report.filtered import Filtered
@@ -36,7 +36,7 @@ def _draw(console: Console, filtered: Filtered) -> None:
     )
     console.print(Padding(Text(line, style="bold"), (0, 2)))
     _suggest(console, filtered)
-    print_suspicions(console, report.suspicions)
+    print_anomalies(console, report.anomalies)
     console.print()
     print_weights(console, report)
     print_rejections(console, report)

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from rlcorr_cli.present.numbers import number, share, signed
 from rlcorr_cli.present.stdout import clean, render
-from rlcorr_cli.present.terminal.report import bare_table, print_suspicions
-from rlcorr_cli.quality.bad_rows import CURES
+from rlcorr_cli.present.terminal.report import bare_table, print_anomalies
+from rlcorr_cli.quality.bad_rows import FIXES
 from rlcorr_cli.report.inspected import LENGTH_QUANTILES, Inspected, OneRow, Worst
 
 FILES = 8
@@ -109,10 +109,10 @@ def _values(console: Console, found: Inspected) -> None:
 def _problems(console: Console, found: Inspected) -> None:
     for name, one in found.problems.items():
         line = Text(f"! {name}  ", style="yellow")
-        line.append(f"{one['rows']:,} rows, first {clean(one['first'])}. {CURES[name]}", style="default")
+        line.append(f"{one['rows']:,} rows, first {clean(one['first'])}. {FIXES[name]}", style="default")
         _line(console, line)
-    print_suspicions(console, found.suspicions)
-    if not found.problems and not found.suspicions:
+    print_anomalies(console, found.anomalies)
+    if not found.problems and not found.anomalies:
         _line(console, Text("No bad rows, and nothing suspicious."))
     if found.notes:
         console.print()

@@ -19,8 +19,8 @@ from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interv
 from rlcorr_cli.present.stdout import clean, is_unicode, render
 from rlcorr_cli.present.terminal.groups import print_groups
 from rlcorr_cli.present.terminal.impossible import print_impossible
-from rlcorr_cli.present.terminal.verdict import broken_rule, suspected, verdict
-from rlcorr_cli.quality.anomalies import Suspected
+from rlcorr_cli.present.terminal.verdict import anomaly_sentence, broken_rule, verdict
+from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.report import QUANTILE_NOTE, Report
 from rlcorr_cli.rules.judge import worst_first
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
@@ -87,22 +87,22 @@ def _plan(report: Report) -> str:
 
 def _findings(console: Console, report: Report) -> None:
     """What files look like, then broken rules, worst first; each with its fix."""
-    print_suspicions(console, report.suspicions)
+    print_anomalies(console, report.anomalies)
     broken = worst_first(report.health)
     for finding in broken:
         metric, wanted = broken_rule(finding)
         line = Text(f"! {metric}", style="bold red" if finding.status == "fail" else "yellow")
         line.append(f"  {wanted}", style="default")
         console.print(Padding(line, (0, 2)))
-    if broken or report.suspicions:
+    if broken or report.anomalies:
         console.print()
 
 
-def print_suspicions(console: Console, suspicions: Sequence[Suspected]) -> None:
-    """What whole files look like, with the numbers that say so."""
-    for one in suspicions:
-        line = Text(f"? {one.name}  ", style="yellow")
-        line.append(f"{clean(suspected(one))} {one.cure}", style="default")
+def print_anomalies(console: Console, anomalies: Sequence[AnomalyFinding]) -> None:
+    """Print each anomaly of whole files with its evidence and its fix."""
+    for anomaly in anomalies:
+        line = Text(f"? {anomaly.name}  ", style="yellow")
+        line.append(f"{clean(anomaly_sentence(anomaly))} {anomaly.fix}", style="default")
         console.print(Padding(line, (0, 2)))
 
 
@@ -117,17 +117,26 @@ def _diagnostics(console: Console, report: Report) -> None:
 def _distribution(console: Console, report: Report) -> None:
     """Quantiles of the log-ratio and its histogram between the outermost of them."""
     values = report.whole.values
-    table = bare_table("log_ratio at", *(f"{100 * q:g} %" for q in QUANTILES.values()))
-    table.add_row(
-        f"within {100 * HISTOGRAM_RELATIVE_ERROR:.1f} %", *(signed(values[f"log_ratio_{name}"]) for name in QUANTILES)
-    )
-    _print(console, table, gap=False)
+    columns = [(f"{100 * q:g} %", signed(values[f"log_ratio_{name}"])) for name, q in QUANTILES.items()]
+    _print_quantiles(console, f"within {100 * HISTOGRAM_RELATIVE_ERROR:.1f} %", columns)
     low, high = values["log_ratio_p01"], values["log_ratio_p999"]
     if low is not None and high is not None and high > low:
         reach = max(abs(low), abs(high))
         line = histogram_line(report.log_ratios, -reach, reach, 41, is_unicode())
         console.print(Padding(Text(f"{number(-reach)} |{line}| +{number(reach)}  log counts"), (0, 2)))
     console.print()
+
+
+def _print_quantiles(console: Console, precision: str, columns: Sequence[tuple[str, str]]) -> None:
+    """Headings over their numbers in one table, or in several where a line has no room for all of them."""
+    table = bare_table("log_ratio at", *(heading for heading, _ in columns))
+    table.add_row(precision, *(text for _, text in columns))
+    if len(columns) > 1 and table.__rich_measure__(console, console.options).maximum + 2 > console.width:
+        half = (len(columns) + 1) // 2
+        _print_quantiles(console, precision, columns[:half])
+        _print_quantiles(console, precision, columns[half:])
+    else:
+        _print(console, table, gap=False)
 
 
 def print_weights(console: Console, report: Report) -> None:
@@ -217,11 +226,14 @@ def _named(name: str, report: Report) -> Text:
 
 
 def bare_table(first: str, *others: str) -> Table:
-    """Columns without lines: the first and those of LEFT on the left, others on the right."""
+    """A table without lines: words (the first column, and those of LEFT) on the left, numbers unbroken on the right."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column(first, no_wrap=True)
     for name in others:
-        table.add_column(name, justify="right" if name not in LEFT else "left", overflow="fold")
+        if name in LEFT:
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
     return table
 
 

@@ -1,4 +1,4 @@
-"""Conclusions in words: a report's verdict and onset, broken rules, suspicions about files.
+"""Conclusions in words: a report's verdict and onset, broken rules, anomalies of files.
 
 What is concluded is `report/verdict.py`'s; every form (text, page, Markdown) takes its sentences from here.
 """
@@ -7,7 +7,8 @@ import math
 import os
 
 from rlcorr_cli.present.numbers import number
-from rlcorr_cli.quality.anomalies import Suspected
+from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.verdict import FEWEST_SEQUENCES, Onset, Verdict
 from rlcorr_cli.rules.judge import Finding
@@ -22,6 +23,8 @@ USABLE: dict[tuple[str, ...], str] = {
     ("token",): "token-level weights stay usable, sequence-level ones do not.",
     (): "the weights of this plan are not usable.",
 }
+WORDS = {"ratio_mean": "mean ratio"}
+"""Metric -> its name in a sentence."""
 LITTLE_KEPT = 0.5
 """The share of tokens below which it is worth a sentence that rejections keep so few."""
 
@@ -66,12 +69,29 @@ def _kept(fraction: float | None) -> str:
     return f"The rejections keep {100 * fraction:.1f} % of the tokens." if fraction else "The rejections keep nothing."
 
 
+def impossible_value(impossible: Impossible) -> str:
+    """'mean ratio 0.889 (0.878 .. 0.902) cannot be': the number, its interval, and that no such dump exists."""
+    low, high = impossible.interval
+    name = WORDS.get(impossible.metric, impossible.metric)
+    return f"{name} {impossible.value:.3f} ({low:.3f} .. {high:.3f}) cannot be"
+
+
+def untrusted(impossible: Impossible) -> str:
+    """What an impossible number proves, and what it means for the other numbers."""
+    return f"{impossible.proves}. No number below can be trusted before that is fixed."
+
+
+def impossible_sentence(impossible: Impossible | None) -> str:
+    """Both in one line, for the page and Markdown; empty where every number is possible."""
+    return "" if impossible is None else f"{impossible_value(impossible)}: {untrusted(impossible)}"
+
+
 def broken_rule(finding: Finding) -> tuple[str, str]:
     """A broken rule: what the metric is, and what it should be with the fix."""
     return f"{finding.metric} {number(finding.value)}", f"should be {finding.rule}. {finding.fix or ''}".rstrip()
 
 
-def suspected(suspicion: Suspected) -> str:
-    """The file, how many more there are like it, and the evidence."""
-    more = f" and {suspicion.n_files - 1:,} more files" if suspicion.n_files > 1 else ""
-    return f"{os.path.basename(suspicion.path)}{more}: {suspicion.evidence.rstrip('.')}."
+def anomaly_sentence(anomaly: AnomalyFinding) -> str:
+    """'a.parquet and 2 more files: ...': the first file that shows an anomaly, and the evidence there."""
+    more = f" and {anomaly.n_files - 1:,} more files" if anomaly.n_files > 1 else ""
+    return f"{os.path.basename(anomaly.path)}{more}: {anomaly.evidence.rstrip('.')}."

@@ -1,110 +1,129 @@
-"""The rows of SUSPICIONS, and `suspect`, which holds a dump's files against them."""
+"""ANOMALIES: the table of what may be wrong with a whole file, and `find_anomalies`, which tests files for it."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from rlcorr_cli.quality.anomalies import alignment as pairing
-from rlcorr_cli.quality.anomalies import scale, steps
-from rlcorr_cli.quality.anomalies import unscored as fills
+from rlcorr_cli.quality.anomalies import alignment, scale, steps, unscored
 from rlcorr_cli.quality.anomalies.sample import Sample
 
 Evidence = Callable[[Sample, Sample | None], str | None]
-"""A sentence with the numbers, or None.  Of one file, and the file before it: only the order of files looks at that."""
+"""A function of a file's sample and the sample of the file before it: a sentence with the numbers, or None.
+
+Only the order of files needs the file before.
+"""
 
 
-def _alone(evidence: Callable[[Sample], str | None]) -> Evidence:
-    """Evidence that a file gives by itself."""
+def _of_one_file(evidence: Callable[[Sample], str | None]) -> Evidence:
+    """Evidence from one file, whatever file came before it."""
     return lambda sample, _before: evidence(sample)
 
 
 @dataclass(frozen=True)
-class Suspicion:
+class Anomaly:
     """What may be wrong with a whole file.
 
-    means: what it is.  cure: what to do.  source: who is known for it, or the fact it rests on.
+    fix: what to do about it.  source: which framework is known for it, or the fact that the evidence rests on.
     """
 
     name: str
-    means: str
-    cure: str
+    meaning: str
+    fix: str
     source: str
     evidence: Evidence
 
 
-@dataclass(frozen=True)
-class Suspected:
-    """A suspicion found: the first file that shows it with its evidence, and how many files do."""
+@dataclass(frozen=True, kw_only=True)
+class AnomalyFinding:
+    """An anomaly of a dump: the first file that shows it, the evidence there, and how many files show it."""
 
     name: str
     path: str
     evidence: str
-    cure: str
+    fix: str
     n_files: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form; its key for the fix is `cure`."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "evidence": self.evidence,
+            "cure": self.fix,
+            "n_files": self.n_files,
+        }
 
-SUSPICIONS: tuple[Suspicion, ...] = (
-    Suspicion(
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "AnomalyFinding":
+        """The finding that `to_dict` wrote."""
+        path, evidence = data["path"], data["evidence"]
+        return cls(name=data["name"], path=path, evidence=evidence, fix=data["cure"], n_files=data["n_files"])
+
+
+ANOMALIES: tuple[Anomaly, ...] = (
+    Anomaly(
         "bypass_copy",
         "The training column is a copy of the rollout column, so every correction does nothing.",
         "Write the training policy's own log-probs before the trainer's bypass overwrites them; bit-equal engines may "
         "ignore this.",
         "verl's bypass mode sets old_log_probs = rollout_log_probs: equal columns mean no training policy, not a "
         "perfect match",
-        _alone(pairing.bypass_copy),
+        _of_one_file(alignment.bypass_copy),
     ),
-    Suspicion(
+    Anomaly(
         "shifted_columns",
         "One column lies a token earlier or later than the other.",
         "Shift one column by a token and write the dump again: both must hold the log-prob of token t at place t.",
         "AReaL's prox_logp stands at the token before (labels rolled by -1); OpenRLHF, ROLL and tinker write n - 1 "
         "values; a real pair correlates 1.00, and 0.06 when shifted by one",
-        _alone(pairing.shifted_columns),
+        _of_one_file(alignment.shifted_columns),
     ),
-    Suspicion(
+    Anomaly(
         "unmasked_padding",
         "Rows were padded to one length, and the padding counts as tokens.",
         "Mask the padding (response_mask 0), or cut each row to its own length.",
         "verl, NeMo-RL, TRL, SkyRL and OpenRLHF hold padded batches in memory; SkyRL pads on the left since 2026-03",
-        _alone(fills.unmasked_padding),
+        _of_one_file(unscored.unmasked_padding),
     ),
-    Suspicion(
+    Anomaly(
         "unmasked_prompt",
         "Rows begin with the prompt, which the rollout engine never scored, and it counts as tokens.",
         "Mask the prompt (response_mask 0), or name the mask column with --map response_mask=COLUMN.",
         "NeMo-RL, AReaL, prime-rl and tinker write whole sequences with 0.0 on the prompt in the rollout column only",
-        _alone(fills.unmasked_prompt),
+        _of_one_file(unscored.unmasked_prompt),
     ),
-    Suspicion(
+    Anomaly(
         "unscored_zeros",
         "One column holds 0.0 on stretches it never scored (tool output, padding, or greedy tokens), and they count.",
         "Mask those tokens (response_mask 0), or score them; 0.0 means probability 1.",
         "NeMo-RL, miles, OpenRLHF, TRL: 0.0 stands for 'the engine did not score this token'",
-        _alone(fills.unscored_zeros),
+        _of_one_file(unscored.unscored_zeros),
     ),
-    Suspicion(
+    Anomaly(
         "probabilities",
         "A column holds probabilities, not their logarithms.",
         "Take the natural logarithm before writing the dump.",
         "log-probs are at most 0, probabilities at least 0",
-        _alone(scale.probabilities),
+        _of_one_file(scale.probabilities),
     ),
-    Suspicion(
+    Anomaly(
         "other_base",
         "One column is in logarithms of base 10 or 2.",
         "Multiply it by the logarithm of its base: ln 10 = 2.302585, ln 2 = 0.693147.",
         "log_b p = ln p / ln b; noise and updates leave the slope of one column on the other within 1 % of 1",
-        _alone(scale.other_base),
+        _of_one_file(scale.other_base),
     ),
-    Suspicion(
+    Anomaly(
         "swapped_columns",
         "The tokens look drawn from the training column: the two have each other's names, or the rollout column was "
         "not what was sampled from.",
         "Check which column is whose (--map rollout_log_probs=..., --map old_log_probs=...), and that the engine "
         "returns log-probs after temperature and top-p (vLLM: logprobs_mode=processed_logprobs).",
         "the mean of p_train / p_rollout over tokens drawn from the rollout policy is 1, and the mean log-ratio -KL",
-        _alone(pairing.swapped_columns),
+        _of_one_file(alignment.swapped_columns),
     ),
-    Suspicion(
+    Anomaly(
         "steps_out_of_order",
         "A file's steps lie before those of the file read before it.",
         "Name the files in training order (step2 sorts after step10 as text: pad the numbers), and leave out what a "
@@ -115,21 +134,24 @@ SUSPICIONS: tuple[Suspicion, ...] = (
 )
 
 
-def suspect(samples: Iterable[Sample]) -> tuple[Suspected, ...]:
-    """Every suspicion held against every file, in the files' order; one finding per suspicion, in the table's order.
+def find_anomalies(samples: Iterable[Sample]) -> tuple[AnomalyFinding, ...]:
+    """Test the sample of every file for every anomaly; one finding for each anomaly, in the order of ANOMALIES.
 
-    A sample is looked at once, and only the one before it is still needed then, so an iterator keeps memory flat.
+    Only a sample and the one before it are needed at a time, so an iterator keeps memory flat.
     """
-    found: dict[str, tuple[str, str]] = {}
-    n_files = dict.fromkeys((row.name for row in SUSPICIONS), 0)
+    first: dict[str, tuple[str, str]] = {}
+    n_files: Counter[str] = Counter()
     before: Sample | None = None
     for sample in samples:
-        for row in SUSPICIONS:
-            evidence = row.evidence(sample, before)
+        for anomaly in ANOMALIES:
+            evidence = anomaly.evidence(sample, before)
             if evidence is not None:
-                found.setdefault(row.name, (sample.path, evidence))
-                n_files[row.name] += 1
+                first.setdefault(anomaly.name, (sample.path, evidence))
+                n_files[anomaly.name] += 1
         before = sample
     return tuple(
-        Suspected(row.name, *found[row.name], row.cure, n_files[row.name]) for row in SUSPICIONS if row.name in found
+        AnomalyFinding(name=row.name, path=path, evidence=evidence, fix=row.fix, n_files=n_files[row.name])
+        for row in ANOMALIES
+        if row.name in first
+        for path, evidence in (first[row.name],)
     )
