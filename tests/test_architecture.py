@@ -159,9 +159,9 @@ def loaded_by(*args: str) -> set[str]:
     """Top-level modules that a command has loaded when it ends."""
     script = (
         "import sys, contextlib, io\n"
-        "from rlcorr_cli.cli.main import main\n"
-        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
-        f"    main({list(args)!r})\n"
+        "from rlcorr_cli.cli.main import run\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    run({list(args)!r})\n"
         "print(' '.join({name.split('.')[0] for name in sys.modules}))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)

@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from rlcorr_cli.engines import interrupt
@@ -21,9 +22,17 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; never returns.  Exit statuses are those of README."""
     interrupt.install()
     status = run(sys.argv[1:] if args is None else args)
-    if status in (130, 143):
-        os._exit(status)  # worker threads may be in the middle of a shard; nobody waits for them
-    sys.exit(status)
+    _end(status)
+
+
+def _end(status: int) -> NoReturn:
+    """Leave without taking the interpreter down: that costs half a second where torch is loaded, and would wait for
+    worker threads that nobody waits for.  All that was written is in place by now, and nothing of ours runs at exit.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # closed by the caller, or by the reader
+            stream.flush()
+    os._exit(status)
 
 
 def run(args: Sequence[str]) -> int:

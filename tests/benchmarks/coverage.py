@@ -88,7 +88,17 @@ def measured(design: Design, rng: Generator) -> dict[str, tuple[float, float]]:
     flat, offsets = np.concatenate(rows), np.cumsum([0, *map(len, rows)]).astype(np.int64)
     rollout = -3 - rng.random(len(flat))
     zeros = np.zeros(design.n, np.int64)
-    batch = Batch(offsets, rollout + flat, rollout, None, None, zeros, None, zeros.astype(np.int32), ((),))
+    batch = Batch(
+        offsets=offsets,
+        train_logp=rollout + flat,
+        rollout_logp=rollout,
+        current_logp=None,
+        advantages=None,
+        n_masked=zeros,
+        reward=None,
+        leaf=zeros.astype(np.int32),
+        keys=((),),
+    )
     return intervals(observe(batch, Observation(Plan()), torch.device("cpu")).replicates)
 
 

@@ -207,6 +207,17 @@ def p11(bench: Bench) -> Figure:
     return Figure(share / found["seconds"], None, (bandwidth, times))
 
 
+def p14(bench: Bench) -> Figure:
+    """analyze on ten sequences, start to end, over a Python that imports what it cannot do without and ends."""
+    dump = bench.dump("tiny")
+    works = {
+        "analyze": partial(wall, RLCORR, "analyze", dump),
+        "imports": partial(wall, sys.executable, "-c", "import torch, pyarrow.parquet"),
+    }
+    interleave(works, 1)  # byte code and page cache
+    return figure(interleave(works, max(9, bench.rounds)), lambda t: t["analyze"] / t["imports"], "s")
+
+
 def wall(*command: str | Path) -> float:
     """Seconds of a command, start-up and all."""
     return cost(command).wall

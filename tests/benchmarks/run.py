@@ -48,6 +48,7 @@ TARGETS = {
     "P8": Target("slowest of --help, presets, explain kl / import typer", 1.6, 1.2, "", figures.p8),
     "P9": Target("CPU time W2 / W1, net of start-up", 10.5, 10, "", figures.p9),
     "P11": Target("core compute / copy bandwidth of the card", 30, 60, " %", figures.p11, at_least=True),
+    "P14": Target("analyze 10 sequences / import torch, pyarrow.parquet", 1.25, 1.1, "", figures.p14),
 }
 HEADER = ("#", "figure", "medians", "least", "reach", "stretch", "")
 

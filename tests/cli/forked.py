@@ -2,12 +2,10 @@
 
 A server that has imported all of rlcorr forks for every command.  A client, 20 ms to start, hands it its arguments,
 environment, directory, limits and three streams, passes signals on, and ends as the forked process ends.  So a test
-sees all that the console script does in and after main(), flushed streams included.  Only how Python sets itself up and
-is taken down is not looked at: tests of PYTHONIOENCODING, of imports, of memory, and some of everything else take the
-installed command.
+sees all that the console script does in main(), which ends the process.  Only how Python sets itself up is not looked
+at: tests of PYTHONIOENCODING, of imports, of memory, and some of everything else take the installed command.
 """
 
-import atexit
 import json
 import os
 import pkgutil
@@ -19,12 +17,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 CLIENT = """\
 import array, json, os, signal, socket, struct, sys
@@ -131,25 +128,6 @@ def _taken_over(
     return args
 
 
-def _end(args: list[str]) -> NoReturn:
-    """main(), and what the interpreter does at its end, less the taking down of 3,000 modules (0.8 s)."""
-    from rlcorr_cli.cli.main import main
-
-    status: object = 70
-    try:
-        main(args)
-    except SystemExit as ended:
-        status = ended.code
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
-    atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        status = 120
-    os._exit(status if isinstance(status, int) else int(status is not None))
-
-
 def _text(number: int, errors: str) -> TextIO:
     buffering = 1 if os.isatty(number) or number == 2 else -1
     return open(number, "w", buffering, encoding="utf-8", errors=errors, closefd=False)
@@ -163,4 +141,6 @@ def _remove(address: Path) -> None:
 
 if __name__ == "__main__":
     given = serve(sys.argv[1])
-    _end(given)
+    from rlcorr_cli.cli.main import main
+
+    main(given)

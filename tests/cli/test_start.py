@@ -1,10 +1,13 @@
-"""What a command loads before its work begins: nothing that it can do without."""
+"""What a command loads before its work begins, nothing that it can do without, and that it ends with its work."""
 
 import pytest
-from running import SAMPLE, run_python
+from running import BF16, SAMPLE, run_python
 
 TELL = (
     "import sys; from rlcorr_cli.cli.main import run; status = run(sys.argv[1:]); print(status, *sorted(sys.modules))"
+)
+ENDING = (
+    "import atexit, sys; atexit.register(print, 'taken down'); from rlcorr_cli.cli.main import main; main(sys.argv[1:])"
 )
 HEAVY = ("pandas", "polars", "matplotlib", "scipy", "torch._dynamo", "pyarrow.dataset", "jinja2", "tensorboardX")
 
@@ -22,3 +25,17 @@ def test_analyze_loads_no_pandas(name: str, args: tuple[str, ...]) -> None:
 def test_pandas_would_be_seen() -> None:
     ran = run_python("import pyarrow as pa, sys; pa.array([1]).to_numpy(); print(*sys.modules)")
     assert "pandas" in ran.out.split()
+
+
+@pytest.mark.parametrize(("last", "status"), [("--quiet", 0), ("--no-such-option", 2)])
+def test_the_interpreter_is_not_taken_down(last: str, status: int) -> None:
+    ran = run_python(ENDING, "analyze", BF16, last)
+    assert ran.status == status
+    assert "taken down" not in ran.out + ran.err
+    assert "k3_kl" in ran.out if status == 0 else ran.err.startswith("Error: No such option")
+
+
+def test_what_is_buffered_is_written_at_the_end() -> None:
+    script = "import sys; from rlcorr_cli.cli.main import main; sys.stdout.write('before'); main(['explain', 'no'])"
+    ran = run_python(script)
+    assert (ran.status, ran.out) == (2, "before")
