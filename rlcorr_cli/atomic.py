@@ -1,16 +1,18 @@
 """Files and directories that appear whole or not at all, and never in the place of what is read.
 
 Datasets, reports and pictures are written under a hidden name beside their target, flushed to the disk and then
-renamed: whoever reads the target sees the old content or the new, and a failure leaves nothing behind.
+renamed: whoever reads the target sees the old content or the new, and a failure leaves nothing behind.  The hidden
+name is random, since process ids are the same in two containers that share a disk.
 """
 
 import glob
 import os
+import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
-from zlib import crc32
 
 from rlcorr_cli.errors import OutputError, UsageError
 from rlcorr_cli.places import STDIN
@@ -25,6 +27,8 @@ def check_target(path: Path, inputs: Iterable[str], *, directory: bool = False, 
             raise OutputError(
                 f"{path} is {'not a' if directory else 'a'} directory.", f"Name another place with {option}."
             )
+        if path.exists() and not (path.is_dir() or path.is_file()):
+            raise OutputError(f"{path} is not a regular file.", f"Name another place with {option}.")
         if not path.parent.is_dir():
             raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
     except OSError as error:
@@ -32,21 +36,58 @@ def check_target(path: Path, inputs: Iterable[str], *, directory: bool = False, 
 
 
 def temporary_name(path: Path) -> Path:
-    """A hidden name beside the target, no longer than a name may be; two targets of one process have two."""
-    return path.with_name(f".rlcorr.{os.getpid()}.{crc32(os.fsencode(path.name)):08x}.part")
+    """A hidden name beside the target, another one at each call, no longer than a name may be; nothing has it yet."""
+    return path.with_name(f".rlcorr.{secrets.token_hex(8)}.part")
 
 
-def publish(temporary: Path, path: Path) -> None:
-    """Give a finished file or directory its name, in the place of what had it."""
-    # A rename replaces a file, and not a directory that holds something: an old directory steps aside first.
-    if temporary.is_dir() and path.exists():
-        old = temporary.with_suffix(".old")
-        os.replace(path, old)
-        os.replace(temporary, path)
-        shutil.rmtree(old)
-    else:
-        os.replace(temporary, path)
+def publish(temporary: Path, path: Path, *, replace: bool = True) -> None:
+    """Give a finished file or directory its name.
+
+    replace: whether it may take the place of what has the name; else that is an OutputError, and stays.
+    """
+    try:
+        if replace:
+            _replace(temporary, path)
+        elif temporary.is_dir():
+            os.rename(temporary, path)  # which takes the place of an empty directory at most
+        else:
+            _name(temporary, path)
+    except OSError as error:
+        if not replace and os.path.lexists(path):
+            raise OutputError(
+                f"{path} was written by another run meanwhile.",
+                "Add --overwrite to replace it, or name another.",
+            ) from error
+        raise
     sync(path.parent)
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    # A rename replaces a file, and not a directory that holds something: an old directory steps aside first.
+    if not temporary.is_dir() or not path.exists():
+        os.replace(temporary, path)
+        return
+    old = temporary.with_suffix(".old")
+    os.rename(path, old)
+    try:
+        os.rename(temporary, path)
+    except OSError:
+        os.rename(old, path)
+        raise
+    shutil.rmtree(old)
+
+
+def _name(temporary: Path, path: Path) -> None:
+    """A file's name, where nothing has it."""
+    # A rename would replace what came meanwhile; a second link never does.
+    try:
+        os.link(temporary, path)
+    except OSError:
+        if os.path.lexists(path):
+            raise
+        os.rename(temporary, path)  # some file systems have no links
+    else:
+        os.unlink(temporary)
 
 
 def discard(temporary: Path) -> None:
@@ -71,7 +112,8 @@ def replace_file(path: Path, content: bytes, option: str = "-o") -> None:
     """Write a small file."""
     temporary = temporary_name(path)
     try:
-        temporary.write_bytes(content)
+        with temporary.open("xb") as file:
+            file.write(content)
         sync(temporary)
         publish(temporary, path)
     except OSError as error:
@@ -86,6 +128,25 @@ def make_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"Cannot make the directory {path}: {error.strerror}.", "Name another with -o.") from None
+
+
+def check_apart(outputs: Sequence[tuple[str, Path | None]]) -> None:
+    """Refuse two outputs of one run in the same place.  outputs: options and what they name, if anything."""
+    places = [(option, path) for option, path in outputs if path is not None]
+    for (option, path), (other, second) in combinations(places, 2):
+        if same_place(path, second):
+            both = f"{option} and {other}" if option != other else f"{option} twice"
+            raise UsageError(f"{second} cannot be both outputs, {both}.", f"Name another {other}.")
+
+
+def same_place(first: Path, second: Path) -> bool:
+    """Whether two names lead to one file or directory, however they are spelled, or to one within the other."""
+    one, other = Path(os.path.realpath(first)), Path(os.path.realpath(second))
+    if one.is_relative_to(other) or other.is_relative_to(one):
+        return True
+    with suppress(OSError):
+        return one.samefile(other)
+    return False
 
 
 def _is_read(path: Path, inputs: Iterable[str]) -> bool:

@@ -25,7 +25,7 @@ def analyze(
     from rlcorr_cli.pipeline import analyze as analysis
 
     chosen = plan.chosen(profile)
-    outputs = shared.outputs(output or [], dumps, group_by or [])
+    outputs = shared.outputs(output or [], dumps, group_by or [], plan=plan.plan, quarantine=read.quarantine)
     report = analysis.analyze(
         read.request(dumps, group_by),
         chosen,

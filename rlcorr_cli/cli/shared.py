@@ -1,6 +1,7 @@
 """What commands share: arguments as values, the progress bar, printing a report, refusing options on a saved one."""
 
 import json
+import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -8,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.atomic import check_target
+from rlcorr_cli.atomic import check_apart, check_target, same_place
 from rlcorr_cli.cli.option_groups import PlanOptions, ReadingOptions
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.pipeline.analyze import Progress, Watch
@@ -31,12 +32,17 @@ def refuse_saved_report_options(
         raise UsageError("A saved report cannot be read under another plan or grouping.", "Name the dump itself.")
 
 
-def outputs(paths: Sequence[str], dumps: Sequence[str], group_by: Sequence[str]) -> tuple[Path, ...]:
-    """Report files, checked before the long scan rather than after it."""
+def outputs(
+    paths: Sequence[str], dumps: Sequence[str], group_by: Sequence[str], *, plan: str | None, quarantine: str | None
+) -> tuple[Path, ...]:
+    """Report files, checked before the long scan rather than after it.  plan, quarantine: other files of the run."""
+    check_apart([*(("-o", Path(path)) for path in paths), ("--quarantine", Path(quarantine) if quarantine else None)])
     for path in map(Path, paths):
         suffix = path.suffix.lower()
         if suffix not in FORMS:
             raise UsageError(f"{path}: a report is written as {', '.join(FORMS)}.", "Name it report.html or the like.")
+        if plan is not None and os.path.exists(plan) and same_place(path, Path(plan)):
+            raise UsageError(f"-o and --plan name the same file, {path}.", "Name another place with -o.")
         check_target(path, dumps, directory=suffix == ".tb")
         if suffix == ".tb":
             if len(group_by) != 1:

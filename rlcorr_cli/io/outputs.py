@@ -7,6 +7,8 @@
 import errno
 import gzip
 import json
+import os
+import re
 from base64 import b64encode
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -22,6 +24,7 @@ from rlcorr_cli.atomic import check_target, discard, publish, sync, temporary_na
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.io.corrected import Rows
 from rlcorr_cli.io.formats import WRITTEN
+from rlcorr_cli.places import STDIN
 
 GROUP_BYTES = 16 << 20
 """A row group holds about this much before compression: a training reader loads one at a time."""
@@ -31,6 +34,10 @@ DEEPEST = 40
 """Levels of nesting that Parquet readers still open."""
 TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
 LINES = "Write .jsonl instead, where every row may differ."
+
+
+PART = re.compile(rf"part-\d{{5,}}({'|'.join(map(re.escape, WRITTEN))})")
+"""Names of a directory's files."""
 
 
 class Writer(Protocol):
@@ -55,9 +62,10 @@ class Output:
     rows, n_bytes: what has been written.  done: the share of the input that it stands for, as its user says.
     """
 
-    def __init__(self, path: Path, temporary: Path, rows_per_file: int, about: str) -> None:
+    def __init__(self, path: Path, temporary: Path, rows_per_file: int, about: str, overwrite: bool) -> None:
         """Use `create`."""
         self._about = about
+        self._overwrite = overwrite
         self.path = path
         self.rows = 0
         self.done = 0.0
@@ -93,7 +101,19 @@ class Output:
         if self._part is None and not self._parts:
             raise DataError(f"Nothing is left to write to {self.path}.", "Loosen the plan, or use --rejected keep.")
         self._close(metadata)
-        publish(self._temporary, self.path)
+        if self.path.is_dir():
+            _check_own(self.path)  # again: what came while this ran would go with the old parts
+        publish(self._temporary, self.path, replace=self._overwrite)
+
+    def finish_or_remove(self, metadata: str) -> None:
+        """As `finish`; where no row came, an output of the same name that may be replaced goes, which is not ours."""
+        if self.rows:
+            self.finish(metadata)
+        elif self._overwrite and self.path.is_dir():
+            _check_own(self.path)
+            discard(self.path)
+        elif self._overwrite:
+            discard(self.path)
 
     def discard(self) -> None:
         """Leave nothing behind."""
@@ -108,9 +128,10 @@ class Output:
         if self._part is None:
             name = self._temporary
             if self._rows_per_file is not None:
-                self._temporary.mkdir(exist_ok=True)
+                if not self._parts:
+                    self._temporary.mkdir()
                 name = self._temporary / f"part-{len(self._parts):05d}{self._suffix}"
-            file = name.open("wb")
+            file = name.open("xb")
             self._parts.append(name)
             self._part = _writer(self._suffix, file), file
             self._in_part = 0
@@ -127,12 +148,13 @@ class Output:
 
 
 @contextmanager
-def create(path: Path, rows_per_file: int, about: str) -> Generator[Output]:
+def create(path: Path, rows_per_file: int, about: str, *, overwrite: bool = False) -> Generator[Output]:
     """An Output that is discarded unless `finish` was reached; failures to write are OutputErrors.
 
-    about: the metadata of parts that are full before the end is known.
+    about: the metadata of parts that are full before the end is known.  overwrite: whether it may replace another.
     """
-    output = Output(path, temporary_name(path), rows_per_file, about)
+    path = Path(os.path.realpath(path)) if path.is_dir() else path  # a link to a directory stays one
+    output = Output(path, temporary_name(path), rows_per_file, about, overwrite)
     try:
         yield output
     except OSError as error:
@@ -145,19 +167,26 @@ def create(path: Path, rows_per_file: int, about: str) -> Generator[Output]:
 
 def check_dataset(path: Path, inputs: list[str], overwrite: bool) -> None:
     """Refuse what must not be written, before the long scan."""
+    if str(path) == STDIN:
+        raise UsageError("A dataset is not written to standard output.", "Name a file, or a directory.")
     if path.suffix and not is_file(path) and not path.is_dir():
         raise UsageError(f"{path}: unknown form of output.", f"Name a {', '.join(WRITTEN)} file, or a directory.")
     check_target(path, inputs, directory=not is_file(path))
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     if path.is_dir():
-        others = [name.name for name in path.iterdir() if not name.name.startswith("part-")]
-        if others:
-            raise OutputError(f"{path} holds other files ({others[0]}).", "Name a new or empty directory.")
+        _check_own(path)
         if not any(path.iterdir()):
             return
     if not overwrite:
         raise OutputError(f"{path} exists.", "Add --overwrite to replace it, or name another output.")
+
+
+def _check_own(directory: Path) -> None:
+    """Refuse a directory that holds anything but parts as `Output` writes them: all of it would be replaced."""
+    for path in directory.iterdir():
+        if not PART.fullmatch(path.name) or path.is_symlink() or not path.is_file():
+            raise OutputError(f"{directory} holds other files ({path.name}).", "Name a new or empty directory.")
 
 
 def is_file(path: Path) -> bool:
@@ -274,6 +303,9 @@ def _is_deeper(type: pa.DataType, levels: int) -> bool:
 
 def _as_objects(table: pa.Table) -> list[dict[str, Any]]:
     """Rows as Python has them; times in nanoseconds, which it has not, as text."""
+    twice = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"Two columns are called {twice}; a JSON object holds one.", "Write .parquet, or rename one.")
     for i, field in enumerate(table.schema):
         if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
             table = table.set_column(i, field.name, table.column(i).cast(pa.string()))

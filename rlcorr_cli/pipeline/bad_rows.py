@@ -55,18 +55,18 @@ class BadRowLog:
         )
 
     def finish(self) -> None:
-        """Give the rows set aside their file; none is written where there are none."""
-        if self._output is not None and self._output.rows:
-            self._output.finish(json.dumps({"version": __version__, "problems": self.counts.to_dict()}))
+        """Give the rows set aside their file; where there are none, none is there."""
+        if self._output is not None:
+            self._output.finish_or_remove(json.dumps({"version": __version__, "problems": self.counts.to_dict()}))
 
 
 @contextmanager
-def bad_row_log(policy: BadRowPolicy) -> Generator[BadRowLog]:
-    """An empty log; what it wrote is discarded unless it was finished."""
+def bad_row_log(policy: BadRowPolicy, *, overwrite: bool = False) -> Generator[BadRowLog]:
+    """An empty log; what it wrote is discarded unless it was finished.  overwrite: whether that may replace a file."""
     if policy.quarantine is None:
         yield BadRowLog(policy, None)
         return
-    with create(policy.quarantine, 1, "") as output:
+    with create(policy.quarantine, 1, "", overwrite=overwrite) as output:
         yield BadRowLog(policy, output)
 
 

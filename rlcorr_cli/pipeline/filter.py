@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
+from rlcorr_cli.atomic import check_apart
 from rlcorr_cli.core.decisions import MAX_WEIGHT
 from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.errors import UsageError
@@ -101,9 +102,11 @@ def filter_dump(
     draws = row_draws(dump, work, computing)
     tally = _Tally()
     with ExitStack() as stack:
-        progress, log = stack.enter_context(watched(dump, watch)), stack.enter_context(bad_row_log(request.bad_rows))
+        progress = stack.enter_context(watched(dump, watch))
+        log = stack.enter_context(bad_row_log(request.bad_rows, overwrite=target.overwrite))
+        about, overwrite = json.dumps(_about(plan)), target.overwrite
         kept, dropped = outputs = [
-            None if path is None else stack.enter_context(create(path, target.rows_per_file, json.dumps(_about(plan))))
+            path and stack.enter_context(create(path, target.rows_per_file, about, overwrite=overwrite))
             for path in (target.path, target.rejected)
         ]
         batches = filtered_rows(dump, work, computing, outputs=outputs, progress=progress, log=log)
@@ -154,10 +157,7 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
     quarantine = dump.request.bad_rows.quarantine
     check_quarantine(dump, target.overwrite)
     check_added(dump.available)
-    if quarantine is not None and quarantine in (target.path, target.rejected):
-        raise UsageError(f"{quarantine} cannot be both outputs.", "Name another --quarantine.")
-    if target.path is not None and target.path == target.rejected:
-        raise UsageError(f"{target.path} cannot be both outputs.", "Name another --rejected-output.")
+    check_apart((("-o", target.path), ("--rejected-output", target.rejected), ("--quarantine", quarantine)))
     if target.rejected is not None and target.keep_rejected:
         raise UsageError("--rejected keep leaves nothing for --rejected-output.", "Use one of the two.")
     if target.resample is not None and (target.keep_rejected or target.rejected is not None):
@@ -189,9 +189,10 @@ def _finish(filtered: Filtered, kept: Output | None, dropped: Output | None) -> 
     if filtered.target.resample is None and filtered.rows_in != filtered.rows_out + gone:
         raise AssertionError(f"{filtered.rows_in} rows in, {filtered.rows_out} out, {gone} not")
     about = {**_about(filtered.report.plan), "counts": filtered.report.whole.counts, **filtered.rows}
-    for output in (kept, dropped):
-        if output is not None and (output.rows or output is kept):
-            output.finish(json.dumps(about))
+    if kept is not None:
+        kept.finish(json.dumps(about))
+    if dropped is not None:
+        dropped.finish_or_remove(json.dumps(about))
 
 
 def _about(plan: Plan) -> dict[str, Any]:

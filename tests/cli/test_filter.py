@@ -287,6 +287,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     refused(run("filter", source, *plan, "-o", str(tmp_path / "no" / "x.parquet")), 4, "no directory")
     refused(run("filter", source, *plan, "-o", out, "--rejected", "maybe"), 2, "drop")
     refused(run("filter", source, *plan, "-o", out, "--rejected-output", out), 2, "both outputs")
+    for second in ("--rejected-output", "--quarantine"):
+        again = str(tmp_path / ".." / tmp_path.name / "out.parquet")
+        refused(run("filter", source, *plan, "-o", out, second, again), 2, "both outputs", f"-o and {second}")
+    refused(run("filter", source, *plan, "-o", "-"), 2, "standard output")
     refused(run("filter", source, "--rs", "ratio.seq_sum:5,6", "-o", out), 3, "Nothing is left")
     assert run("filter", source, *plan, "-o", out).status == 0
     refused(run("filter", source, *plan, "-o", out), 4, "--overwrite")

@@ -360,3 +360,15 @@ def test_a_group_that_breaks_a_rule_is_marked(tmp_path: Path) -> None:
     ]
     rows = [line for line in markdown.read_text().splitlines() if re.match(r"\| \d", line)]
     assert [line.count("\\!") for line in rows] == [0, 0, 1, 1, 1]
+
+
+def test_a_report_does_not_replace_another_file_of_its_run(tmp_path: Path) -> None:
+    plan, report = tmp_path / "plan.json", tmp_path / "r.json"
+    plan.write_text(json.dumps(analyzed(BF16, "--preset", "geo_rs")["plan"]))
+    content = plan.read_bytes()
+    respelled = str(tmp_path / ".." / tmp_path.name / "plan.json")
+    refused(run("analyze", BF16, "--plan", str(plan), "-o", respelled), 2, "-o and --plan name the same file")
+    assert plan.read_bytes() == content
+    refused(run("analyze", BF16, "-o", str(report), "-o", str(report)), 2, "both outputs, -o twice")
+    bad = str(tmp_path / "x.json")
+    refused(run("analyze", BF16, "-o", bad, "--quarantine", bad), 2, "both outputs, -o and --quarantine")
