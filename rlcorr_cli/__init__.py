@@ -1,5 +1,18 @@
 """rlcorr: offline log-prob analysis for LLM reinforcement learning.
 
+The whole flow, from a dump to its verdict, a gate, the corrected dataset, a picture and a page:
+
+    from pathlib import Path
+    from rlcorr_cli import analyze, check, filter_dump, plot, to_html
+
+    report = analyze("dump.parquet", "token_is", group_by="step", pictures=True)
+    print(report.verdict.level, report.verdict.usable, report.to_polars())
+    if check(report, at_most={"kl": 0.1}).passed:
+        filtered = filter_dump("dump.parquet", "corrected.parquet", "token_is")
+        print(filtered.rows_in, filtered.rows_out)
+    plot(report, "overview.png")
+    Path("report.html").write_text(to_html(report), encoding="utf-8")
+
 Nothing heavy is imported here, because `rlcorr --help` must stay quick: the names of `api` load when they are first
 asked for.
 """
@@ -7,12 +20,40 @@ asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlcorr_cli.api import analyze, check, filter_dump
+    from rlcorr_cli.api import (
+        BadRowPolicy,
+        Picture,
+        Report,
+        analyze,
+        check,
+        choose_plan,
+        filter_dump,
+        inspect,
+        inspect_row,
+        plot,
+        save,
+        to_html,
+    )
     from rlcorr_cli.plans import presets
     from rlcorr_cli.plans.plan import Plan
 
 __version__ = "0.1.0"
-__all__ = ["Plan", "analyze", "check", "filter_dump", "presets"]
+__all__ = [
+    "BadRowPolicy",
+    "Picture",
+    "Plan",
+    "Report",
+    "analyze",
+    "check",
+    "choose_plan",
+    "filter_dump",
+    "inspect",
+    "inspect_row",
+    "plot",
+    "presets",
+    "save",
+    "to_html",
+]
 
 
 def __getattr__(name: str) -> Any:

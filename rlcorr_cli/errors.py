@@ -1,10 +1,10 @@
 """The errors a user can cause, and the exit status of each.
 
 Everything raised on purpose is an RlcorrError; any other exception is a fault of ours and keeps its
-traceback.  The command line turns the first kind into two lines on stderr (`cli/door.py`, the one door).
+traceback.  The command line turns the first kind into two lines on stderr (`cli/main.py`, the one door).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 
@@ -20,6 +20,12 @@ class RlcorrError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self._raised = message, hint
+
+    def word(self, words: Callable[[str], str]) -> None:
+        """Say message and hint through `words`, which takes them as they were raised: they may name flags."""
+        self.message, self.hint = map(words, self._raised)
+        self.args = (self.message,)
 
 
 class UsageError(RlcorrError):
@@ -38,6 +44,13 @@ class OutputError(RlcorrError):
     """A result that could not be written."""
 
     exit_status = 4
+
+
+def not_one_of(name: str, value: object, choices: Iterable[str]) -> UsageError:
+    """The error for an option's value that is none of its choices."""
+    allowed = tuple(choices)
+    message = f"{name} must be one of {', '.join(allowed)}, got '{value}'."
+    return UsageError(message, f"Try {nearest(str(value), allowed, 1)}.")
 
 
 def nearest(name: str, known: Iterable[str], n: int = 3) -> str:

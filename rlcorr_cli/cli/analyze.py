@@ -20,19 +20,21 @@ def analyze(
     debug: o.Debug = False,
 ) -> None:
     """Diagnose a dump, and see what a correction would do."""
+    from rlcorr_cli import api
     from rlcorr_cli.cli import shared
-    from rlcorr_cli.metrics.settings import Thresholds
-    from rlcorr_cli.pipeline import analyze as analysis
 
     chosen = plan.chosen(profile)
     outputs = shared.outputs(output or [], dumps, group_by or [], plan=plan.plan, quarantine=read.quarantine)
-    report = analysis.analyze(
-        read.request(dumps, group_by),
+    report = api.analyze(
+        dumps,
         chosen,
-        thresholds=Thresholds(extreme_ratio, ppo_clip),
-        computing=compute.computing(),
+        group_by=group_by or (),
+        extreme_ratio=extreme_ratio,
+        ppo_clip=ppo_clip,
         seed=seed,
-        watch=shared.watch(quiet),
         pictures=shared.pictured(outputs),
+        watch=shared.watch(quiet),
+        **read.arguments(),
+        **compute.arguments(),
     )
     shared.write(report, outputs, as_json=json)

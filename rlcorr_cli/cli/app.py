@@ -6,7 +6,7 @@ options in panels, is worth that.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -56,3 +56,27 @@ def run(args: Sequence[str]) -> int:
     """Run a command line; returns its status or raises what went wrong."""
     whole_help = not args or args[0] in ("-h", "--help")
     return build(rich=not whole_help)(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
+
+
+def typed_options(args: Sequence[str]) -> set[str]:
+    """The options among the arguments of a command line, without what only looks like one: the value of an option
+    (`-o --json` names a file), and names behind `--`."""
+    group: Any = typer.main.get_command(build(rich=False))
+    takes_value = {
+        name
+        for command in group.commands.values()
+        for option in command.params
+        if option.param_type_name == "option" and not option.is_flag
+        for name in option.opts
+    }
+    options: set[str] = set()
+    previous = ""
+    for arg in args:
+        if previous in takes_value:
+            previous = ""
+            continue
+        if arg == "--":
+            break
+        options.add(arg)
+        previous = arg
+    return options

@@ -9,7 +9,6 @@ from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingO
 
 if TYPE_CHECKING:
     from rlcorr_cli.report.checked import Checked
-    from rlcorr_cli.rules.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -38,47 +37,25 @@ def check(
     debug: o.Debug = False,
 ) -> int:
     """Hold a dump or a saved report to rules: exit status 0 when they hold, 1 when one fails."""
+    from rlcorr_cli import api
     from rlcorr_cli.cli import shared
-    from rlcorr_cli.pipeline.check import check as run
-    from rlcorr_cli.report.checked import measurements_of
-    from rlcorr_cli.report.saved import is_report, read_report
-    from rlcorr_cli.rules.policy import refuse_impossible
 
-    policy, target = _policy(rules), _target(junit, dumps, rules)
-    if is_report(dumps):
-        shared.refuse_saved_report_options(read, plan, group_by, profile)
-        report = read_report(dumps[0])
-    else:
-        from rlcorr_cli.pipeline.analyze import analyze
-
-        chosen, request = plan.chosen(profile), read.request(dumps, group_by)
-        if chosen.profile is None:  # a peer's names are known once its function has run
-            refuse_impossible(policy, chosen.plan, grouped=bool(group_by))
-        # Without a seed there are no intervals, which no rule looks at.
-        report = analyze(request, chosen, computing=compute.computing(), seed=None, watch=shared.watch(quiet))
-    return _show(run(measurements_of(report), policy), target, as_json=json)
-
-
-def _policy(options: RuleOptions) -> "Policy":
-    """The policy that the options ask for, its files read."""
-    from rlcorr_cli.report.checked import measurements_of
-    from rlcorr_cli.report.saved import read_report
-    from rlcorr_cli.rules.files import read_rules
-    from rlcorr_cli.rules.policy import Baseline, policy
-
-    baseline = None
-    if options.baseline is not None:
-        limited = bool(options.max_increase or options.max_decrease)  # without a limit, `policy` refuses any baseline
-        sections = measurements_of(read_report(options.baseline)).sections if limited else ()
-        baseline = Baseline(name=options.baseline, sections=sections)
-    return policy(
-        file=None if options.rules is None else read_rules(options.rules),
-        at_most=options.at_most or (),
-        at_least=options.at_least or (),
-        max_increase=options.max_increase or (),
-        max_decrease=options.max_decrease or (),
-        baseline=baseline,
+    target = _target(junit, dumps, rules)
+    checked = api.check(
+        dumps,
+        plan.chosen(profile),
+        rules=rules.rules,
+        at_most=rules.at_most,
+        at_least=rules.at_least,
+        baseline=rules.baseline,
+        max_increase=rules.max_increase,
+        max_decrease=rules.max_decrease,
+        group_by=group_by or (),
+        watch=shared.watch(quiet),
+        **read.arguments(),
+        **compute.arguments(),
     )
+    return _show(checked, target, as_json=json)
 
 
 def _target(path: str | None, dumps: list[str], options: RuleOptions) -> Path | None:

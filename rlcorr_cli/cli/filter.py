@@ -1,7 +1,5 @@
 """`rlcorr filter`: the corrected dataset, weights and masks written in."""
 
-from pathlib import Path
-
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
@@ -26,26 +24,26 @@ def filter(
     debug: o.Debug = False,
 ) -> None:
     """Write the corrected dataset: weights, the modified mask, rejected sequences dropped."""
+    from rlcorr_cli import api
     from rlcorr_cli.cli import shared
-    from rlcorr_cli.cli.plans import choice
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.pipeline.filter import filter_dump
-    from rlcorr_cli.report.filtered import Target
 
     chosen = plan.chosen(profile)
-    if chosen.plan.weighting is None and not chosen.plan.rules:
-        hint = " ".join((*chosen.notes, "Name one, such as --preset geo_rs."))
-        raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", hint)
     if output is None and not dry_run:
         raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
-    keep = choice("--rejected", rejected, ("drop", "keep")) == "keep"
-    path = None if dry_run or output is None else Path(output)
-    apart = None if dry_run or rejected_output is None else Path(rejected_output)
-    filtered = filter_dump(
-        read.request(dumps),
+    filtered = api.filter_dump(
+        dumps,
+        None if dry_run else output,
         chosen,
-        Target(path, keep, apart, overwrite, rows_per_file, resample, seed, write_unused_weights),
-        computing=compute.computing(sparing=True),
+        keep_rejected=rejected == "keep",
+        rejected_output=None if dry_run else rejected_output,
+        overwrite=overwrite,
+        rows_per_file=rows_per_file,
+        resample=resample,
+        seed=seed,
+        write_unused_weights=write_unused_weights,
         watch=shared.watch(quiet),
+        **read.arguments(),
+        **compute.arguments(sparing=True),
     )
     shared.show_filtered(filtered, as_json=json)

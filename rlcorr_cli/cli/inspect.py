@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -36,27 +36,24 @@ def inspect(
         ),
     ] = 0,
     by: Annotated[
-        str,
-        typer.Option("--by", help="Worst by k3, abs_log_ratio, or seq_log_ratio.", rich_help_panel=LOOKING),
+        Literal["k3", "abs_log_ratio", "seq_log_ratio"],
+        typer.Option("--by", help="The measure of the worst.", rich_help_panel=LOOKING),
     ] = "k3",
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
     """See how a dump is read, what is wrong with it, and its worst rows."""
-    from rlcorr_cli.cli.plans import choice
-    from rlcorr_cli.core.worst import MEASURES
+    from rlcorr_cli import api
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.pipeline import inspect as inspection
 
-    request, chosen, computing = read.request(dumps), plan.chosen(), compute.computing()
-    by = choice("--by", by, tuple(MEASURES))
+    chosen = plan.chosen()
     if row is not None and worst:
         raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
     if row is not None:
-        _show_row(inspection.one_row(request, chosen, computing, row), as_json=json)
+        _show_row(api.inspect_row(dumps, row, chosen, **read.arguments(), **compute.arguments()), as_json=json)
         return
     with _columns_before_errors(dumps, read.format, as_json=json):
-        inspected = inspection.inspect(request, chosen, computing, n_worst=worst, by=by)
+        inspected = api.inspect(dumps, chosen, worst=worst, by=by, **read.arguments(), **compute.arguments())
     _show(inspected, as_json=json)
 
 

@@ -7,6 +7,7 @@ does `rlcorr explain --schema [NAME]`.
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,8 +15,15 @@ from typing import NoReturn
 
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
-from rlcorr_cli.errors import OutputError, RlcorrError
+from rlcorr_cli.errors import OutputError, RlcorrError, not_one_of
 from rlcorr_cli.present.stdout import drop_stdout
+
+_REFUSED_CHOICE = re.compile(
+    r"Invalid value for '(?P<option>--[\w-]+)'[^:]*: Value error, '(?P<value>.*)' is not one of (?P<choices>.*)\.",
+    re.DOTALL,
+)
+"""What typer says of a value that is none of an option's choices."""
+_QUOTED = re.compile("'([^']+)'")
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -39,7 +47,7 @@ def run(args: Sequence[str]) -> int:
     """The exit status of a command line, errors shown."""
     given = list(args)
     try:
-        return _plain(given)
+        return fast_path(given)
     except RlcorrError as error:
         return _show(error, given)
     except (BrokenPipeError, SystemExit):
@@ -60,7 +68,7 @@ def run(args: Sequence[str]) -> int:
         return _fault()
 
 
-def _plain(args: list[str]) -> int:
+def fast_path(args: list[str]) -> int:
     """Commands that need no options parsed, else the app.  A request for completion comes without arguments."""
     if args == ["presets"]:
         from rlcorr_cli.present.terminal.presets import print_presets
@@ -77,10 +85,11 @@ def _plain(args: list[str]) -> int:
 
         print_schema(args[2] if len(args) == 3 else None)
         return 0
-    return _typed(args)
+    return parsed(args)
 
 
-def _typed(args: list[str]) -> int:
+def parsed(args: list[str]) -> int:
+    """The status of a command line that typer parses."""
     import typer
 
     from rlcorr_cli.cli import app
@@ -88,6 +97,9 @@ def _typed(args: list[str]) -> int:
     try:
         return app.run(args)
     except typer.TyperException as error:
+        refused = _REFUSED_CHOICE.match(error.format_message())
+        if refused is not None:
+            return _show(not_one_of(refused["option"], refused["value"], _QUOTED.findall(refused["choices"])), args)
         command = next((arg for arg in args if arg in app.COMMANDS), None)
         hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
         return _show(RlcorrError(error.format_message(), hint), args, status=2)
@@ -106,11 +118,12 @@ def _fault() -> int:
 def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:
     """Two lines on stderr: what is wrong and where, then what to type."""
     status = error.exit_status if status is None else status
-    if "--debug" in args:
+    error.word(str)  # the API has it speak of arguments
+    if _asks(args, "--debug"):
         import traceback
 
         traceback.print_exc()
-    if "--json" in args:
+    if _asks(args, "--json"):
         import json
 
         text = json.dumps({"error": {"message": error.message, "hint": error.hint, "exit_status": status}})
@@ -121,6 +134,15 @@ def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int
     except BrokenPipeError:
         pass
     return status
+
+
+def _asks(args: Sequence[str], flag: str) -> bool:
+    """Whether a flag is typed: for errors, parsing among them, the arguments are all there is."""
+    if flag not in args:
+        return False
+    from rlcorr_cli.cli import app
+
+    return flag in app.typed_options(args)
 
 
 def _line(text: str) -> str:

@@ -7,16 +7,32 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
 
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
-    from rlcorr_cli.pipeline.scan import Computing
     from rlcorr_cli.quality.bad_rows import BadRowPolicy
-    from rlcorr_cli.requests import ReadRequest
+
+
+class Reading(TypedDict):
+    """Arguments of the API that say how a dump is read."""
+
+    format: str
+    columns: dict[str, str]
+    batch_by: str | None
+    limit: int | None
+    bad_rows: "BadRowPolicy"
+
+
+class Computing(TypedDict):
+    """Arguments of the API that say where and in what portions to compute."""
+
+    device: str
+    batch_tokens: int | None
+    threads: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,36 +48,23 @@ class ReadingOptions:
     max_bad_fraction: o.MaxBadFraction = None
     nonfinite: o.Nonfinite = "error"
 
-    def request(self, dumps: list[str], group_by: list[str] | None = None) -> "ReadRequest":
-        """The dump to read, and how."""
-        from rlcorr_cli.requests import ReadRequest
-
-        return ReadRequest(
-            paths=tuple(dumps),
-            format=self.format,
-            columns=self._mapping(),
-            group_by=tuple(group_by or ()),
-            batch_by=self.batch_by,
-            limit=self.limit,
-            bad_rows=self._bad_rows(),
-        )
+    def arguments(self) -> Reading:
+        """As the API takes them."""
+        return {
+            "format": self.format,
+            "columns": self._mapping(),
+            "batch_by": self.batch_by,
+            "limit": self.limit,
+            "bad_rows": self._bad_rows(),
+        }
 
     def _bad_rows(self) -> "BadRowPolicy":
         """What to do about bad rows; a place for them asks for their quarantine."""
-        from rlcorr_cli.cli.plans import choice
         from rlcorr_cli.quality.bad_rows import BadRowPolicy
 
-        action = choice("--on-bad-row", self.on_bad_row, ("error", "skip", "quarantine"))
-        nonfinite = choice("--nonfinite", self.nonfinite, ("error", "mask"))
-        if self.quarantine is not None and action == "skip":
-            raise UsageError("--on-bad-row skip leaves nothing for --quarantine.", "Use one of the two.")
-        if self.quarantine is None and action == "quarantine":
-            raise UsageError("--on-bad-row quarantine needs a place.", "Add --quarantine bad.parquet, or .jsonl.")
         path = None if self.quarantine is None else Path(self.quarantine)
-        action = action if path is None else "quarantine"
-        if action == "error" and self.max_bad_fraction is not None:
-            raise UsageError("--max-bad-fraction needs --on-bad-row skip or quarantine.", "Add --on-bad-row skip.")
-        return BadRowPolicy(action, path, self.max_bad_fraction, nonfinite)
+        asks = path is not None and self.on_bad_row == "error"
+        return BadRowPolicy("quarantine" if asks else self.on_bad_row, path, self.max_bad_fraction, self.nonfinite)
 
     def _mapping(self) -> dict[str, str]:
         """['canonical=column', ...] -> dict."""
@@ -87,21 +90,32 @@ class PlanOptions:
     is_high: o.IsHigh = None
     is_low: o.IsLow = None
     is_outside: o.IsOutside = None
-    normalize: o.Normalize = None
+    normalize: o.NormalizeBy = None
     rs: o.Rs = None
     veto: o.Veto = None
 
-    @property
-    def turns_knobs(self) -> bool:
-        """Whether any knob but the mode is turned."""
-        knobs = (self.is_scope, self.is_high, self.is_low, self.is_outside, self.normalize, self.veto)
-        return bool(self.rs) or any(knob is not None for knob in knobs)
+    def chosen(self, profile: str = "canonical") -> "ChosenPlan | None":
+        """The plan; None where no option asks for one."""
+        if self == PlanOptions() and profile == "canonical":
+            return None
+        from rlcorr_cli.api import choose_plan
 
-    def chosen(self, profile: str = "canonical") -> "ChosenPlan":
-        """The resolved plan."""
-        from rlcorr_cli.cli.plans import resolve
-
-        return resolve(self, profile)
+        if self.preset and self.plan:
+            raise UsageError(
+                "--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto."
+            )
+        return choose_plan(
+            Path(self.plan) if self.plan else self.preset,
+            profile=profile,
+            mode=self.mode,
+            is_scope=self.is_scope,
+            is_high=self.is_high,
+            is_low=self.is_low,
+            is_outside=self.is_outside,
+            normalize=self.normalize,
+            rs=self.rs or (),
+            veto=self.veto,
+        )
 
 
 @dataclass(frozen=True)
@@ -112,13 +126,12 @@ class ComputingOptions:
     batch_tokens: o.BatchTokens = None
     threads: o.Threads = None
 
-    def computing(self, sparing: bool = False) -> "Computing":
-        """For a process that does nothing else; sparing: see `prefer_jemalloc`."""
+    def arguments(self, *, sparing: bool = False) -> Computing:
+        """As the API takes them, for a process that does nothing else; sparing: see `prefer_jemalloc`."""
         from rlcorr_cli.io.containers.parquet import prefer_jemalloc
-        from rlcorr_cli.pipeline.scan import computing
 
         prefer_jemalloc(sparing)
-        return computing(self.device, self.threads, self.batch_tokens)
+        return {"device": self.device, "batch_tokens": self.batch_tokens, "threads": self.threads}
 
 
 def flat(command: Callable[..., int | None]) -> Callable[..., int | None]:

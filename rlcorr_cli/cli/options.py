@@ -1,10 +1,12 @@
 """Options that commands share, declared once."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, WRITTEN
+from rlcorr_cli.io.formats import CONTAINERS, STREAMED, WRITTEN
+from rlcorr_cli.plans.plan import Mode, Normalize, WeightScope
+from rlcorr_cli.quality.bad_rows import BadRowAction, NonfiniteAction
 
 READING = "Reading the dump"
 PLAN = "Correction plan"
@@ -18,7 +20,8 @@ Dumps = Annotated[
 DumpsOrReport = Annotated[
     list[str], typer.Argument(metavar="DUMP...", help="As for analyze, or one report.json that analyze -o wrote.")
 ]
-FormatName = Annotated[str, typer.Option("--format", help=f"auto, {' or '.join(NAMES)}.", rich_help_panel=READING)]
+Format = Literal["auto", "parquet", "jsonl"]
+FormatName = Annotated[Format, typer.Option("--format", help="The dump's container.", rich_help_panel=READING)]
 Map = Annotated[
     list[str] | None,
     typer.Option(
@@ -26,10 +29,8 @@ Map = Annotated[
     ),
 ]
 ModeName = Annotated[
-    str | None,
-    typer.Option(
-        "--mode", help="decoupled (old against rollout) or bypass (current against rollout).", rich_help_panel=READING
-    ),
+    Mode | None,
+    typer.Option("--mode", help="Compare the old policy, or the current one.", rich_help_panel=READING),
 ]
 GroupBy = Annotated[
     list[str] | None,
@@ -51,10 +52,10 @@ Limit = Annotated[
     typer.Option("--limit", min=1, metavar="N", help="Read only the first N rows.", rich_help_panel=READING),
 ]
 OnBadRow = Annotated[
-    str,
+    BadRowAction,
     typer.Option(
         "--on-bad-row",
-        help="error (stop at the first), skip (leave them out), or quarantine (and write them to --quarantine).",
+        help="Stop at the first, leave them out, or also write them to --quarantine.",
         rich_help_panel=READING,
     ),
 ]
@@ -79,10 +80,10 @@ MaxBadFraction = Annotated[
     ),
 ]
 Nonfinite = Annotated[
-    str,
+    NonfiniteAction,
     typer.Option(
         "--nonfinite",
-        help="Values that are not finite on a valid token: error (their row is bad), or mask (the token is cleared).",
+        help="A value that is not finite on a valid token: its row is bad, or the token is cleared.",
         rich_help_panel=READING,
     ),
 ]
@@ -108,17 +109,16 @@ ProfileName = Annotated[
     ),
 ]
 WeightScopeName = Annotated[
-    str | None,
-    typer.Option("--is", metavar="SCOPE", help="IS weights: token, sequence or geometric.", rich_help_panel=PLAN),
+    WeightScope | None, typer.Option("--is", help="IS weights, by what ratio.", rich_help_panel=PLAN)
 ]
 IsHigh = Annotated[float | None, typer.Option("--is-high", help="Upper bound of the weights.", rich_help_panel=PLAN)]
 IsLow = Annotated[float | None, typer.Option("--is-low", help="Lower bound of the weights.", rich_help_panel=PLAN)]
+Outside = Literal["clamp", "zero"]
 IsOutside = Annotated[
-    str | None, typer.Option("--is-outside", help="Outside the bounds: clamp or zero.", rich_help_panel=PLAN)
+    Outside | None, typer.Option("--is-outside", help="What weights outside the bounds become.", rich_help_panel=PLAN)
 ]
-Normalize = Annotated[
-    str | None,
-    typer.Option("--normalize", help="Divide weights by their batch mean: none or batch.", rich_help_panel=PLAN),
+NormalizeBy = Annotated[
+    Normalize | None, typer.Option("--normalize", help="Divide weights by their batch mean.", rich_help_panel=PLAN)
 ]
 Rs = Annotated[
     list[str] | None,
@@ -241,10 +241,8 @@ Dataset = Annotated[
     ),
 ]
 Rejected = Annotated[
-    str,
-    typer.Option(
-        "--rejected", help="Rows without a token left: drop or keep (their mask is all 0).", rich_help_panel=OUTPUT
-    ),
+    Literal["drop", "keep"],
+    typer.Option("--rejected", help="Rows without a token left; kept, their mask is all 0.", rich_help_panel=OUTPUT),
 ]
 RejectedOutput = Annotated[
     str | None,
@@ -281,4 +279,6 @@ Junit = Annotated[
     str | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML to FILE.", rich_help_panel=OUTPUT)
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.", rich_help_panel=OUTPUT)]
+# `--debug` is looked for by `main`, because parsing may fail before a command begins; commands take it to have it in
+# their help, and do nothing with it.
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT)]

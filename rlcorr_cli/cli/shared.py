@@ -1,19 +1,18 @@
-"""What commands share: arguments as values, the progress bar, printing a report, refusing options on a saved one."""
+"""What commands share: arguments as values, the progress bar, printing a report."""
 
 import json
 import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.atomic import check_apart, check_target, same_place
-from rlcorr_cli.cli.option_groups import PlanOptions, ReadingOptions
+from rlcorr_cli.api.drawing import refuse_form
+from rlcorr_cli.atomic import check_apart, same_place
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.pipeline.analyze import Progress, Watch
-from rlcorr_cli.present.forms import FORMS, PICTURED
+from rlcorr_cli.present.forms import PICTURED
 from rlcorr_cli.present.forms import write as write_form
 from rlcorr_cli.present.forms.document import text as document
 from rlcorr_cli.present.stdout import emit
@@ -24,31 +23,15 @@ if TYPE_CHECKING:
     from rlcorr_cli.report.filtered import Filtered
 
 
-def refuse_saved_report_options(
-    read: ReadingOptions, plan: PlanOptions, group_by: Sequence[str] | None, profile: str = "canonical"
-) -> None:
-    """Refuse what cannot be asked of a saved report in the place of a dump: it has its plan and its groups already."""
-    if read != ReadingOptions() or plan != PlanOptions() or group_by or profile != "canonical":
-        raise UsageError("A saved report cannot be read under another plan or grouping.", "Name the dump itself.")
-
-
 def outputs(
     paths: Sequence[str], dumps: Sequence[str], group_by: Sequence[str], *, plan: str | None, quarantine: str | None
 ) -> tuple[Path, ...]:
     """Report files, checked before the long scan rather than after it.  plan, quarantine: other files of the run."""
     check_apart([*(("-o", Path(path)) for path in paths), ("--quarantine", Path(quarantine) if quarantine else None)])
     for path in map(Path, paths):
-        suffix = path.suffix.lower()
-        if suffix not in FORMS:
-            raise UsageError(f"{path}: a report is written as {', '.join(FORMS)}.", "Name it report.html or the like.")
+        refuse_form(path, dumps, n_group_columns=len(group_by))
         if plan is not None and os.path.exists(plan) and same_place(path, Path(plan)):
             raise UsageError(f"-o and --plan name the same file, {path}.", "Name another place with -o.")
-        check_target(path, dumps, directory=suffix == ".tb")
-        if suffix == ".tb":
-            if len(group_by) != 1:
-                raise UsageError("TensorBoard needs groups by one column of steps.", "Add --group-by step.")
-            if find_spec("tensorboardX") is None:
-                raise UsageError(f"{path}: tensorboardX is not installed.", "pip install 'rlcorr[tensorboard]'")
     return tuple(map(Path, paths))
 
 

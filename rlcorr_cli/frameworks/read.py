@@ -23,18 +23,21 @@ def read_plan(path: str, profile: Profile | None) -> PlanFile:
     """The plan in a file: a peer's config when a profile is given, else our own records."""
     data, notes = load(Path(path))
     try:
-        if profile is not None:
-            config = _block(data, profile)
-            plan = profile.read(config)
-            notes += profile.ignored(config)
-        elif peer := peer_of(data):
-            plan = peer.plan(data)
-            notes += [f"read as {peer.name}'s config.", *peer.notes(plan)]
-        else:
-            plan = plan_from_dict(data)
+        read = plan_in(data, profile)
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", error.hint) from None
-    return PlanFile(plan, tuple(f"{path}, {note}" for note in notes))
+    return PlanFile(read.plan, tuple(f"{path}, {note}" for note in (*notes, *read.notes)))
+
+
+def plan_in(data: dict[str, Any], profile: Profile | None) -> PlanFile:
+    """The same of what a file would hold."""
+    if profile is not None:
+        config = _block(data, profile)
+        return PlanFile(profile.read(config), tuple(profile.ignored(config)))
+    if peer := peer_of(data):
+        plan = peer.plan(data)
+        return PlanFile(plan, (f"read as {peer.name}'s config.", *peer.notes(plan)))
+    return PlanFile(plan_from_dict(data), ())
 
 
 def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:

@@ -16,6 +16,9 @@ ABOVE_ZERO = 1e-6
 SENTINEL = -9000.0
 """A log-prob this low is a mark for "none": no softmax over a vocabulary, in whatever precision, comes near it."""
 
+BadRowAction = Literal["error", "skip", "quarantine"]
+NonfiniteAction = Literal["error", "mask"]
+
 DEFAULT_MAX_FRACTION = 0.01
 GO_ON = "--on-bad-row skip leaves such rows out"
 
@@ -95,10 +98,10 @@ class BadRowPolicy:
     nonfinite: mask clears single tokens that are not finite instead, as if the mask were 0 there.
     """
 
-    action: Literal["error", "skip", "quarantine"] = "error"
+    action: BadRowAction = "error"
     quarantine: Path | None = None
     max_fraction: float | None = None
-    nonfinite: Literal["error", "mask"] = "error"
+    nonfinite: NonfiniteAction = "error"
 
     @property
     def stops(self) -> bool:

@@ -63,15 +63,13 @@ def read_report(path: str) -> Report:
         raise DataError(f"{path} is not a whole report: {_first(error)}.", AGAIN) from None
 
 
-def read_drawable(path: str) -> Report:
-    """A saved report that has everything that pictures are drawn from."""
-    saved = read_report(path)
-    if saved.pictures is None:
-        raise DataError(f"{path} holds no counts to draw pictures from.", AGAIN)
-    lacking = sorted({metric.name for metric in METRICS} - set(saved.whole.values))
+def refuse_undrawable(report: Report, name: str) -> None:
+    """Refuse a report, called `name`, without everything that pictures are drawn from."""
+    if report.pictures is None:
+        raise DataError(f"{name} holds no counts to draw pictures from.", AGAIN)
+    lacking = sorted({metric.name for metric in METRICS} - set(report.whole.values))
     if lacking:
-        raise DataError(f"{path} is not a whole report: it has no {', '.join(lacking)}.", AGAIN)
-    return saved
+        raise DataError(f"{name} is not a whole report: it has no {', '.join(lacking)}.", AGAIN)
 
 
 def _first(error: Exception) -> str:

@@ -23,7 +23,7 @@ from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.figures.data import rebinned
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.report.saved import read_drawable
+from rlcorr_cli.report.saved import read_report, refuse_undrawable
 from rlcorr_cli.report.trends import lorenz, profile
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
@@ -155,7 +155,9 @@ def test_a_lorenz_curve_says_who_carries_the_weight() -> None:
 def saved(document: dict[str, Any], tmp_path: Path) -> Report:
     """The report read back from a file that holds the document."""
     (tmp_path / "report.json").write_text(json.dumps(document))
-    return read_drawable(str(tmp_path / "report.json"))
+    report = read_report(str(tmp_path / "report.json"))
+    refuse_undrawable(report, "report.json")
+    return report
 
 
 def test_a_report_comes_back_from_json_and_gives_the_same_pictures(report: Report, tmp_path: Path) -> None:

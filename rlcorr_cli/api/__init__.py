@@ -1,0 +1,29 @@
+"""Every command as a function: plain arguments named like its options, typed results, no terminal.
+
+The command line calls these same functions.  Everything that goes wrong with a dump or an argument is an
+`errors.RlcorrError`, whose message speaks of arguments.  A new command is a function in one of these modules, in its
+`@speaks_of_arguments`, and a name here.
+"""
+
+from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.drawing import Picture, plot, save, to_html
+from rlcorr_cli.api.judging import check
+from rlcorr_cli.api.reading import analyze, filter_dump, inspect, inspect_row
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.report.report import Report
+
+__all__ = [
+    "BadRowPolicy",
+    "Picture",
+    "PlanLike",
+    "Report",
+    "analyze",
+    "check",
+    "choose_plan",
+    "filter_dump",
+    "inspect",
+    "inspect_row",
+    "plot",
+    "save",
+    "to_html",
+]

@@ -1,0 +1,123 @@
+"""Arguments that several functions of the API take, checked and made into the values that the pipeline takes."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from rlcorr_cli.errors import UsageError, not_one_of
+from rlcorr_cli.quality.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
+from rlcorr_cli.requests import ReadRequest
+
+if TYPE_CHECKING:
+    from rlcorr_cli.pipeline.scan import Computing
+
+Paths = str | Path | Sequence[str | Path]
+Names = str | Sequence[str]
+
+SAVE_FIRST = "Save it as .parquet or .jsonl, and name that file."
+
+
+def request(
+    dumps: Paths,
+    *,
+    group_by: Names = (),
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    batch_by: str | None = None,
+    limit: int | None = None,
+    bad_rows: BadRowPolicy | None = None,
+) -> ReadRequest:
+    """The dump to read, and how."""
+    refuse_below(1, limit=limit)
+    return ReadRequest(
+        paths=paths(dumps),
+        format=format,
+        columns=_columns(columns),
+        group_by=names("group_by", group_by),
+        batch_by=batch_by,
+        limit=limit,
+        bad_rows=_policy(bad_rows),
+    )
+
+
+def computing(device: Any, threads: int | None, batch_tokens: int | None) -> "Computing":
+    """Where and in what portions to compute."""
+    from rlcorr_cli.pipeline import scan
+
+    refuse_below(1, threads=threads, batch_tokens=batch_tokens)
+    if not isinstance(device, str):
+        raise UsageError(f"device should be a name such as 'cpu', not {kind_of(device)}.", 'Write device="auto".')
+    return scan.computing(device, threads, batch_tokens)
+
+
+def paths(dumps: Any) -> tuple[str, ...]:
+    """The names of a dump's files; anything that is in memory is refused."""
+    if isinstance(dumps, str | Path):
+        return (str(dumps),)
+    listed = dumps if isinstance(dumps, list | tuple) else [dumps]
+    for path in listed:
+        if not isinstance(path, str | Path):
+            raise UsageError(f"dumps should be a path, or a list of paths, not {kind_of(path)}.", SAVE_FIRST)
+    if not listed:
+        raise UsageError("dumps is empty: there is nothing to read.", "Name a file, a directory or a glob.")
+    return tuple(str(path) for path in listed)
+
+
+def names(argument: str, values: Any) -> tuple[str, ...]:
+    """One name or several."""
+    listed = values if isinstance(values, list | tuple) else [values]
+    for name in listed:
+        if not isinstance(name, str):
+            raise UsageError(f"{argument} should be a name, or a list of names, not {kind_of(name)}.", "Name columns.")
+    return tuple(listed)
+
+
+def refuse_below(least: float, **values: Any) -> None:
+    """Refuse a whole number below what it may be at least; None stands for a default."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"{name} should be a whole number of {least} or more, not {value!r}.", "Leave it out.")
+
+
+def one_of(option: str, value: Any, choices: Any) -> Any:
+    """The value if the choices (a Literal, or a tuple) hold it."""
+    allowed: tuple[str, ...] = get_args(choices) or choices
+    if value not in allowed:
+        raise not_one_of(option, value, allowed)
+    return value
+
+
+def _columns(columns: Any) -> dict[str, str]:
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping) or not all(isinstance(x, str) for pair in columns.items() for x in pair):
+        raise UsageError(
+            f"columns should map canonical names to the dump's columns, and is {kind_of(columns)}.",
+            'Write columns={"old_log_probs": "log_probs"}.',
+        )
+    return dict(columns)
+
+
+def _policy(bad_rows: Any) -> BadRowPolicy:
+    """What to do about bad rows, if it can be done."""
+    if bad_rows is None:
+        return BadRowPolicy()
+    if not isinstance(bad_rows, BadRowPolicy):
+        raise UsageError(f"bad_rows should be a BadRowPolicy, not {kind_of(bad_rows)}.", 'Write BadRowPolicy("skip").')
+    action = one_of("--on-bad-row", bad_rows.action, BadRowAction)
+    one_of("--nonfinite", bad_rows.nonfinite, NonfiniteAction)
+    if bad_rows.quarantine is not None and action == "skip":
+        raise UsageError("--on-bad-row skip leaves nothing for --quarantine.", "Use one of the two.")
+    if bad_rows.quarantine is None and action == "quarantine":
+        raise UsageError("--on-bad-row quarantine needs a place.", "Add --quarantine bad.parquet, or .jsonl.")
+    if action == "error" and bad_rows.max_fraction is not None:
+        raise UsageError("--max-bad-fraction needs --on-bad-row skip or quarantine.", "Add --on-bad-row skip.")
+    return bad_rows
+
+
+def kind_of(value: Any) -> str:
+    """A value's type, to be read in a sentence: 'a DataFrame', 'an int'."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,113 @@
+"""Which plan is asked for, resolved in one place: a plan, a preset's name, a file or a mapping; then single knobs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from rlcorr_cli.api.arguments import kind_of, one_of
+from rlcorr_cli.api.words import speaks_of_arguments
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frameworks.profile import Profile
+from rlcorr_cli.frameworks.profiles import CANONICAL
+from rlcorr_cli.frameworks.profiles import profile as profile_of
+from rlcorr_cli.frameworks.read import plan_in, read_plan
+from rlcorr_cli.plans.flags import override, parse_rejection
+from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection, WeightScope
+from rlcorr_cli.plans.plan import veto as veto_rejection
+from rlcorr_cli.plans.presets import preset
+
+PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
+"""A plan, what `choose_plan` made, a preset's name, a file, or a mapping: our own records or a framework's config."""
+
+FlagOutside = Literal["clamp", "zero"]
+"""What a flag may ask for outside the bounds; plan files know more."""
+
+SUFFIXES = (".toml", ".yaml", ".yml", ".json")
+
+
+@speaks_of_arguments
+def choose_plan(
+    plan: PlanLike | None = None,
+    *,
+    profile: str = CANONICAL,
+    mode: Mode | None = None,
+    is_scope: WeightScope | None = None,
+    is_high: float | None = None,
+    is_low: float | None = None,
+    is_outside: FlagOutside | None = None,
+    normalize: Normalize | None = None,
+    rs: str | Rejection | Sequence[str | Rejection] = (),
+    veto: float | None = None,
+) -> ChosenPlan:
+    """The plan that is asked for, single knobs turned as by `--is`, `--rs` and the like, with its notes.
+
+    plan: None measures alone.  A name that ends in .toml, .yaml, .yml or .json is a file's, any other a preset's.
+    profile: a framework's release, whose plan comes from its own config (a file, a mapping; None for its defaults).
+    rs: rejections, or texts such as 'k3.token:,0.01'.
+    """
+    rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
+    knobs = (is_scope, is_high, is_low, is_outside, normalize, veto)
+    chosen = _resolved(plan, profile, turned=bool(rejections) or any(knob is not None for knob in knobs))
+    if veto is not None:
+        rejections.append(veto_rejection(veto))
+    changed = override(
+        chosen.plan,
+        scope=_choice("--is", is_scope, WeightScope),
+        high=is_high,
+        low=is_low,
+        outside=_choice("--is-outside", is_outside, FlagOutside),
+        normalize=_choice("--normalize", normalize, Normalize),
+        rejections=tuple(parse_rejection(each) if isinstance(each, str) else each for each in rejections),
+        mode=_choice("--mode", mode, Mode),
+    )
+    notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(changed)
+    return replace(chosen, plan=changed, notes=tuple(dict.fromkeys(notes)))
+
+
+def _choice(option: str, value: Any, choices: Any) -> Any:
+    return None if value is None else one_of(option, value, choices)
+
+
+def _resolved(plan: Any, profile_name: str, *, turned: bool) -> ChosenPlan:
+    """The plan before knobs.  A profile has its framework's plans only: what that logs of others would be made up."""
+    profile = profile_of(profile_name)
+    if profile is not None and isinstance(plan, ChosenPlan) and plan.profile is None:
+        raise _not_of(profile)
+    if isinstance(plan, ChosenPlan):
+        if turned and plan.profile is not None:
+            raise _not_of(plan.profile)
+        return plan if profile is None else replace(plan, profile=profile)
+    is_preset = isinstance(plan, str) and not plan.lower().endswith(SUFFIXES)
+    if profile is not None and (turned or is_preset or isinstance(plan, Plan)):
+        raise _not_of(profile)
+    return _source(plan, profile, is_preset=is_preset)
+
+
+def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPlan:
+    """What a plan is named by, read."""
+    if plan is None:
+        return ChosenPlan(Plan("disabled") if profile is None else profile.read({}), profile)
+    if isinstance(plan, Plan):
+        return ChosenPlan(plan)
+    if is_preset:
+        named = preset(plan)
+        return ChosenPlan(named.plan, notes=named.notes)
+    if isinstance(plan, str | Path):
+        file = read_plan(str(plan), profile)
+        return ChosenPlan(file.plan, profile, file.notes)
+    if isinstance(plan, Mapping):
+        read = plan_in(dict(plan), profile)
+        return ChosenPlan(read.plan, profile, read.notes)
+    raise UsageError(
+        f"plan should be a Plan, a preset's name, a file's path or a mapping, not {kind_of(plan)}.",
+        'For example plan="token_is".',
+    )
+
+
+def _not_of(profile: Profile) -> UsageError:
+    return UsageError(
+        f"--profile {profile.name} takes its plan from that peer's own config, not from presets or flags.",
+        f"Write {profile.keys[0]} and the like to a YAML file and name it with --plan.",
+    )

@@ -1,0 +1,130 @@
+"""`check`: a dump, or its report, held to rules and to a baseline."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlcorr_cli.api.arguments import Names, Paths, computing, kind_of, paths, request
+from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.words import speaks_of_arguments
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.profiles import CANONICAL
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.report.checked import Checked, measurements_of
+from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.saved import is_report, read_report
+from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.rules.defaults import RULES
+from rlcorr_cli.rules.files import read_rules
+from rlcorr_cli.rules.policy import Baseline, policy, refuse_impossible
+
+if TYPE_CHECKING:
+    from rlcorr_cli.pipeline.analyze import Watch
+
+Amounts = Mapping[str, float | str] | Sequence[str]
+"""Metric -> amount, or texts such as 'kl=0.1'."""
+
+
+@speaks_of_arguments
+def check(
+    source: Report | Paths,
+    plan: PlanLike | None = None,
+    *,
+    rules: str | Path | None = None,
+    at_most: Mapping[str, float] | Sequence[str] | None = None,
+    at_least: Mapping[str, float] | Sequence[str] | None = None,
+    baseline: Report | str | Path | None = None,
+    max_increase: Amounts | None = None,
+    max_decrease: Amounts | None = None,
+    profile: str = CANONICAL,
+    mode: Mode | None = None,
+    group_by: Names = (),
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    batch_by: str | None = None,
+    limit: int | None = None,
+    bad_rows: BadRowPolicy | None = None,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    threads: int | None = None,
+    watch: "Watch | None" = None,
+) -> Checked:
+    """Hold a report, a saved one or a dump to the default rules and one's own, and to a baseline.
+
+    source: a Report, one report.json, or a dump, which is measured as by `analyze`.  rules: a rules file.
+    at_most, at_least: metric -> bound.  max_increase, max_decrease: metric -> an amount, or a percentage as in '20%',
+    that it may be above or below the baseline.  The rest as of `analyze`.
+    """
+    from rlcorr_cli.pipeline.analyze import analyze
+    from rlcorr_cli.pipeline.check import check as run
+
+    report = saved(source)
+    asked = policy(
+        defaults=RULES if report is None else report.rules,
+        file=None if rules is None else read_rules(str(rules)),
+        at_most=_texts("at_most", at_most),
+        at_least=_texts("at_least", at_least),
+        max_increase=_texts("max_increase", max_increase),
+        max_decrease=_texts("max_decrease", max_decrease),
+        baseline=_baseline(baseline, limited=bool(max_increase or max_decrease)),
+    )
+    reading = request(
+        "" if isinstance(source, Report) else source,
+        group_by=group_by,
+        format=format,
+        columns=columns,
+        batch_by=batch_by,
+        limit=limit,
+        bad_rows=bad_rows,
+    )
+    if report is not None:
+        refuse_beside_report(reading, plan, profile=profile, mode=mode)
+        return run(measurements_of(report), asked)
+    chosen = choose_plan(plan, profile=profile, mode=mode)
+    if chosen.profile is None:  # a peer's names are known once its function has run
+        refuse_impossible(asked, chosen.plan, grouped=bool(group_by))
+    compute = computing(device, threads, batch_tokens)
+    # Without a seed there are no intervals, which no rule looks at.
+    return run(measurements_of(analyze(reading, chosen, computing=compute, seed=None, watch=watch)), asked)
+
+
+def saved(source: Report | Paths) -> Report | None:
+    """The report that stands in the place of a dump: in memory, or a file; None for a dump."""
+    if isinstance(source, Report):
+        return source
+    named = paths(source)
+    return read_report(named[0]) if is_report(named) else None
+
+
+def refuse_beside_report(
+    reading: ReadRequest, plan: PlanLike | None, *, profile: str = CANONICAL, mode: str | None = None
+) -> None:
+    """Refuse what cannot be asked of a report in the place of a dump: it has its plan and its groups already."""
+    is_default = reading == ReadRequest(paths=reading.paths) and plan is None and mode is None and profile == CANONICAL
+    if not is_default:
+        raise UsageError("A saved report cannot be read under another plan or grouping.", "Name the dump itself.")
+
+
+def _baseline(source: Any, *, limited: bool) -> Baseline | None:
+    """The numbers to compare with; not read without a limit on them, which `policy` refuses."""
+    if source is None:
+        return None
+    if not isinstance(source, Report | str | Path):
+        raise UsageError(f"baseline should be a Report or a report.json, not {kind_of(source)}.", "Save one first.")
+    name = "the baseline" if isinstance(source, Report) else str(source)
+    if not limited:
+        return Baseline(name=name, sections=())
+    report = source if isinstance(source, Report) else read_report(name)
+    return Baseline(name=name, sections=measurements_of(report).sections)
+
+
+def _texts(argument: str, amounts: Any) -> list[str]:
+    """Each as 'kl=0.1', which is how rules are read."""
+    if isinstance(amounts, Mapping):
+        return [f"{metric}={amount}" for metric, amount in amounts.items()]
+    if amounts is not None and not isinstance(amounts, list | tuple):
+        raise UsageError(
+            f"{argument} should map metrics to amounts, and is {kind_of(amounts)}.", f'Write {argument}={{"kl": 0.1}}.'
+        )
+    return [str(amount) for amount in amounts or ()]

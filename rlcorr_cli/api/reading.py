@@ -1,0 +1,198 @@
+"""What reads a dump: `analyze`, `filter_dump`, `inspect` and `inspect_row`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlcorr_cli.api.arguments import Names, Paths, computing, one_of, refuse_below, request
+from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.words import speaks_of_arguments
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frameworks.profiles import CANONICAL
+from rlcorr_cli.metrics.settings import Thresholds
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
+from rlcorr_cli.report.inspected import Inspected, OneRow
+from rlcorr_cli.report.report import Report
+
+if TYPE_CHECKING:
+    from rlcorr_cli.pipeline.analyze import Watch
+
+
+@speaks_of_arguments
+def analyze(
+    dumps: Paths,
+    plan: PlanLike | None = None,
+    *,
+    profile: str = CANONICAL,
+    mode: Mode | None = None,
+    group_by: Names = (),
+    extreme_ratio: float = 2.0,
+    ppo_clip: float = 0.2,
+    seed: int = 0,
+    pictures: bool = False,
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    batch_by: str | None = None,
+    limit: int | None = None,
+    bad_rows: BadRowPolicy | None = None,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    threads: int | None = None,
+    watch: "Watch | None" = None,
+) -> Report:
+    """Measure a dump under a plan.
+
+    dumps: files, directories or globs.  plan, profile, mode: see `choose_plan`.  columns: canonical name -> the dump's
+    column.  bad_rows: what to do about them; the default stops at the first.  pictures: count also what `plot`,
+    `to_html` and `to_markdown` draw.  watch: called with the bytes to come, a context around the reading.
+    The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
+    `onset` and `trends` are its conclusions.
+    """
+    from rlcorr_cli.pipeline import analyze as analysis
+
+    refuse_below(0, seed=seed)
+    chosen = choose_plan(plan, profile=profile, mode=mode)
+    reading = request(
+        dumps,
+        group_by=group_by,
+        format=format,
+        columns=columns,
+        batch_by=batch_by,
+        limit=limit,
+        bad_rows=bad_rows,
+    )
+    return analysis.analyze(
+        reading,
+        chosen,
+        thresholds=Thresholds(extreme_ratio, ppo_clip),
+        computing=computing(device, threads, batch_tokens),
+        seed=seed,
+        watch=watch,
+        pictures=pictures,
+    )
+
+
+@speaks_of_arguments
+def filter_dump(
+    dumps: Paths,
+    output: str | Path | None,
+    plan: PlanLike | None,
+    *,
+    profile: str = CANONICAL,
+    mode: Mode | None = None,
+    keep_rejected: bool = False,
+    rejected_output: str | Path | None = None,
+    overwrite: bool = False,
+    rows_per_file: int = ROWS_PER_FILE,
+    resample: int | None = None,
+    seed: int = 0,
+    write_unused_weights: bool = False,
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    batch_by: str | None = None,
+    limit: int | None = None,
+    bad_rows: BadRowPolicy | None = None,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    threads: int | None = None,
+    watch: "Watch | None" = None,
+) -> Filtered:
+    """Write a dump's corrected rows: weights, the modified mask, rejected sequences dropped.
+
+    output: a file, or a directory of parts; None only counts what would be kept.  rejected_output: where rejected rows
+    go.  resample: how many rows to draw in proportion to their weights.  The rest as of `analyze`.
+    """
+    from rlcorr_cli.pipeline import filter as filtering
+
+    refuse_below(0, seed=seed)
+    refuse_below(1, rows_per_file=rows_per_file, resample=resample)
+    chosen = choose_plan(plan, profile=profile, mode=mode)
+    refuse_idle(chosen)
+    target = Target(
+        None if output is None else _place("output", output),
+        keep_rejected,
+        None if rejected_output is None else _place("rejected_output", rejected_output),
+        overwrite,
+        rows_per_file,
+        resample,
+        seed,
+        write_unused_weights,
+    )
+    reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
+    return filtering.filter_dump(
+        reading, chosen, target, computing=computing(device, threads, batch_tokens), watch=watch
+    )
+
+
+@speaks_of_arguments
+def inspect(
+    dumps: Paths,
+    plan: PlanLike | None = None,
+    *,
+    worst: int = 0,
+    by: str = "k3",
+    mode: Mode | None = None,
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    batch_by: str | None = None,
+    limit: int | None = None,
+    bad_rows: BadRowPolicy | None = None,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    threads: int | None = None,
+) -> Inspected:
+    """See how a dump is read, what is wrong with it, and its worst rows; bad rows are counted, never an end.
+
+    worst: how many sequences and tokens to name, by k3, abs_log_ratio or seq_log_ratio.
+    """
+    from rlcorr_cli.core.worst import MEASURES
+    from rlcorr_cli.pipeline import inspect as inspection
+
+    refuse_below(0, worst=worst)
+    one_of("--by", by, tuple(MEASURES))
+    chosen = choose_plan(plan, mode=mode)
+    reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
+    return inspection.inspect(reading, chosen, computing(device, threads, batch_tokens), n_worst=worst, by=by)
+
+
+@speaks_of_arguments
+def inspect_row(
+    dumps: Paths,
+    row: str | int,
+    plan: PlanLike | None = None,
+    *,
+    mode: Mode | None = None,
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    batch_by: str | None = None,
+    limit: int | None = None,
+    bad_rows: BadRowPolicy | None = None,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    threads: int | None = None,
+) -> OneRow:
+    """One sequence token by token, and what a plan says about it.
+
+    row: its sample_id, or its number as errors give it.
+    """
+    from rlcorr_cli.pipeline import inspect as inspection
+
+    chosen = choose_plan(plan, mode=mode)
+    reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
+    return inspection.one_row(reading, chosen, computing(device, threads, batch_tokens), str(row))
+
+
+def refuse_idle(chosen: ChosenPlan) -> None:
+    """Refuse a plan by which nothing would be corrected."""
+    if chosen.plan.weighting is None and not chosen.plan.rules:
+        hint = " ".join((*chosen.notes, "Name one, such as --preset geo_rs."))
+        raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", hint)
+
+
+def _place(argument: str, path: Any) -> Path:
+    if not isinstance(path, str | Path):
+        raise UsageError(f"{argument} should be a path, not {path!r}.", "Name a .parquet or .jsonl file.")
+    return Path(path)

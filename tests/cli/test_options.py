@@ -1,0 +1,188 @@
+"""Options: choices in help and refused with the nearest, one home of defaults, flags that messages name, `--json`."""
+
+import ast
+import contextlib
+import inspect
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+import typer
+from running import BF16, refused, run
+
+import rlcorr_cli
+from rlcorr_cli import api
+from rlcorr_cli.api.words import FLAGS, as_arguments
+from rlcorr_cli.cli import app, main, options
+from rlcorr_cli.cli.option_groups import flat
+from rlcorr_cli.core.worst import MEASURES
+from rlcorr_cli.errors import RlcorrError
+from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.io.formats import NAMES
+
+PACKAGE = Path(rlcorr_cli.__file__).parent
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b")
+ELSEWHERE = ("cli", "present", "presets", "metrics", "terms.py")
+"""Parts of the package whose texts are shown and never raised by the API, or name the flags of other tools."""
+
+
+def literal(annotation: Any) -> tuple[str, ...]:
+    """The choices of an option's type, if it has any."""
+    (kind, *_) = get_args(annotation)
+    for member in (kind, *get_args(kind)):
+        if get_origin(member) is Literal:
+            return get_args(member)
+    return ()
+
+
+COMMANDS: Any = typer.main.get_command(app.build(rich=False))
+CHOICES = [
+    (command, COMMANDS.commands[command].params[i].opts[0], choices)
+    for command, function in app.COMMANDS.items()
+    for i, parameter in enumerate(inspect.signature(flat(function)).parameters.values())
+    if (choices := literal(parameter.annotation))
+]
+"""Command, option, its choices."""
+
+
+def real_options() -> set[str]:
+    return {name for command in COMMANDS.commands.values() for option in command.params for name in option.opts}
+
+
+def texts(module: Path) -> set[str]:
+    """The strings of a module but for its docstrings."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    strings = {node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    docs = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {str(node.value) for node in strings - docs}
+
+
+def named_flags() -> set[str]:
+    modules = [m for m in PACKAGE.rglob("*.py") if not {*m.relative_to(PACKAGE).parts} & {*ELSEWHERE}]
+    return {flag for module in modules for text in texts(module) for flag in FLAG.findall(text)}
+
+
+def test_every_flag_that_messages_name_is_an_option_and_has_an_argument() -> None:
+    assert {"--map", "--device", "--max-increase", "--on-bad-row"} <= named_flags()
+    assert named_flags() <= set(FLAGS)
+    assert set(FLAGS) <= real_options()
+
+
+def test_every_argument_in_the_table_is_one_of_the_api() -> None:
+    functions = [value for value in vars(api).values() if inspect.isfunction(value)]
+    taken = {name for function in functions for name in inspect.signature(function).parameters}
+    arguments = {flag.argument.split(".")[0].split("=")[0] for flag in FLAGS.values()}
+    assert arguments - {"BadRowPolicy"} <= taken
+
+
+@pytest.mark.parametrize(
+    ("flags", "arguments"),
+    [
+        ("Use --device cpu.", 'Use device="cpu".'),
+        ("Use --map to name another column.", "Use columns to name another column."),
+        ("name it: --map response_mask=COLUMN.", 'name it: columns={"response_mask": "COLUMN"}.'),
+        ("Try --on-bad-row skip, or", 'Try bad_rows=BadRowPolicy("skip"), or'),
+        ("--is token --is-high 2 --is-outside zero.", 'is_scope="token" is_high=2 is_outside="zero".'),
+        ("exceeds --max-bad-fraction 0.01: not_finite", "exceeds BadRowPolicy.max_fraction 0.01: not_finite"),
+        ("--veto 1e-4.", "veto=1e-4."),
+        ("such as --max kl=0.1.", 'such as at_most={"kl": 0.1}.'),
+        ("Add --max-increase kl=20% or", 'Add max_increase={"kl": "20%"} or'),
+        ("Name another place with -o.", "Name another place with output."),
+        ("--resample draws rows", "resample draws rows"),
+        (
+            "--rejected keep leaves nothing for --rejected-output.",
+            "keep_rejected=True leaves nothing for rejected_output.",
+        ),
+        ("a pre--mode, --modes", "a pre--mode, --modes"),
+    ],
+)
+def test_flags_are_said_as_arguments(flags: str, arguments: str) -> None:
+    assert as_arguments(flags) == arguments
+
+
+def test_defaults_of_options_are_those_of_the_api() -> None:
+    for command, function in (("analyze", api.analyze), ("filter", api.filter_dump), ("check", api.check)):
+        arguments = inspect.signature(function).parameters
+        shared = [option for option in COMMANDS.commands[command].params if option.name in arguments]
+        assert len(shared) >= 6
+        for option in shared:
+            default = arguments[option.name].default
+            if option.name not in ("dumps", "output", "plan"):
+                assert (option.default or None) == (default or None), option.name
+
+
+def test_choices_are_in_help_and_a_wrong_one_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert {option for _, option, _ in CHOICES} == {
+        "--format", "--mode", "--on-bad-row", "--nonfinite", "--is", "--is-outside", "--normalize", "--rejected", "--by"
+    }  # fmt: skip
+    pages = {command: run(command, "--help").out for command, _, _ in CHOICES}
+    for command, option, choices in CHOICES:
+        assert f"{option}<{'|'.join(choices)}>" in re.sub(r"\s", "", pages[command]), option
+        ran = run(command, BF16, option, f"{choices[0]}x")
+        refused(ran, 2, f"{option} must be one of {', '.join(choices)}, got '{choices[0]}x'.", f"Try {choices[0]}.")
+
+
+def test_choices_are_those_of_the_code() -> None:
+    assert get_args(options.Format) == ("auto", *NAMES)
+    assert next(choices for _, option, choices in CHOICES if option == "--by") == tuple(MEASURES)
+    (profile,) = (option for option in COMMANDS.commands["analyze"].params if option.name == "profile")
+    assert re.findall(r"[\w.-]*\w", profile.help.split(": ")[1]) == list(PROFILES)
+
+
+@pytest.mark.parametrize(
+    ("args", "is_json"),
+    [
+        (("analyze", "none.parquet", "--json"), True),
+        (("analyze", "--json", "none.parquet"), True),
+        (("analyze", "none.parquet", "--map", "--json"), False),
+        (("analyze", "none.parquet", "--map", "x=--json"), False),
+        (("analyze", "none.parquet", "-o", "--json"), False),
+        (("analyze", "--", "none.parquet", "--json"), False),
+        (("analyze", "none.parquet", "--map=x", "--json"), True),
+        (("analyze", "none.parquet", "--quiet", "--json"), True),
+        (("analyze", "none.parquet", "--presset", "--json"), True),
+    ],
+)
+def test_only_the_flag_itself_asks_for_json(args: tuple[str, ...], is_json: bool) -> None:
+    ran = run(*args)
+    assert ran.status in (2, 3)
+    assert ran.err.startswith('{"error"') == is_json, ran.err
+
+
+def test_the_value_of_an_option_does_not_ask_for_a_traceback() -> None:
+    assert "Traceback" not in run("analyze", "none.parquet", "--map", "x=y", "--plan", "--debug").err
+    assert "Traceback" in run("analyze", "none.parquet", "--debug").err
+
+
+def outcome(path: Callable[[list[str]], int], args: tuple[str, ...]) -> tuple[int, str]:
+    """The status and the output of one way into a command."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            return path(list(args)), out.getvalue()
+        except RlcorrError as error:
+            return error.exit_status, f"{error.message} {error.hint}"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("presets",), ("explain", "kl"), ("explain", "klx"), ("explain", "--schema"), ("explain", "--schema", "check")],
+    ids=" ".join,
+)
+def test_the_fast_path_prints_what_the_app_prints(args: tuple[str, ...]) -> None:
+    fast = outcome(main.fast_path, args)
+    assert fast == outcome(main.parsed, args)
+    assert fast[0] == (2 if "klx" in args else 0)
+    assert len(fast[1]) > 30
+
+
+def test_an_error_on_the_command_line_names_flags_though_the_api_names_arguments() -> None:
+    args = ("analyze", BF16, "--map", "old_log_probs=nothing")
+    refused(run(*args), 2, "--map old_log_probs=nothing: there is no column")
+    assert "--map" in json.loads(run(*args, "--json").err)["error"]["message"]
+    assert "UsageError: --map old_log_probs=nothing" in run(*args, "--debug").err

@@ -1,0 +1,187 @@
+"""The API: every command as a function, plans of every kind, and errors that speak of arguments."""
+
+import inspect as signatures
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import rlcorr_cli
+from rlcorr_cli import BadRowPolicy, Plan, Report, analyze, check, choose_plan, errors, filter_dump, plot, save, to_html
+from rlcorr_cli import inspect as inspect_dump
+from rlcorr_cli import inspect_row as show_row
+from rlcorr_cli.cli import main
+from rlcorr_cli.plans.files import plan_to_toml
+from rlcorr_cli.plans.presets import preset
+
+ROOT = Path(__file__).parents[1]
+BF16 = ROOT / "sample_data" / "smollm2_bf16.parquet"
+VERL = {"algorithm": {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": 2.0}}}
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return analyze(BF16, "token_is", pictures=True)
+
+
+def test_a_plan_is_a_plan_a_preset_a_file_or_a_mapping(tmp_path: Path) -> None:
+    plan = preset("token_is").plan
+    file = tmp_path / "plan.toml"
+    file.write_text(plan_to_toml(plan))
+    for source in (plan, "token_is", "token-is", file, str(file), plan.to_dict(), choose_plan("token_is")):
+        assert choose_plan(source).plan == plan
+    assert choose_plan().plan == Plan("disabled")
+
+
+def test_a_framework_config_is_known_by_its_keys_or_read_by_its_profile(tmp_path: Path) -> None:
+    file = tmp_path / "trainer.yaml"
+    file.write_text(json.dumps(VERL))
+    for source in (VERL, file, VERL["algorithm"]["rollout_correction"]):
+        chosen = choose_plan(source, profile="verl-0.9")
+        assert chosen.profile is not None
+        assert chosen.plan.weighting is not None
+        assert chosen.plan.weighting.bounds.high == 2.0
+    trl = choose_plan({"vllm_importance_sampling_correction": True, "vllm_importance_sampling_mode": "token_truncate"})
+    assert any("TRL" in note for note in trl.notes)
+
+
+def test_knobs_turn_as_flags_do() -> None:
+    chosen = choose_plan("token_is", is_high=3.0, rs="k3.token:,0.01", veto=1e-4, mode="bypass")
+    assert chosen.plan.weighting is not None
+    assert (chosen.plan.weighting.bounds.high, chosen.plan.mode) == (3.0, "bypass")
+    assert [rejection.statistic for rejection in chosen.plan.rejections] == ["k3", "ratio"]
+
+
+def test_the_notes_of_a_preset_are_passed_on() -> None:
+    noted = next(row for row in rlcorr_cli.presets.PRESETS.values() if row.notes and row.plan.mode == "decoupled")
+    assert choose_plan(noted.name).notes == noted.notes
+    assert choose_plan(choose_plan(noted.name), mode="decoupled").notes == noted.notes
+
+
+def json_of(*args: str, capsys: pytest.CaptureFixture[str]) -> Any:
+    assert main.run([*args, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_each_function_returns_what_its_command_prints(capsys: pytest.CaptureFixture[str], report: Report) -> None:
+    dump, plan = str(BF16), ("--preset", "token_is")
+    printed = json_of("analyze", dump, *plan, capsys=capsys)
+    assert replace(report, pictures=None).to_dict() == printed
+    assert check(BF16, "token_is", at_most={"kl": 9.0}).to_dict() == json_of(
+        "check", dump, *plan, "--max", "kl=9.0", capsys=capsys
+    )
+    assert filter_dump(BF16, None, "token_is").to_dict() == json_of("filter", dump, *plan, "--dry-run", capsys=capsys)
+    assert inspect_dump(BF16, worst=2).to_dict() == json_of("inspect", dump, "--worst", "2", capsys=capsys)
+    assert show_row(BF16, 3).to_dict() == json_of("inspect", dump, "--row", "3", capsys=capsys)
+
+
+def test_a_saved_report_stands_for_its_dump(tmp_path: Path, report: Report) -> None:
+    path = save(report, tmp_path / "report.json")
+    checks = [check(source, at_most={"kl": 9.0}).to_dict() for source in (report, path, str(path))]
+    assert checks[0] == checks[1] == checks[2]
+    assert [plot(source, kinds="ratio")[0].caption for source in (report, path)] == [
+        plot(BF16, plan="token_is", kinds="ratio")[0].caption
+    ] * 2
+
+
+def test_pictures_are_written_where_they_are_told(tmp_path: Path, report: Report) -> None:
+    (alone,) = plot(report)
+    assert (alone.kind, alone.path) == ("overview", None)
+    assert alone.figure is not None
+    written = plot(report, tmp_path / "pictures", kinds=("ratio", "weights"))
+    assert [picture.path for picture in written] == [
+        tmp_path / "pictures" / f"{kind}.png" for kind in ("ratio", "weights")
+    ]
+    assert all(picture.path and picture.path.read_bytes().startswith(b"\x89PNG") for picture in written)
+
+
+def test_the_page_is_text(report: Report, tmp_path: Path) -> None:
+    assert to_html(report) == save(report, tmp_path / "report.html").read_text()
+    assert "<svg" in to_html(report)
+
+
+class Table:
+    """Something in memory."""
+
+
+WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
+    "a table for a path": (lambda: analyze(Table()), "a Table"),  # type: ignore[arg-type]
+    "arrays for a path": (lambda: analyze({"rollout_log_probs": [1.0]}), "a dict"),  # type: ignore[arg-type]
+    "an arrow table": (lambda: inspect_dump(pq.read_table(BF16)), "a Table"),  # type: ignore[arg-type]
+    "no dump": (lambda: analyze([]), "empty"),
+    "unknown preset": (lambda: analyze(BF16, "tokn_is"), "token_is"),
+    "missing plan file": (lambda: analyze(BF16, "none.toml"), "none.toml"),
+    "a wrong plan": (lambda: analyze(BF16, 3), "an int"),  # type: ignore[arg-type]
+    "wrong records": (lambda: analyze(BF16, {"weighting": 3}), "weighting"),
+    "a config without its profile": (lambda: analyze(BF16, {"rollout_is": "token", "x": 1}), "its profile (verl-0.6"),
+    "a preset beside a profile": (lambda: analyze(BF16, "token_is", profile="verl-0.9"), 'profile="verl-0.9" takes'),
+    "unknown mode": (lambda: analyze(BF16, mode="bypas"), "mode must be one of"),  # type: ignore[arg-type]
+    "no weighting": (lambda: choose_plan(is_high=2.0), 'is_scope="token"'),
+    "device": (lambda: analyze(BF16, device="cuda:99"), 'device="auto" or cpu'),
+    "unknown format": (lambda: analyze(BF16, format="csv"), "csv"),
+    "columns": (lambda: analyze(BF16, columns={"old_log_probs": "nothing"}), 'columns={"old_log_probs": "nothing"}'),
+    "no columns": (lambda: analyze(BF16, columns="old_log_probs=x"), "columns should map"),  # type: ignore[arg-type]
+    "no rows": (lambda: analyze(BF16, limit=0), "limit"),
+    "no threads": (lambda: analyze(BF16, threads=0), "threads"),
+    "a ratio below 1": (lambda: analyze(BF16, extreme_ratio=0.5), "extreme_ratio must be above 1"),
+    "a quarantine of no place": (lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")), 'Path("bad.parquet")'),
+    "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),  # type: ignore[arg-type]
+    "a plan that corrects nothing": (lambda: filter_dump(BF16, None, None), 'plan="geo_rs"'),
+    "the dump as output": (lambda: filter_dump(BF16, BF16, "token_is"), "smollm2_bf16.parquet"),
+    "an unknown metric": (lambda: check(BF16, at_most={"klx": 1.0}), "at_most klx"),
+    "an unknown metric of weights": (lambda: check(BF16, at_most={"rollout_is_mean": 1}), 'plan="token_is"'),
+    "no amount": (lambda: check(BF16, at_most={"kl": float("nan")}), 'at_most={"kl": nan}'),
+    "a baseline of no limit": (lambda: check(BF16, baseline="b.json"), 'max_increase={"kl": "20%"}'),
+    "a limit of no baseline": (lambda: check(BF16, max_increase={"kl": "20%"}), 'baseline="report.json"'),
+    "unknown kind": (lambda: plot(BF16, kinds="pie"), "pie"),
+    "unknown measure": (lambda: inspect_dump(BF16, by="k4"), "by must be one of"),
+    "unknown row": (lambda: show_row(BF16, "nobody"), "inspect(dumps, worst=5)"),
+    "no report": (lambda: to_html("report.json"), "a str"),  # type: ignore[arg-type]
+    "unknown form": (lambda: save(analyze(BF16, limit=1), "report.xyz"), "report.xyz"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_errors_speak_of_arguments(case: str) -> None:
+    call, part = WRONG[case]
+    with pytest.raises(errors.RlcorrError) as caught:
+        call()
+    said = f"{caught.value.message} {caught.value.hint}"
+    assert part in said
+    assert not re.search(r"(?<![\w-])--?[a-z]", said), said
+    assert caught.value.hint
+    assert str(caught.value) == caught.value.message
+
+
+def test_what_is_asked_beside_a_report_is_refused(report: Report) -> None:
+    for extra in ({"plan": "geo_rs"}, {"group_by": "step"}, {"limit": 3}, {"profile": "slime"}, {"mode": "bypass"}):
+        with pytest.raises(errors.UsageError, match="another plan or grouping"):
+            check(report, **extra)  # type: ignore[arg-type]
+
+
+def test_the_face_has_every_command_and_loads_when_asked() -> None:
+    assert all(callable(getattr(rlcorr_cli, name)) for name in ("analyze", "check", "filter_dump", "inspect", "plot"))
+    light = "import sys, rlcorr_cli; print([n for n in ('numpy', 'torch', 'pyarrow', 'typer') if n in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", light], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_types_are_shipped() -> None:
+    assert (Path(rlcorr_cli.__file__).parent / "py.typed").read_bytes() == b""
+
+
+def test_the_flow_in_the_docstring_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = re.findall(r"^    .*$", rlcorr_cli.__doc__ or "", re.MULTILINE)
+    assert 5 < len(code) <= 10
+    (tmp_path / "dump.parquet").write_bytes(BF16.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    exec(compile(signatures.cleandoc("\n".join(code)), "rlcorr_cli", "exec"), {})
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "dump.parquet", "corrected.parquet", "overview.png", "report.html"
+    }  # fmt: skip
