@@ -36,7 +36,7 @@ class Policy:
     baseline: Baseline | None = None
 
     def named(self) -> Iterator[tuple[str, str]]:
-        """The metrics that the user names, each with the place where."""
+        """Each metric that the user names, after the option or file that names it."""
         yield from ((rule.origin, rule.rule.metric) for rule in self.rules if rule.origin is not None)
         yield from ((f"{limit.option} {limit.metric}", limit.metric) for limit in self.limits)
 
@@ -77,7 +77,7 @@ def policy(
 
 
 def refuse_impossible(policy: Policy, plan: Plan, *, grouped: bool) -> None:
-    """Refuse what no dump under this plan can have, before one is read."""
+    """Refuse rules on metrics that no dump under this plan can have, before a dump is read."""
     for origin, metric in policy.named():
         if not possible(metric, plan):
             raise missing(metric, origin, ())

@@ -47,7 +47,7 @@ def _draw(console: Console, report: Report) -> None:
         print_weights(console, report)
         print_rejections(console, report)
     else:
-        _peer(console, report)
+        _framework_metrics(console, report)
     print_groups(console, report)
     print_notes(console, report)
     _closing(console, report)
@@ -110,7 +110,7 @@ def _diagnostics(console: Console, report: Report) -> None:
     table = bare_table("divergence", "value", "ideal", "95 % interval")
     for name in (*DIVERGENCE, *SAMPLE):
         drawn = interval(*report.intervals[name]) if name in report.intervals else ""
-        table.add_row(_named(name, report), number(report.whole.values[name]), number(ideal(name)), drawn)
+        table.add_row(_metric_name(name, report), number(report.whole.values[name]), number(ideal(name)), drawn)
     _print(console, table)
 
 
@@ -177,11 +177,11 @@ def print_rejections(console: Console, report: Report) -> None:
         return
     values, counts = report.whole.values, report.whole.counts
     table = bare_table("rejected by", "keeps", "tokens lost", "sequences hit")
-    for one in report.plan.rules:
-        prefix = f"rollout_rs_{one.name}"
+    for rejection in report.plan.rules:
+        prefix = f"rollout_rs_{rejection.name}"
         table.add_row(
-            clean(one.name),
-            one.rule,
+            clean(rejection.name),
+            rejection.rule,
             share(values[f"{prefix}_masked_fraction"]),
             share(values[f"{prefix}_seq_masked_fraction"]),
         )
@@ -197,8 +197,8 @@ def print_rejections(console: Console, report: Report) -> None:
     _print(console, kept)
 
 
-def _peer(console: Console, report: Report) -> None:
-    """A profile's metrics under the peer's own names, with more digits: they are there to be compared."""
+def _framework_metrics(console: Console, report: Report) -> None:
+    """A profile's metrics under the framework's own names, with six digits, to be compared with a dashboard."""
     table = bare_table(f"as {report.profile} logs it", "value")
     for name, value in report.whole.metrics.items():
         table.add_row(name, NOTHING if value is None else f"{value:.6g}")
@@ -213,13 +213,13 @@ def print_notes(console: Console, report: Report) -> None:
 
 def _closing(console: Console, report: Report) -> None:
     broken = [finding.metric for finding in report.health if finding.broken]
-    found = {0: "No warnings.", 1: "1 warning."}.get(len(broken), f"{len(broken)} warnings.")
+    warnings = {0: "No warnings.", 1: "1 warning."}.get(len(broken), f"{len(broken)} warnings.")
     name = broken[0] if broken else "kl"
     more = f"`rlcorr explain {name}` defines a metric; --json has all {len(report.whole.metrics)}."
-    console.print(Padding(Text(f"{found} {more}"), (0, 2)))
+    console.print(Padding(Text(f"{warnings} {more}"), (0, 2)))
 
 
-def _named(name: str, report: Report) -> Text:
+def _metric_name(name: str, report: Report) -> Text:
     """A metric's name, marked when a rule on it is broken."""
     broken = any(finding.metric == name and finding.broken for finding in report.health)
     return Text(f"{name} !", style="yellow") if broken else Text(name)
