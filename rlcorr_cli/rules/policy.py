@@ -1,4 +1,4 @@
-"""Policy: everything that `check` holds a dump to, as one value made of plain arguments.
+"""Policy: everything that `check` compares a dump with, as one value made of plain arguments.
 
 It works on sections of numbers and loads no dump and no report; `pipeline/check.py` applies it to a report.  A new way
 to ask for a rule becomes a field of `Policy` and a line in `policy`.
@@ -29,7 +29,7 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What to hold a dump to: rules, and limits on how far it may be from a baseline."""
+    """What `check` compares a dump with: rules, and limits on how far it may be from a baseline."""
 
     rules: tuple[NamedRule, ...]
     limits: tuple[Limit, ...] = ()

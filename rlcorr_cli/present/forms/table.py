@@ -16,7 +16,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def text(report: Report) -> str:
-    """Columns: scope (total or group), the group's keys, sequences, tokens, metric, value, and its 95 % interval."""
+    """The table as CSV: scope (total or group), keys, sequences, tokens, metric, value, and its 95 % interval."""
     keys = list(report.groups[0].key) if report.groups else []
     paper = io.StringIO()
     out = csv.writer(paper, lineterminator="\n")
@@ -40,5 +40,5 @@ def cell(value: object) -> object:
 
 
 def write(report: Report, path: Path) -> None:
-    """The table in a file."""
+    """Write the table to a file."""
     replace_file(path, text(report).encode())

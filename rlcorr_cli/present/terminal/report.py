@@ -31,7 +31,7 @@ LEFT = ("", "keeps", "read as", "row", "rejected by")
 
 
 def print_report(report: Report) -> None:
-    """The whole report on stdout."""
+    """Print the whole report on stdout."""
     render(lambda console: _draw(console, report))
 
 
@@ -54,7 +54,7 @@ def _draw(console: Console, report: Report) -> None:
 
 
 def print_headline(console: Console, report: Report) -> None:
-    """What was read, and under which plan."""
+    """Print what was read, and under which plan."""
     counts, columns = report.whole.counts, report.inputs[0].columns
     names = list(columns.values())
     path = report.inputs[0].path
@@ -86,7 +86,7 @@ def _plan(report: Report) -> str:
 
 
 def _findings(console: Console, report: Report) -> None:
-    """What files look like, then broken rules, worst first; each with its fix."""
+    """Print the anomalies of files, then the broken rules, worst first, each with its fix."""
     print_anomalies(console, report.anomalies)
     broken = worst_first(report.health)
     for finding in broken:
@@ -115,7 +115,7 @@ def _diagnostics(console: Console, report: Report) -> None:
 
 
 def _distribution(console: Console, report: Report) -> None:
-    """Quantiles of the log-ratio and its histogram between the outermost of them."""
+    """Print quantiles of the log-ratio, and its histogram between the outermost of them."""
     values = report.whole.values
     columns = [(f"{100 * q:g} %", signed(values[f"log_ratio_{name}"])) for name, q in QUANTILES.items()]
     _print_quantiles(console, f"within {100 * HISTOGRAM_RELATIVE_ERROR:.1f} %", columns)
@@ -128,7 +128,7 @@ def _distribution(console: Console, report: Report) -> None:
 
 
 def _print_quantiles(console: Console, precision: str, columns: Sequence[tuple[str, str]]) -> None:
-    """Headings over their numbers in one table, or in several where a line has no room for all of them."""
+    """Print headings over their numbers in one table, or in several where a line has no room for all of them."""
     table = bare_table("log_ratio at", *(heading for heading, _ in columns))
     table.add_row(precision, *(text for _, text in columns))
     if len(columns) > 1 and table.__rich_measure__(console, console.options).maximum + 2 > console.width:
@@ -140,7 +140,7 @@ def _print_quantiles(console: Console, precision: str, columns: Sequence[tuple[s
 
 
 def print_weights(console: Console, report: Report) -> None:
-    """The plan's weights, raw and as applied."""
+    """Print the plan's weights, raw and as applied."""
     if report.plan.weighting is None:
         return
     values = report.whole.values
@@ -172,7 +172,7 @@ def _units(plan: Plan) -> str:
 
 
 def print_rejections(console: Console, report: Report) -> None:
-    """What each rejection takes, and the batch before and after."""
+    """Print what each rejection takes, and the batch before and after."""
     if not report.plan.rules:
         return
     values, counts = report.whole.values, report.whole.counts
@@ -206,7 +206,7 @@ def _framework_metrics(console: Console, report: Report) -> None:
 
 
 def print_notes(console: Console, report: Report) -> None:
-    """What was chosen for the user."""
+    """Print the report's notes: what was chosen for the user, and what the data call for."""
     for note in (note for note in report.notes if note != QUANTILE_NOTE):
         console.print(Padding(Text(clean(note), style="dim"), (0, 2)))
 

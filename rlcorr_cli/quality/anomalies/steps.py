@@ -6,7 +6,7 @@ from rlcorr_cli.quality.anomalies.sample import Sample
 
 
 def steps_out_of_order(sample: Sample, before: Sample | None) -> str | None:
-    """max(steps of this file's sample) < min(steps of the file before); files without steps say nothing.
+    """max(steps of this file's sample) < min(steps of the file before); a file without steps is no evidence.
 
     Ranges that overlap are no evidence (several ranks of one step), nor are steps that fall within a sample: such rows
     were shuffled, and files of shuffled rows have no order.
