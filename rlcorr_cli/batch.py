@@ -1,9 +1,9 @@
 """The contract between io and core: what is read in one step, and what is decided about it.
 
-A Batch holds *valid* tokens only, flat, with offsets per row.  The house first had core drop masked tokens; reading
-does it instead, because the values must be checked after masking anyway (a NaN on a masked token is fine, on a valid
-one it is an error that must name its file and row) and because fewer bytes then travel to a device.  So no formula
-carries a mask and a mean is a mean.  Empty rows stay, with length 0.
+A Batch holds *valid* tokens only, flat, with offsets per row.  Reading drops the
+masked ones, because the values must be checked after masking anyway (a NaN on a masked token is fine, on a valid token
+it is an error that must name its file and row) and because fewer bytes then travel to a device.  So no formula carries
+a mask and a mean is a mean.  Empty rows stay, with length 0.
 """
 
 from collections.abc import Mapping

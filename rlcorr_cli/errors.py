@@ -1,7 +1,7 @@
 """The errors a user can cause, and the exit status of each.
 
-Everything raised on purpose is an RlcorrError; any other exception is a fault of ours and keeps its
-traceback.  The command line turns the first kind into two lines on stderr (`cli/main.py`, the one door).
+Everything raised on purpose is an RlcorrError; any other exception is a fault of rlcorr's and keeps its traceback.  The
+command line turns an RlcorrError into two lines on stderr (`cli/main.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from difflib import get_close_matches
 class RlcorrError(Exception):
     """What is wrong and where (`message`), then what to type (`hint`).
 
-    exit_status: the status the process ends with (spec: 2 usage, 3 data, 4 output).
+    exit_status: the status the process ends with (2 usage, 3 data, 4 output).
     """
 
     exit_status = 70

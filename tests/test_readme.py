@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_architecture import MAY_IMPORT
 
 from rlcorr_cli.cli import app, main
 
@@ -135,6 +136,24 @@ def test_every_command_is_in_readme() -> None:
     commands = list(app.COMMANDS)
     assert len(commands) > 2
     assert all(f"rlcorr {name} " in README for name in commands)
+
+
+def test_the_layers_in_readme_are_those_that_are_held() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:`\w+`(?:, )?)*) ?\|$", README, re.MULTILINE)
+    layers = {part: set(re.findall(r"\w+", below)) for part, below in rows if part in MAY_IMPORT}
+    assert layers == {part: set(below) - {"errors"} for part, below in MAY_IMPORT.items() if part != "errors"}
+
+
+def test_what_readme_says_to_touch_is_there() -> None:
+    table = README.split("| new | touch |")[1].split("\n\n")[0]
+    paths = set(re.findall(r"`([a-z_]+/[a-z_/.]*)`", table))
+    assert len(paths) > 15
+    assert [path for path in paths if not (ROOT / "rlcorr_cli" / path).exists()] == []
+
+
+def test_the_manual_pages_that_readme_links_are_there() -> None:
+    links = set(re.findall(r"\((rlcorr_cli/manual/\w+\.md)\)", README))
+    assert links == {str(page.relative_to(ROOT)) for page in (ROOT / "rlcorr_cli" / "manual").glob("*.md")}
 
 
 def test_ci_runs_readmes_test_command() -> None:

@@ -40,7 +40,7 @@ def positive(config: Config, key: str, default: float | None = None) -> float | 
 
 
 def flag(config: Config, key: str, default: bool = False) -> bool:
-    """A true or false."""
+    """The option's true or false."""
     value = config.get(key, default)
     if not isinstance(value, bool):
         raise UsageError(f"{key} must be true or false, got {value!r}.", "Write it without quotes.")
@@ -56,5 +56,5 @@ def choice(config: Config, key: str, allowed: tuple[str, ...], default: str | No
 
 
 def contradiction(first: str, second: str, hint: str) -> UsageError:
-    """Two options that cannot stand together."""
+    """The error for two options that contradict each other."""
     return UsageError(f"{first} and {second} contradict each other.", hint)

@@ -31,7 +31,7 @@ class Peer:
     notes: Callable[[Plan], tuple[str, ...]] = lambda plan: ()
 
     def knows(self, data: Mapping[str, Any]) -> bool:
-        """Whether any of its keys is where it belongs."""
+        """Whether a config has any of the framework's keys at its place."""
         if any(key in self.keys and key not in self.common for key in data):
             return True
         own = any(_is_there(data, path) for path in self.own)

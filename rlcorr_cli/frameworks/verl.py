@@ -71,7 +71,7 @@ def read_mode(config: Config) -> dict[str, Any]:
 
 
 def _read_ratio(release: Release, config: Config) -> Plan:
-    """A config of 0.6.1: one ratio at one level, and a veto."""
+    """The plan of a config of 0.6.1: one ratio at one level, and a veto."""
     checked(config, KEYS_0_6, release.name)
     weighting, rejections, mode = _weighting(config), _ratio_rejections(config), read_mode(config)
     if mode["mode"] == "bypass" and mode["loss"] == "ppo_clip":
@@ -97,7 +97,7 @@ def _ratio_rejections(config: Config) -> tuple[Rejection, ...]:
 
 
 def _read_divergences(release: Release, config: Config) -> Plan:
-    """A config of 0.7.1 or 0.9.1: any of the k1, k2 and k3 options."""
+    """The plan of a config of 0.7.1 or 0.9.1: any of the k1, k2 and k3 options."""
     checked(config, KEYS_0_7, release.name)
     weighting = _weighting(config, icepop=release.weights == "applied")
     options = _options(config)
@@ -191,7 +191,7 @@ def _ignored(release: Release, config: Config) -> tuple[str, ...]:
 
 
 def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
-    """What the data made verl's numbers say, and where a run's own are others."""
+    """Remarks on verl's numbers of these data, and on how far a run's own may lie from them."""
     remarks = [
         "These are the numbers of verl's helper in float64. A run's own are of float32: some differ by about 1e-5 of "
         "their value, and a small std, the difference of two large numbers, by some per cent."

@@ -1,4 +1,4 @@
-"""Plan files: TOML, YAML or JSON, either our own records or a framework's config.
+"""Plan files: TOML, YAML or JSON as plain data, and rlcorr's own records in them as a Plan.
 
 verl's and slime's configs are read with their profile; other frameworks' are known by their keys (`frameworks/`).
 

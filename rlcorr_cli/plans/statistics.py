@@ -1,4 +1,4 @@
-"""STATISTICS: what a rejection or a budget can look at, one row each.
+"""STATISTICS: the numbers of a token that a rejection or a budget can bound, one row each.
 
 A new statistic is a row here and its function in `core/statistics.py`.  Symbols as in `plan.py`.
 """

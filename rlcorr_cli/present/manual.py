@@ -23,7 +23,7 @@ and scored again in fp32: the files of `sample_data`.
 
 
 def metrics_page() -> str:
-    """The page as Markdown."""
+    """The manual's page of metrics as Markdown."""
     symbols = ["## Symbols", "", *_table(("symbol", "meaning"), [(f"`{s}`", text) for s, text in SYMBOLS.items()])]
     groups = [line for heading, rows in GROUPS.items() for line in (f"## {heading}", "", *_group(rows))]
     return "\n".join([_HEAD, *symbols, "", *groups, *_frameworks()])

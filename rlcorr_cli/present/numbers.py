@@ -11,7 +11,7 @@ ASCII_BLOCKS = "_.-:=+*#"
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, four from 1 up, and as many nines as there are below 1; a dash for no data."""
+    """A number with three significant digits, four from 1 up, and all its nines just below 1; a dash for no data."""
     if value is None:
         return NOTHING
     size = abs(value)
@@ -44,17 +44,17 @@ def _from_one(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, to two digits below one."""
+    """Seconds, with two decimals below one second."""
     return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def signed(value: float | None) -> str:
-    """As `number`, with a plus sign."""
+    """A number as `number` writes it, with a plus sign above 0."""
     return f"+{number(value)}" if value is not None and value > 0 else number(value)
 
 
 def share(value: float | None) -> str:
-    """A fraction as a percentage; what is not quite all or nothing does not round to it."""
+    """A fraction as a percentage; one just above 0 or just below 1 is not rounded to 0 % or 100 %."""
     if value is None:
         return NOTHING
     if value == 0 or value == 1:

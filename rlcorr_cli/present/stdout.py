@@ -33,7 +33,7 @@ def emit(text: str) -> None:
 
 
 def drop_stdout() -> None:
-    """Send what may still be buffered nowhere, so that the interpreter's own flush at exit cannot fail."""
+    """Send what is still buffered to the null device, so that the interpreter's own flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

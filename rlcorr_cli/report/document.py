@@ -21,7 +21,7 @@ class Open(pydantic.BaseModel):
 
 
 class Head(Open):
-    """Who wrote it; `load` looks at its schema."""
+    """The version that wrote the document, and its schema, which `load` checks."""
 
     version: str
 
@@ -48,7 +48,7 @@ class Counts(Open):
 
 
 class Group(Open):
-    """One group."""
+    """One group of rows: its key, counts and metrics."""
 
     key: Key = pydantic.Field(min_length=1)
     counts: Counts
@@ -73,7 +73,7 @@ class Problem(Open):
 
 
 class Suspicion(Open):
-    """What may be wrong with whole files."""
+    """An anomaly of whole files, as `AnomalyFinding.to_dict` writes it."""
 
     name: str
     path: str
@@ -102,7 +102,7 @@ class Drift(Open):
 
 
 class SurpriseTrend(Open):
-    """One of `Trends`."""
+    """A trend in the binned totals."""
 
     change: Literal["grows", "shrinks", "level"]
     likely_std: pydantic.FiniteFloat
@@ -110,7 +110,7 @@ class SurpriseTrend(Open):
 
 
 class PositionTrend(Open):
-    """One of `Trends`."""
+    """A trend in the binned totals."""
 
     change: Literal["widens", "narrows", "level"]
     early_std: pydantic.FiniteFloat
@@ -118,7 +118,7 @@ class PositionTrend(Open):
 
 
 class LengthTrend(Open):
-    """One of `Trends`."""
+    """A trend in the binned totals."""
 
     shortest: pydantic.FiniteFloat
     longest: pydantic.FiniteFloat
@@ -126,7 +126,7 @@ class LengthTrend(Open):
 
 
 class Concentration(Open):
-    """One of `Trends`."""
+    """A trend in the binned totals."""
 
     heavier_half: pydantic.FiniteFloat
     heaviest_percent: pydantic.FiniteFloat
@@ -161,7 +161,7 @@ class Pictures(Open):
 
 
 class Document(Open):
-    """A report, validated in every part, be it used or not: half a report is no report."""
+    """A whole report; every part is validated, also those that are not used: half a report is no report."""
 
     rlcorr: Head
     inputs: list[Input] = pydantic.Field(min_length=1)

@@ -55,7 +55,7 @@ class Filtered:
 
     @property
     def rows(self) -> dict[str, int]:
-        """The accounts, by name."""
+        """The number of rows that came in, went out, and were left out, by name."""
         quarantined = 0 if self.quarantine is None else self.rows_bad
         return {
             "rows_in": self.rows_in,

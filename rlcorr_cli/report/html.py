@@ -11,7 +11,9 @@ KEY_METRICS = ("kl", "k3_kl", "chi2_token", "token_ess", "seq_ess", "ppl_ratio")
 def table(title: str, metrics: Mapping[str, float | None], findings: Sequence[Finding]) -> str:
     """A caption, a row per metric, and a row per broken rule with its fix."""
     rows = [_row(name, "no data" if value is None else f"{value:.4g}") for name, value in metrics.items()]
-    rows += [_row(f"{finding.status}: {finding.metric}", f"{finding.says} {finding.fix or ''}") for finding in findings]
+    rows += [
+        _row(f"{finding.status}: {finding.metric}", f"{finding.message} {finding.fix or ''}") for finding in findings
+    ]
     return f"<table><caption>{escape(title)}</caption><tbody>{''.join(rows)}</tbody></table>"
 
 

@@ -31,7 +31,7 @@ class Impossible:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> "Impossible | None":
-        """What a report's JSON holds of it."""
+        """The value that a report's JSON holds; None where it holds none."""
         if data is None:
             return None
         low, high = data["interval"]

@@ -34,15 +34,17 @@ class Values:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """min, mean, max, share of exact zeros."""
+        """The JSON form: minimum, mean, maximum, and the share of exact zeros."""
         n = self.n
         return {"min": self.min, "mean": self.total / n, "max": self.max, "zero_fraction": self.zeros / n}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worst:
-    """A sequence (token None) or a token, and its value of the measure.  place: as errors name the row.  token: among
-    the row's valid tokens, from 0."""
+    """One of the worst sequences (token None) or tokens, with its value of the measure.
+
+    place: the row as errors name it.  token: its number among the row's valid tokens, from 0.
+    """
 
     value: float
     place: str
@@ -51,13 +53,16 @@ class Worst:
     token: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON form; a sequence has no token."""
+        """The JSON form; that of a sequence has no `token`."""
         return {name: value for name, value in asdict(self).items() if name != "token" or value is not None}
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What adds up over batches.  lengths: valid tokens of non-empty sequences -> how many; values: by column."""
+    """What `inspect` counts over batches; tallies add.
+
+    lengths: valid tokens of a non-empty sequence -> how many such there are.  values: by column.
+    """
 
     empty: int = 0
     masked: int = 0
@@ -72,16 +77,16 @@ class Tally:
 
     @property
     def sequences(self) -> int:
-        """Rows with a valid token."""
+        """The number of rows with a valid token."""
         return self.lengths.total()
 
     @property
     def tokens(self) -> int:
-        """Valid ones."""
+        """The number of valid tokens."""
         return sum(length * n for length, n in self.lengths.items())
 
     def length(self, q: float) -> int | None:
-        """The quantile of lengths at rank ceil(q n), exact."""
+        """The exact quantile q of the sequences' lengths: the one of rank ceil(q n)."""
         rank, seen = max(1, -int(-q * self.sequences // 1)), 0
         for length in sorted(self.lengths):
             seen += self.lengths[length]
@@ -112,7 +117,7 @@ class Inspected:
 
     @property
     def counts(self) -> dict[str, int]:
-        """As in a report."""
+        """Rows, sequences and tokens by kind, under the names that reports use."""
         return {
             "rows": self.tally.sequences + self.tally.empty + self.bad_rows,
             "sequences": self.tally.sequences,

@@ -84,11 +84,11 @@ class Report:
 
     @cached_property
     def health(self) -> tuple[Finding, ...]:
-        """What the rules make of the whole dump."""
+        """The findings of the rules on the whole dump."""
         return self.findings(self.whole)
 
     def findings(self, group: Group) -> tuple[Finding, ...]:
-        """What the rules make of the whole dump or of one group."""
+        """The findings of the rules on the whole dump or on one group."""
         return judge([Section(group.plain_key, group.values)], self.rules)
 
     @cached_property

@@ -27,7 +27,7 @@ AGAIN = "Write one with `rlcorr analyze DUMP -o report.json`."
 
 
 def is_report(dumps: Sequence[str]) -> bool:
-    """Whether a saved report is named rather than a dump."""
+    """Whether a path names a saved report rather than a dump."""
     return len(dumps) == 1 and dumps[0].lower().endswith(".json") and Path(dumps[0]).is_file()
 
 
@@ -51,7 +51,7 @@ def _refused(name: str) -> None:
 
 
 def read_report(path: str) -> Report:
-    """A saved report.
+    """The report that a file holds.
 
     Its findings, verdict and trends are those of this release's rules on its numbers.  Under a profile the canonical
     values are empty where it was saved without binned totals.
@@ -107,7 +107,7 @@ def _report(data: dict[str, Any]) -> Report:
 
 
 def _groups(document: Document, pictures: Pictures | None) -> list[report.Group]:
-    """The whole dump, then its groups."""
+    """The whole dump, then its groups, as a Report has them."""
     sections = [({}, document.counts, document.metrics), *((g.key, g.counts, g.metrics) for g in document.groups)]
     values = [] if pictures is None else pictures.values
     if len(values) not in (0, len(sections)):

@@ -44,7 +44,7 @@ class SuggestedBounds:
 def suggestions(
     rejections: Iterable[Rejection], values: Values, distances: Mapping[str, Histogram]
 ) -> Iterator[SuggestedBounds]:
-    """One for each rejection that keeps less than TARGET, where one number can say what would keep it."""
+    """Looser bounds for each rejection that keeps less than TARGET, where one distance from its ideal can tell them."""
     for rejection in rejections:
         units = "tokens" if rejection.scope == "token" else "sequences"
         part = "masked_fraction" if units == "tokens" else "seq_masked_fraction"

@@ -30,27 +30,21 @@ class Missing(Exception):
 
 
 class GroupLike(Protocol):
-    """What a curve over groups needs of each."""
+    """What a curve over groups reads of each group."""
 
     @property
-    def key(self) -> Mapping[str, Any]:
-        """Column -> value."""
-        ...
+    def key(self) -> Mapping[str, Any]: ...
 
     @property
-    def counts(self) -> Mapping[str, int]:
-        """Counts by name."""
-        ...
+    def counts(self) -> Mapping[str, int]: ...
 
     @property
-    def values(self) -> Values:
-        """Canonical metrics by name."""
-        ...
+    def values(self) -> Values: ...
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Of the bins that hold enough: centres, counts, mean and std of a quantity."""
+    """Centres, counts, mean and std of a quantity, of the bins that hold enough."""
 
     centre: Floats
     count: Floats
@@ -59,7 +53,7 @@ class Profile:
 
 
 def profile(table: Floats, bins: Octaves, min_count: int = MIN_BIN_COUNT) -> Profile:
-    """Mean and std by bin of a table of counts, sums and sums of squares."""
+    """The mean and std by bin, from a table of counts, sums and sums of squares."""
     n, sums, squares = table[:3]
     use = n >= min_count if (n >= min_count).any() else n > 0
     edges = bins.edges
@@ -202,7 +196,10 @@ class Trends:
 
 
 def trends(binned: Pictures, *, normalizes: bool) -> Trends:
-    """Every conclusion; normalizes: whether weights are yet to be divided by batch means, so that loads say nothing."""
+    """Every conclusion from binned totals.
+
+    normalizes: whether weights are yet to be divided by batch means, so that nothing follows from the loads.
+    """
     if not binned.spread:
         return Trends(surprise=None, position=None, length=None, concentration=None)
     return Trends(
@@ -214,7 +211,7 @@ def trends(binned: Pictures, *, normalizes: bool) -> Trends:
 
 
 def surprise_trend(by_surprise: Profile) -> SurpriseTrend | None:
-    """Compares the two outermost bins; None of a single one."""
+    """Whether the spread grows with surprise, from the two outermost bins; None of a single one."""
     if len(by_surprise.std) < 2:
         return None
     likely, unlikely = float(by_surprise.std[0]), float(by_surprise.std[-1])
@@ -225,7 +222,10 @@ def surprise_trend(by_surprise: Profile) -> SurpriseTrend | None:
 
 
 def position_trend(by_position: Profile) -> PositionTrend | None:
-    """Compares the first half of the bins with the last, weighted by their counts; None of a single bin."""
+    """Whether the spread grows along the sequence: the first half of the bins against the last, by counts.
+
+    None of a single bin.
+    """
     if len(by_position.std) < 2:
         return None
     half = len(by_position.std) // 2
@@ -240,7 +240,7 @@ def position_trend(by_position: Profile) -> PositionTrend | None:
 
 
 def length_trend(by_length: Profile) -> LengthTrend | None:
-    """Compares the shortest bin with the longest (they may be the same); None without bins."""
+    """What length does to S, from the shortest bin and the longest (they may be the same); None without bins."""
     if not len(by_length.std):
         return None
     shortest, longest = (float(math.hypot(by_length.mean[i], by_length.std[i])) for i in (0, -1))
@@ -248,7 +248,7 @@ def length_trend(by_length: Profile) -> LengthTrend | None:
 
 
 def concentration(loads: Histogram) -> Concentration | None:
-    """Read off the Lorenz curve; None where nothing carries any weight."""
+    """How the weight is spread over sequences, read off the Lorenz curve; None where nothing carries any weight."""
     try:
         curve = lorenz(loads)
     except Missing:

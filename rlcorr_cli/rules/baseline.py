@@ -1,7 +1,7 @@
-"""Not worse than last time: limits on how far a metric may move from what a saved report holds.
+"""Baselines: limits on how far a metric may move from its value in a saved report.
 
-A move is one of the absolute value where the metric's ideal is 0, else of the value.  Where both reports have groups of
-the same key, these are compared as well; groups of only one of them have nothing to be compared with.
+A move is one of the absolute value where the metric's ideal is 0, else of the value.  Groups that both reports have are
+compared as well; a group that only one of them has is not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Limit:
-    """How far a metric may rise above its baseline, or fall below; share: as a part of the baseline."""
+    """How far a metric may rise above its baseline, or fall below it.  share: whether `amount` is a part of that."""
 
     metric: str
     rises: bool
@@ -31,20 +31,20 @@ class Limit:
 
     @property
     def option(self) -> str:
-        """The option it was given with."""
+        """The option that sets such a limit."""
         return "--max-increase" if self.rises else "--max-decrease"
 
-    def room(self, then: float) -> float:
+    def room(self, baseline: float) -> float:
         """How far the metric may move from its baseline."""
-        return (self.amount * abs(then) if self.share else self.amount) + ROUNDING * abs(then)
+        return (self.amount * abs(baseline) if self.share else self.amount) + ROUNDING * abs(baseline)
 
 
 def limits(rises: Sequence[str], falls: Sequence[str]) -> tuple[Limit, ...]:
-    """--max-increase and --max-decrease: METRIC=AMOUNT or METRIC=PERCENT%."""
-    given = [("--max-increase", True, rises), ("--max-decrease", False, falls)]
+    """The limits of --max-increase and --max-decrease, each METRIC=AMOUNT or METRIC=PERCENT%."""
+    options = [("--max-increase", True, rises), ("--max-decrease", False, falls)]
     return tuple(
         _limit(option, rising, metric, amount)
-        for option, rising, texts in given
+        for option, rising, texts in options
         for metric, amount in pairs(option, texts).items()
     )
 
@@ -58,24 +58,24 @@ def _limit(option: str, rises: bool, metric: str, text: str) -> Limit:
     return Limit(metric, rises, amount / 100 if share else amount, share)
 
 
-def refuse_lacking(limits: Iterable[Limit], then: Sequence[Section], name: str) -> None:
-    """A limit on what the baseline of that name does not hold is a UsageError."""
+def refuse_lacking(limits: Iterable[Limit], baseline: Sequence[Section], name: str) -> None:
+    """Refuse a limit on a metric that the baseline of this name does not hold."""
     for limit in limits:
-        if limit.metric not in then[0].values:
+        if limit.metric not in baseline[0].values:
             message = f"{limit.option} {limit.metric}: {name} has no {limit.metric}."
-            raise UsageError(message, f"Nearest: {nearest(limit.metric, then[0].values)}.")
+            raise UsageError(message, f"Nearest: {nearest(limit.metric, baseline[0].values)}.")
 
 
-def compare(limits: Iterable[Limit], now: Sequence[Section], then: Sequence[Section]) -> tuple[Finding, ...]:
-    """Every limit on the whole dump and on each group that both have."""
-    before = {_hashable(section.key): section for section in then}
+def compare(limits: Iterable[Limit], now: Sequence[Section], baseline: Sequence[Section]) -> tuple[Finding, ...]:
+    """A finding for every limit on the whole dump and on each group that both reports have."""
+    before = {_hashable(section.key): section for section in baseline}
     matched = [(section, before[_hashable(section.key)]) for section in now if _hashable(section.key) in before]
-    return tuple(_compared(limit, *both) for limit in limits for both in matched)
+    return tuple(_compared(limit, section, earlier) for limit in limits for section, earlier in matched)
 
 
-def unmatched(now: Sequence[Section], then: Sequence[Section]) -> int:
-    """How many groups the baseline does not have."""
-    before = {_hashable(section.key) for section in then}
+def unmatched(now: Sequence[Section], baseline: Sequence[Section]) -> int:
+    """How many groups of the report the baseline does not have."""
+    before = {_hashable(section.key) for section in baseline}
     return sum(_hashable(section.key) not in before for section in now)
 
 
@@ -83,9 +83,9 @@ def _hashable(key: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
     return frozenset(key.items())
 
 
-def _compared(limit: Limit, now: Section, then: Section) -> Finding:
+def _compared(limit: Limit, now: Section, baseline: Section) -> Finding:
     value = now.values[limit.metric]
-    holds, says = _moved(limit, value, then.values[limit.metric])
+    holds, predicate = _moved(limit, value, baseline.values[limit.metric])
     return Finding(
         key=now.key,
         metric=limit.metric,
@@ -94,29 +94,30 @@ def _compared(limit: Limit, now: Section, then: Section) -> Finding:
         severity="fail",
         status="ok" if holds else "fail",
         fix=remedy_of(limit.metric) or None,
-        says=f"{limit.metric} {says}.",
+        message=f"{limit.metric} {predicate}.",
     )
 
 
-def _moved(limit: Limit, now: float | None, then: float | None) -> tuple[bool, str]:
-    """Whether a limit holds, and how to say it after the metric's name."""
+def _moved(limit: Limit, now: float | None, baseline: float | None) -> tuple[bool, str]:
+    """Whether a limit holds, and the predicate of a sentence on it, whose subject is the metric."""
     wanted = f"should be {limit}"
     if now is None:
         return False, f"has no data, {wanted}"
-    if then is None:
+    if baseline is None:
         return False, f"is {shown(now)}, but the baseline has no data, {wanted}"
     size = ideal(limit.metric) == 0
-    new, old = (abs(now), abs(then)) if size else (now, then)
+    new, old = (abs(now), abs(baseline)) if size else (now, baseline)
     worse = new - old if limit.rises else old - new
-    was = f"is {shown(now, then)}, the baseline {shown(then, now)}{_by(new, old, size and (now < 0 or then < 0))}"
+    by = _by(new, old, size and (now < 0 or baseline < 0))
+    was = f"is {shown(now, baseline)}, the baseline {shown(baseline, now)}{by}"
     if old == 0 and limit.share and worse > 0:
         return False, f"{was}, and any change from 0 is more than {100 * limit.amount:.12g} % of it"
     return worse <= limit.room(old), f"{was}, {wanted}"
 
 
-def _by(now: float, then: float, size: bool) -> str:
-    """How far up or down, as a percentage of the baseline; size: of what."""
-    if then == 0 or now == then:
+def _by(now: float, baseline: float, size: bool) -> str:
+    """' (up 50 %)': how far a value moved, as a part of the baseline; size: whether it is one of absolute values."""
+    if baseline == 0 or now == baseline:
         return ""
-    change = (now - then) / abs(then)
+    change = (now - baseline) / abs(baseline)
     return f" ({'size ' if size else ''}{'up' if change > 0 else 'down'} {abs(100 * change):.3g} %)"

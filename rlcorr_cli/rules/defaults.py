@@ -51,5 +51,5 @@ RULES: tuple[Rule, ...] = (
 
 
 def rule_on(metric: str, rules: Iterable[Rule]) -> Rule | None:
-    """The first rule on a metric: what a figure draws its line at, and a table shows beside the value."""
+    """The first rule on a metric, at whose bounds figures draw their lines; None where no rule is on it."""
     return next((rule for rule in rules if rule.metric == metric), None)

@@ -29,7 +29,7 @@ EXAMPLE = 'A rule is [[rule]], then metric = "kl" and max = 0.1 below it.'
 
 @dataclass(frozen=True)
 class RulesFile:
-    """A file's rules, whether the default ones hold beside them, and the file's path (empty of none)."""
+    """A file's rules, whether the default rules hold beside them, and the file's path (empty without a file)."""
 
     rules: tuple[NamedRule, ...] = ()
     defaults: bool = True
@@ -38,7 +38,7 @@ class RulesFile:
 
 @dataclass(frozen=True)
 class Key:
-    """What a key takes, in words, and as a test."""
+    """What a key of a rules file takes, in words and as a test."""
 
     takes: str
     fits: Callable[[Any], bool]
@@ -52,7 +52,9 @@ def _number(value: Any) -> bool:
 
 
 def _one_of(allowed: tuple[str, ...]) -> Key:
-    return Key(" or ".join(f'"{one}"' for one in allowed), lambda value: isinstance(value, str) and value in allowed)
+    return Key(
+        " or ".join(f'"{value}"' for value in allowed), lambda value: isinstance(value, str) and value in allowed
+    )
 
 
 def _text(value: Any) -> bool:
@@ -71,14 +73,14 @@ KEYS: dict[str, Key] = {
     "over": _one_of(get_args(Over)),
     "remedy": Key("a sentence", _text),
 }
-"""A rule's keys."""
+"""Key of a rule -> what it takes."""
 
 
 def read_rules(path: str) -> RulesFile:
-    """The rules in a file; what is wrong with one is told with its number and key."""
+    """The rules in a file; an error names the rule's number and its key."""
     data, _ = load(Path(path), "rules file", EXAMPLE)
     _checked(data, TOP, path)
-    rules = tuple(_rule(one, f"{path}, rule {i}") for i, one in enumerate(data.get("rule", []), 1))
+    rules = tuple(_rule(record, f"{path}, rule {i}") for i, record in enumerate(data.get("rule", []), 1))
     return RulesFile(rules, data.get("defaults", True), path)
 
 

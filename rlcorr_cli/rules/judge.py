@@ -1,7 +1,7 @@
-"""judge(): the one place where numbers are held to rules, for reports, tables, pictures and `check`.
+"""judge: metrics are compared with rules, for reports, tables, pages and `check` alike.
 
-A rule is one of `defaults.RULES` or one that a user wrote, in a file or as a flag; the user's on a metric replace the
-default ones on it.  A metric without a value has the status "no data", which a report tells and `check` does not pass
+A rule is one of `defaults.RULES` or a user's, from a file or an option; a user's rules on a metric replace the default
+ones on it.  A metric without a value has the status "no data", which a report shows and `check` counts as broken
 (`unexcused`).
 """
 
@@ -27,7 +27,7 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class Section:
-    """The whole dump (an empty key) or one of its groups, with every metric it can be judged on."""
+    """The whole dump (its key is empty) or one of its groups, with every metric that a rule may be on."""
 
     key: Mapping[str, Any]
     values: Values
@@ -40,10 +40,10 @@ BROKEN: tuple[Status, ...] = ("fail", "warn")
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one rule makes of one metric in one section.
+    """The result of one rule on one metric in one section.
 
-    rule: the range in words.  fix: what to do where the rule does not hold (None where there is nothing to say).
-    says: metric, value and rule in one sentence.
+    rule: the range in words.  fix: what to do where the rule does not hold; None where nothing is known to help.
+    message: metric, value and rule in one sentence.
     """
 
     key: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Finding:
     severity: Severity
     status: Status
     fix: str | None
-    says: str
+    message: str
 
     @property
     def broken(self) -> bool:
@@ -67,10 +67,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form in `check`."""
-        data = asdict(self)
-        del data["fix"]
-        says = data.pop("says")
-        return {**data, "key": dict(self.key), "remedy": self.remedy, "says": says}
+        data = {name: value for name, value in asdict(self).items() if name not in ("fix", "message")}
+        return {**data, "key": dict(self.key), "remedy": self.remedy, "says": self.message}
 
     def to_health(self) -> dict[str, Any]:
         """The JSON form in a report's `health`."""
@@ -86,7 +84,7 @@ class NamedRule:
 
 
 def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, ...]:
-    """Every rule on every section that it is over, rule by rule; a metric that is not there has no finding."""
+    """A finding for each rule on each section that it is over, rule by rule; none where a section lacks the metric."""
     return tuple(
         _judged(rule, section)
         for rule in rules
@@ -109,22 +107,25 @@ def _judged(rule: Rule, section: Section) -> Finding:
         severity=rule.severity,
         status=status,
         fix=rule.remedy or None,
-        says=f"{rule.metric} {is_value}, should be {rule}.",
+        message=f"{rule.metric} {is_value}, should be {rule}.",
     )
 
 
 def unexcused(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings as `check` counts them: what has no data is as bad as what is outside the range."""
-    return tuple(replace(one, status=one.severity) if one.status == "no data" else one for one in findings)
+    """The findings as `check` counts them: a metric without data breaks its rule."""
+    return tuple(
+        replace(finding, status=finding.severity) if finding.status == "no data" else finding for finding in findings
+    )
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The broken ones: failures, then warnings, each in the order of the rules."""
-    return tuple(sorted((one for one in findings if one.broken), key=lambda one: BROKEN.index(one.status)))
+    """The findings of broken rules: failures, then warnings, each in the order of the rules."""
+    broken = (finding for finding in findings if finding.broken)
+    return tuple(sorted(broken, key=lambda finding: BROKEN.index(finding.status)))
 
 
 def shown(value: float, *bounds: float | None) -> str:
-    """Three digits, and as many more as it takes not to look like a bound that the value is not equal to."""
+    """A value with three digits, and as many more as it takes to differ from a bound that it is not equal to."""
     near = {bound for bound in bounds if bound is not None and abs(value) != abs(bound)}
     whole = len(f"{abs(value):.0f}") if abs(value) < 1e6 else 0  # none of these is cut
     for digits in range(max(3, whole), 18):
@@ -135,7 +136,7 @@ def shown(value: float, *bounds: float | None) -> str:
 
 
 def remedy_of(metric: str) -> str:
-    """What the default rules advise about a metric; empty where there is no rule on it."""
+    """What the default rules advise about a metric; empty where none is on it."""
     return next((rule.remedy for rule in RULES if rule.metric == metric), "")
 
 
@@ -169,7 +170,7 @@ def replaced(*layers: Sequence[NamedRule]) -> tuple[NamedRule, ...]:
 
 
 def from_flags(at_most: Sequence[str], at_least: Sequence[str]) -> tuple[NamedRule, ...]:
-    """--max and --min; both on one metric make one rule."""
+    """The rules of --max and --min; a metric that both name has one rule with two bounds."""
     highs = {metric: _number("--max", metric, text) for metric, text in pairs("--max", at_most).items()}
     lows = {metric: _number("--min", metric, text) for metric, text in pairs("--min", at_least).items()}
     rules: list[NamedRule] = []
@@ -184,7 +185,7 @@ def from_flags(at_most: Sequence[str], at_least: Sequence[str]) -> tuple[NamedRu
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """['kl=0.1', ...] -> {'kl': '0.1'}; a metric may be named once."""
+    """An option's texts METRIC=AMOUNT as metric -> amount; a metric that is named twice is a UsageError."""
     amounts: dict[str, str] = {}
     for text in texts:
         metric, equals, amount = (part.strip() for part in text.partition("="))
@@ -199,7 +200,7 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def finite(text: str) -> float | None:
-    """A finite number, or None."""
+    """The finite number that a text says; None of any other text."""
     try:
         value = float(text)
     except ValueError:

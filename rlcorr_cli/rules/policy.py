@@ -1,4 +1,4 @@
-"""Policy: everything that `check` holds a dump to, as one value made of plain arguments.
+"""Policy: everything that `check` compares a dump with, as one value made of plain arguments.
 
 It works on sections of numbers and loads no dump and no report; `pipeline/check.py` applies it to a report.  A new way
 to ask for a rule becomes a field of `Policy` and a line in `policy`.
@@ -29,14 +29,14 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What to hold a dump to: rules, and limits on how far it may be from a baseline."""
+    """What `check` compares a dump with: rules, and limits on how far it may be from a baseline."""
 
     rules: tuple[NamedRule, ...]
     limits: tuple[Limit, ...] = ()
     baseline: Baseline | None = None
 
     def named(self) -> Iterator[tuple[str, str]]:
-        """The metrics that the user names, each with the place where."""
+        """Each metric that the user names, after the option or file that names it."""
         yield from ((rule.origin, rule.rule.metric) for rule in self.rules if rule.origin is not None)
         yield from ((f"{limit.option} {limit.metric}", limit.metric) for limit in self.limits)
 
@@ -77,7 +77,7 @@ def policy(
 
 
 def refuse_impossible(policy: Policy, plan: Plan, *, grouped: bool) -> None:
-    """Refuse what no dump under this plan can have, before one is read."""
+    """Refuse rules on metrics that no dump under this plan can have, before a dump is read."""
     for origin, metric in policy.named():
         if not possible(metric, plan):
             raise missing(metric, origin, ())

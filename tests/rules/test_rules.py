@@ -48,13 +48,13 @@ def test_no_data_is_a_status_of_its_own_that_a_check_counts_at_the_rules_severit
         assert (findings[0].status, findings[0].value, findings[0].remedy) == ("no data", None, None)
         (found,) = unexcused(findings)
         assert (found.status, found.value, found.remedy) == (severity, None, "Do this.")
-        assert found.says == "reward_mean has no data, should be >= 0."
+        assert found.message == "reward_mean has no data, should be >= 0."
 
 
 def test_a_finding_says_what_should_be_what_and_keeps_its_remedy_for_when_it_is_needed() -> None:
     fine, broken = judge((WHOLE, GROUP), [Rule("seq_ess", "fail", "Do this.", low=0.3)])
-    assert (fine.says, fine.remedy) == ("seq_ess is 0.5, should be >= 0.3.", None)
-    assert (broken.says, broken.remedy, broken.key) == ("seq_ess is 0.1, should be >= 0.3.", "Do this.", {"step": 4})
+    assert (fine.message, fine.remedy) == ("seq_ess is 0.5, should be >= 0.3.", None)
+    assert (broken.message, broken.remedy, broken.key) == ("seq_ess is 0.1, should be >= 0.3.", "Do this.", {"step": 4})
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_zeroed_normalized_and_vetoing_plans_bring() -> None:
 def moved(option: str, text: str, now: float | None, then: float | None, metric: str = "kl") -> tuple[str, str]:
     given = limits([text], []) if option == "--max-increase" else limits([], [text])
     (found,) = compare(given, [Section({}, {metric: now})], [Section({}, {metric: then})])
-    return found.status, found.says
+    return found.status, found.message
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PeerConfig:
-    """reader: the profile to read it with, "" where its keys say whose it is, None where it is a command line."""
+    """A framework's own config of a preset.
+
+    reader: the profile to read it with, "" where its keys tell the framework, None where it is a command line.
+    """
 
     text: str
     reader: str | None = ""

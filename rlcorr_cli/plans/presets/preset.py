@@ -1,4 +1,4 @@
-"""What a preset is."""
+"""Preset: a named plan with its source and when to take it."""
 
 from dataclasses import dataclass
 
@@ -25,5 +25,5 @@ class Preset:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The preset's name in reports."""
         return self.plan.name

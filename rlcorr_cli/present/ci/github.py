@@ -16,7 +16,7 @@ from rlcorr_cli.report.checked import Checked
 from rlcorr_cli.rules.judge import Finding, worst_first
 
 ANNOTATIONS = 10
-"""Of errors, and as many of warnings, are all that GitHub shows of a step."""
+"""GitHub shows this many errors of a step, and as many warnings."""
 ROWS = 100
 MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "ok": "✅ pass"}
 
@@ -24,25 +24,26 @@ MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "ok": "✅ pass"}
 def annotations(checked: Checked) -> str:
     """A workflow command for each broken rule and section, and each note, up to what is shown."""
     broken = worst_first(checked.findings)
-    errors = (_annotation("error", *_told(one)) for one in broken if one.status == "fail")
+    errors = (_finding_annotation("error", finding) for finding in broken if finding.status == "fail")
     notes = (_annotation("warning", "", note) for note in checked.notes)
-    warnings = (_annotation("warning", *_told(one)) for one in broken if one.status == "warn")
+    warnings = (_finding_annotation("warning", finding) for finding in broken if finding.status == "warn")
     shown = (*islice(errors, ANNOTATIONS), *islice(chain(notes, warnings), ANNOTATIONS))
-    return "".join(f"{one}\n" for one in shown)
+    return "".join(f"{line}\n" for line in shown)
 
 
-def _told(finding: Finding) -> tuple[str, str]:
-    """What it is of, and what it says."""
+def _finding_annotation(command: str, finding: Finding) -> str:
     section = where(finding.key)
-    return f": {finding.metric}, {section}", f"{section}: {finding.says} {finding.remedy or ''}".rstrip()
+    message = f"{section}: {finding.message} {finding.remedy or ''}".rstrip()
+    return _annotation(command, f": {finding.metric}, {section}", message)
 
 
-def _annotation(command: str, of: str, said: str) -> str:
-    return f"::{command} title={command_property(f'rlcorr check{of}')}::{command_data(said)}"
+def _annotation(command: str, subject: str, message: str) -> str:
+    """A workflow command.  subject: what stands in the title after 'rlcorr check'."""
+    return f"::{command} title={command_property(f'rlcorr check{subject}')}::{command_data(message)}"
 
 
 def annotate(checked: Checked) -> None:
-    """The annotations on stderr; one that is closed changes no result."""
+    """Write the annotations to stderr; a closed stderr changes no result."""
     if sys.stderr is not None:
         with suppress(OSError):
             sys.stderr.write(annotations(checked))
@@ -50,9 +51,9 @@ def annotate(checked: Checked) -> None:
 
 
 def summary(checked: Checked) -> str:
-    """What no rule judged, and a Markdown table, the worst first."""
-    ordered = [*worst_first(checked.findings), *(one for one in checked.findings if one.status == "ok")]
-    rows = [_row(one) for one in ordered[:ROWS]]
+    """The step's summary in Markdown: counts, notes, and a table of findings, the worst first."""
+    ordered = [*worst_first(checked.findings), *(finding for finding in checked.findings if finding.status == "ok")]
+    rows = [_row(finding) for finding in ordered[:ROWS]]
     more = [f"and {len(ordered) - ROWS:,} more.", ""] if len(ordered) > ROWS else []
     notes = [line for note in checked.notes for line in (escaped(clean(note)), "")]
     heads = ["| | section | metric | found | remedy |", "|---|---|---|---|---|"]
@@ -60,12 +61,12 @@ def summary(checked: Checked) -> str:
 
 
 def _row(finding: Finding) -> str:
-    texts = (where(finding.key), finding.metric, finding.says, finding.remedy or "")
+    texts = (where(finding.key), finding.metric, finding.message, finding.remedy or "")
     return f"| {MARKS[finding.status]} | " + " | ".join(escaped(clean(text)) for text in texts) + " |"
 
 
 def append_summary(checked: Checked, path: str) -> None:
-    """The table at the end of the step's summary."""
+    """Append the summary to the file that the runner shows as the step's summary."""
     try:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(f"{summary(checked)}\n")

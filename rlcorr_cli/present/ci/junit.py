@@ -17,8 +17,8 @@ WHOLE = 10**9
 """Names are not cut here: systems tell cases apart by them."""
 
 
-def text(checked: Checked) -> bytes:
-    """The document."""
+def document(checked: Checked) -> bytes:
+    """The JUnit XML of a check's findings."""
     numbers = {"tests": str(len(checked.findings)), "failures": str(checked.counts["failed"]), "errors": "0"}
     root = ET.Element("testsuites", {"name": "rlcorr", **numbers})
     suite = ET.SubElement(root, "testsuite", {"name": "rlcorr check", **numbers, "skipped": "0"})
@@ -31,16 +31,16 @@ def text(checked: Checked) -> bytes:
 
 
 def _add(suite: ET.Element, finding: Finding) -> None:
-    section, says = where(finding.key, WHOLE), clean(finding.says)
+    section, message = where(finding.key, WHOLE), clean(finding.message)
     name = clean(f"{finding.metric} {finding.rule}")
     case = ET.SubElement(suite, "testcase", classname=f"rlcorr.{section}", name=name)
-    told = f"{section}: {says} {clean(finding.remedy or '')}".rstrip()
+    text = f"{section}: {message} {clean(finding.remedy or '')}".rstrip()
     if finding.status == "fail":
-        ET.SubElement(case, "failure", message=f"{section}: {says}", type="fail").text = told
+        ET.SubElement(case, "failure", message=f"{section}: {message}", type="fail").text = text
     elif finding.status == "warn":
-        ET.SubElement(case, "system-out").text = f"warning: {told}"
+        ET.SubElement(case, "system-out").text = f"warning: {text}"
 
 
 def write(checked: Checked, path: Path) -> None:
-    """The document in a file, whole or not at all."""
-    replace_file(path, text(checked), "--junit")
+    """Write the document to a file, whole or not at all."""
+    replace_file(path, document(checked), "--junit")

@@ -23,29 +23,29 @@ def staleness(ax: Axes, report: Report) -> str:
     lag, k3, n = lags(report.groups)
     ax.plot(lag, k3, "o", color=GREY, alpha=0.5, label="a step's rows of one version")
     places = np.unique(lag)
-    means = np.array([np.average(k3[lag == place], weights=n[lag == place]) for place in places])
-    ax.plot(places, means, "o-", color=BLUE, label="all of them")
+    averages = np.array([np.average(k3[lag == place], weights=n[lag == place]) for place in places])
+    ax.plot(places, averages, "o-", color=BLUE, label="all of them")
     ax.set(xlabel="steps behind, step − policy_version", ylabel="k3_kl (nats)")
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend()
     if len(places) < 2:
-        return f"All rows are {places[0]:g} steps behind: k3_kl is {number(float(means[0]))}."
-    first, last = float(means[0]), float(means[-1])
+        return f"All rows are {places[0]:g} steps behind: k3_kl is {number(float(averages[0]))}."
+    first, last = float(averages[0]), float(averages[-1])
     return f"k3_kl goes from {number(first)} at {places[0]:g} steps behind to {number(last)} at {places[-1]:g}."
 
 
 def _along(ax: Axes, report: Report, metrics: Sequence[tuple[str, str]], ideal: float | None) -> dict[str, Floats]:
-    """Lines of some metrics over the groups; what of them is known."""
-    found = course(report.groups, [name for name, _ in metrics])
-    known = {name: values for name, values in found.values.items() if np.isfinite(values).any()}
+    """Draw a line for each metric along the groups; returns the values by metric, those without any data left out."""
+    curves = course(report.groups, [name for name, _ in metrics])
+    known = {name: values for name, values in curves.values.items() if np.isfinite(values).any()}
     if not known:
         raise Missing(f"{' and '.join(name for name, _ in metrics)}: no data.")
     for (name, text), color, point in zip(metrics, (BLUE, ORANGE), "os", strict=False):
         if name in known:
-            dense = len(found.places) > 60
-            ax.plot(found.places, known[name], "-" if dense else f"{point}-", color=color, label=text)
-    ax.set_xlabel(style.label(found.name))
+            dense = len(curves.places) > 60
+            ax.plot(curves.places, known[name], "-" if dense else f"{point}-", color=color, label=text)
+    ax.set_xlabel(style.label(curves.name))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     if ideal is not None:
         mark(ax, ideal, f"ideal {ideal:g}", GREEN, vertical=False, style="-")
@@ -93,7 +93,7 @@ def rejected(ax: Axes, report: Report) -> str:
     if not report.plan.rules:
         raise Missing("The plan rejects nothing.")
     lines = [("rollout_rs_masked_fraction", "tokens lost")]
-    if any(one.is_veto for one in report.plan.rejections):
+    if any(rejection.is_veto for rejection in report.plan.rejections):
         lines.append(("rollout_is_veto_fraction", "sequences vetoed"))
     known = _along(ax, report, lines, None)
     ax.set_ylim(-0.02, max(0.15, 1.1 * max(float(np.nanmax(values)) for values in known.values())))

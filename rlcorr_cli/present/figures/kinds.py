@@ -16,7 +16,7 @@ Panel = Callable[[Axes, Report], str]
 
 @dataclass(frozen=True)
 class Kind:
-    """rows of (title, panel).  size: of a panel, in inches.  about: what question it answers."""
+    """A picture.  about: the question it answers.  panels: rows of (title, panel).  size: of each, in inches."""
 
     about: str
     panels: tuple[tuple[tuple[str, Panel], ...], ...]
@@ -42,7 +42,7 @@ class Drawn:
         return KINDS[self.kind].columns
 
     def write(self, suffix: str, dpi: int = 150) -> bytes:
-        """As png, svg or pdf; the same report gives the same bytes."""
+        """The picture as png, svg or pdf; the same report gives the same bytes."""
         assert self.figure is not None
         paper = BytesIO()
         stamps = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}

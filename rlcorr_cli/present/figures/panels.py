@@ -40,8 +40,8 @@ def ratio(ax: Axes, report: Report) -> str:
     values, counts = report.log_ratios.by_value
     if not len(values):
         raise Missing("No valid token.")
-    found, n = report.whole.values, int(counts.sum())
-    largest = found["logprob_abs_diff_max"] or 0.0
+    values, n = report.whole.values, int(counts.sum())
+    largest = values["logprob_abs_diff_max"] or 0.0
     if largest == 0:
         raise Missing(f"All {n:,} log-ratios are 0: the two columns are equal.")
     outer = max(abs(report.log_ratios.quantile(q) or 0.0) for q in (0.001, 0.999)) or largest
@@ -77,16 +77,18 @@ def _spread_words(report: Report, n: int) -> str:
 
 def _token_bounds(report: Report) -> list[tuple[str, float]]:
     """The plan's bounds on single ratios, as log-ratios."""
-    found: list[tuple[str, Bounds]] = []
+    named_bounds: list[tuple[str, Bounds]] = []
     weighting = report.plan.weighting
     if weighting is not None and weighting.scope == "token" and weighting.of == "mismatch":
-        found.append(("weight", weighting.bounds))
-    found += [
-        (one.name, one.bounds)
-        for one in report.plan.rejections
-        if one.statistic == "ratio" and one.scope in ("token", "seq_min", "seq_max") and one.of == "mismatch"
+        named_bounds.append(("weight", weighting.bounds))
+    named_bounds += [
+        (rejection.name, rejection.bounds)
+        for rejection in report.plan.rejections
+        if rejection.statistic == "ratio"
+        and rejection.scope in ("token", "seq_min", "seq_max")
+        and rejection.of == "mismatch"
     ]
-    ends = [(f"{name} {end:g}", end) for name, bounds in found for end in (bounds.low, bounds.high) if end]
+    ends = [(f"{name} {end:g}", end) for name, bounds in named_bounds for end in (bounds.low, bounds.high) if end]
     return [(name, math.log(end)) for name, end in ends]
 
 
@@ -100,9 +102,10 @@ def _outside(report: Report) -> str:
             parts.append(f"{share(high)} above the weights' bound")
         if weighting.bounds.low:
             parts.append(f"{share(low)} below it")
-    for one in report.plan.rejections:
-        if one.scope == "token":
-            parts.append(f"{one.name} takes {share(values.get(f'rollout_rs_{one.name}_masked_fraction'))}")
+    for rejection in report.plan.rejections:
+        if rejection.scope == "token":
+            lost = share(values.get(f"rollout_rs_{rejection.name}_masked_fraction"))
+            parts.append(f"{rejection.name} takes {lost}")
     return ", ".join(parts)
 
 
@@ -144,15 +147,15 @@ def _scatter(ax: Axes, table: "np.ndarray", low: float, high: float) -> None:
 
 def surprise(ax: Axes, report: Report) -> str:
     """Spread of the log-ratio by how unlikely the token was."""
-    found = profile(counted(report).spread["surprise"], SURPRISE)
-    ax.plot(-found.centre, found.std, "o-", color=BLUE, label="std")
-    ax.plot(-found.centre, found.mean, "s--", color=ORANGE, label="mean")
+    bins = profile(counted(report).spread["surprise"], SURPRISE)
+    ax.plot(-bins.centre, bins.std, "o-", color=BLUE, label="std")
+    ax.plot(-bins.centre, bins.mean, "s--", color=ORANGE, label="mean")
     ax.axhline(0, color=INK, linewidth=0.8)
     ax.set_xscale("symlog", linthresh=2.0**SURPRISE.first)
     ax.set(xlabel="rollout log-prob (nats; unlikely tokens left)", ylabel="log-ratio (nats)")
     _symlog_ticks(ax)
     ax.legend()
-    trend = surprise_trend(found)
+    trend = surprise_trend(bins)
     if trend is None:
         return "There are too few tokens to tell likely from unlikely ones."
     words = {"level": "is much the same at any surprise"}.get(trend.change, f"{trend.change} with surprise")
@@ -170,14 +173,14 @@ def _symlog_ticks(ax: Axes) -> None:
 
 def position(ax: Axes, report: Report) -> str:
     """Mean and spread by place in the sequence."""
-    found = profile(counted(report).spread["position"], POSITION)
-    ax.plot(found.centre, found.std, "o-", color=BLUE, label="std")
-    ax.plot(found.centre, found.mean, "s--", color=ORANGE, label="mean")
+    bins = profile(counted(report).spread["position"], POSITION)
+    ax.plot(bins.centre, bins.std, "o-", color=BLUE, label="std")
+    ax.plot(bins.centre, bins.mean, "s--", color=ORANGE, label="mean")
     ax.axhline(0, color=INK, linewidth=0.8)
     _log_counts(ax)
     ax.set(xlabel="place among the sequence's valid tokens", ylabel="log-ratio (nats)")
     ax.legend()
-    trend = position_trend(found)
+    trend = position_trend(bins)
     if trend is None:
         return "Sequences are too short for a course along them."
     words = {"level": "stays as wide"}.get(trend.change, trend.change)
@@ -187,19 +190,19 @@ def position(ax: Axes, report: Report) -> str:
 
 def length_spread(ax: Axes, report: Report) -> str:
     """The sequence log-ratio S by length: the length trap."""
-    found = profile(counted(report).spread["length"], LENGTH, MIN_LENGTH_COUNT)
-    ax.fill_between(found.centre, found.mean - found.std, found.mean + found.std, color=BLUE, alpha=0.25, linewidth=0)
-    ax.plot(found.centre, found.mean, "o-", color=BLUE, label="mean ± std of S")
+    bins = profile(counted(report).spread["length"], LENGTH, MIN_LENGTH_COUNT)
+    ax.fill_between(bins.centre, bins.mean - bins.std, bins.mean + bins.std, color=BLUE, alpha=0.25, linewidth=0)
+    ax.plot(bins.centre, bins.mean, "o-", color=BLUE, label="mean ± std of S")
     for at, name in ((math.log(2), "ratio 2"), (-math.log(2), "ratio 1/2")):
         mark(ax, at, name, vertical=False)
     _log_counts(ax)
     ax.set(xlabel="valid tokens of the sequence", ylabel="S, log of the sequence ratio (nats)")
     ax.legend(loc="best")
-    trend = length_trend(found)
+    trend = length_trend(bins)
     if trend is None:
         raise Missing("No valid token.")
     shortest, longest = number(trend.shortest), number(trend.longest)
-    if len(found.std) == 1:
+    if len(bins.std) == 1:
         return f"S is {shortest} nats large at the one length that enough sequences have; a ratio of 2 is 0.69."
     trap = " A bound on the product rejects long sequences more often." if trend.trap else ""
     return (
@@ -238,8 +241,8 @@ def weights(ax: Axes, report: Report) -> str:
     weighting = report.plan.weighting
     if weighting is None:
         raise Missing("The plan weights nothing: every token that is kept counts 1.")
-    one = counted(report).histograms["weights"]
-    values, counts = one.by_value
+    histogram = counted(report).histograms["weights"]
+    values, counts = histogram.by_value
     positive = values[values > 0]
     zero = float(counts[values == 0].sum() / counts.sum())
     if not len(positive):
@@ -247,7 +250,7 @@ def weights(ax: Axes, report: Report) -> str:
     high = float(positive[-1]) * 1.05
     low = max(float(positive[0]), high * 1e-6) / 1.05
     edges = np.geomspace(low, high, 70)
-    ax.stairs(rebinned(one, edges), edges, fill=True, color=PURPLE)
+    ax.stairs(rebinned(histogram, edges), edges, fill=True, color=PURPLE)
     stage = ", before the batch mean" if weighting.normalize == "batch" else ""
     ax.set(xscale="log", ylabel="tokens", xlabel=f"applied weight{stage}")
     style.log_counts(ax.yaxis)
@@ -272,13 +275,13 @@ def gradient(ax: Axes, report: Report) -> str:
     """Lorenz curve: which share of sequences carries which share of the weight."""
     if report.plan.normalizes:
         raise Missing("Each batch's weights are divided by their own mean: who carries the gradient is not counted.")
-    found = lorenz(counted(report).histograms["loads"])
-    ax.plot(found.sequences, found.weight, color=PURPLE)
+    curve = lorenz(counted(report).histograms["loads"])
+    ax.plot(curve.sequences, curve.weight, color=PURPLE)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--", label="all the same")
     ax.set(xlabel="share of sequences, lightest first", ylabel="share of the weight", xlim=(0, 1), ylim=(0, 1))
     ax.set_aspect("equal")
     ax.legend(loc="upper left")
-    half = 1 - float(np.interp(0.5, found.sequences, found.weight))
+    half = 1 - float(np.interp(0.5, curve.sequences, curve.weight))
     return (
-        f"The heavier half of the sequences carries {share(half)} of the weight, the heaviest 1 % {share(found.top)}."
+        f"The heavier half of the sequences carries {share(half)} of the weight, the heaviest 1 % {share(curve.top)}."
     )

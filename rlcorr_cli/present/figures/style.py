@@ -56,7 +56,7 @@ RC: Any = {
 
 @contextmanager
 def styled() -> Generator[None]:
-    """What everything is drawn and saved in."""
+    """The matplotlib settings in which every picture is drawn and saved."""
     with mpl.rc_context(RC):
         yield
 
@@ -67,31 +67,31 @@ def blank(width: float, height: float) -> Figure:
 
 
 def plain_numbers(axis: Axis, minor: bool = False) -> None:
-    """Ticks as 1,000 or 1e+06: powers set as mathematics would need text from a dump to be read so, too."""
+    """Write ticks as 1,000 or 1e+06, because powers set as mathematics would need a dump's text to be read so, too."""
     form = FuncFormatter(lambda x, _: f"{x:.0e}" if abs(x) >= 1e6 or 0 < abs(x) < 1e-4 else f"{x:,g}")
     (axis.set_minor_formatter if minor else axis.set_major_formatter)(form)
 
 
 def log_counts(axis: Axis) -> None:
-    """A logarithmic axis of counts."""
+    """Make an axis of counts logarithmic."""
     axis.axes.set_yscale("log")
     plain_numbers(axis)
 
 
 def label(value: object) -> str:
-    """Something from a dump as a short printable text."""
+    """A value from a dump as a short printable text."""
     text = clean(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def sentence(ax: Axes, text: str) -> None:
-    """A panel that has nothing to draw says why."""
+    """Write on a panel why it has nothing to draw."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, text, ha="center", va="center", wrap=True, color=GREY, transform=ax.transAxes)
 
 
 def mark(ax: Axes, at: float, text: str, color: str = RED, vertical: bool = True, style: str = "--") -> None:
-    """A reference line with its name at its end."""
+    """Draw a reference line with its name at its end."""
     if vertical:
         ax.axvline(at, color=color, linewidth=1, linestyle=style)
         ax.annotate(

@@ -88,7 +88,7 @@ def content(report: Report) -> Content:
 
 
 def short(value: object) -> str:
-    """Text from a dump in one printable line of bearable length."""
+    """Text from a dump in one printable line of at most LONGEST characters."""
     text = clean(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
@@ -105,7 +105,9 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     facts += [(short(name), short(column)) for name, column in columns.items()]
     facts.append(("plan", f"{clean(report.plan.name)}: {records(report.plan)}"))
     facts.append(("profile", report.profile))
-    facts += [("input", f"{short(one.path)}, {one.rows:,} rows, {one.n_bytes:,} bytes") for one in report.inputs[:20]]
+    facts += [
+        ("input", f"{short(file.path)}, {file.rows:,} rows, {file.n_bytes:,} bytes") for file in report.inputs[:20]
+    ]
     if len(report.inputs) > 20:
         facts.append(("input", f"and {len(report.inputs) - 20} more"))
     return [*facts, ("rlcorr", __version__)]

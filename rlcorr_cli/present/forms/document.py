@@ -8,7 +8,10 @@ from rlcorr_cli.report.report import Report
 
 
 def text(report: Report, *, pictures: bool = True) -> str:
-    """The JSON document; pictures: whether with the binned totals, if any, which come last and in one line."""
+    """The JSON document.
+
+    pictures: whether it holds the binned totals that pictures are drawn from; they come last, in one line.
+    """
     document = report.to_dict()
     binned = document.pop("pictures", None)
     head = json.dumps(document, indent=2, allow_nan=False)
@@ -19,5 +22,5 @@ def text(report: Report, *, pictures: bool = True) -> str:
 
 
 def write(report: Report, path: Path) -> None:
-    """The document in a file."""
+    """Write the document to a file."""
     replace_file(path, text(report).encode())

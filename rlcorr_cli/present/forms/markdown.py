@@ -13,7 +13,7 @@ from rlcorr_cli.report.report import Report
 
 
 def text(contents: Content, figures: str) -> str:
-    """The document; figures: the directory its pictures are in, as a link."""
+    """The Markdown document.  figures: the directory of its pictures, as a link."""
     lines = [f"# {escaped(contents.title)}", ""]
     lines += [f"**! {escaped(contents.impossible)}**", ""] if contents.impossible else []
     lines += [f"**{escaped(contents.verdict)}**", "", "## What to do", ""]
@@ -48,7 +48,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def write(report: Report, path: Path) -> None:
-    """Pictures first, then the document that names them."""
+    """Write the pictures first, then the document that names them."""
     contents = content(report)
     figures = path.with_name(f"{path.stem}-figures")
     make_directory(figures)

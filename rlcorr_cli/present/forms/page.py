@@ -22,7 +22,7 @@ INKS = {INK: "currentColor", PAPER: "none", GRID: "var(--line)"}
 
 
 def text(report: Report) -> str:
-    """The page."""
+    """The HTML page of a report."""
     environment = Environment(loader=PackageLoader("rlcorr_cli.present", "forms"), autoescape=True)
     source = environment.loader.get_source(environment, "sort.js")[0] if environment.loader else ""
     digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
@@ -43,5 +43,5 @@ def _svg(drawn: Drawn) -> Markup:
 
 
 def write(report: Report, path: Path) -> None:
-    """The page in a file."""
+    """Write the page to a file."""
     replace_file(path, text(report).encode())

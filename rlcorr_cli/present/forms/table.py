@@ -31,5 +31,5 @@ def harmless(shown: str) -> str:
 
 
 def write(report: Report, path: Path) -> None:
-    """The table in a file."""
+    """Write the table to a file."""
     replace_file(path, text(report).encode())

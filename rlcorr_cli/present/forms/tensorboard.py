@@ -10,7 +10,7 @@ from rlcorr_cli.report.report import Group, Report
 
 
 def write(report: Report, path: Path) -> None:
-    """One event file in the directory."""
+    """Write one event file into the directory."""
     steps = [(_step(group), group) for group in report.groups]
     if not steps or any(step is None for step, _ in steps):
         raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add --group-by step.")

@@ -18,7 +18,7 @@ from rlcorr_cli.report.checked import Checked, Measurements
 from rlcorr_cli.rules.judge import Finding, worst_first
 
 SHOWN = 8
-"""Sections of one broken rule that are shown; the others are counted."""
+"""How many sections of a broken rule are shown; the others are counted."""
 LONGEST = 24
 STYLES = {"fail": "bold red", "warn": "yellow"}
 
@@ -30,7 +30,7 @@ def print_checked(checked: Checked) -> None:
 
 def _draw(console: Console, checked: Checked) -> None:
     broken = worst_first(checked.findings)
-    for _, same in groupby(broken, key=lambda one: (one.metric, one.rule, one.status)):
+    for _, same in groupby(broken, key=lambda finding: (finding.metric, finding.rule, finding.status)):
         _print_rule(console, list(same))
     if broken:
         console.print()
@@ -45,7 +45,7 @@ def _print_rule(console: Console, findings: list[Finding]) -> None:
     first = findings[0]
     for finding in findings[:SHOWN]:
         line = Text(f"{first.status:4}  ", style=STYLES[first.status])
-        line.append(clean(f"{where(finding.key)}: {finding.says}"), style="default")
+        line.append(clean(f"{where(finding.key)}: {finding.message}"), style="default")
         console.print(Padding(line, (0, 2)))
     rest = [f"and {len(findings) - SHOWN:,} groups more; --json has all."] if len(findings) > SHOWN else []
     for text in (*rest, *([first.remedy] if first.remedy else [])):
@@ -66,16 +66,16 @@ def _short(value: object, longest: int) -> str:
 
 
 def counts(checked: Checked) -> str:
-    """The one line that is always there."""
+    """The last line: how many checks passed or failed, of how many rules and groups."""
     n, groups = checked.counts, len(checked.measurements.sections) - 1
     head = f"Passed: {n['passed']:,}" if checked.passed else f"Failed: {n['failed']:,}"
     warned = f", {n['warned']:,} warned" if n["warned"] else ""
     rules = "1 rule" if n["rules"] == 1 else f"{n['rules']:,} rules"
     inside = {0: "", 1: ", 1 group"}.get(groups, f", {groups:,} groups")
-    return f"{head} of {len(checked.findings):,} checks{warned}; {rules} on {_named(checked.measurements)}{inside}."
+    return f"{head} of {len(checked.findings):,} checks{warned}; {rules} on {_dump_name(checked.measurements)}{inside}."
 
 
-def _named(measurements: Measurements) -> str:
+def _dump_name(measurements: Measurements) -> str:
     """The name of the dump, also where its saved report is checked."""
     first = measurements.inputs[0]["path"]
     name = "stdin" if first == "-" else clean(os.path.basename(first))

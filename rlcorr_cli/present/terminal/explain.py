@@ -29,7 +29,7 @@ TOPICS = {
 
 
 def print_topics() -> None:
-    """What there is to explain."""
+    """Print the topics that `explain` knows."""
     lines = [
         "rlcorr explain NAME defines a metric (also under a framework's name), a preset,",
         "a statistic, a class of problems, a term or a symbol. These list their names:",
@@ -40,7 +40,7 @@ def print_topics() -> None:
 
 
 def print_explanation(name: str) -> None:
-    """A topic's names, or whatever has this name; an unknown one is a UsageError with those that are near."""
+    """Print a topic's names, or all that a name stands for; an unknown name is a UsageError with similar names."""
     key = name.strip().lower().replace("-", "_")
     lines = _topic(key) or _explained(name.strip(), key)
     if not lines:
@@ -51,7 +51,7 @@ def print_explanation(name: str) -> None:
 
 
 def near_misses(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names that are a few typing errors away, nearest first; then those that hold it; none where none is."""
+    """The known names that are a few typing errors away, nearest first, then those that contain the name."""
     allowed = max(1, len(name) // 3)
     distances = {other: _edit_distance(name, other) for other in known if abs(len(other) - len(name)) <= allowed}
     close = sorted((other for other, n_edits in distances.items() if n_edits <= allowed), key=distances.__getitem__)
@@ -108,7 +108,7 @@ def _table(rows: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
 
 
 def _explained(name: str, key: str) -> list[str]:
-    """Everything that has a name; a symbol only in its own case, as S and s are not the same."""
+    """The lines on everything of this name; a symbol only in its own case, as S and s are not the same."""
     definition = define(key)
     preset = PRESETS.get(ALIASES.get(key, key))
     parts = [
@@ -159,7 +159,7 @@ def _where(formula: str) -> list[str]:
 
 
 def _statistic(name: str) -> list[str]:
-    """A statistic that rejections can bound."""
+    """The lines on a statistic that rejections can bound."""
     if name not in STATISTICS:
         return []
     row = STATISTICS[name]
@@ -183,7 +183,7 @@ def _paragraphs(*texts: str) -> list[str]:
 
 
 def _term(name: str) -> list[str]:
-    """A kind of correction, and the presets that are of it."""
+    """The lines on a kind of correction, with its presets."""
     if name not in TERMS:
         return []
     rows = presets_with(name)

@@ -18,7 +18,7 @@ from rlcorr_cli.report.suggest import TARGET, SuggestedBounds
 
 
 def print_filtered(filtered: Filtered) -> None:
-    """The summary on stdout."""
+    """Print the summary of a filter run on stdout."""
     render(lambda console: _draw(console, filtered))
 
 

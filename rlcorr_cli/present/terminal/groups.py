@@ -27,7 +27,7 @@ Column = tuple[str, list[Text], int]
 
 
 def print_groups(console: Console, report: Report) -> None:
-    """Nothing without groups; every group up to FEW of them; else their course, the worst, the first and the last."""
+    """Print every group up to FEW of them; of more, their course, the worst, the first and the last."""
     groups = report.groups
     if not groups:
         return
@@ -46,7 +46,7 @@ def print_groups(console: Console, report: Report) -> None:
 
 
 def _print_course(console: Console, groups: Sequence[Group]) -> None:
-    """One line of characters per metric over the groups in order."""
+    """Print one line of characters per metric over the groups in order."""
     width = min(48, len(groups))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     name = ", ".join(groups[0].key)
@@ -76,7 +76,7 @@ def _binned(values: Sequence[Value], width: int, worse: Callable[[Sequence[float
 
 
 def _print_table(console: Console, report: Report, groups: Sequence[Group]) -> None:
-    """One row a group, with as many columns as the console has room for: the last in `_columns` go first."""
+    """Print a row per group, with as many columns as the console has room for; those of the highest rank go first."""
     keys = [[_shown(value) for value in (group.key[name] for group in groups)] for name in groups[0].key]
     columns = [
         (clean(name), [Text(cell) for cell in cells], -1) for name, cells in zip(groups[0].key, keys, strict=True)

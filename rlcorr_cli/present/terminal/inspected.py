@@ -17,61 +17,61 @@ from rlcorr_cli.report.inspected import LENGTH_QUANTILES, Inspected, OneRow, Wor
 
 FILES = 8
 COLUMNS = 24
-"""So many are shown; --json has all."""
+"""How many are shown; --json has all."""
 LONGEST = 200
 POLICIES = ("rollout", "training", "current")
 """The columns of log-probs, in the order they come in."""
 
 
-def print_inspected(found: Inspected) -> None:
-    """The whole of it on stdout."""
-    render(lambda console: _draw(console, found))
+def print_inspected(inspected: Inspected) -> None:
+    """Print everything that `inspect` says of a dump on stdout."""
+    render(lambda console: _draw(console, inspected))
 
 
 def print_row(row: OneRow) -> None:
-    """One sequence on stdout."""
+    """Print one sequence token by token on stdout."""
     render(lambda console: _draw_row(console, row))
 
 
 def print_schema(schema: Mapping[str, str]) -> None:
-    """Columns and types alone, where no more can be said."""
+    """Print the columns and types alone, of a dump whose columns are not those that rlcorr needs."""
     render(lambda console: _schema(console, schema, {}))
 
 
-def _draw(console: Console, found: Inspected) -> None:
-    _files(console, found)
-    _schema(console, found.schema, {column: name for name, column in found.columns.items()})
-    _counts(console, found)
-    _values(console, found)
-    _problems(console, found)
-    for note in found.notes:
+def _draw(console: Console, inspected: Inspected) -> None:
+    _files(console, inspected)
+    _schema(console, inspected.schema, {column: name for name, column in inspected.columns.items()})
+    _counts(console, inspected)
+    _values(console, inspected)
+    _problems(console, inspected)
+    for note in inspected.notes:
         _line(console, Text(clean(note), style="dim"))
-    for title, some in (("worst sequences", found.worst_sequences), ("worst tokens", found.worst_tokens)):
-        _worst(console, f"{title} by {found.by}", some)
+    for title, rows in (("worst sequences", inspected.worst_sequences), ("worst tokens", inspected.worst_tokens)):
+        _worst(console, f"{title} by {inspected.by}", rows)
 
 
-def _files(console: Console, found: Inspected) -> None:
-    for one in found.inputs[:FILES]:
-        name = "stdin" if one.path == "-" else clean(os.path.basename(one.path))
-        size = f"  {one.n_bytes / 1e6:,.2f} MB" if one.n_bytes else ""
-        console.print(Text(f"{name}  {one.format}{size}  {one.rows:,} rows"))
-    if len(found.inputs) > FILES:
-        console.print(Text(f"and {len(found.inputs) - FILES:,} more files"))
+def _files(console: Console, inspected: Inspected) -> None:
+    for file in inspected.inputs[:FILES]:
+        name = "stdin" if file.path == "-" else clean(os.path.basename(file.path))
+        size = f"  {file.n_bytes / 1e6:,.2f} MB" if file.n_bytes else ""
+        console.print(Text(f"{name}  {file.format}{size}  {file.rows:,} rows"))
+    if len(inspected.inputs) > FILES:
+        console.print(Text(f"and {len(inspected.inputs) - FILES:,} more files"))
     console.print()
 
 
 def _schema(console: Console, schema: Mapping[str, str], roles: Mapping[str, str]) -> None:
-    drawn = bare_table("column", "", "read as")
+    table = bare_table("column", "", "read as")
     for name, type in list(schema.items())[:COLUMNS]:
-        drawn.add_row(clean(name), clean(type)[:30], roles.get(name, ""))
-    console.print(Padding(drawn, (0, 2)))
+        table.add_row(clean(name), clean(type)[:30], roles.get(name, ""))
+    console.print(Padding(table, (0, 2)))
     if len(schema) > COLUMNS:
         _line(console, Text(f"and {len(schema) - COLUMNS:,} more columns"))
     console.print()
 
 
-def _counts(console: Console, found: Inspected) -> None:
-    counts, tally = found.counts, found.tally
+def _counts(console: Console, inspected: Inspected) -> None:
+    counts, tally = inspected.counts, inspected.tally
     tokens = counts["tokens"] + counts["masked_tokens"]
     words = f"{counts['sequences']:,} sequences, {counts['empty_sequences']:,} empty, {counts['bad_rows']:,} bad rows"
     masked = (
@@ -79,69 +79,69 @@ def _counts(console: Console, found: Inspected) -> None:
     )
     _line(console, Text(f"{words}; {counts['tokens']:,} valid tokens, {masked}"))
     if tally.sequences:
-        drawn = bare_table("valid tokens a sequence", *(_named(q) for q in LENGTH_QUANTILES))
-        drawn.add_row("", *(f"{tally.length(q):,}" for q in LENGTH_QUANTILES))
-        console.print(Padding(drawn, (0, 2)))
+        table = bare_table("valid tokens a sequence", *(_quantile_name(q) for q in LENGTH_QUANTILES))
+        table.add_row("", *(f"{tally.length(q):,}" for q in LENGTH_QUANTILES))
+        console.print(Padding(table, (0, 2)))
     console.print()
 
 
-def _named(q: float) -> str:
+def _quantile_name(q: float) -> str:
     return {0.0: "min", 1.0: "max"}.get(q, f"{100 * q:g} %")
 
 
-def _values(console: Console, found: Inspected) -> None:
-    if not found.tally.values:
+def _values(console: Console, inspected: Inspected) -> None:
+    if not inspected.tally.values:
         return
-    drawn = bare_table("on valid tokens", "min", "mean", "max", "exactly 0")
-    for name, one in found.tally.values.items():
-        given = one.to_dict()
-        drawn.add_row(
+    table = bare_table("on valid tokens", "min", "mean", "max", "exactly 0")
+    for name, values in inspected.tally.values.items():
+        numbers = values.to_dict()
+        table.add_row(
             clean(name),
-            number(given["min"]),
-            number(given["mean"]),
-            number(given["max"]),
-            share(given["zero_fraction"]),
+            number(numbers["min"]),
+            number(numbers["mean"]),
+            number(numbers["max"]),
+            share(numbers["zero_fraction"]),
         )
-    console.print(Padding(drawn, (0, 2)))
+    console.print(Padding(table, (0, 2)))
     console.print()
 
 
-def _problems(console: Console, found: Inspected) -> None:
-    for name, one in found.problems.items():
+def _problems(console: Console, inspected: Inspected) -> None:
+    for name, problem in inspected.problems.items():
         line = Text(f"! {name}  ", style="yellow")
-        line.append(f"{one['rows']:,} rows, first {clean(one['first'])}. {FIXES[name]}", style="default")
+        line.append(f"{problem['rows']:,} rows, first {clean(problem['first'])}. {FIXES[name]}", style="default")
         _line(console, line)
-    print_anomalies(console, found.anomalies)
-    if not found.problems and not found.anomalies:
+    print_anomalies(console, inspected.anomalies)
+    if not inspected.problems and not inspected.anomalies:
         _line(console, Text("No bad rows, and nothing suspicious."))
-    if found.notes:
+    if inspected.notes:
         console.print()
 
 
-def _worst(console: Console, title: str, some: tuple[Worst, ...]) -> None:
-    if not some:
+def _worst(console: Console, title: str, rows: tuple[Worst, ...]) -> None:
+    if not rows:
         return
-    drawn = bare_table(title, "", "row", "tokens" if some[0].token is None else "token")
-    for one in some:
-        which = f"{one.n_tokens:,}" if one.token is None else f"{one.token:,} of {one.n_tokens:,}"
-        place = clean(os.path.basename(one.place))
-        drawn.add_row(number(one.value), clean(one.sample_id or ""), place, which)
-    console.print(Padding(drawn, (1, 2, 0, 2)))
+    table = bare_table(title, "", "row", "tokens" if rows[0].token is None else "token")
+    for worst in rows:
+        tokens = f"{worst.n_tokens:,}" if worst.token is None else f"{worst.token:,} of {worst.n_tokens:,}"
+        place = clean(os.path.basename(worst.place))
+        table.add_row(number(worst.value), clean(worst.sample_id or ""), place, tokens)
+    console.print(Padding(table, (1, 2, 0, 2)))
 
 
 def _draw_row(console: Console, row: OneRow) -> None:
     console.print(Text(clean(row.place), style="bold"))
     if row.facts:
-        _line(console, Text("  ".join(f"{clean(name)} {_plain(value)}" for name, value in row.facts.items())))
+        _line(console, Text("  ".join(f"{clean(name)} {_cell(value)}" for name, value in row.facts.items())))
     for name, text in row.texts.items():
         shown = clean(text if len(text) <= LONGEST else text[:LONGEST] + "…")
         _line(console, Text(f"{name}: {shown}", style="dim"))
     if row.problem is not None:
         _line(console, Text(f"! bad row, {clean(row.problem)}", style="yellow"))
-    for one in row.says:
-        value = "" if one.value is None else f", is {number(one.value)}"
-        kept = f"{sum(one.keep):,} of {len(one.keep):,} tokens kept"
-        _line(console, Text(f"{clean(one.name)}: keeps {one.rule}{value}; {kept}"))
+    for rejection in row.says:
+        value = "" if rejection.value is None else f", is {number(rejection.value)}"
+        kept = f"{sum(rejection.keep):,} of {len(rejection.keep):,} tokens kept"
+        _line(console, Text(f"{clean(rejection.name)}: keeps {rejection.rule}{value}; {kept}"))
     names = (f"{policy} = {clean(name)}" for policy, name in zip(POLICIES, row.log_probs, strict=False))
     _line(console, Text(", ".join(names), style="dim"))
     console.print()
@@ -153,24 +153,26 @@ def _tokens(row: OneRow) -> Table:
     token = () if row.tokens is None else ("token",)
     weights = () if row.weights is None else ("weight",)
     rejected = ("rejected by",) if row.says else ()
-    drawn = bare_table("", *token, "mask", *POLICIES[: len(row.log_probs)], "log_ratio", *weights, *rejected)
+    table = bare_table("", *token, "mask", *POLICIES[: len(row.log_probs)], "log_ratio", *weights, *rejected)
     place = -1
     for i in range(max([len(values) for values in row.log_probs.values()], default=0)):
         counts = i < len(row.valid) and row.valid[i]
         place += counts
         compared = counts and place < len(row.log_ratios)
-        cells = [str(i), *([_plain(row.tokens[i])] if row.tokens is not None else []), str(int(counts))]
-        cells += [_plain(values[i]) if i < len(values) else "" for values in row.log_probs.values()]
+        cells = [str(i), *([_cell(row.tokens[i])] if row.tokens is not None else []), str(int(counts))]
+        cells += [_cell(values[i]) if i < len(values) else "" for values in row.log_probs.values()]
         cells.append(signed(row.log_ratios[place]) if compared else "")
         if row.weights is not None:
             cells.append(number(row.weights[place]) if compared else "")
         if row.says:
-            cells.append(clean(", ".join(one.name for one in row.says if compared and not one.keep[place])))
-        drawn.add_row(*cells, style=None if counts else "dim")
-    return drawn
+            cells.append(
+                clean(", ".join(rejection.name for rejection in row.says if compared and not rejection.keep[place]))
+            )
+        table.add_row(*cells, style=None if counts else "dim")
+    return table
 
 
-def _plain(value: Any) -> str:
+def _cell(value: Any) -> str:
     return number(value) if isinstance(value, float) else clean(value)
 
 

@@ -11,7 +11,7 @@ WIDTH = 80
 
 
 def print_presets() -> None:
-    """Each preset: name, aliases, when to take it, records."""
+    """Print each preset: name, aliases, when to take it, records."""
     lines: list[str] = []
     for row in PRESETS.values():
         also = f"  (also {', '.join(row.aliases)})" if row.aliases else ""
@@ -21,7 +21,7 @@ def print_presets() -> None:
 
 
 def print_preset(name: str) -> None:
-    """One preset, and the framework's config and the plan file that say the same."""
+    """Print one preset, with the framework's config and the plan file that mean the same."""
     from rlcorr_cli.plans.files import plan_to_toml
 
     row = preset(name)

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 
 class Bar:
-    """A context that draws; `advance` is what `pipeline.measure` calls after each shard."""
+    """A context that draws the bar; `advance` is called after each shard."""
 
     def __init__(self, n_bytes: int) -> None:
         columns = (
@@ -25,7 +25,7 @@ class Bar:
         self._started = time.perf_counter()
 
     def advance(self, tokens: int, n_bytes: int) -> None:
-        """One shard more is done."""
+        """Count one more shard as done."""
         self._tokens += tokens
         rate = self._tokens / max(time.perf_counter() - self._started, 1e-9)
         self._progress.update(self._task, advance=n_bytes, rate=f"{rate / 1e6:.1f} M tokens/s")

@@ -31,7 +31,7 @@ LEFT = ("", "keeps", "read as", "row", "rejected by")
 
 
 def print_report(report: Report) -> None:
-    """The whole report on stdout."""
+    """Print the whole report on stdout."""
     render(lambda console: _draw(console, report))
 
 
@@ -47,14 +47,14 @@ def _draw(console: Console, report: Report) -> None:
         print_weights(console, report)
         print_rejections(console, report)
     else:
-        _peer(console, report)
+        _framework_metrics(console, report)
     print_groups(console, report)
     print_notes(console, report)
     _closing(console, report)
 
 
 def print_headline(console: Console, report: Report) -> None:
-    """What was read, and under which plan."""
+    """Print what was read, and under which plan."""
     counts, columns = report.whole.counts, report.inputs[0].columns
     names = list(columns.values())
     path = report.inputs[0].path
@@ -86,7 +86,7 @@ def _plan(report: Report) -> str:
 
 
 def _findings(console: Console, report: Report) -> None:
-    """What files look like, then broken rules, worst first; each with its fix."""
+    """Print the anomalies of files, then the broken rules, worst first, each with its fix."""
     print_anomalies(console, report.anomalies)
     broken = worst_first(report.health)
     for finding in broken:
@@ -110,12 +110,12 @@ def _diagnostics(console: Console, report: Report) -> None:
     table = bare_table("divergence", "value", "ideal", "95 % interval")
     for name in (*DIVERGENCE, *SAMPLE):
         drawn = interval(*report.intervals[name]) if name in report.intervals else ""
-        table.add_row(_named(name, report), number(report.whole.values[name]), number(ideal(name)), drawn)
+        table.add_row(_metric_name(name, report), number(report.whole.values[name]), number(ideal(name)), drawn)
     _print(console, table)
 
 
 def _distribution(console: Console, report: Report) -> None:
-    """Quantiles of the log-ratio and its histogram between the outermost of them."""
+    """Print quantiles of the log-ratio, and its histogram between the outermost of them."""
     values = report.whole.values
     columns = [(f"{100 * q:g} %", signed(values[f"log_ratio_{name}"])) for name, q in QUANTILES.items()]
     _print_quantiles(console, f"within {100 * HISTOGRAM_RELATIVE_ERROR:.1f} %", columns)
@@ -128,7 +128,7 @@ def _distribution(console: Console, report: Report) -> None:
 
 
 def _print_quantiles(console: Console, precision: str, columns: Sequence[tuple[str, str]]) -> None:
-    """Headings over their numbers in one table, or in several where a line has no room for all of them."""
+    """Print headings over their numbers in one table, or in several where a line has no room for all of them."""
     table = bare_table("log_ratio at", *(heading for heading, _ in columns))
     table.add_row(precision, *(text for _, text in columns))
     if len(columns) > 1 and table.__rich_measure__(console, console.options).maximum + 2 > console.width:
@@ -140,7 +140,7 @@ def _print_quantiles(console: Console, precision: str, columns: Sequence[tuple[s
 
 
 def print_weights(console: Console, report: Report) -> None:
-    """The plan's weights, raw and as applied."""
+    """Print the plan's weights, raw and as applied."""
     if report.plan.weighting is None:
         return
     values = report.whole.values
@@ -172,16 +172,16 @@ def _units(plan: Plan) -> str:
 
 
 def print_rejections(console: Console, report: Report) -> None:
-    """What each rejection takes, and the batch before and after."""
+    """Print what each rejection takes, and the batch before and after."""
     if not report.plan.rules:
         return
     values, counts = report.whole.values, report.whole.counts
     table = bare_table("rejected by", "keeps", "tokens lost", "sequences hit")
-    for one in report.plan.rules:
-        prefix = f"rollout_rs_{one.name}"
+    for rejection in report.plan.rules:
+        prefix = f"rollout_rs_{rejection.name}"
         table.add_row(
-            clean(one.name),
-            one.rule,
+            clean(rejection.name),
+            rejection.rule,
             share(values[f"{prefix}_masked_fraction"]),
             share(values[f"{prefix}_seq_masked_fraction"]),
         )
@@ -197,8 +197,8 @@ def print_rejections(console: Console, report: Report) -> None:
     _print(console, kept)
 
 
-def _peer(console: Console, report: Report) -> None:
-    """A profile's metrics under the peer's own names, with more digits: they are there to be compared."""
+def _framework_metrics(console: Console, report: Report) -> None:
+    """A profile's metrics under the framework's own names, with six digits, to be compared with a dashboard."""
     table = bare_table(f"as {report.profile} logs it", "value")
     for name, value in report.whole.metrics.items():
         table.add_row(name, NOTHING if value is None else f"{value:.6g}")
@@ -206,20 +206,20 @@ def _peer(console: Console, report: Report) -> None:
 
 
 def print_notes(console: Console, report: Report) -> None:
-    """What was chosen for the user."""
+    """Print the report's notes: what was chosen for the user, and what the data call for."""
     for note in (note for note in report.notes if note != QUANTILE_NOTE):
         console.print(Padding(Text(clean(note), style="dim"), (0, 2)))
 
 
 def _closing(console: Console, report: Report) -> None:
     broken = [finding.metric for finding in report.health if finding.broken]
-    found = {0: "No warnings.", 1: "1 warning."}.get(len(broken), f"{len(broken)} warnings.")
+    warnings = {0: "No warnings.", 1: "1 warning."}.get(len(broken), f"{len(broken)} warnings.")
     name = broken[0] if broken else "kl"
     more = f"`rlcorr explain {name}` defines a metric; --json has all {len(report.whole.metrics)}."
-    console.print(Padding(Text(f"{found} {more}"), (0, 2)))
+    console.print(Padding(Text(f"{warnings} {more}"), (0, 2)))
 
 
-def _named(name: str, report: Report) -> Text:
+def _metric_name(name: str, report: Report) -> Text:
     """A metric's name, marked when a rule on it is broken."""
     broken = any(finding.metric == name and finding.broken for finding in report.health)
     return Text(f"{name} !", style="yellow") if broken else Text(name)

@@ -81,7 +81,7 @@ def _correlation(pairs: Pairs, k: int) -> float:
 
 
 def correlation(x: "NDArray[np.float64]", y: "NDArray[np.float64]") -> float:
-    """Pearson's r; 0 where either has no spread beyond rounding (1e-6 nats), or nothing is there."""
+    """Pearson's r; 0 where either has no spread beyond rounding (1e-6 nats), or there are no values."""
     if not len(x) or min(float(x.std()), float(y.std())) < 1e-6:
         return 0.0
     return float(((x - x.mean()) * (y - y.mean())).mean() / (x.std() * y.std()))

@@ -25,7 +25,7 @@ class Pairs:
 
     @property
     def n(self) -> int:
-        """V."""
+        """The number of pairs, V."""
         return len(self.rollout)
 
     @property
@@ -74,7 +74,7 @@ class Sample:
 
     @cached_property
     def pairs(self) -> Pairs:
-        """What can be compared."""
+        """The pairs of valid tokens on which both columns hold a log-prob."""
         import numpy as np
 
         with np.errstate(all="ignore"):  # the cast of a huge or a signalling number

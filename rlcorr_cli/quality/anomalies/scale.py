@@ -24,12 +24,15 @@ FACTORS = {log(10): ("10", 0), 1 / log(10): ("10", 1), log(2): ("2", 0), 1 / log
 
 def probabilities(sample: Sample) -> str | None:
     """A column lies in [0, 1], and N_PROBABLE values or more, most of those other than 0.0, lie above ABOVE_ZERO."""
-    both = zip(sample.columns, (sample.pairs.rollout, sample.pairs.train), strict=True)
-    found = [(name, values) for name, values in both if _probable(values)]
-    if not found:
+    columns = zip(sample.columns, (sample.pairs.rollout, sample.pairs.train), strict=True)
+    ranges = [
+        f"{name} lies between {values.min():.3g} and {values.max():.3g}"
+        for name, values in columns
+        if _probable(values)
+    ]
+    if not ranges:
         return None
-    said = " and ".join(f"{name} lies between {values.min():.3g} and {values.max():.3g}" for name, values in found)
-    return f"{said} on all {sample.pairs.n:,} tokens"
+    return f"{' and '.join(ranges)} on all {sample.pairs.n:,} tokens"
 
 
 def _probable(values: "NDArray[np.float64]") -> bool:
@@ -51,6 +54,6 @@ def other_base(sample: Sample) -> str | None:
     slope, through_zero = float(train.std() / rollout.std()), float((train @ rollout) / (rollout @ rollout))
     for factor, (base, whose) in FACTORS.items():
         if max(abs(slope / factor - 1), abs(through_zero / factor - 1)) <= SCALED_WITHIN:
-            said = f"{sample.columns[1]} is {slope:.4f} times {sample.columns[0]} over {len(rollout):,} tokens"
-            return f"{said}, as if {sample.columns[whose]} were in base {base} (factor {factor:.4f})"
+            slopes = f"{sample.columns[1]} is {slope:.4f} times {sample.columns[0]} over {len(rollout):,} tokens"
+            return f"{slopes}, as if {sample.columns[whose]} were in base {base} (factor {factor:.4f})"
     return None
