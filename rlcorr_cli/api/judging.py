@@ -56,7 +56,6 @@ def check(
     at_most, at_least: metric -> bound.  max_increase, max_decrease: metric -> an amount, or a percentage as in '20%',
     that it may be above or below the baseline.  The rest as of `analyze`.
     """
-    from rlcorr_cli.pipeline.analyze import analyze
     from rlcorr_cli.pipeline.check import check as run
 
     report = saved(source)
@@ -81,6 +80,8 @@ def check(
     if report is not None:
         refuse_beside_report(reading, plan, profile=profile, mode=mode)
         return run(measurements_of(report), asked)
+    from rlcorr_cli.pipeline.analyze import analyze  # here, because a saved report needs no torch
+
     chosen = choose_plan(plan, profile=profile, mode=mode)
     if chosen.profile is None:  # a peer's names are known once its function has run
         refuse_impossible(asked, chosen.plan, grouped=bool(group_by))

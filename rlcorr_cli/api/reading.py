@@ -110,7 +110,7 @@ def filter_dump(
     refuse_below(0, seed=seed)
     refuse_below(1, rows_per_file=rows_per_file, resample=resample)
     chosen = choose_plan(plan, profile=profile, mode=mode)
-    refuse_idle(chosen)
+    _refuse_idle(chosen)
     target = Target(
         None if output is None else _place("output", output),
         keep_rejected,
@@ -185,7 +185,7 @@ def inspect_row(
     return inspection.one_row(reading, chosen, computing(device, threads, batch_tokens), str(row))
 
 
-def refuse_idle(chosen: ChosenPlan) -> None:
+def _refuse_idle(chosen: ChosenPlan) -> None:
     """Refuse a plan by which nothing would be corrected."""
     if chosen.plan.weighting is None and not chosen.plan.rules:
         hint = " ".join((*chosen.notes, "Name one, such as --preset geo_rs."))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.api.drawing import refuse_form
 from rlcorr_cli.atomic import check_apart, same_place
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.pipeline.analyze import Progress, Watch
 from rlcorr_cli.present.forms import PICTURED
 from rlcorr_cli.present.forms import write as write_form
 from rlcorr_cli.present.forms.document import text as document
@@ -20,6 +19,7 @@ from rlcorr_cli.present.terminal.report import print_report
 from rlcorr_cli.report.report import Report
 
 if TYPE_CHECKING:
+    from rlcorr_cli.pipeline.analyze import Progress, Watch
     from rlcorr_cli.report.filtered import Filtered
 
 
@@ -40,13 +40,13 @@ def pictured(paths: Sequence[Path]) -> bool:
     return any(path.suffix.lower() in PICTURED for path in paths)
 
 
-def watch(quiet: bool) -> Watch | None:
+def watch(quiet: bool) -> "Watch | None":
     """A progress bar where there is a terminal to draw it on."""
     return None if quiet or sys.stderr is None or not sys.stderr.isatty() else _bar
 
 
 @contextmanager
-def _bar(n_bytes: int) -> Generator[Progress]:
+def _bar(n_bytes: int) -> "Generator[Progress]":
     from rlcorr_cli.present.terminal.progress import Bar
 
     with Bar(n_bytes) as bar:

@@ -26,8 +26,8 @@ from rlcorr_cli.io.formats import NAMES
 
 PACKAGE = Path(rlcorr_cli.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b")
-ELSEWHERE = ("cli", "present", "presets", "metrics", "terms.py")
-"""Parts of the package whose texts are shown and never raised by the API, or name the flags of other tools."""
+ELSEWHERE = ("cli", "present", "presets")
+"""Parts of the package whose texts the API does not raise, or that name the flags of other tools."""
 
 
 def literal(annotation: Any) -> tuple[str, ...]:
