@@ -92,6 +92,8 @@ def test_both_flags_on_a_metric_make_one_rule() -> None:
     first, second = from_flags(["kl=0.1", "chi2_token = 2"], ["kl=-0.05"])
     assert (first.rule.low, first.rule.high, first.rule.absolute) == (-0.05, 0.1, False)
     assert (second.rule.low, second.rule.high) == (None, 2.0)
+    (exact,) = from_flags(["kl=0.1"], ["kl=0.1"])
+    assert (exact.rule.low, exact.rule.high) == (0.1, 0.1)
 
 
 def test_a_high_bound_alone_is_of_the_size_where_the_ideal_is_0() -> None:
