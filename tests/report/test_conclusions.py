@@ -140,6 +140,20 @@ def test_no_bound_is_suggested_where_none_can_be() -> None:
     assert list(suggestions([replace(GEOMETRIC, gate="advantage_negative")], lost, {"tight": near})) == []
 
 
+@pytest.mark.parametrize("distance", [0.002, 0.2, 3.0])
+def test_a_suggested_bound_has_three_digits_of_itself_or_of_its_distance_from_1(distance: float) -> None:
+    histogram = Histogram(bucket_of(np.array([distance], np.float32)), np.array([10], np.int64))
+    (bounds,) = suggestions([GEOMETRIC], {"rollout_rs_tight_seq_masked_fraction": 0.11}, {"tight": histogram})
+    assert bounds.kept_fraction == 1.0
+    assert bounds.low is not None
+    assert bounds.high is not None
+    for bound, least in ((bounds.low, math.exp(-distance)), (bounds.high, math.exp(distance))):
+        away, needed = abs(bound - 1), abs(least - 1)
+        assert needed < away < 1.1 * needed
+        steps = bound / 10 ** (math.floor(math.log10(min(away, bound))) - 2)
+        assert steps == pytest.approx(round(steps), rel=1e-9)
+
+
 def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan("tight", rejections=(GEOMETRIC,))
     print_filtered(filter_with(request(), ChosenPlan(plan), Target(None)))

@@ -87,3 +87,27 @@ def test_unseen_large_ratios_are_no_proof() -> None:
 
 def test_few_sequences_prove_nothing() -> None:
     assert concluded(drawn(19, seed=1, noise=0.05, kept=0.8)) is None
+
+
+def judged(mean: float, error: float = 0.01, n: int = 20, **changes: float | None) -> str | None:
+    """What plain numbers prove; error: the standard error of the mean, and of chi-square."""
+    values = {"ratio_mean": mean, "chi2_token": -1.0, "pareto_k_token": 0.5, "pareto_k_token_limit": 0.5, **changes}
+    chi2 = values["chi2_token"]
+    intervals = {"ratio_mean": (mean - 1.96 * error, mean + 1.96 * error)}
+    if chi2 is not None:
+        intervals["chi2_token"] = (chi2 - 1.96 * error, chi2 + 1.96 * error)
+    found = impossible_ratio(values, intervals, n)
+    return found.proves if found else None
+
+
+def test_a_mean_proves_something_beyond_five_standard_errors_of_twenty_sequences() -> None:
+    assert [judged(mean) for mean in (0.949, 0.951, 1.0, 1.049, 1.051)] == [TOO_LOW, None, None, None, TOO_HIGH]
+    assert [judged(0.9, n=n) for n in (19, 20)] == [None, TOO_LOW]
+    assert [judged(mean, error=1e-6) for mean in (0.9991, 0.9989, 1.0009, 1.0011)] == [None, TOO_LOW, None, TOO_HIGH]
+    assert judged(0.9, error=0.0) is None
+
+
+def test_a_low_mean_needs_a_negative_chi_square_and_a_high_one_a_tail_that_can_be_trusted() -> None:
+    assert [judged(0.9, chi2_token=chi2) for chi2 in (-0.051, -0.049, 0.2, None)] == [TOO_LOW, None, None, None]
+    assert [judged(1.1, pareto_k_token=shape) for shape in (0.5, 0.51, None)] == [TOO_HIGH, None, None]
+    assert judged(1.1, pareto_k_token_limit=None) is None

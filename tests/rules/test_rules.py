@@ -88,14 +88,23 @@ def test_users_rules_replace_those_before_on_the_same_metric() -> None:
     assert {one.rule.metric for one in found} == {rule.metric for rule in RULES}
 
 
+def test_a_default_rule_on_a_share_can_be_broken() -> None:
+    shares = [rule for rule in RULES if rule.metric.endswith(("_fraction", "_ess", "_sample_size"))]
+    assert len(shares) == 5
+    assert all(0 < bound < 1 for rule in shares for bound in (rule.low, rule.high) if bound is not None)
+
+
 def test_both_flags_on_a_metric_make_one_rule() -> None:
     first, second = from_flags(["kl=0.1", "chi2_token = 2"], ["kl=-0.05"])
     assert (first.rule.low, first.rule.high, first.rule.absolute) == (-0.05, 0.1, False)
     assert (second.rule.low, second.rule.high) == (None, 2.0)
+    (exact,) = from_flags(["kl=0.1"], ["kl=0.1"])
+    assert (exact.rule.low, exact.rule.high) == (0.1, 0.1)
 
 
 def test_a_high_bound_alone_is_of_the_size_where_the_ideal_is_0() -> None:
     assert written("kl", None, 0.1).absolute
+    assert written("kl", None, 0.0).absolute
     assert written("rollout_corr/kl", None, 0.1).absolute
     assert written("kept_log_ratio_mean", None, 0.1).absolute
     assert not written("kl", None, 0.1, absolute=False).absolute
