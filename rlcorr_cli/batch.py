@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.summary import GroupKey
 
 
@@ -30,6 +31,11 @@ class Shard:
     format: str
     part: tuple[int, int] | None
     n_bytes: int
+
+    @property
+    def id(self) -> ShardId:
+        """What totals that cover it call it."""
+        return ShardId(self.path, self.part)
 
 
 @dataclass(frozen=True, kw_only=True)
