@@ -42,8 +42,9 @@ class Shard:
 class Batch:
     """B rows with V valid tokens together; checked once, by the reader.
 
-    offsets: i64[B+1], starts at 0, ends at V.  train_logp, rollout_logp: f32 or f64 [V], finite, <= 1e-6, nats.
-    current_logp: the policy after updates, where the dump has it beside the old one, else None.
+    offsets: i64[B+1], starts at 0, ends at V.
+    rollout_logp, old_logp, current_logp: the policies as the dump has them, f32 or f64 [V], finite, <= 1e-6, nats; old
+    is the policy before updates, current the one after.  One of the two may be None; which are compared, core decides.
     advantages: f64[V], finite, where the plan looks at them, else None.
     n_masked: i64[B], tokens the mask left out.  reward: f64[B], NaN = none; None without a reward column.
     leaf: i32[B], index into keys: which group each row belongs to.
@@ -51,8 +52,8 @@ class Batch:
     """
 
     offsets: NDArray[np.int64]
-    train_logp: NDArray[Any]
     rollout_logp: NDArray[Any]
+    old_logp: NDArray[Any] | None
     current_logp: NDArray[Any] | None
     advantages: NDArray[np.float64] | None
     n_masked: NDArray[np.int64]
