@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.summary import GroupKey
 
 Stamp = tuple[int, int, int, int]
@@ -39,13 +40,19 @@ class Shard:
     stamp: Stamp | None = None
     schema: Schema = None
 
+    @property
+    def id(self) -> ShardId:
+        """What totals that cover it call it."""
+        return ShardId(self.path, self.part)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """B rows with V valid tokens together; checked once, by the reader.
 
-    offsets: i64[B+1], starts at 0, ends at V.  train_logp, rollout_logp: f32 or f64 [V], finite, <= 1e-6, nats.
-    current_logp: the policy after updates, where the dump has it beside the old one, else None.
+    offsets: i64[B+1], starts at 0, ends at V.
+    rollout_logp, old_logp, current_logp: the policies as the dump has them, f32 or f64 [V], finite, <= 1e-6, nats; old
+    is the policy before updates, current the one after.  One of the two may be None; which are compared, core decides.
     advantages: f64[V], finite, where the plan looks at them, else None.
     n_masked: i64[B], tokens the mask left out.  reward: f64[B], NaN = none; None without a reward column.
     leaf: i32[B], index into keys: which group each row belongs to.
@@ -53,8 +60,8 @@ class Batch:
     """
 
     offsets: NDArray[np.int64]
-    train_logp: NDArray[Any]
     rollout_logp: NDArray[Any]
+    old_logp: NDArray[Any] | None
     current_logp: NDArray[Any] | None
     advantages: NDArray[np.float64] | None
     n_masked: NDArray[np.int64]

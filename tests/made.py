@@ -13,7 +13,7 @@ from rlcorr_cli.core.budget_search import candidates
 from rlcorr_cli.core.budget_search import totals as budget_totals
 from rlcorr_cli.core.observe import Cuts, Observation, Observed, layout_of, observe
 from rlcorr_cli.metrics.corrections import canonical
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.budget_search import crossing, cut
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize, normed_layout
@@ -35,18 +35,20 @@ def row(log_ratios: Sequence[float], probs: Sequence[float] | None = None, **mor
     return Row(train, rollout, **given)  # type: ignore[arg-type]
 
 
-def batch(rows: Sequence[Row]) -> Batch:
-    """The rows' valid tokens; the group of a row is its training batch."""
+def batch(rows: Sequence[Row], mode: Mode = "decoupled") -> Batch:
+    """The rows' valid tokens; the group of a row is its training batch.  In bypass mode the trained policy is the
+    current one, and there is no other."""
     valid = [[t for t, m in enumerate(r.mask) if m] for r in rows]
-    has_current = all(r.current is not None for r in rows)
+    has_current = mode == "decoupled" and all(r.current is not None for r in rows)
+    train = np.array([r.train[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64)
     keys = sorted({r.batch for r in rows}, key=str)
     return Batch(
         offsets=np.cumsum([0, *map(len, valid)]).astype(np.int64),
-        train_logp=np.array([r.train[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64),
         rollout_logp=np.array([r.rollout[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64),
+        old_logp=None if mode == "bypass" else train,
         current_logp=np.array([(r.current or [])[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64)
         if has_current
-        else None,
+        else (train if mode == "bypass" else None),
         advantages=np.array([r.advantages[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64),
         n_masked=np.array([len(r.mask) - len(at) for r, at in zip(rows, valid, strict=True)], np.int64),
         reward=np.array([np.nan if r.reward is None else r.reward for r in rows]),
@@ -57,7 +59,7 @@ def batch(rows: Sequence[Row]) -> Batch:
 
 def observed(rows: Sequence[Row], plan: Plan, seed: int | None = None) -> Observed:
     """What rlcorr adds up, by training batch."""
-    one = batch(rows)
+    one = batch(rows, plan.mode)
     observation = Observation(plan, has_current=one.current_logp is not None, seed=seed)
     return observe(one, observation, CPU, bounds(one, plan))
 
@@ -75,7 +77,7 @@ def bounds(one: Batch, plan: Plan) -> Cuts:
 
 def metrics(rows: Sequence[Row], plan: Plan) -> Values:
     """rlcorr's canonical metrics of the rows, weights normalised per training batch where the plan says so."""
-    one = batch(rows)
+    one = batch(rows, plan.mode)
     observation = Observation(plan, has_current=one.current_logp is not None, seed=None)
     leaves, layout = observe(one, observation, CPU, bounds(one, plan)).groups, layout_of(observation)
     if plan.weighting is not None and plan.weighting.normalize == "batch":

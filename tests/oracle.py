@@ -705,7 +705,9 @@ def rejection_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
 
 def metrics(rows: list[Row], plan: Plan) -> dict[str, float | None]:
     """Every metric that applies to the plan, by its canonical name."""
-    out = diagnostics(rows, [row.mask for row in rows]) | policy_drift(rows)
+    # In bypass mode training is the current policy and rollout the old one: there is no third to drift to.
+    drift = {} if plan.get("mode") == "bypass" else policy_drift(rows)
+    out = diagnostics(rows, [row.mask for row in rows]) | drift
     return out | weight_metrics(rows, plan) | rejection_metrics(rows, plan)
 
 

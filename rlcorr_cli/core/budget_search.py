@@ -32,7 +32,7 @@ def _values(batch: Batch, plan: Plan, device: torch.device) -> Iterator[tuple[Ke
     if not batch.n_tokens:
         return
     lengths = np.diff(batch.offsets)
-    tokens, leaf = Tokens.of(batch, device), np.repeat(batch.leaf, lengths)
+    tokens, leaf = Tokens.of(batch, device, plan.mode), np.repeat(batch.leaf, lengths)
     for budget in plan.budgets:
         values = to_numpy(budgeted(tokens, budget, plan))
         for i, key in enumerate(batch.keys):

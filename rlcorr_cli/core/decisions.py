@@ -76,7 +76,7 @@ def opinions(
     """Each rule of a plan on a batch: its statistic over its units, and what it keeps, bool[V]."""
     if not batch.n_tokens:
         return []
-    tokens = Tokens.of(batch, device)
+    tokens = Tokens.of(batch, device, plan.mode)
     return [
         (
             rule,

@@ -41,13 +41,19 @@ Cuts = Mapping[str, Mapping[GroupKey, float]]
 
 @dataclass(frozen=True)
 class Observation:
-    """What to measure.  seed: of the bootstrap; None for no intervals.  pictures: whether to count for those, too."""
+    """What to measure.  has_current: whether the dump has the policy after updates.  seed: of the bootstrap; None for
+    no intervals.  pictures: whether to count for those, too."""
 
     plan: Plan
     thresholds: Thresholds = field(default_factory=Thresholds)
     has_current: bool = False
     seed: int | None = 0
     pictures: bool = False
+
+    @property
+    def has_drift(self) -> bool:
+        """Whether there is a third policy to look at: bypass mode compares current with rollout, and that is all."""
+        return self.has_current and self.plan.mode == "decoupled"
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ def observe(
     if not filled.any():
         decision = nothing_decided(batch, observation.plan) if decides else None
         return Observed(_summaries(layout, batch.keys, counts, []), None, decision=decision)
-    tokens = Tokens.of(batch, device)
+    tokens = Tokens.of(batch, device, observation.plan.mode)
     rewards = None if batch.reward is None else batch.reward[filled]
     corrected = correct_batch(batch, tokens, observation.plan, cuts or {})
     # Beyond float64 a sum is inf, and its metric null.
@@ -118,7 +124,7 @@ def layout_of(observation: Observation) -> Layout:
     zero = torch.zeros(1, dtype=torch.float64)
     ragged = Ragged(np.array([0, 1]), torch.device("cpu"))
     plan = observation.plan
-    tokens = Tokens(ragged, zero, zero, zero if observation.has_current else None, zero, zero)
+    tokens = Tokens(ragged, zero, zero, zero if observation.has_drift else None, zero, zero)
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
     parts, base = _parts(tokens, corrected, observation, np.zeros(1, np.int64), None)
     if len(parts) == 1 and plan.rules:

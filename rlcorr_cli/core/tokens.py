@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.core.statistics import EXP_LIMIT
-from rlcorr_cli.plans.plan import Gate, Of
+from rlcorr_cli.plans.plan import Gate, Mode, Of
 
 
 @dataclass(frozen=True)
@@ -29,18 +31,19 @@ class Tokens:
     current_change: Tensor | None = None
 
     @classmethod
-    def of(cls, batch: Batch, device: torch.device) -> "Tokens":
+    def of(cls, batch: Batch, device: torch.device, mode: Mode = "decoupled") -> "Tokens":
         """Put a batch's non-empty rows on a device.  Differences are taken in float64."""
         offsets = batch.offsets[np.concatenate([[True], np.diff(batch.offsets) > 0])]
-        current = None if batch.current_logp is None else _to_device(batch.current_logp, device)
+        training_logp, current_logp = trained_policies(batch, mode)
+        current = None if current_logp is None else _to_device(current_logp, device)
         rollout = _to_device(batch.rollout_logp, device)
         if device.type == "cpu":
-            log_ratio = torch.from_numpy(np.subtract(batch.train_logp, batch.rollout_logp, dtype=np.float64))
+            log_ratio = torch.from_numpy(np.subtract(training_logp, batch.rollout_logp, dtype=np.float64))
         else:
-            log_ratio = _to_device(batch.train_logp, device) - rollout
+            log_ratio = _to_device(training_logp, device) - rollout
         advantages = None if batch.advantages is None else _to_device(batch.advantages, device)
         # From a itself: b + (a - b) is not quite a, and a policy that did not move must not seem to.
-        change = None if current is None else current - _to_device(batch.train_logp, device)
+        change = None if current is None else current - _to_device(training_logp, device)
         return cls(Ragged(offsets, device), rollout, log_ratio, current, advantages, change)
 
     def keep(self, mask: Tensor) -> "tuple[Tokens, np.ndarray]":
@@ -177,6 +180,19 @@ class Tokens:
     def limited_rho_minus_1(self, limit: float | None) -> Tensor:
         """The same for e^l - 1."""
         return self.rho_minus_1 if self.max_abs <= (limit or EXP_LIMIT) else torch.expm1(self.limited(limit))
+
+
+def trained_policies(batch: Batch, mode: Mode) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """The log-probs that a mode compares with rollout's, and those of the policy after it, where the mode looks there.
+
+    decoupled: old, then current.  bypass: current alone, because rollout stands for the old policy.  A batch with one
+    trained policy lends it to either mode.
+    """
+    old, current = batch.old_logp, batch.current_logp
+    if old is None or (mode == "bypass" and current is not None):
+        assert current is not None, "a batch has at least one trained policy"
+        return current, None
+    return old, current
 
 
 def _to_device(values: np.ndarray, device: torch.device) -> Tensor:

@@ -271,8 +271,8 @@ def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
     leaf, groups = _grouped(rows, roles.group_keys)
     batch = Batch(
         offsets=offsets - np.concatenate([[0], np.cumsum(n_masked)]),
-        train_logp=valid.log_probs[roles.train],
         rollout_logp=valid.log_probs[roles.rollout],
+        old_logp=valid.log_probs[roles.old] if roles.old else None,
         current_logp=valid.log_probs[roles.current] if roles.current else None,
         advantages=valid.advantages,
         n_masked=n_masked,

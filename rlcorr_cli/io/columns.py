@@ -98,12 +98,12 @@ SHOWN = 15
 class Roles:
     """The columns that are read, by what they are for.
 
-    train: the training side.  current: the policy after updates, where it stands beside the old one.
+    old, current: the policies before and after updates, at least one of them.
     group_keys: what rows are grouped by, in the order asked for.  ids: what tells rows apart, sample_id first.
     """
 
     rollout: str
-    train: str
+    old: str | None = None
     current: str | None = None
     mask: str | None = None
     reward: str | None = None
@@ -112,9 +112,16 @@ class Roles:
     ids: tuple[str, ...] = ()
 
     @property
+    def train(self) -> str:
+        """The column that is compared with rollout's."""
+        column = self.old or self.current
+        assert column is not None, "a dump has at least one trained policy"
+        return column
+
+    @property
     def log_probs(self) -> list[str]:
         """The two or three policies' columns."""
-        return [column for column in (self.rollout, self.train, self.current) if column]
+        return [column for column in (self.rollout, self.old, self.current) if column]
 
     @property
     def needed(self) -> list[str]:
@@ -125,13 +132,10 @@ class Roles:
 
 def roles_of(columns: Mapping[str, str], group_keys: tuple[str, ...] = (), ids: tuple[str, ...] = ()) -> Roles:
     """A resolved mapping read by role; group_keys and ids are columns of the dump."""
-    old, current = columns.get("old_log_probs"), columns.get("current_log_probs")
-    train = old or columns["current_log_probs"]
-    beside = current if old else None
     return Roles(
         rollout=columns["rollout_log_probs"],
-        train=train,
-        current=beside,
+        old=columns.get("old_log_probs"),
+        current=columns.get("current_log_probs"),
         mask=columns.get("response_mask"),
         reward=columns.get("reward"),
         advantages=columns.get("advantages"),

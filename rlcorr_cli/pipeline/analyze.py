@@ -5,12 +5,13 @@ dump's key columns: the training batch first, where weights are normalised per b
 What the totals mean is `report.py`'s.
 """
 
+import hashlib
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
@@ -29,6 +30,7 @@ from rlcorr_cli.report.build import Grouping, build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.measured import Measured, gather
+from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import Layout
 
 Progress = Callable[[int, int], None]
@@ -148,7 +150,12 @@ def measure(
     """Stream the whole dump once; flat memory.  Returns its totals and their layout."""
     layout = layout_of(observation)
     rows, tokens = layout.sums.index("rows"), layout.sums.index("tokens")
-    work = MeasureShard(ShardReading.of(dump, computing), observation, bounds)
+    work = MeasureShard(
+        reading=ShardReading.of(dump, computing),
+        observation=observation,
+        cuts=bounds,
+        provenance=provenance_of(dump, observation, bounds),
+    )
 
     def results() -> Iterable[Measured]:
         for shard, measured in scan(dump, computing, work, log):
@@ -160,13 +167,33 @@ def measure(
     return gather(results()), layout
 
 
-@dataclass(frozen=True)
+def provenance_of(dump: Dump, observation: Observation, cuts: Cuts) -> Provenance:
+    """What the totals of a dump are of."""
+    batch = dump.plan_columns.batch
+    return Provenance(
+        plans=Provenance.records(observation.plan),
+        settings={**asdict(observation.thresholds), "pictures": observation.pictures},
+        columns=dump.columns,
+        groups=(*((batch,) if dump.by_batch and batch else ()), *dump.request.group_by),
+        by_batch=dump.by_batch,
+        seed=observation.seed,
+        budget_bounds=_digest(cuts),
+    )
+
+
+def _digest(cuts: Cuts) -> str:
+    bounds = sorted((name, repr(key), value) for name, of_leaves in cuts.items() for key, value in of_leaves.items())
+    return hashlib.sha256(repr(bounds).encode()).hexdigest()[:16] if bounds else ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeasureShard:
     """Shard -> its totals."""
 
     reading: ShardReading
     observation: Observation
     cuts: Cuts
+    provenance: Provenance
 
     def __call__(self, shard: Shard) -> ShardResult[Measured]:
         """Measure one shard."""
@@ -175,11 +202,18 @@ class MeasureShard:
             measured = gather(self._measured(rows) for rows in self.reading.sound_rows(shard, set_aside))
         if self.observation.pictures:
             devices.trim()
-        return ShardResult(measured, tuple(set_aside))
+        covering = replace(measured, provenance=self.provenance, covered=frozenset({shard.id}))
+        return ShardResult(covering, tuple(set_aside))
 
     def _measured(self, rows: CheckedRows) -> Measured:
         observed = observe(rows.batch, self.observation, self.reading.device, self.cuts)
-        return Measured(observed.groups, observed.replicates, observed.pictures, whole=observed.whole)
+        return Measured(
+            provenance=self.provenance,
+            leaves=observed.groups,
+            replicates=observed.replicates,
+            pictures=observed.pictures,
+            whole=observed.whole,
+        )
 
 
 def plan_columns(request: ReadRequest, chosen: ChosenPlan) -> PlanColumns:

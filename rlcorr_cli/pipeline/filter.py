@@ -25,7 +25,7 @@ from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, check_dataset, create
 from rlcorr_cli.io.peek import samples
-from rlcorr_cli.pipeline.analyze import Watch, opened, reported, watched
+from rlcorr_cli.pipeline.analyze import Watch, opened, provenance_of, reported, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import spending
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, batch_scales, filtered_rows, row_draws
@@ -35,32 +35,24 @@ from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.histogram import Histogram
-from rlcorr_cli.totals.measured import Measured
-from rlcorr_cli.totals.summary import GroupKey, Summary
-from rlcorr_cli.totals.whole import Whole
+from rlcorr_cli.totals.measured import Gathering
 
 
 @dataclass
 class _Tally:
-    """What adds up over batches, in place: a dump may have as many leaves as training batches."""
+    """What adds up over batches, in place."""
 
-    leaves: dict[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
-    rows: Counter[str] = field(default_factory=Counter[str])
+    totals: Gathering = field(default_factory=Gathering)
     rows_in: int = 0
     rows_out: int = 0
     rows_dropped: int = 0
     n_clamped: int = 0
-    whole: Whole | None = None
     rejected: Counter[str] = field(default_factory=Counter[str])
     distances: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
 
     def add(self, batch: FilteredRows, times: NDArray[np.int64]) -> None:
         """A batch.  times: how often each of its rows is written."""
-        for key, summary in batch.measured.leaves.items():
-            self.leaves[key] = self.leaves[key] + summary if key in self.leaves else summary
-        self.rows.update(batch.measured.rows)
-        if batch.measured.whole is not None:
-            self.whole = batch.measured.whole if self.whole is None else self.whole + batch.measured.whole
+        self.totals.add(batch.measured)
         self.n_clamped += batch.n_clamped
         self.rows_in += len(times)
         self.rows_out += int(times.sum())
@@ -68,11 +60,6 @@ class _Tally:
         self.rejected.update(batch.rejected)
         for name, histogram in batch.distances.items():
             self.distances[name] = self.distances.get(name, Histogram.empty()) + histogram
-
-    @property
-    def measured(self) -> Measured:
-        """The totals of all batches."""
-        return Measured(self.leaves, rows=self.rows, whole=self.whole)
 
 
 def filter_dump(
@@ -95,6 +82,7 @@ def filter_dump(
         reading=ShardReading.of(dump, computing, whole=True),
         observation=observation,
         cuts=spent.cuts,
+        provenance=provenance_of(dump, observation, spent.cuts),
         scales=batch_scales(dump, chosen, observation, computing, spent.cuts),
         target=target,
         writes=target.path is not None or target.rejected is not None,
@@ -114,7 +102,10 @@ def filter_dump(
             for batch in batches:
                 _write(batch, tally, draws, kept, dropped)
         chosen = replace(chosen, notes=(*chosen.notes, *_unused_weights(plan, target), *_clamped(tally.n_clamped)))
-        report = reported(dump, chosen, observation, tally.measured, spent=spent, log=log, anomalies=anomalies)
+        measured = replace(
+            tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
+        )
+        report = reported(dump, chosen, observation, measured, spent=spent, log=log, anomalies=anomalies)
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
             target=target,

@@ -26,6 +26,7 @@ from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.normalize import CANONICAL, factors
+from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import GroupKey
 
 Scales = Mapping[GroupKey, float]
@@ -58,6 +59,7 @@ class FilterShard:
     reading: ShardReading
     observation: Observation
     cuts: Cuts
+    provenance: Provenance
     scales: Scales | None
     target: Target
     writes: bool
@@ -80,7 +82,12 @@ class FilterShard:
             dropped=dropped,
             stays=stays,
             row_weights=decision.row_weights,
-            measured=Measured(observed.groups, rows={shard.path: batch.n_rows}, whole=observed.whole),
+            measured=Measured(
+                provenance=self.provenance,
+                leaves=observed.groups,
+                rows={shard.path: batch.n_rows},
+                whole=observed.whole,
+            ),
             rejected={name: int(taken.sum()) for name, taken in decision.rejected.items()},
             distances=decision.distances,
             n_clamped=n_clamped,

@@ -12,6 +12,7 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.decisions import opinions
 from rlcorr_cli.core.observe import Observation, observe
+from rlcorr_cli.core.tokens import trained_policies
 from rlcorr_cli.core.worst import worst
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -155,9 +156,12 @@ def _tally(rows: CheckedRows, roles: Roles) -> Tally:
     batch = rows.batch
     lengths = np.diff(batch.offsets)
     known, counts = np.unique(lengths[lengths > 0], return_counts=True)
-    log_probs = {roles.rollout: batch.rollout_logp, roles.train: batch.train_logp}
-    if batch.current_logp is not None and roles.current is not None:
-        log_probs[roles.current] = batch.current_logp
+    policies = (
+        (roles.rollout, batch.rollout_logp),
+        (roles.old, batch.old_logp),
+        (roles.current, batch.current_logp),
+    )
+    log_probs = {name: values for name, values in policies if name is not None and values is not None}
     values = {
         name: Values(
             n=len(x),
@@ -197,6 +201,7 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
     rows = found.read
     device, cuts = devices.resolve(computing.device), spending(dump, plan, computing).cuts
     batch, valid = rows.batch, rows.valid
+    training_logp, _ = trained_policies(batch, plan.mode)
     observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
     decision = observe(batch, observation, device, cuts, decides=True).decision
     weights = None if decision is None else decision.weights
@@ -212,7 +217,7 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
         tokens=_tuple(found.tokens(n)),
         valid=(True,) * n if valid is None else tuple(valid.tolist()),
         log_probs={column: tuple(found.values[column]) for column in dump.roles.log_probs},
-        log_ratios=tuple((batch.train_logp.astype(np.float64) - batch.rollout_logp).tolist()),
+        log_ratios=tuple((training_logp.astype(np.float64) - batch.rollout_logp).tolist()),
         weights=None if weights is None else tuple(weights.tolist()),
         says=tuple(says),
     )

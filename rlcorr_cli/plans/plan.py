@@ -14,9 +14,12 @@ Records are positional in the order in which they are spoken of (statistic, scop
 has is named.  Plans are read from files in `files.py`; named plans are `presets/`; trainers' configs, `frameworks/`.
 """
 
+import hashlib
+import json
 import math
 import re
 from dataclasses import KW_ONLY, asdict, dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest
@@ -224,6 +227,14 @@ class Plan:
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"Two rejections are called '{name}'.", "Give each its own name in a plan file.")
+
+    @cached_property
+    def id(self) -> str:
+        """16 hex digits of all its records, its name left out: equal plans have equal ones, others do not."""
+        records = json.dumps({**self.to_dict(), "name": ""}, sort_keys=True)
+        # 2 and 2.0 are one bound.
+        as_floats = json.dumps(json.loads(records, parse_int=float))
+        return hashlib.sha256(as_floats.encode()).hexdigest()[:16]
 
     @property
     def normalizes(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
 SCATTER = 64
@@ -85,7 +86,7 @@ class Pictures:
                 name: {str(i): row.tolist() for i, row in enumerate(table) if row.any()}
                 for name, table in self.counts.items()
             },
-            "spread": {name: table.tolist() for name, table in self.spread.items()},
+            "spread": {name: floats_to_list(table) for name, table in self.spread.items()},
             "histograms": {name: histogram_to_list(one) for name, one in self.histograms.items()},
         }
 
@@ -97,7 +98,7 @@ class Pictures:
             counts[name] = np.zeros((SCATTER, SCATTER), np.int64)
             for i, row in rows.items():
                 counts[name][int(i)] = row
-        spread = {name: np.array(table, np.float64) for name, table in data["spread"].items()}
+        spread = {name: floats_from_list(table) for name, table in data["spread"].items()}
         if not spread and not counts:
             return cls()
         shapes = {name: table.shape for name, table in spread.items()}
@@ -115,7 +116,4 @@ def histogram_to_list(one: Histogram) -> list[list[int]]:
 
 def histogram_from_list(data: list[list[int]]) -> Histogram:
     """What `histogram_to_list` wrote."""
-    buckets, counts = np.array(data[0], np.uint16), np.array(data[1], np.int64)
-    if buckets.shape != counts.shape:
-        raise ValueError("a histogram has as many counts as buckets")
-    return Histogram(buckets, counts)
+    return Histogram.from_dict({"buckets": data[0], "counts": data[1]})

@@ -1,6 +1,7 @@
 """Counts by float bucket: a histogram that adds exactly, whatever the order or the partition."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -65,6 +66,18 @@ class Histogram:
             and np.array_equal(self.buckets, other.buckets)
             and np.array_equal(self.counts, other.counts)
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values."""
+        return {"buckets": self.buckets.tolist(), "counts": self.counts.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Histogram":
+        """What `to_dict` wrote; as many counts as buckets, or it is a ValueError."""
+        buckets, counts = np.array(data["buckets"], np.uint16), np.array(data["counts"], np.int64)
+        if buckets.shape != counts.shape:
+            raise ValueError("a histogram has as many counts as buckets")
+        return cls(buckets, counts)
 
     @cached_property
     def by_value(self) -> tuple[Floats, NDArray[np.int64]]:

@@ -1,44 +1,118 @@
-"""Measured: the totals of any number of shards, which is what a worker sends back and what adds."""
+"""Measured: the totals of any number of shards, which is what a worker sends back and what adds.
+
++ is associative and commutative and `Measured()` is its identity.  It refuses totals of another provenance (a
+UsageError that names what differs, on both sides) and totals that cover the same rows (a DataError that names the
+shard).
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rlcorr_cli.totals.binned import Pictures
+from rlcorr_cli.totals.exact import key_from_list, key_to_list
+from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.summary import GroupKey, Replicates, Summary
 from rlcorr_cli.totals.whole import Whole
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Totals of any number of shards: summaries by leaf key, bootstrap replicates, pictures, rows per input path, and
-    what is kept of the dump as a whole."""
+    """Totals of any number of shards.
 
+    provenance: what they are of; None of nothing.  covered: the shards.  leaves: summaries by leaf key.  rows: per
+    input path.  whole: what is kept of the dump as a whole.
+    """
+
+    provenance: Provenance | None = None
+    covered: frozenset[ShardId] = frozenset()
     leaves: Mapping[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
     replicates: Replicates | None = None
     pictures: Pictures | None = None
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: Whole | None = None
 
+    def __post_init__(self) -> None:
+        if self.provenance is None and (self.leaves or self.covered or self.rows):
+            raise ValueError("these totals are of nothing: they need a provenance")
+
     def __add__(self, other: "Measured") -> "Measured":
         return gather((self, other))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values; floats survive exactly."""
+        return {
+            "provenance": None if self.provenance is None else self.provenance.to_dict(),
+            "covered": [[shard.path, shard.part] for shard in sorted(self.covered, key=lambda s: (s.path, s.range))],
+            "leaves": [[key_to_list(key), summary.to_dict()] for key, summary in self.leaves.items()],
+            "replicates": None if self.replicates is None else self.replicates.to_dict(),
+            "pictures": None if self.pictures is None else self.pictures.to_dict(),
+            "rows": dict(self.rows),
+            "whole": None if self.whole is None else self.whole.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Measured":
+        """What `to_dict` wrote."""
+        kinds = {"provenance": Provenance, "replicates": Replicates, "pictures": Pictures, "whole": Whole}
+        parts: dict[str, Any] = {
+            name: None if data[name] is None else kind.from_dict(data[name]) for name, kind in kinds.items()
+        }
+        return cls(
+            covered=frozenset(ShardId(path, part and (part[0], part[1])) for path, part in data["covered"]),
+            leaves={key_from_list(key): Summary.from_dict(summary) for key, summary in data["leaves"]},
+            rows=data["rows"],
+            **parts,
+        )
+
+
+@dataclass
+class Gathering:
+    """A sum in the making, in place: a dump may have as many leaves as training batches, and no part is added twice."""
+
+    provenance: Provenance | None = None
+    leaves: dict[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
+    rows: Counter[str] = field(default_factory=Counter[str])
+    coverage: Coverage = field(default_factory=Coverage)
+    replicates: Replicates | None = None
+    pictures: Pictures | None = None
+    whole: Whole | None = None
+
+    def add(self, part: Measured) -> None:
+        """One more part."""
+        if part.provenance is not None:
+            if self.provenance is not None:
+                self.provenance.check_same(part.provenance)
+            self.provenance = self.provenance or part.provenance
+        self.coverage.add(part.covered)
+        for key, summary in part.leaves.items():
+            self.leaves[key] = self.leaves[key] + summary if key in self.leaves else summary
+        if part.replicates is not None:
+            self.replicates = part.replicates if self.replicates is None else self.replicates + part.replicates
+        if part.pictures is not None:
+            self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
+        if part.whole is not None:
+            self.whole = part.whole if self.whole is None else self.whole + part.whole
+        self.rows.update(part.rows)
+
+    @property
+    def measured(self) -> Measured:
+        """The sum so far."""
+        return Measured(
+            provenance=self.provenance,
+            covered=self.coverage.shards,
+            leaves=self.leaves,
+            replicates=self.replicates,
+            pictures=self.pictures,
+            rows=dict(self.rows),
+            whole=self.whole,
+        )
 
 
 def gather(parts: Iterable[Measured]) -> Measured:
     """The sum of any number of Measureds, none included; one pass, whatever the number of leaves."""
-    leaves: dict[GroupKey, Summary] = {}
-    replicates: Replicates | None = None
-    pictures: Pictures | None = None
-    whole: Whole | None = None
-    rows: Counter[str] = Counter()
+    gathering = Gathering()
     for part in parts:
-        for key, summary in part.leaves.items():
-            leaves[key] = leaves[key] + summary if key in leaves else summary
-        if part.replicates is not None:
-            replicates = part.replicates if replicates is None else replicates + part.replicates
-        if part.pictures is not None:
-            pictures = part.pictures if pictures is None else pictures + part.pictures
-        if part.whole is not None:
-            whole = part.whole if whole is None else whole + part.whole
-        rows.update(part.rows)
-    return Measured(leaves, replicates, pictures, dict(rows), whole)
+        gathering.add(part)
+    return gathering.measured

@@ -4,7 +4,9 @@ A key is a sum over a row's values of value times a random odd number of its pla
 two rows that differ meet with a chance near 2^-57), then mixed with the row's length.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +77,15 @@ class RowSketch:
             and np.array_equal(self.keys, other.keys)
             and np.array_equal(self.counts, other.counts)
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values."""
+        return {"keys": self.keys.tolist(), "counts": self.counts.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "RowSketch":
+        """What `to_dict` wrote."""
+        return cls(np.array(data["keys"], np.uint64), np.array(data["counts"], np.int64))
 
     @property
     def n_distinct(self) -> int:

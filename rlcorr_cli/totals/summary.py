@@ -9,7 +9,6 @@ rest so that a sequence log-ratio of +-5000 neither overflows nor vanishes), his
 log-weights).
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 
@@ -26,7 +26,8 @@ GroupKey = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of a Summary's numbers, in order.  Only summaries of one layout add."""
+    """The names of a Summary's numbers, in order.  Only summaries of one layout add; that their numbers mean the same
+    is for the Provenance to say."""
 
     sums: tuple[str, ...]
     mins: tuple[str, ...]
@@ -81,7 +82,7 @@ class Summary:
 
     def __add__(self, other: "Summary") -> "Summary":
         if self.layout != other.layout:
-            raise ValueError("summaries of different plans do not add")
+            raise ValueError("summaries of different layouts do not add")
         peaks, rests = add_logs(self.log_peaks, self.log_rests, other.log_peaks, other.log_rests)
         return Summary(
             self.layout,
@@ -95,43 +96,31 @@ class Summary:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able values; floats survive exactly (an absent minimum or maximum is null)."""
+        """JSON-able values; floats survive exactly (an absent minimum is "inf")."""
         layout = self.layout
+        logs = zip(floats_to_list(self.log_peaks), floats_to_list(self.log_rests), strict=True)
         return {
-            "sums": dict(zip(layout.sums, self.sums.tolist(), strict=True)),
-            "mins": {k: v if math.isfinite(v) else None for k, v in zip(layout.mins, self.mins.tolist(), strict=True)},
-            "maxs": {k: v if math.isfinite(v) else None for k, v in zip(layout.maxs, self.maxs.tolist(), strict=True)},
-            "logs": {
-                name: [peak if rest else None, rest]
-                for name, peak, rest in zip(layout.logs, self.log_peaks.tolist(), self.log_rests.tolist(), strict=True)
-            },
-            "histograms": {
-                name: [h.buckets.tolist(), h.counts.tolist()]
-                for name, h in zip(layout.histograms, self.histograms, strict=True)
-            },
-            "tails": {
-                name: [tail.largest.tolist(), tail.n, tail.size]
-                for name, tail in zip(layout.tails, self.tails, strict=True)
-            },
+            "sums": dict(zip(layout.sums, floats_to_list(self.sums), strict=True)),
+            "mins": dict(zip(layout.mins, floats_to_list(self.mins), strict=True)),
+            "maxs": dict(zip(layout.maxs, floats_to_list(self.maxs), strict=True)),
+            "logs": dict(zip(layout.logs, map(list, logs), strict=True)),
+            "histograms": {n: h.to_dict() for n, h in zip(layout.histograms, self.histograms, strict=True)},
+            "tails": {n: tail.to_dict() for n, tail in zip(layout.tails, self.tails, strict=True)},
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Summary":
         """What `to_dict` wrote."""
         layout = Layout(*(tuple(data[kind]) for kind in ("sums", "mins", "maxs", "logs", "histograms", "tails")))
-        logs = list(data["logs"].values())
         return cls(
             layout,
-            np.array(list(data["sums"].values()), np.float64),
-            np.array([np.inf if v is None else v for v in data["mins"].values()], np.float64),
-            np.array([-np.inf if v is None else v for v in data["maxs"].values()], np.float64),
-            np.array([-np.inf if peak is None else peak for peak, _ in logs], np.float64),
-            np.array([rest for _, rest in logs], np.float64),
-            tuple(
-                Histogram(np.array(buckets, np.uint16), np.array(counts, np.int64))
-                for buckets, counts in data["histograms"].values()
-            ),
-            tuple(Tail(np.array(kept, np.float64), n, size) for kept, n, size in data["tails"].values()),
+            floats_from_list(list(data["sums"].values())),
+            floats_from_list(list(data["mins"].values())),
+            floats_from_list(list(data["maxs"].values())),
+            floats_from_list([peak for peak, _ in data["logs"].values()]),
+            floats_from_list([rest for _, rest in data["logs"].values()]),
+            tuple(Histogram.from_dict(histogram) for histogram in data["histograms"].values()),
+            tuple(Tail.from_dict(tail) for tail in data["tails"].values()),
         )
 
 
@@ -150,9 +139,25 @@ class Replicates:
 
     def __add__(self, other: "Replicates") -> "Replicates":
         if (self.names, self.logs) != (other.names, other.logs):
-            raise ValueError("replicates of different plans do not add")
+            raise ValueError("replicates of different totals do not add")
         peaks, rests = add_logs(self.log_peaks[:, None], self.log_rests, other.log_peaks[:, None], other.log_rests)
         return Replicates(self.names, self.sums + other.sums, self.logs, peaks[:, 0], rests)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values; floats survive exactly."""
+        return {
+            "sums": dict(zip(self.names, floats_to_list(self.sums), strict=True)),
+            "log_peaks": dict(zip(self.logs, floats_to_list(self.log_peaks), strict=True)),
+            "log_rests": dict(zip(self.logs, floats_to_list(self.log_rests), strict=True)),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Replicates":
+        """What `to_dict` wrote."""
+        sums, peaks, rests = (
+            floats_from_list(list(data[name].values())) for name in ("sums", "log_peaks", "log_rests")
+        )
+        return cls(tuple(data["sums"]), sums, tuple(data["log_peaks"]), peaks, rests)
 
 
 def add_logs(peak_a: Floats, rest_a: Floats, peak_b: Floats, rest_b: Floats) -> tuple[Floats, Floats]:

@@ -5,10 +5,13 @@ Source: Vehtari, Simpson, Gelman, Yao, Gabry 2024, "Pareto smoothed importance s
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
 from rlcorr_cli.totals.histogram import Floats
 
 WHOLE_SIZE = 16_384
@@ -46,6 +49,15 @@ class Tail:
             and (self.n, self.size) == (other.n, other.size)
             and np.array_equal(np.sort(self.largest), np.sort(other.largest))
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values; floats survive exactly."""
+        return {"largest": floats_to_list(self.largest), "n": self.n, "size": self.size}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Tail":
+        """What `to_dict` wrote."""
+        return cls(floats_from_list(data["largest"]), data["n"], data["size"])
 
     def cut(self, size: int) -> "Tail":
         """The same with fewer kept."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.tail import Tail
@@ -20,6 +21,22 @@ class Whole:
         tails = {name: _sum(self.tails.get(name), other.tails.get(name)) for name in names}
         rows = self.rows + other.rows if self.rows and other.rows else self.rows or other.rows
         return Whole(tails, rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values; floats survive exactly."""
+        return {
+            "tails": {name: tail.to_dict() for name, tail in self.tails.items()},
+            "rows": None if self.rows is None else self.rows.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Whole":
+        """What `to_dict` wrote."""
+        rows = data["rows"]
+        return cls(
+            {name: Tail.from_dict(tail) for name, tail in data["tails"].items()},
+            None if rows is None else RowSketch.from_dict(rows),
+        )
 
 
 def _sum(a: Tail | None, b: Tail | None) -> Tail:

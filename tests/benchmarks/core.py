@@ -43,7 +43,7 @@ def build(n_tokens: int) -> Batch:
     n_rows = len(lengths)
     return Batch(
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        train_logp=_join(groups, "train"),
+        old_logp=_join(groups, "train"),
         rollout_logp=_join(groups, "rollout"),
         current_logp=None,
         advantages=None,
@@ -56,7 +56,7 @@ def build(n_tokens: int) -> Batch:
 
 def measure(batch: Batch, plan: Plan, device: torch.device) -> dict[str, Any]:
     """The numbers of the module's docstring."""
-    resident = {id(values): torch.from_numpy(values).to(device) for values in (batch.train_logp, batch.rollout_logp)}
+    resident = {id(values): torch.from_numpy(values).to(device) for values in (batch.old_logp, batch.rollout_logp)}
 
     def widen(values: NDArray[Any], device: torch.device) -> Tensor:
         return resident[id(values)].double()

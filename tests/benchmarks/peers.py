@@ -74,7 +74,7 @@ def ours(name: str, data: Padded) -> Outcome:
     rows = np.zeros(len(lengths), np.int64)
     batch = Batch(
         offsets=offsets,
-        train_logp=train,
+        old_logp=train,
         rollout_logp=rollout,
         current_logp=train,
         advantages=advantages,

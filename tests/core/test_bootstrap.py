@@ -114,7 +114,7 @@ def test_keys_are_the_same_of_float32_and_float64_and_of_another_training_policy
     rows = simulated(30, seed=3)
     one = batch(rows)
     keys = row_keys(Tokens.of(one, CPU), None)
-    narrow = replace(one, rollout_logp=one.rollout_logp.astype(np.float32), train_logp=one.train_logp - 0.5)
+    narrow = replace(one, rollout_logp=one.rollout_logp.astype(np.float32), old_logp=one.old_logp - 0.5)
     assert row_keys(Tokens.of(narrow, CPU), None).tolist() == keys.tolist()
 
 

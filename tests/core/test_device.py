@@ -52,7 +52,7 @@ def test_cpu_and_gpu_observe_the_same(width: type) -> None:
     assert one.current_logp is not None
     one = dataclasses.replace(
         one,
-        train_logp=one.train_logp.astype(width),
+        old_logp=one.old_logp.astype(width),
         rollout_logp=one.rollout_logp.astype(width),
         current_logp=one.current_logp.astype(width),
     )

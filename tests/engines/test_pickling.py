@@ -17,7 +17,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
-from rlcorr_cli.pipeline.analyze import MeasureShard, opened
+from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, spending
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard
 from rlcorr_cli.pipeline.inspect import InspectShard
@@ -87,13 +87,15 @@ def works(case: Case) -> Iterator[Callable[[Shard], Any]]:
     crossings = {key: crossing(total, bounds[key[0]]) for key, total in totals(case.shard).value.items()}
     yield BudgetCandidates(case.reading(), plan, crossings)
     cuts = spending(case.dump, plan, Computing("cpu")).cuts
-    yield MeasureShard(case.reading(), case.observation, cuts)
+    provenance = provenance_of(case.dump, case.observation, cuts)
+    yield MeasureShard(reading=case.reading(), observation=case.observation, cuts=cuts, provenance=provenance)
     yield InspectShard(reading=case.reading(), n_worst=3, by="k3")
     target = Target(Path("out.parquet"))
     yield FilterShard(
         reading=case.reading(whole=True),
         observation=case.observation,
         cuts=cuts,
+        provenance=provenance,
         scales=None,
         target=target,
         writes=True,

@@ -34,7 +34,7 @@ def golden_batch() -> Batch:
     )
     return Batch(
         offsets=np.cumsum([0, *(mask.sum() for mask in MASKS)]).astype(np.int64),
-        train_logp=np.concatenate(train),
+        old_logp=np.concatenate(train),
         rollout_logp=np.concatenate(rollout),
         current_logp=None,
         advantages=None,

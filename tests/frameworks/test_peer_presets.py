@@ -167,12 +167,12 @@ def looking_sequences() -> tuple[list[Tokens4], Batch]:
     rng, batch = np.random.default_rng(7), golden_batch()
     a = pq.read_table(Path(GOLDEN) / "input.parquet", columns=["advantage"])["advantage"].to_numpy()
     current = (
-        batch.train_logp
+        batch.old_logp
         + rng.normal(0, 0.02, batch.n_tokens)
         + np.repeat(rng.normal(0, 0.002, 64), np.diff(batch.offsets))
     )
     advantages = np.repeat(a, np.diff(batch.offsets))
-    columns = (batch.train_logp, batch.rollout_logp, current, advantages)
+    columns = (batch.old_logp, batch.rollout_logp, current, advantages)
     tokens = [Token(*map(float, one)) for one in zip(*columns, strict=True)]
     rows = [tokens[i:j] for i, j in pairwise(batch.offsets.tolist())]
     return rows, replace(batch, current_logp=current, advantages=advantages)

@@ -59,14 +59,18 @@ def read_rows(dump: Dump, batch_tokens: int = 10**6) -> list[Row]:
     for shard in dump.shards:
         for batch in batches(dump, shard, batch_tokens):
             assert batch.offsets[0] == 0
-            assert batch.n_tokens == len(batch.rollout_logp) == len(batch.train_logp)
+            trained = batch.current_logp if batch.old_logp is None else batch.old_logp
+            assert trained is not None
+            assert batch.n_tokens == len(batch.rollout_logp) == len(trained)
             for i in range(batch.n_rows):
                 at = slice(batch.offsets[i], batch.offsets[i + 1])
                 rows.append(
                     {
                         "rollout": batch.rollout_logp[at].tolist(),
-                        "train": batch.train_logp[at].tolist(),
-                        "current": None if batch.current_logp is None else batch.current_logp[at].tolist(),
+                        "train": trained[at].tolist(),
+                        "current": None
+                        if batch.current_logp is None or batch.old_logp is None
+                        else batch.current_logp[at].tolist(),
                         "n_masked": int(batch.n_masked[i]),
                         "reward": None if batch.reward is None else float(batch.reward[i]),
                         "key": batch.keys[batch.leaf[i]],

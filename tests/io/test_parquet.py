@@ -14,7 +14,7 @@ from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import parquet as reading
 from rlcorr_cli.io.places import Places
 
-PAIR = Roles(rollout="r", train="o", mask="m")
+PAIR = Roles(rollout="r", old="o", mask="m")
 
 
 def in_memory(rollout: pa.Array, old: pa.Array, mask: pa.Array) -> list[tuple[list[float], list[float]]]:
@@ -24,7 +24,7 @@ def in_memory(rollout: pa.Array, old: pa.Array, mask: pa.Array) -> list[tuple[li
     for batch in (one.batch for one in checked_batches(rows, PAIR, 2) if isinstance(one, CheckedRows)):
         for i in range(batch.n_rows):
             at = slice(batch.offsets[i], batch.offsets[i + 1])
-            found.append((batch.rollout_logp[at].tolist(), batch.train_logp[at].tolist()))
+            found.append((batch.rollout_logp[at].tolist(), batch.old_logp[at].tolist()))
     return found
 
 
@@ -197,8 +197,8 @@ def test_float32_stays_float32_and_float16_becomes_it(tmp_path: Path) -> None:
         pq.write_table(table, tmp_path / "a.parquet")
         dump = opened(str(tmp_path / "a.parquet"))
         (batch,) = batches(dump, dump.shards[0], 10)
-        assert batch.train_logp.dtype == np.float32
-        assert batch.train_logp.tolist() == [-1.5]
+        assert batch.old_logp.dtype == np.float32
+        assert batch.old_logp.tolist() == [-1.5]
 
 
 def test_tiny_row_groups_share_a_shard_and_large_ones_do_not(tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+"""What totals are of: the plan, settings and columns that they came by, and the shards that they cover.
+
+Names alone do not tell totals apart: a plan that clamps at 2 and one that zeroes outside [0.5, 9] have equally many
+weights of the same name.  So totals carry a Provenance, and add only to totals of an equal one.
+"""
+
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.plans.plan import Plan
+
+SCHEMA = 1
+"""Goes up whenever a total comes to mean something else."""
+_SHOWN = 6
+_WHOLE_FILE = (0, 1 << 62)
+
+
+@dataclass(frozen=True, order=True)
+class ShardId:
+    """One part of one input: part is a range (first, past the last) of it, None the whole of it."""
+
+    path: str
+    part: tuple[int, int] | None = None
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The part, for comparison."""
+        return self.part or _WHOLE_FILE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """plans: each one's records by its id.  settings: what a user may set and totals depend on, by name.  columns:
+    canonical name -> the dump's.  groups: what leaf keys are, in order.  by_batch: whether their first is the training
+    batch.  seed: of the bootstrap; None without one.  budget_bounds: a digest of what the data set; "" without budgets.
+    """
+
+    plans: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, float | bool]
+    columns: Mapping[str, str]
+    groups: tuple[str, ...] = ()
+    by_batch: bool = False
+    seed: int | None = None
+    budget_bounds: str = ""
+    schema: int = SCHEMA
+
+    @staticmethod
+    def records(plan: Plan) -> dict[str, Mapping[str, Any]]:
+        """`plans` of one plan."""
+        return {plan.id: {name: value for name, value in plan.to_dict().items() if name != "name"}}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Provenance":
+        """What `to_dict` wrote."""
+        arguments: dict[str, Any] = {**data, "groups": tuple(data["groups"])}
+        return cls(**arguments)
+
+    def check_same(self, other: "Provenance") -> None:
+        """A UsageError that names what differs, as either side has it."""
+        # The records say what the ids stand for.
+        if self is other or (self.plans.keys() == other.plans.keys() and self._facts == other._facts):
+            return
+        mine, theirs = self._described, other._described
+        names = [name for name in dict.fromkeys((*mine, *theirs)) if mine.get(name) != theirs.get(name)]
+        differences = [
+            f"{name} is {_shown(mine.get(name))} in one and {_shown(theirs.get(name))} in the other"
+            for name in names[:_SHOWN]
+        ]
+        more = f"; and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise UsageError(
+            f"These totals do not add: {'; '.join(differences)}{more}.",
+            "Measure both with the same plan, settings and columns.",
+        )
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """Everything but the plans."""
+        return {
+            "groups": ", ".join(self.groups),
+            "grouped by batch": self.by_batch,
+            "seed": self.seed,
+            "budget bounds": self.budget_bounds,
+            "schema": self.schema,
+            **_flat(self.settings),
+            **_flat(self.columns, "columns."),
+        }
+
+    @property
+    def _described(self) -> dict[str, Any]:
+        plans = list(self.plans.values())
+        prefixes = [""] if len(plans) == 1 else [f"plan {number}: " for number in range(1, len(plans) + 1)]
+        flat = [_flat(plan, prefix) for prefix, plan in zip(prefixes, plans, strict=True)]
+        return {name: value for part in flat for name, value in part.items()} | self._facts
+
+
+@dataclass
+class Coverage:
+    """The shards covered so far; `add` refuses one that overlaps them."""
+
+    _ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict[str, list[tuple[int, int]]])
+    _shards: set[ShardId] = field(default_factory=set[ShardId])
+
+    def add(self, shards: Iterable[ShardId]) -> None:
+        """More shards; a DataError if any of them holds rows that were counted already."""
+        for shard in shards:
+            ranges = self._ranges.setdefault(shard.path, [])
+            first, last = shard.range
+            place = bisect(ranges, shard.range)
+            # The ranges so far lie apart, so only the two neighbours can reach into this one.
+            if any(max(low, first) < min(high, last) for low, high in ranges[max(0, place - 1) : place + 1]):
+                raise DataError(
+                    f"{_named(shard)} is in both totals: its rows would count twice.", "Leave one of them out."
+                )
+            ranges.insert(place, shard.range)
+            self._shards.add(shard)
+
+    @property
+    def shards(self) -> frozenset[ShardId]:
+        """All of them."""
+        return frozenset(self._shards)
+
+
+def check_apart(a: Iterable[ShardId], b: Iterable[ShardId]) -> None:
+    """A DataError if the two cover any rows together."""
+    covered = Coverage()
+    covered.add(a)
+    covered.add(b)
+
+
+def _flat(records: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested records as one level, with dotted names; an item of a list goes by its own name."""
+    return dict(_items(records, prefix))
+
+
+def _items(records: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in records.items():
+        if isinstance(value, Mapping):
+            yield from _items(value, f"{prefix}{name}.")
+        elif isinstance(value, list | tuple):
+            yield from _items({str(item["name"]): item for item in value}, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "unset"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value) or "none"
+
+
+def _named(shard: ShardId) -> str:
+    return shard.path if shard.part is None else f"{shard.path}, part {shard.part[0]} to {shard.part[1]},"
