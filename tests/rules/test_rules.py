@@ -12,6 +12,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.rules.baseline import compare, limits
 from rlcorr_cli.rules.defaults import RULES
+from rlcorr_cli.rules.files import read_rules
 from rlcorr_cli.rules.judge import NamedRule, Section, from_flags, judge, replaced, shown, unexcused, written
 from rlcorr_cli.rules.rule import Rule
 
@@ -99,6 +100,12 @@ def test_both_flags_on_a_metric_make_one_rule() -> None:
     assert (first.rule.low, first.rule.high, first.rule.absolute) == (-0.05, 0.1, False)
     assert (second.rule.low, second.rule.high) == (None, 2.0)
     (exact,) = from_flags(["kl=0.1"], ["kl=0.1"])
+    assert (exact.rule.low, exact.rule.high) == (0.1, 0.1)
+
+
+def test_a_file_may_name_one_value_as_min_and_max(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text('[[rule]]\nmetric = "kl"\nmin = 0.1\nmax = 0.1\n')
+    (exact,) = read_rules(str(tmp_path / "rules.toml")).rules
     assert (exact.rule.low, exact.rule.high) == (0.1, 0.1)
 
 
