@@ -22,7 +22,7 @@ from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.pipeline.analyze import measure, opened
+from rlcorr_cli.pipeline.analyze import measure, opened, provenance_of
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, filtered_rows
 from rlcorr_cli.pipeline.inspect import InspectShard
@@ -151,6 +151,7 @@ def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) ->
             reading=ShardReading.of(dump, computing, whole=True),
             observation=Observation(plan, seed=None),
             cuts={},
+            provenance=provenance_of(dump, Observation(plan, seed=None), {}),
             scales=None,
             target=Target(Path("out.parquet")),
             writes=True,

@@ -7,7 +7,7 @@ import pytest
 
 from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.pipeline.analyze import MeasureShard, opened
+from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.filter_passes import FilterShard
 from rlcorr_cli.pipeline.inspect import InspectShard
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
@@ -27,13 +27,15 @@ def sizes(folder: Path, n_files: int) -> list[int]:
     dump = opened(ReadRequest(paths=(str(folder),)), chosen)
     assert len(dump.shards) == n_files
     reading, observation = ShardReading.of(dump, Computing("cpu")), Observation(chosen.plan)
+    provenance = provenance_of(dump, observation, {})
     works = (
-        MeasureShard(reading, observation, {}),
+        MeasureShard(reading=reading, observation=observation, cuts={}, provenance=provenance),
         InspectShard(reading=reading, n_worst=3, by="k3"),
         FilterShard(
             reading=ShardReading.of(dump, Computing("cpu"), whole=True),
             observation=observation,
             cuts={},
+            provenance=provenance,
             scales=None,
             target=Target(Path("out.jsonl")),
             writes=True,
