@@ -11,6 +11,7 @@ import pytest
 from test_architecture import MAY_IMPORT
 
 from rlcorr_cli.cli import app, main
+from rlcorr_cli.plans.statistics import STATISTICS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -148,7 +149,13 @@ def test_what_readme_says_to_touch_is_there() -> None:
     table = README.split("| new | touch |")[1].split("\n\n")[0]
     paths = set(re.findall(r"`([a-z_]+/[a-z_/.]*)`", table))
     assert len(paths) > 15
-    assert [path for path in paths if not (ROOT / "rlcorr_cli" / path).exists()] == []
+    roots = {path: ROOT if path.startswith("tests/") else ROOT / "rlcorr_cli" for path in paths}
+    assert [path for path, root in roots.items() if not (root / path).exists()] == []
+
+
+def test_readme_names_every_statistic() -> None:
+    (named,) = re.findall(r"a rejection; statistics: (.*?); scopes:", README)
+    assert re.findall(r"`(\w+)`", named) == list(STATISTICS)
 
 
 def test_the_manual_pages_that_readme_links_are_there() -> None:

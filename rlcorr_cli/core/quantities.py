@@ -2,7 +2,7 @@
 
 Grouping, resampling and selection then work on that small table.  A Columns maps names to f64[B] arrays on the host:
 sums (added over sequences), mins and maxs, and logs (log of a sum of exponentials, one value per sequence).
-`metrics.py` turns the totals into metrics; the names here are what it reads.
+`metrics/` turns the totals into metrics; the names here are what it reads.
 
 Deviations are taken about a centre (1 for ratios, 0 for log-ratios), so that a spread of 1e-6 around 1 keeps its
 digits; plain sums and squares are kept beside them where weights of 1e-9 must keep theirs.

@@ -1,4 +1,5 @@
-"""One function per formula, and the tables that rejections pick from: every row of `plans/statistics.py` is in one.
+"""One function per formula, and the tables that rejections pick from: every row of `plans/statistics.py` is in one, but
+`prob_gap`, which needs both probabilities.
 
 All take float64 tensors of any one shape and return the same shape; nats.  log_ratio l = a - b (training minus
 rollout).  A formula that grows like e^l wants l limited first.

@@ -2,7 +2,7 @@
 
 Shards go through an engine; each becomes a small Measured, and Measureds add.  Leaf keys are the values of the
 dump's key columns: the training batch first, where weights are normalised per batch, then the groups asked for.
-What the totals mean is `report.py`'s.
+What the totals mean is decided in `report/build.py`.
 """
 
 import hashlib

@@ -136,7 +136,7 @@ def _clamped(n_tokens: int) -> tuple[str, ...]:
     if not n_tokens:
         return ()
     written = f"written as {MAX_WEIGHT:.3g}, the largest float32"
-    return (f"Weights of {n_tokens:,} tokens are larger and {written}; a bound (--is-high) avoids this.",)
+    return (f"Tokens whose weight is {written}, for being larger: {n_tokens:,}; a bound (--is-high) avoids this.",)
 
 
 def _check(dump: Dump, plan: Plan, target: Target) -> None:

@@ -43,6 +43,11 @@ def _from_one(value: float) -> str:
     return "1" if value == 1 else f"1 {'-' if value < 1 else '+'} {abs(1 - value):.1e}"
 
 
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: '1 token', '2,000 tokens'."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """Seconds, with two decimals below one second."""
     return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"

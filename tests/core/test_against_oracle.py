@@ -69,7 +69,9 @@ def splitting(rows: list[Row], statistic: str, scope: Scope, ends: str = "both")
     record = {"statistic": statistic, "scope": scope}
     found = [x for s in oracle.view(rows, [r.mask for r in rows]) for x in oracle.statistic_units(s, record, 20.0)]
     values = sorted(found) or [0.0]
-    gaps = [(a + b) / 2 for a, b in pairwise(values) if b - a > 1e-6]
+    # Relative to a statistic that is small everywhere, such as a fourth power.
+    least = 1e-6 * min(1.0, max(map(abs, values)))
+    gaps = [(a + b) / 2 for a, b in pairwise(values) if b - a > least]
     low, high = (gaps[len(gaps) // 4], gaps[-1 - len(gaps) // 4]) if gaps else (values[0] - 1, values[0] + 1)
     if statistic not in SIGNED:
         low = max(low, 0.0)

@@ -8,8 +8,10 @@ from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, ve
 from rlcorr_cli.plans.presets.preset import Preset
 
 
-def _weights(name: str, weighting: Weighting, when: str, source: str, aliases: tuple[str, ...] = ()) -> Preset:
-    return Preset(Plan(name, weighting, log_ratio_limit=None), aliases, when, source)
+def _weights(
+    name: str, weighting: Weighting, when: str, source: str, aliases: tuple[str, ...] = (), note: str = ""
+) -> Preset:
+    return Preset(Plan(name, weighting, log_ratio_limit=None), aliases, when, source, note)
 
 
 def _keeps(name: str, when: str, source: str, *rejections: Rejection, limit: float | None = None) -> Preset:
@@ -20,6 +22,10 @@ def _prime(name: str, when: str, source: str, *rejections: Rejection) -> Preset:
     return Preset(Plan(name, None, rejections, log_ratio_limit=None), (), when, source, _TRAINER)
 
 
+_NEMO_OVERFLOW = (
+    "NeMo-RL sets a token weight beyond float32 (a log-ratio above 88.7) to 0; here it stays at its cap, or at the "
+    "largest float32."
+)
 _TRAINER = "prime-rl has no old policy: where the dump has both, --mode bypass compares the current one, as it does."
 
 
@@ -97,6 +103,7 @@ ROWS: tuple[Preset, ...] = (
         Weighting("token", Bounds(None, 2.0)),
         "Capped token weights; NeMo-RL has no default cap.",
         f"{_NEMO}, truncated_importance_sampling_type tis",
+        note=_NEMO_OVERFLOW,
     ),
     _weights(
         "nemo_icepop",
@@ -114,6 +121,7 @@ ROWS: tuple[Preset, ...] = (
         (),
         "Raw token weights on sequences whose geometric ratio is near 1.",
         f"{_NEMO}, truncated_importance_sampling_type seq-mask-tis",
+        _NEMO_OVERFLOW,
     ),
     _keeps(
         "nemo_seq_logprob_error",

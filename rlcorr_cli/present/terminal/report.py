@@ -15,7 +15,7 @@ from rich.text import Text
 from rlcorr_cli.metrics.catalog import ideal
 from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.plans.plan import Plan, acts_on
-from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, share, signed
+from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, plural, share, signed
 from rlcorr_cli.present.stdout import clean, is_unicode, render
 from rlcorr_cli.present.terminal.groups import print_groups
 from rlcorr_cli.present.terminal.impossible import print_impossible
@@ -60,18 +60,18 @@ def print_headline(console: Console, report: Report) -> None:
     path = report.inputs[0].path
     first = "stdin" if path == "-" else clean(os.path.basename(path))
     where = first if len(report.inputs) == 1 else f"{first} and {len(report.inputs) - 1} more files"
-    parts = [where, f"{counts['sequences']:,} sequences", f"{counts['tokens']:,} tokens"]
+    parts = [where, plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
     if report.groups:
-        parts.append(f"{len(report.groups):,} groups")
+        parts.append(plural(len(report.groups), "group"))
     parts.append(duration(report.seconds))
     console.print(Text("  ".join(parts)))
     console.print(Text(f"{clean(names[1])} against {clean(names[0])}  plan {_plan(report)}", style="dim"))
     left_out = [
-        f"{counts[name]:,} {label}"
-        for name, label in (
-            ("masked_tokens", "tokens masked"),
-            ("empty_sequences", "sequences empty"),
-            ("bad_rows", "bad rows left out"),
+        f"{plural(counts[name], noun)} {label}"
+        for name, noun, label in (
+            ("masked_tokens", "token", "masked"),
+            ("empty_sequences", "sequence", "empty"),
+            ("bad_rows", "bad row", "left out"),
         )
         if counts[name]
     ]
