@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from test_architecture import MAY_IMPORT
 
+from rlcorr_cli.api import save
 from rlcorr_cli.cli import app, main
 from rlcorr_cli.plans.statistics import STATISTICS
+from rlcorr_cli.present.forms import FORMS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -151,6 +153,13 @@ def test_what_readme_says_to_touch_is_there() -> None:
     assert len(paths) > 15
     roots = {path: ROOT if path.startswith("tests/") else ROOT / "rlcorr_cli" for path in paths}
     assert [path for path, root in roots.items() if not (root / path).exists()] == []
+
+
+def test_every_form_of_a_report_is_named_where_forms_are_listed() -> None:
+    written = next(part for part in README.split("\n\n") if part.startswith("`analyze -o` writes reports"))
+    for suffix in FORMS:
+        assert suffix in (save.__doc__ or "")
+        assert f"`{suffix}`" in written
 
 
 def test_readme_names_every_statistic() -> None:

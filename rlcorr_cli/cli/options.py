@@ -6,6 +6,7 @@ import typer
 
 from rlcorr_cli.io.formats import CONTAINERS, STREAMED, WRITTEN
 from rlcorr_cli.plans.plan import Mode, Normalize, WeightScope
+from rlcorr_cli.present.forms import FORMS
 from rlcorr_cli.quality.bad_rows import BadRowAction, NonfiniteAction
 
 READING = "Reading the dump"
@@ -206,7 +207,7 @@ Outputs = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Also write the report to FILE: .json, .html, .md, .csv, or .tb (TensorBoard). Repeatable.",
+        help=f"Also write the report to FILE: {', '.join(FORMS)} (TensorBoard). Repeatable.",
         rich_help_panel=OUTPUT,
     ),
 ]

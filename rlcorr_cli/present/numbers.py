@@ -43,6 +43,11 @@ def _from_one(value: float) -> str:
     return "1" if value == 1 else f"1 {'-' if value < 1 else '+'} {abs(1 - value):.1e}"
 
 
+def metric_value(value: float | None, profile: str) -> str:
+    """A metric's value: as `number`, but with six digits under a framework's names, which are there to be compared."""
+    return number(value) if value is None or profile == "canonical" else f"{value:.6g}"
+
+
 def plural(count: int, noun: str) -> str:
     """A count with its noun: '1 token', '2,000 tokens'."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

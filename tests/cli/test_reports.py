@@ -121,6 +121,19 @@ def test_a_hostile_dump_does_nothing_elsewhere(hostile: str, tmp_path: Path) -> 
     assert run("plot", hostile, "--group-by", "group", "-o", str(tmp_path / "p"), "--kind", "ratio").status == 0
 
 
+def test_the_name_of_a_group_column_is_cleaned_in_every_form(tmp_path: Path) -> None:
+    table = pq.read_table(STEPS)
+    names = ["st\x1b[31mep" if name == "step" else name for name in table.column_names]
+    pq.write_table(table.rename_columns(names), tmp_path / "in.parquet")
+    page, markdown = tmp_path / "r.html", tmp_path / "r.md"
+    ran = run(
+        "analyze", str(tmp_path / "in.parquet"), "--group-by", "st\x1b[31mep", "-o", str(page), "-o", str(markdown)
+    )
+    assert ran.status == 0, ran.err
+    assert "2 on k3_kl stays at least" in " ".join(ran.out.split())
+    assert not any("\x1b" in text for text in (ran.out, page.read_text(), markdown.read_text()))
+
+
 def test_markdown_has_its_pictures_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "my report.md"
     assert run("analyze", STEPS, "--preset", "token_is", "--group-by", "step", "-o", str(path)).status == 0

@@ -7,7 +7,7 @@ from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.metrics.symbols import symbols_in
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
-from rlcorr_cli.present.numbers import NOTHING, interval, number
+from rlcorr_cli.present.numbers import NOTHING, interval, metric_value, number
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.presets import records
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence, impossible_sentence, verdict
@@ -120,7 +120,7 @@ def _metric(name: str, value: float | None, report: Report) -> Metric:
     ideal = None if definition is None else definition.ideal
     return Metric(
         name,
-        NOTHING if value is None else number(value) if report.profile == "canonical" else f"{value:.6g}",
+        metric_value(value, report.profile),
         interval(*ends) if ends else "",
         "" if ideal is None else number(ideal),
         finding.rule if finding else "",

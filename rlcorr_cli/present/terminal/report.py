@@ -15,7 +15,17 @@ from rich.text import Text
 from rlcorr_cli.metrics.catalog import ideal
 from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.plans.plan import Plan, acts_on
-from rlcorr_cli.present.numbers import NOTHING, duration, histogram_line, interval, number, plural, share, signed
+from rlcorr_cli.present.numbers import (
+    NOTHING,
+    duration,
+    histogram_line,
+    interval,
+    metric_value,
+    number,
+    plural,
+    share,
+    signed,
+)
 from rlcorr_cli.present.stdout import clean, is_unicode, render
 from rlcorr_cli.present.terminal.groups import print_groups
 from rlcorr_cli.present.terminal.impossible import print_impossible
@@ -201,7 +211,7 @@ def _framework_metrics(console: Console, report: Report) -> None:
     """A profile's metrics under the framework's own names, with six digits, to be compared with a dashboard."""
     table = bare_table(f"as {report.profile} logs it", "value")
     for name, value in report.whole.metrics.items():
-        table.add_row(name, NOTHING if value is None else f"{value:.6g}")
+        table.add_row(name, metric_value(value, report.profile))
     _print(console, table)
 
 

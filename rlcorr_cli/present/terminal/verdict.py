@@ -7,6 +7,7 @@ import math
 import os
 
 from rlcorr_cli.present.numbers import number
+from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report
@@ -59,7 +60,7 @@ def _onset(onset: Onset | None) -> str:
     if onset is None:
         return ""
     factor = math.floor(10 * onset.factor) / 10  # rounded down, so that "at least" stays true
-    place, reference = (f"{onset.column} {value:g}" for value in (onset.place, onset.reference))
+    place, reference = (f"{clean(onset.column)} {value:g}" for value in (onset.place, onset.reference))
     return f"From {place} on k3_kl stays at least {factor:.1f}x its value at {reference}."
 
 
