@@ -11,12 +11,12 @@ from oracle import Row
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.budget_search import candidates
 from rlcorr_cli.core.budget_search import totals as budget_totals
-from rlcorr_cli.core.observe import Cuts, Observation, Observed, layout_of, observe
+from rlcorr_cli.core.observe import Cuts, Observation, Observed, layouts_of, observe
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.budget_search import crossing, cut
 from rlcorr_cli.totals.families import Values
-from rlcorr_cli.totals.normalize import normalize, normed_layout
+from rlcorr_cli.totals.normalize import normalize, normed_layouts
 from rlcorr_cli.totals.summary import GroupKey, total
 from rlcorr_cli.totals.view import Numbers
 
@@ -60,7 +60,7 @@ def batch(rows: Sequence[Row], mode: Mode = "decoupled") -> Batch:
 def observed(rows: Sequence[Row], plan: Plan, seed: int | None = None) -> Observed:
     """What rlcorr adds up, by training batch."""
     one = batch(rows, plan.mode)
-    observation = Observation(plan, has_current=one.current_logp is not None, seed=seed)
+    observation = Observation((plan,), has_current=one.current_logp is not None, seed=seed)
     return observe(one, observation, CPU, bounds(one, plan))
 
 
@@ -78,12 +78,12 @@ def bounds(one: Batch, plan: Plan) -> Cuts:
 def metrics(rows: Sequence[Row], plan: Plan) -> Values:
     """rlcorr's canonical metrics of the rows, weights normalised per training batch where the plan says so."""
     one = batch(rows, plan.mode)
-    observation = Observation(plan, has_current=one.current_logp is not None, seed=None)
-    leaves, layout = observe(one, observation, CPU, bounds(one, plan)).groups, layout_of(observation)
-    if plan.weighting is not None and plan.weighting.normalize == "batch":
-        leaves = normalize(leaves, layout, plan.weighting.scope == "token", by_batch=True)
-        layout = normed_layout(layout)
-    return canonical(Numbers(total(leaves.values(), layout)), plan)
+    observation = Observation((plan,), has_current=one.current_logp is not None, seed=None)
+    leaves, layouts = observe(one, observation, CPU, bounds(one, plan)).groups, layouts_of(observation)
+    if plan.normalizes:
+        leaves = normalize(leaves, layouts, plan, by_batch=True)
+        layouts = normed_layouts(layouts, plan)
+    return canonical(Numbers(total(leaves.values(), layouts), plan), plan)
 
 
 def simulated(n: int, seed: int, mean: float = 0.0, std: float = 0.05, longest: int = 20) -> list[Row]:

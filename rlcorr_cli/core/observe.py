@@ -1,4 +1,4 @@
-"""A batch -> one Summary per group, and the batch's bootstrap replicates.
+"""A batch -> one Summary of named blocks per group, and the batch's bootstrap replicates.
 
 observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity means adding it in `quantities.py`
 and reading it in `metrics/`; nothing here knows a name.
@@ -23,16 +23,15 @@ from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics,
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.settings import Thresholds
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.binned import Pictures
+from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.row_keys import RowSketch
-from rlcorr_cli.totals.summary import GroupKey, Layout, Replicates, Summary
+from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
-from rlcorr_cli.totals.whole import Whole
+from rlcorr_cli.totals.whole import Whole, whole_tail
 
-COUNTS = ("rows", "empty", "masked_tokens")
-"""Sums of all rows, empty ones too."""
 TAILS = ("token", "sequence")
 """Weights whose upper tail is kept: rho and e^S."""
 Cuts = Mapping[str, Mapping[GroupKey, float]]
@@ -41,28 +40,43 @@ Cuts = Mapping[str, Mapping[GroupKey, float]]
 
 @dataclass(frozen=True)
 class Observation:
-    """What to measure.  has_current: whether the dump has the policy after updates.  seed: of the bootstrap; None for
-    no intervals.  pictures: whether to count for those, too."""
+    """What to measure.  plans: at least one.  has_current: whether the dump has the policy after updates.  seed: of the
+    bootstrap; None for no intervals.  pictures: whether to count for those, too; they are of one plan."""
 
-    plan: Plan
+    plans: tuple[Plan, ...]
     thresholds: Thresholds = field(default_factory=Thresholds)
     has_current: bool = False
     seed: int | None = 0
     pictures: bool = False
 
+    def __post_init__(self) -> None:
+        # Bounds that budgets came to are told apart by the budget's name.
+        names = [budget.name for plan in self.plans for budget in plan.budgets]
+        if not self.plans or len(set(names)) < len(names):
+            raise ValueError("an observation needs a plan, and a name of its own for every budget")
+
     @property
-    def has_drift(self) -> bool:
-        """Whether there is a third policy to look at: bypass mode compares current with rollout, and that is all."""
-        return self.has_current and self.plan.mode == "decoupled"
+    def plan(self) -> Plan:
+        """The only plan, for what is done for one at a time: decisions and pictures."""
+        plan, *others = self.plans
+        if others:
+            raise ValueError("decisions and pictures are of one plan at a time")
+        return plan
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes of its plans, each once."""
+        return tuple(dict.fromkeys(plan.mode for plan in self.plans))
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A batch's summaries by group key, its replicates (None without a seed or without a token), its pictures and what
-    was decided about its rows, where those are asked for, and what is kept of it as a whole (None without a token)."""
+    """A batch's summaries by group key, its replicates by mode (none without a seed or without a token), its pictures
+    and what was decided about its rows, where those are asked for, and what is kept of it as a whole (None without a
+    token)."""
 
     groups: dict[GroupKey, Summary]
-    replicates: Replicates | None
+    replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: Pictures | None = None
     decision: Decision | None = None
     whole: Whole | None = None
@@ -70,16 +84,18 @@ class Observed:
 
 @dataclass(frozen=True)
 class Part:
-    """Columns of some sequences with the group of each (i64[B]), and values to count, under one prefix."""
+    """Columns of some sequences with the group of each, under one prefix.  tokens: whose values are counted, too."""
 
     columns: Columns
-    leaf: NDArray[np.int64]
-    tokens: Tokens
-    prefix: str
+    fold: "_Fold"
+    tokens: Tokens | None = None
+    prefix: str = ""
 
     @cached_property
     def log_weights(self) -> dict[str, Floats]:
         """Name -> log-weights whose largest are kept: of tokens [V], of sequences [B]."""
+        if self.tokens is None:
+            return {}
         return {"token": to_numpy(self.tokens.log_ratio), "sequence": to_numpy(self.tokens.log_ratio_sum)}
 
     @cached_property
@@ -91,77 +107,120 @@ class Part:
 def observe(
     batch: Batch, observation: Observation, device: torch.device, cuts: Cuts | None = None, *, decides: bool = False
 ) -> Observed:
-    """Everything the metrics need of one batch.  cuts: of the plan's budgets, where it has any.  decides: with what the
-    plan decides about each row and token."""
-    layout = layout_of(observation)
-    lengths = np.diff(batch.offsets)
-    filled = lengths > 0
-    leaf = batch.leaf.astype(np.int64)
-    counts = _counts(batch, leaf, lengths, len(batch.keys))
+    """Everything the metrics need of one batch: the diagnostics of each mode once, and a block per plan.
+
+    cuts: of the plans' budgets, where they have any.  decides: with what the plan decides about each row and token.
+    """
+    filled = np.diff(batch.offsets) > 0
     if not filled.any():
         decision = nothing_decided(batch, observation.plan) if decides else None
-        return Observed(_summaries(layout, batch.keys, counts, []), None, decision=decision)
-    tokens = Tokens.of(batch, device, observation.plan.mode)
+        return Observed(_summaries(observation, batch, {}), decision=decision)
+    fold = _Fold(batch.leaf[filled].astype(np.int64))
     rewards = None if batch.reward is None else batch.reward[filled]
-    corrected = correct_batch(batch, tokens, observation.plan, cuts or {})
+    thresholds = observation.thresholds
+    tokens: dict[Mode, Tokens] = {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
+    corrected = {plan: correct_batch(batch, tokens[plan.mode], plan, cuts or {}) for plan in observation.plans}
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(over="ignore", invalid="ignore"):
-        parts, base = _parts(tokens, corrected, observation, leaf[filled], rewards)
-        groups = _summaries(layout, batch.keys, counts, parts)
-        replicates = rows = None
-        if observation.seed is not None:
-            keys = bootstrap.row_keys(tokens, None if batch.row_keys is None else batch.row_keys[filled])
-            replicates, rows = bootstrap.resample(keys, base, observation.seed), RowSketch.of(keys)
-    tails = {part.prefix + name: tail for part in parts for name, tail in part.tails.items()}
-    pictures = draw(tokens, corrected) if observation.pictures else None
-    decision = decide(batch, tokens, corrected) if decides else None
-    return Observed(groups, replicates, pictures, decision, Whole(tails, rows))
+        base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], thresholds, rewards) for mode in tokens}
+        parts = {diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], thresholds, fold)] for mode in tokens}
+        for plan in observation.plans:
+            parts[plan_block(plan)] = _plan_parts(tokens[plan.mode], corrected[plan], thresholds, fold, rewards)
+        groups = _summaries(observation, batch, parts)
+        replicates, rows = _resampled(batch, tokens, base, observation.seed)
+    pictures = decision = None
+    if observation.pictures:
+        pictures = draw(tokens[observation.plan.mode], corrected[observation.plan])
+    if decides:
+        decision = decide(batch, tokens[observation.plan.mode], corrected[observation.plan])
+    return Observed(groups, replicates, pictures, decision, Whole(_whole_tails(parts), rows))
+
+
+def _resampled(
+    batch: Batch, tokens: Mapping[Mode, Tokens], diagnosed: Mapping[Mode, Columns], seed: int | None
+) -> tuple[dict[str, Replicates], RowSketch | None]:
+    """The replicates of each mode's diagnostics, and the rows they were drawn by; neither without a seed."""
+    if seed is None:
+        return {}, None
+    ids = None if batch.row_keys is None else batch.row_keys[np.diff(batch.offsets) > 0]
+    # Rows are known by what rollout says of them, which is the same in every mode.
+    keys = bootstrap.row_keys(next(iter(tokens.values())), ids)
+    replicates: dict[str, Replicates] = {
+        mode: bootstrap.resample(keys, columns, seed) for mode, columns in diagnosed.items()
+    }
+    return replicates, RowSketch.of(keys)
+
+
+def layouts_of(observation: Observation) -> Layouts:
+    """The names an observation yields, block by block: those of observing one token."""
+    thresholds, has_current = observation.thresholds, observation.has_current
+    layouts = {diagnostics_block(mode): _diagnosis_layout(mode, thresholds, has_current) for mode in observation.modes}
+    return layouts | {plan_block(plan): _plan_layout(plan, thresholds, has_current) for plan in observation.plans}
 
 
 @lru_cache(maxsize=64)
-def layout_of(observation: Observation) -> Layout:
-    """The names an observation yields: those of observing one token."""
-    zero = torch.zeros(1, dtype=torch.float64)
-    ragged = Ragged(np.array([0, 1]), torch.device("cpu"))
-    plan = observation.plan
-    tokens = Tokens(ragged, zero, zero, zero if observation.has_drift else None, zero, zero)
+def _diagnosis_layout(mode: Mode, thresholds: Thresholds, has_current: bool) -> Layout:
+    tokens = _one_token(mode, has_current)
+    columns = _diagnostics(tokens, thresholds, None)
+    return _layout([_diagnosis(columns, tokens, thresholds, _Fold(np.zeros(1, np.int64)))])
+
+
+@lru_cache(maxsize=256)
+def _plan_layout(plan: Plan, thresholds: Thresholds, has_current: bool) -> Layout:
+    tokens, fold = _one_token(plan.mode, has_current), _Fold(np.zeros(1, np.int64))
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
-    parts, base = _parts(tokens, corrected, observation, np.zeros(1, np.int64), None)
+    parts = _plan_parts(tokens, corrected, thresholds, fold, None)
     if len(parts) == 1 and plan.rules:
         # The plan rejects even l = 0, so that nothing is kept of this one token.
-        parts.append(Part(base, parts[0].leaf, tokens, "kept."))
+        parts.append(Part(_diagnostics(tokens, thresholds, None), fold, tokens, "kept."))
+    return _layout(parts)
+
+
+def _one_token(mode: Mode, has_current: bool) -> Tokens:
+    zero = torch.zeros(1, dtype=torch.float64)
+    # Bypass mode compares current with rollout, and there is no policy after that.
+    change = zero if has_current and mode == "decoupled" else None
+    return Tokens(Ragged(np.array([0, 1]), torch.device("cpu")), zero, zero, change, zero, zero)
+
+
+def _layout(parts: list[Part]) -> Layout:
     tables = [part.columns.under(part.prefix) for part in parts]
+    counted = [part.prefix for part in parts if part.tokens is not None]
     return Layout(
-        sums=(*COUNTS, *(name for t in tables for name in t.sums)),
+        sums=tuple(name for t in tables for name in t.sums),
         mins=tuple(name for t in tables for name in t.mins),
         maxs=tuple(name for t in tables for name in t.maxs),
         logs=tuple(name for t in tables for name in t.logs),
-        histograms=tuple(f"{part.prefix}log_ratio" for part in parts),
-        tails=tuple(part.prefix + name for part in parts for name in TAILS),
+        histograms=tuple(f"{prefix}log_ratio" for prefix in counted),
+        tails=tuple(prefix + name for prefix in counted for name in TAILS),
     )
 
 
-def _parts(
-    tokens: Tokens, corrected: Corrected, observation: Observation, leaf: NDArray[np.int64], rewards: Floats | None
-) -> tuple[list[Part], Columns]:
-    """All tokens, and what the plan keeps; and the diagnostics of all tokens alone, for resampling."""
-    base = _diagnostics(tokens, observation.thresholds, rewards)
-    extra = drift(tokens, observation.thresholds.ppo_clip) | corrections(tokens, corrected)
-    parts = [Part(base | extra, leaf, tokens, "")]
-    if corrected.keep is not None:
-        parts += _kept(tokens, corrected, observation.thresholds, leaf, rewards)
-    return parts, base
+def _diagnosis(base: Columns, tokens: Tokens, thresholds: Thresholds, fold: "_Fold") -> Part:
+    """A mode's diagnostics, with drift beside them, which is not resampled."""
+    return Part(base | drift(tokens, thresholds.ppo_clip), fold, tokens)
 
 
-def _kept(
-    tokens: Tokens, corrected: Corrected, thresholds: Thresholds, leaf: NDArray[np.int64], rewards: Floats | None
+def _plan_parts(
+    tokens: Tokens, corrected: Corrected, thresholds: Thresholds, fold: "_Fold", rewards: Floats | None
 ) -> list[Part]:
-    assert corrected.keep is not None
-    kept, left = tokens.keep(corrected.keep)
-    if not left.any():
-        return []
-    columns = _diagnostics(kept, thresholds, None if rewards is None else rewards[left])
-    return [Part(columns, leaf[left], kept, "kept.")]
+    """What the plan does to all tokens, and the diagnostics of those it keeps."""
+    parts = [Part(corrections(tokens, corrected), fold)]
+    if corrected.keep is not None:
+        kept, left = tokens.keep(corrected.keep)
+        if left.any():
+            columns = _diagnostics(kept, thresholds, None if rewards is None else rewards[left])
+            parts.append(Part(columns, _Fold(fold.leaf[left]), kept, "kept."))
+    return parts
+
+
+def _whole_tails(parts: Mapping[str, list[Part]]) -> dict[str, Tail]:
+    return {
+        whole_tail(block, part.prefix + name): tail
+        for block, of_block in parts.items()
+        for part in of_block
+        for name, tail in part.tails.items()
+    }
 
 
 def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None) -> Columns:
@@ -172,33 +231,43 @@ def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None)
     return columns | sequence_averages(columns) | rewarded
 
 
-def _counts(batch: Batch, leaf: NDArray[np.int64], lengths: NDArray[np.int64], n_groups: int) -> Floats:
-    """Rows, empty rows and masked tokens per group: f64[3, G]."""
-    weights = np.ones(len(leaf)), (lengths == 0).astype(np.float64), batch.n_masked.astype(np.float64)
-    return np.stack([np.bincount(leaf, one, minlength=n_groups).astype(np.float64) for one in weights])
+def _summaries(observation: Observation, batch: Batch, parts: Mapping[str, list[Part]]) -> dict[GroupKey, Summary]:
+    """One Summary per group of the parts of each block."""
+    counts, n_groups = _counts(batch), len(batch.keys)
+    blocks = {name: _blocks(layout, n_groups, parts.get(name, [])) for name, layout in layouts_of(observation).items()}
+    return {
+        key: Summary(counts[group], {name: of_groups[group] for name, of_groups in blocks.items()})
+        for group, key in enumerate(batch.keys)
+    }
 
 
-def _summaries(
-    layout: Layout, keys: tuple[GroupKey, ...], counts: Floats, parts: list[Part]
-) -> dict[GroupKey, Summary]:
-    """Fold the parts' rows into one Summary per group, each number at its name's place."""
-    tables = _Tables.empty(layout, len(keys))
-    tables.fill("sums", np.arange(len(keys)), COUNTS, counts.T)
+def _counts(batch: Batch) -> list[dict[str, int]]:
+    """Rows, empty rows and masked tokens of each group."""
+    weights = np.ones(batch.n_rows), np.diff(batch.offsets) == 0, batch.n_masked
+    n_groups = len(batch.keys)
+    table = [np.bincount(batch.leaf, weight, minlength=n_groups).astype(np.int64).tolist() for weight in weights]
+    return [dict(zip(COUNTS, counts, strict=True)) for counts in zip(*table, strict=True)]
+
+
+def _blocks(layout: Layout, n_groups: int, parts: list[Part]) -> list[Block]:
+    """Fold the parts' rows into one Block per group, each number at its name's place."""
+    tables = _Tables.empty(layout, n_groups)
     for part in parts:
-        fold = _Fold(part.leaf)
-        columns, groups = part.columns.under(part.prefix), fold.groups
+        fold, columns, groups = part.fold, part.columns.under(part.prefix), part.fold.groups
         tables.fill("sums", groups, columns.sums, fold(np.add, columns.sums))
         tables.fill("mins", groups, columns.mins, fold(np.minimum, columns.mins))
         tables.fill("maxs", groups, columns.maxs, fold(np.maximum, columns.maxs))
         peaks, rests = fold.logs(columns.logs)
         tables.fill("peaks", groups, columns.logs, peaks)
         tables.fill("rests", groups, columns.logs, rests)
+        if part.tokens is None:
+            continue
         counted = fold.histograms(part.tokens)
         tables.histograms[f"{part.prefix}log_ratio"] |= dict(zip(groups.tolist(), counted, strict=True))
         for name, tail in part.tails.items():
             tails = [tail.cut(GROUP_SIZE)] if len(groups) == 1 else fold.tails(part.log_weights[name], part.tokens)
             tables.tails[part.prefix + name] |= dict(zip(groups.tolist(), tails, strict=True))
-    return {key: tables.summary(group) for group, key in enumerate(keys)}
+    return [tables.block(group) for group in range(n_groups)]
 
 
 _KINDS = ("sums", "mins", "maxs", "peaks", "rests")
@@ -231,10 +300,10 @@ class _Tables:
         places = self.layout.places[kind]
         self.numbers[kind][groups[:, None], [places[name] for name in names]] = values
 
-    def summary(self, group: int) -> Summary:
+    def block(self, group: int) -> Block:
         """One group's numbers."""
         sums, mins, maxs, peaks, rests = (self.numbers[kind][group] for kind in _KINDS)
-        return Summary(
+        return Block(
             self.layout,
             sums,
             mins,
@@ -286,5 +355,5 @@ class _Fold:
         return [Tail.of(log_weights[at], GROUP_SIZE) for at in np.split(order, ends[:-1])]
 
     def _rows(self, table: Table) -> Floats:
-        rows = np.stack(tuple(table.values()))
+        rows = np.stack(tuple(table.values())) if table else np.zeros((0, len(self.leaf)))
         return rows if self.order is None else rows[:, self.order]

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
+from rlcorr_cli.core.observe import Cuts, Observation, layouts_of, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump, open_dump
@@ -29,9 +29,10 @@ from rlcorr_cli.quality.anomalies import AnomalyFinding, find_anomalies
 from rlcorr_cli.report.build import Grouping, build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
+from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.measured import Measured, gather
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.summary import Layout
+from rlcorr_cli.totals.summary import Layouts
 
 Progress = Callable[[int, int], None]
 """Called after each shard with its tokens and bytes."""
@@ -76,7 +77,7 @@ def analyze_dump(
     started = time.perf_counter()
     plan, policy = chosen.plan, dump.request.bad_rows
     check_quarantine(dump)
-    observation = Observation(plan, thresholds or Thresholds(), dump.roles.current is not None, seed, pictures)
+    observation = Observation((plan,), thresholds or Thresholds(), dump.roles.current is not None, seed, pictures)
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
     spent = spending(dump, plan, computing)
@@ -126,7 +127,7 @@ def reported(
     )
     return build(
         leaves=measured.leaves,
-        layout=layout_of(observation),
+        layouts=layouts_of(observation),
         replicates=measured.replicates,
         grouping=Grouping(dump.by_batch, dump.request.group_by),
         plan=plan,
@@ -146,10 +147,9 @@ def measure(
     bounds: Cuts,
     progress: Progress | None = None,
     log: BadRowLog | None = None,
-) -> tuple[Measured, Layout]:
-    """Stream the whole dump once; flat memory.  Returns its totals and their layout."""
-    layout = layout_of(observation)
-    rows, tokens = layout.sums.index("rows"), layout.sums.index("tokens")
+) -> tuple[Measured, Layouts]:
+    """Stream the whole dump once; flat memory.  Returns its totals and their layouts."""
+    diagnosed = diagnostics_block(observation.modes[0])
     work = MeasureShard(
         reading=ShardReading.of(dump, computing),
         observation=observation,
@@ -159,19 +159,19 @@ def measure(
 
     def results() -> Iterable[Measured]:
         for shard, measured in scan(dump, computing, work, log):
-            sums = [leaf.sums for leaf in measured.leaves.values()]
+            leaves = measured.leaves.values()
             if progress is not None:
-                progress(int(sum(leaf[tokens] for leaf in sums)), shard.n_bytes)
-            yield replace(measured, rows={shard.path: int(sum(leaf[rows] for leaf in sums))})
+                progress(int(sum(leaf.blocks[diagnosed].sum("tokens") for leaf in leaves)), shard.n_bytes)
+            yield replace(measured, rows={shard.path: sum(leaf.counts["rows"] for leaf in leaves)})
 
-    return gather(results()), layout
+    return gather(results()), layouts_of(observation)
 
 
 def provenance_of(dump: Dump, observation: Observation, cuts: Cuts) -> Provenance:
     """What the totals of a dump are of."""
     batch = dump.plan_columns.batch
     return Provenance(
-        plans=Provenance.records(observation.plan),
+        plans=Provenance.records(*observation.plans),
         settings={**asdict(observation.thresholds), "pictures": observation.pictures},
         columns=dump.columns,
         groups=(*((batch,) if dump.by_batch and batch else ()), *dump.request.group_by),

@@ -75,7 +75,7 @@ def filter_dump(
     plan, dump = chosen.plan, opened(request, chosen)
     _check(dump, plan, target)
     anomalies = find_anomalies(samples(dump))
-    observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
+    observation = Observation((plan,), has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
     spent = spending(dump, plan, computing)
     work = FilterShard(

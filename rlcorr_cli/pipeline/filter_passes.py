@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.batch import Decision, Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.decisions import storable
-from rlcorr_cli.core.observe import Cuts, Observation, layout_of, observe
+from rlcorr_cli.core.observe import Cuts, Observation, observe
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
@@ -23,6 +23,7 @@ from rlcorr_cli.pipeline.analyze import Progress, measure
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.report.filtered import Target
+from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.normalize import CANONICAL, factors
@@ -127,10 +128,10 @@ def batch_scales(
 ) -> Scales | None:
     """Batch means, measured in a pass of their own, where the plan divides weights by them."""
     plan, batch_mean = chosen.plan, CANONICAL if chosen.profile is None else chosen.profile.batch_mean
-    if not plan.normalizes or plan.weighting is None:
+    if not plan.normalizes:
         return None
-    measured, layout = measure(dump, observation, computing, cuts)
-    return factors(measured.leaves, layout, plan.weighting.scope == "token", dump.by_batch, batch_mean)
+    measured, layouts = measure(dump, observation, computing, cuts)
+    return factors(measured.leaves, layouts, plan, dump.by_batch, batch_mean)
 
 
 def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np.int64] | None:
@@ -156,7 +157,7 @@ def filtered_rows(
     log: BadRowLog | None = None,
 ) -> Generator[FilteredRows]:
     """The dump's batches in order.  outputs: told what share of the input they stand for."""
-    tokens = layout_of(work.observation).sums.index("tokens")
+    diagnosed = diagnostics_block(work.observation.plan.mode)
     total, so_far = sum(shard.n_bytes for shard in dump.shards), 0
     results = computing.engine_for(dump).stream(dump.shards, work)
     for shard, batches in zip(dump.shards, results, strict=True):
@@ -167,7 +168,7 @@ def filtered_rows(
                 output.done = so_far / total if total else 0.0
         for rows in batches:
             if not isinstance(rows, SetAside):
-                n_tokens += sum(leaf.sums[tokens] for leaf in rows.measured.leaves.values())
+                n_tokens += sum(leaf.blocks[diagnosed].sum("tokens") for leaf in rows.measured.leaves.values())
                 yield rows
             elif log is not None:
                 log.add(shard, rows)

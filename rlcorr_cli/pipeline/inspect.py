@@ -202,7 +202,7 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
     device, cuts = devices.resolve(computing.device), spending(dump, plan, computing).cuts
     batch, valid = rows.batch, rows.valid
     training_logp, _ = trained_policies(batch, plan.mode)
-    observation = Observation(plan, has_current=dump.roles.current is not None, seed=None)
+    observation = Observation((plan,), has_current=dump.roles.current is not None, seed=None)
     decision = observe(batch, observation, device, cuts, decides=True).decision
     weights = None if decision is None else decision.weights
     says = [

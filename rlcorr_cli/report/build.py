@@ -14,11 +14,11 @@ from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
-from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layout
-from rlcorr_cli.totals.summary import GroupKey, Layout, Replicates, Summary, total
+from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layouts
+from rlcorr_cli.totals.summary import GroupKey, Layouts, Replicates, Summary, total
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 from rlcorr_cli.totals.view import Numbers
-from rlcorr_cli.totals.whole import Whole
+from rlcorr_cli.totals.whole import Whole, whole_tail
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Grouping:
 def build(
     *,
     leaves: Mapping[GroupKey, Summary],
-    layout: Layout,
-    replicates: Replicates | None,
+    layouts: Layouts,
+    replicates: Mapping[str, Replicates],
     grouping: Grouping,
     plan: Plan,
     profile: Profile | None,
@@ -44,28 +44,27 @@ def build(
     of_whole: Whole | None = None,
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError."""
-    whole_counts = counts(total(leaves.values(), layout))
+    whole_counts = counts(total(leaves.values(), layouts), plan)
     whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
-    if plan.weighting is not None and plan.weighting.normalize == "batch":
+    if plan.normalizes:
         batch_mean = CANONICAL if profile is None else profile.batch_mean
-        leaves = normalize(leaves, layout, plan.weighting.scope == "token", grouping.batch, batch_mean)
-        layout = normed_layout(layout)
-    whole_total = total(leaves.values(), layout)
+        leaves = normalize(leaves, layouts, plan, grouping.batch, batch_mean)
+        layouts = normed_layouts(layouts, plan)
+    whole_total = total(leaves.values(), layouts)
     if of_whole is not None:
-        tails = (of_whole.tails.get(name, Tail.empty(WHOLE_SIZE)) for name in layout.tails)
-        whole_total = replace(whole_total, tails=tuple(tails))
+        whole_total = _with_whole_tails(whole_total, of_whole)
     by_key: dict[GroupKey, list[Summary]] = {}
     for key, summary in leaves.items():
         by_key.setdefault(key[1:] if grouping.batch else key, []).append(summary)
     groups = [
-        _group(dict(zip(grouping.columns, key, strict=True)), total(summaries, layout), plan, profile)
+        _group(dict(zip(grouping.columns, key, strict=True)), total(summaries, layouts), plan, profile)
         for key, summaries in sorted(by_key.items(), key=lambda item: [_order(value) for value in item[0]])
     ]
     whole = replace(_group({}, whole_total, plan, profile), counts=whole_counts)
     # Rows alike are resampled as one, and one row has no spread.
     n_distinct = of_whole.rows.n_distinct if of_whole is not None and of_whole.rows is not None else 0
-    drawn_intervals = intervals(replicates) if n_distinct > 1 else {}
+    drawn_intervals = intervals(replicates.get(plan.mode)) if n_distinct > 1 else {}
     return Report(
         inputs=tuple(inputs),
         plan=plan,
@@ -74,16 +73,30 @@ def build(
         intervals=drawn_intervals if profile is None else {},
         groups=tuple(groups) if grouping.columns else (),
         notes=(*notes, *_remarks(profile, plan, whole_total), *_notes(whole.values, problems), *_alike(of_whole)),
-        log_ratios=Numbers(whole_total).histogram("log_ratio"),
+        log_ratios=Numbers(whole_total, plan).histogram("log_ratio"),
         problems=problems.to_dict(),
         anomalies=anomalies,
         impossible=impossible_ratio(whole.values, drawn_intervals, n_distinct),
     )
 
 
-def counts(summary: Summary) -> dict[str, int]:
+def _with_whole_tails(summary: Summary, of_whole: Whole) -> Summary:
+    """The same with the longer tails of the whole dump."""
+    blocks = {
+        name: replace(
+            block,
+            tails=tuple(
+                of_whole.tails.get(whole_tail(name, tail), Tail.empty(WHOLE_SIZE)) for tail in block.layout.tails
+            ),
+        )
+        for name, block in summary.blocks.items()
+    }
+    return replace(summary, blocks=blocks)
+
+
+def counts(summary: Summary, plan: Plan) -> dict[str, int]:
     """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens; bad rows are not here."""
-    numbers = Numbers(summary)
+    numbers = Numbers(summary, plan)
     return {
         "rows": int(numbers.sum("rows")),
         "sequences": int(numbers.sequences),
@@ -110,13 +123,13 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
 
 
 def _group(key: dict[str, Any], summary: Summary, plan: Plan, profile: Profile | None) -> Group:
-    numbers = Numbers(summary)
+    numbers = Numbers(summary, plan)
     peer_metrics = None if profile is None else profile.write(numbers, plan)
-    return Group(key=key, counts=counts(summary), values=canonical(numbers, plan), peer_metrics=peer_metrics)
+    return Group(key=key, counts=counts(summary, plan), values=canonical(numbers, plan), peer_metrics=peer_metrics)
 
 
 def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str, ...]:
-    return () if profile is None else profile.remarks(Numbers(summary), plan)
+    return () if profile is None else profile.remarks(Numbers(summary, plan), plan)
 
 
 def _notes(values: Values, problems: BadRowCounts) -> list[str]:

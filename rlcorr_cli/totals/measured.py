@@ -8,7 +8,7 @@ shard).
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rlcorr_cli.totals.binned import Pictures
 from rlcorr_cli.totals.exact import key_from_list, key_to_list
@@ -16,19 +16,22 @@ from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.summary import GroupKey, Replicates, Summary
 from rlcorr_cli.totals.whole import Whole
 
+K = TypeVar("K")
+V = TypeVar("V", Summary, Replicates)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """Totals of any number of shards.
 
-    provenance: what they are of; None of nothing.  covered: the shards.  leaves: summaries by leaf key.  rows: per
-    input path.  whole: what is kept of the dump as a whole.
+    provenance: what they are of; None of nothing.  covered: the shards.  leaves: summaries by leaf key.  replicates: of
+    each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.
     """
 
     provenance: Provenance | None = None
     covered: frozenset[ShardId] = frozenset()
     leaves: Mapping[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
-    replicates: Replicates | None = None
+    replicates: Mapping[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: Pictures | None = None
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: Whole | None = None
@@ -46,7 +49,7 @@ class Measured:
             "provenance": None if self.provenance is None else self.provenance.to_dict(),
             "covered": [[shard.path, shard.part] for shard in sorted(self.covered, key=lambda s: (s.path, s.range))],
             "leaves": [[key_to_list(key), summary.to_dict()] for key, summary in self.leaves.items()],
-            "replicates": None if self.replicates is None else self.replicates.to_dict(),
+            "replicates": {mode: replicates.to_dict() for mode, replicates in self.replicates.items()},
             "pictures": None if self.pictures is None else self.pictures.to_dict(),
             "rows": dict(self.rows),
             "whole": None if self.whole is None else self.whole.to_dict(),
@@ -55,13 +58,14 @@ class Measured:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Measured":
         """What `to_dict` wrote."""
-        kinds = {"provenance": Provenance, "replicates": Replicates, "pictures": Pictures, "whole": Whole}
+        kinds = {"provenance": Provenance, "pictures": Pictures, "whole": Whole}
         parts: dict[str, Any] = {
             name: None if data[name] is None else kind.from_dict(data[name]) for name, kind in kinds.items()
         }
         return cls(
             covered=frozenset(ShardId(path, part and (part[0], part[1])) for path, part in data["covered"]),
             leaves={key_from_list(key): Summary.from_dict(summary) for key, summary in data["leaves"]},
+            replicates={mode: Replicates.from_dict(of_mode) for mode, of_mode in data["replicates"].items()},
             rows=data["rows"],
             **parts,
         )
@@ -75,7 +79,7 @@ class Gathering:
     leaves: dict[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
     rows: Counter[str] = field(default_factory=Counter[str])
     coverage: Coverage = field(default_factory=Coverage)
-    replicates: Replicates | None = None
+    replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: Pictures | None = None
     whole: Whole | None = None
 
@@ -86,10 +90,8 @@ class Gathering:
                 self.provenance.check_same(part.provenance)
             self.provenance = self.provenance or part.provenance
         self.coverage.add(part.covered)
-        for key, summary in part.leaves.items():
-            self.leaves[key] = self.leaves[key] + summary if key in self.leaves else summary
-        if part.replicates is not None:
-            self.replicates = part.replicates if self.replicates is None else self.replicates + part.replicates
+        _add_each(self.leaves, part.leaves)
+        _add_each(self.replicates, part.replicates)
         if part.pictures is not None:
             self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
         if part.whole is not None:
@@ -116,3 +118,8 @@ def gather(parts: Iterable[Measured]) -> Measured:
     for part in parts:
         gathering.add(part)
     return gathering.measured
+
+
+def _add_each(totals: dict[K, V], parts: Mapping[K, V]) -> None:
+    for key, part in parts.items():
+        totals[key] = totals[key] + part if key in totals else part

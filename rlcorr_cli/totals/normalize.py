@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.block import Layout, plan_block
 from rlcorr_cli.totals.families import Moments
-from rlcorr_cli.totals.summary import GroupKey, Layout, Summary, total
+from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary, total
 from rlcorr_cli.totals.view import Numbers
 
 _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
@@ -49,45 +51,53 @@ CANONICAL = BatchMean()
 
 def normalize(
     leaves: Mapping[GroupKey, Summary],
-    layout: Layout,
-    token_scope: bool,
+    layouts: Layouts,
+    plan: Plan,
     by_batch: bool,
     batch_mean: BatchMean = CANONICAL,
 ) -> dict[GroupKey, Summary]:
-    """Leaves with `normed.*` added, each divided by its own batch's factor.
+    """Leaves with `normed.*` added to the plan's block, each divided by its own batch's factor.
 
     by_batch: keys are (batch, *group); else everything is one batch.
     """
-    divisors = factors(leaves, layout, token_scope, by_batch, batch_mean)
-    return {key: _scaled(summary, divisors[key]) for key, summary in leaves.items()}
+    divisors = factors(leaves, layouts, plan, by_batch, batch_mean)
+    return {key: _scaled(summary, plan, divisors[key]) for key, summary in leaves.items()}
 
 
 def factors(
     leaves: Mapping[GroupKey, Summary],
-    layout: Layout,
-    token_scope: bool,
+    layouts: Layouts,
+    plan: Plan,
     by_batch: bool,
     batch_mean: BatchMean = CANONICAL,
 ) -> dict[GroupKey, float]:
     """What each leaf's weights are divided by: the factor of its batch."""
+    assert plan.weighting is not None
+    token_scope = plan.weighting.scope == "token"
     batches: dict[Any, list[Summary]] = {}
     for key, summary in leaves.items():
         batches.setdefault(key[0] if by_batch else None, []).append(summary)
     divisors = {
-        batch: batch_mean.factor(Numbers(total(summaries, layout)), token_scope) for batch, summaries in batches.items()
+        batch: batch_mean.factor(Numbers(total(summaries, layouts), plan), token_scope)
+        for batch, summaries in batches.items()
     }
     return {key: divisors[key[0] if by_batch else None] for key in leaves}
 
 
-def normed_layout(layout: Layout) -> Layout:
-    """A layout with the normalised columns added."""
+def normed_layouts(layouts: Layouts, plan: Plan) -> Layouts:
+    """Layouts with the normalised columns added to the plan's."""
+    name = plan_block(plan)
+    return {**layouts, name: _normed(layouts[name])}
+
+
+def _normed(layout: Layout) -> Layout:
     sums = tuple(f"normed.{name}" for name in _SUMS)
     ends = ("normed.unit", "normed.seq", "normed.factor")
     return replace(layout, sums=layout.sums + sums, mins=layout.mins + ends, maxs=layout.maxs + ends)
 
 
-def _scaled(summary: Summary, factor: float) -> Summary:
-    numbers = Numbers(summary)
+def _scaled(summary: Summary, plan: Plan, factor: float) -> Summary:
+    numbers = Numbers(summary, plan)
     sums: list[Any] = []
     for moment, (counted, unit) in _UNITS.items():
         names = counted, f"applied.{moment}", f"applied.{moment}_dev", f"applied.{moment}_sq"
@@ -107,10 +117,13 @@ def _scaled(summary: Summary, factor: float) -> Summary:
     lows = [numbers.low(f"applied.{name}") / factor for name in ("unit", "seq")]
     highs = [numbers.high(f"applied.{name}") / factor for name in ("unit", "seq")]
     used = (factor, factor) if numbers.tokens else (np.inf, -np.inf)
-    return replace(
-        summary,
-        layout=normed_layout(summary.layout),
-        sums=np.append(summary.sums, sums),
-        mins=np.append(summary.mins, [*lows, used[0]]),
-        maxs=np.append(summary.maxs, [*highs, used[1]]),
+    name = plan_block(plan)
+    block = summary.blocks[name]
+    normed = replace(
+        block,
+        layout=_normed(block.layout),
+        sums=np.append(block.sums, sums),
+        mins=np.append(block.mins, [*lows, used[0]]),
+        maxs=np.append(block.maxs, [*highs, used[1]]),
     )
+    return replace(summary, blocks={**summary.blocks, name: normed})

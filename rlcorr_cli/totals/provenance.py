@@ -48,9 +48,9 @@ class Provenance:
     schema: int = SCHEMA
 
     @staticmethod
-    def records(plan: Plan) -> dict[str, Mapping[str, Any]]:
-        """`plans` of one plan."""
-        return {plan.id: {name: value for name, value in plan.to_dict().items() if name != "name"}}
+    def records(*plans: Plan) -> dict[str, Mapping[str, Any]]:
+        """`plans` of these plans."""
+        return {plan.id: {name: value for name, value in plan.to_dict().items() if name != "name"} for plan in plans}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able values."""

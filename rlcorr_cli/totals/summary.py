@@ -1,127 +1,62 @@
 """Plain numbers that add: what is left of a batch once it has been observed.
 
-A Summary is one group's totals under one Layout.  `+` is associative and commutative, `Summary.empty(layout)` is its
-identity, neither operand changes, and `observe(a ++ b) == observe(a) + observe(b)`; so threads, shards, files and
-machines are one case.  Sums are float64; integers in them are exact up to 2^53.
-
-Six kinds of total: sums, mins, maxs, logs (log of a sum of exponentials, kept as peak and
-rest so that a sequence log-ratio of +-5000 neither overflows nor vanishes), histograms and tails (the largest
-log-weights).
+A Summary is one group's totals: counts, and a Block by name for the diagnostics of each mode and for each plan.  `+` is
+associative and commutative, `Summary.empty(layouts)` is its identity, neither operand changes, and
+`observe(a ++ b) == observe(a) + observe(b)`; so threads, shards, files and machines are one case.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-import numpy as np
-
+from rlcorr_cli.totals.block import Block, Layout, add_logs
 from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
-from rlcorr_cli.totals.histogram import Floats, Histogram
-from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
+from rlcorr_cli.totals.histogram import Floats
 
 GroupKey = tuple[Any, ...]
 """One group's values, in the order of the columns asked for: (3,), ("math", 3), ()."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The names of a Summary's numbers, in order.  Only summaries of one layout add; that their numbers mean the same
-    is for the Provenance to say."""
-
-    sums: tuple[str, ...]
-    mins: tuple[str, ...]
-    maxs: tuple[str, ...]
-    logs: tuple[str, ...]
-    histograms: tuple[str, ...]
-    tails: tuple[str, ...] = ()
-
-    @cached_property
-    def places(self) -> Mapping[str, Mapping[str, int]]:
-        """Kind -> name -> its place."""
-        kinds = {
-            "sums": self.sums,
-            "mins": self.mins,
-            "maxs": self.maxs,
-            "peaks": self.logs,
-            "rests": self.logs,
-        }
-        return {kind: {name: place for place, name in enumerate(names)} for kind, names in kinds.items()}
+Layouts = Mapping[str, Layout]
+"""The layout of each block by the block's name."""
+COUNTS = ("rows", "empty", "masked_tokens")
+"""Counts of all rows, those without a valid token too."""
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """One group's totals; see the module.  sums f64[K], mins, maxs, log_peaks and log_rests f64 by layout.
+    """One group's totals; see the module.  counts: by the names of COUNTS.  blocks: by name."""
 
-    A log's value is peak + log(rest); an empty one has peak -inf and rest 0.
-    """
-
-    layout: Layout
-    sums: Floats
-    mins: Floats
-    maxs: Floats
-    log_peaks: Floats
-    log_rests: Floats
-    histograms: tuple[Histogram, ...]
-    tails: tuple[Tail, ...] = ()
+    counts: Mapping[str, int]
+    blocks: Mapping[str, Block]
 
     @classmethod
-    def empty(cls, layout: Layout) -> "Summary":
+    def empty(cls, layouts: Layouts) -> "Summary":
         """Nothing observed: the identity of +."""
-        n_logs = len(layout.logs)
-        return cls(
-            layout,
-            np.zeros(len(layout.sums)),
-            np.full(len(layout.mins), np.inf),
-            np.full(len(layout.maxs), -np.inf),
-            np.full(n_logs, -np.inf),
-            np.zeros(n_logs),
-            tuple(Histogram.empty() for _ in layout.histograms),
-            tuple(Tail.empty(GROUP_SIZE) for _ in layout.tails),
-        )
+        return cls(dict.fromkeys(COUNTS, 0), {name: Block.empty(layout) for name, layout in layouts.items()})
+
+    @property
+    def layouts(self) -> Layouts:
+        """Of its blocks."""
+        return {name: block.layout for name, block in self.blocks.items()}
 
     def __add__(self, other: "Summary") -> "Summary":
-        if self.layout != other.layout:
-            raise ValueError("summaries of different layouts do not add")
-        peaks, rests = add_logs(self.log_peaks, self.log_rests, other.log_peaks, other.log_rests)
+        if self.blocks.keys() != other.blocks.keys():
+            raise ValueError("summaries of different blocks do not add")
         return Summary(
-            self.layout,
-            self.sums + other.sums,
-            np.minimum(self.mins, other.mins),
-            np.maximum(self.maxs, other.maxs),
-            peaks,
-            rests,
-            tuple(a + b for a, b in zip(self.histograms, other.histograms, strict=True)),
-            tuple(a + b for a, b in zip(self.tails, other.tails, strict=True)),
+            {name: count + other.counts[name] for name, count in self.counts.items()},
+            {name: block + other.blocks[name] for name, block in self.blocks.items()},
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able values; floats survive exactly (an absent minimum is "inf")."""
-        layout = self.layout
-        logs = zip(floats_to_list(self.log_peaks), floats_to_list(self.log_rests), strict=True)
+        """JSON-able values; floats survive exactly."""
         return {
-            "sums": dict(zip(layout.sums, floats_to_list(self.sums), strict=True)),
-            "mins": dict(zip(layout.mins, floats_to_list(self.mins), strict=True)),
-            "maxs": dict(zip(layout.maxs, floats_to_list(self.maxs), strict=True)),
-            "logs": dict(zip(layout.logs, map(list, logs), strict=True)),
-            "histograms": {n: h.to_dict() for n, h in zip(layout.histograms, self.histograms, strict=True)},
-            "tails": {n: tail.to_dict() for n, tail in zip(layout.tails, self.tails, strict=True)},
+            "counts": dict(self.counts),
+            "blocks": {name: block.to_dict() for name, block in self.blocks.items()},
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Summary":
         """What `to_dict` wrote."""
-        layout = Layout(*(tuple(data[kind]) for kind in ("sums", "mins", "maxs", "logs", "histograms", "tails")))
-        return cls(
-            layout,
-            floats_from_list(list(data["sums"].values())),
-            floats_from_list(list(data["mins"].values())),
-            floats_from_list(list(data["maxs"].values())),
-            floats_from_list([peak for peak, _ in data["logs"].values()]),
-            floats_from_list([rest for _, rest in data["logs"].values()]),
-            tuple(Histogram.from_dict(histogram) for histogram in data["histograms"].values()),
-            tuple(Tail.from_dict(tail) for tail in data["tails"].values()),
-        )
+        return cls(data["counts"], {name: Block.from_dict(block) for name, block in data["blocks"].items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,16 +95,9 @@ class Replicates:
         return cls(tuple(data["sums"]), sums, tuple(data["log_peaks"]), peaks, rests)
 
 
-def add_logs(peak_a: Floats, rest_a: Floats, peak_b: Floats, rest_b: Floats) -> tuple[Floats, Floats]:
-    """Add two (peak, rest) pairs elementwise: e^peak * rest each.  Returns the sum in the same form."""
-    peak = np.maximum(peak_a, peak_b)
-    shift = np.where(np.isfinite(peak), peak, 0.0)
-    return peak, rest_a * np.exp(peak_a - shift) + rest_b * np.exp(peak_b - shift)
-
-
-def total(summaries: Iterable[Summary], layout: Layout) -> Summary:
+def total(summaries: Iterable[Summary], layouts: Layouts) -> Summary:
     """The sum of any number of summaries, none included."""
-    result = Summary.empty(layout)
+    result = Summary.empty(layouts)
     for summary in summaries:
         result = result + summary
     return result

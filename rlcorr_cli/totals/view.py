@@ -5,25 +5,32 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.block import Block, diagnostics_block, plan_block
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.summary import Replicates, Summary
 from rlcorr_cli.totals.tail import Tail
 
 
 class Numbers:
-    """A Summary as formulas read it: totals by name, under a prefix ("" all tokens, "kept." what is left).
+    """A Summary as one plan's formulas read it: totals by name, under a prefix ("" all tokens, "kept." what is left).
 
+    A name is that of a count, or of a total of the plan's block or of its mode's diagnostics.
     `tokens` and `sequences` count valid tokens and non-empty sequences.
     """
 
-    def __init__(self, summary: Summary, prefix: str = "") -> None:
+    def __init__(self, summary: Summary, plan: Plan, prefix: str = "") -> None:
         self.summary = summary
+        self.plan = plan
         self.prefix = prefix
-        self._sums = dict(zip(summary.layout.sums, summary.sums.tolist(), strict=True))
+        self._blocks = tuple(summary.blocks[name] for name in (plan_block(plan), diagnostics_block(plan.mode)))
+        self._sums: dict[str, Any] = dict(summary.counts)
+        for block in self._blocks:
+            self._sums |= zip(block.layout.sums, block.sums.tolist(), strict=True)
 
     def under(self, prefix: str) -> "Numbers":
         """The same totals read under another prefix."""
-        return Numbers(self.summary, prefix)
+        return Numbers(self.summary, self.plan, prefix)
 
     def has(self, name: str) -> bool:
         """Whether the layout holds this sum."""
@@ -53,29 +60,40 @@ class Numbers:
 
     def log(self, name: str) -> Any:
         """log of a sum of exponentials."""
-        i = self.summary.layout.logs.index(self.prefix + name)
-        rest = float(self.summary.log_rests[i])
-        return float(self.summary.log_peaks[i]) + math.log(rest) if rest else -math.inf
+        block, i = self._place("peaks", name)
+        rest = float(block.log_rests[i])
+        return float(block.log_peaks[i]) + math.log(rest) if rest else -math.inf
 
     def low(self, name: str) -> float:
         """A minimum (inf of no values)."""
-        return float(self.summary.mins[self.summary.layout.mins.index(self.prefix + name)])
+        block, i = self._place("mins", name)
+        return float(block.mins[i])
 
     def high(self, name: str) -> float:
         """A maximum (-inf of no values)."""
-        return float(self.summary.maxs[self.summary.layout.maxs.index(self.prefix + name)])
+        block, i = self._place("maxs", name)
+        return float(block.maxs[i])
 
     def histogram(self, name: str) -> Histogram:
         """A histogram by name."""
-        return self.summary.histograms[self.summary.layout.histograms.index(self.prefix + name)]
+        block, i = self._place("histograms", name)
+        return block.histograms[i]
 
     def tail(self, name: str) -> Tail:
         """An upper tail by name."""
-        return self.summary.tails[self.summary.layout.tails.index(self.prefix + name)]
+        block, i = self._place("tails", name)
+        return block.tails[i]
+
+    def _place(self, kind: str, name: str) -> tuple[Block, int]:
+        for block in self._blocks:
+            i = block.layout.places[kind].get(self.prefix + name)
+            if i is not None:
+                return block, i
+        raise KeyError(self.prefix + name)
 
 
 class ResampledNumbers(Numbers):
-    """Replicates as formulas read them: every total is an f64[R]."""
+    """Replicates of one mode's diagnostics as formulas read them: every total is an f64[R]."""
 
     def __init__(self, replicates: Replicates) -> None:
         self.replicates = replicates

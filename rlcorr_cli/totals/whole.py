@@ -8,9 +8,14 @@ from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.tail import Tail
 
 
+def whole_tail(block: str, name: str) -> str:
+    """The name of the tail that a Summary has in one of its blocks."""
+    return f"{block}.{name}"
+
+
 @dataclass(frozen=True)
 class Whole:
-    """tails: by the names that a Summary has them under, but longer.  rows: None where nothing is resampled."""
+    """tails: by `whole_tail`, longer than those of a group.  rows: None where nothing is resampled."""
 
     tails: Mapping[str, Tail]
     rows: RowSketch | None = None

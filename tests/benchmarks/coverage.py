@@ -99,7 +99,7 @@ def measured(design: Design, rng: Generator) -> dict[str, tuple[float, float]]:
         leaf=zeros.astype(np.int32),
         keys=((),),
     )
-    return intervals(observe(batch, Observation(Plan()), torch.device("cpu")).replicates)
+    return intervals(observe(batch, Observation((Plan(),)), torch.device("cpu")).replicates["decoupled"])
 
 
 def coverage(design: Design, n_dumps: int) -> dict[str, float]:

@@ -56,15 +56,17 @@ def test_cpu_and_gpu_observe_the_same(width: type) -> None:
         rollout_logp=one.rollout_logp.astype(width),
         current_logp=one.current_logp.astype(width),
     )
-    observation = Observation(plan, has_current=True, seed=3)
+    observation = Observation((plan,), has_current=True, seed=3)
     on_cpu, on_gpu = (observe(one, observation, torch.device(name)) for name in ("cpu", "cuda"))
     assert on_cpu.groups.keys() == on_gpu.groups.keys()
     for key, expected in on_cpu.groups.items():
-        found = on_gpu.groups[key]
-        assert found.layout == expected.layout
-        assert found.histograms == expected.histograms
-        for name in ("sums", "lows", "highs", "log_peaks", "log_rests"):
-            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6, atol=1e-9)
-    assert on_cpu.replicates is not None
-    assert on_gpu.replicates is not None
-    np.testing.assert_allclose(on_gpu.replicates.sums, on_cpu.replicates.sums, rtol=1e-6, atol=1e-9)
+        assert on_gpu.groups[key].counts == expected.counts
+        assert on_gpu.groups[key].layouts == expected.layouts
+        for block, of_block in expected.blocks.items():
+            found = on_gpu.groups[key].blocks[block]
+            assert found.histograms == of_block.histograms
+            for name in ("sums", "mins", "maxs", "log_peaks", "log_rests"):
+                np.testing.assert_allclose(getattr(found, name), getattr(of_block, name), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        on_gpu.replicates["decoupled"].sums, on_cpu.replicates["decoupled"].sums, rtol=1e-6, atol=1e-9
+    )

@@ -29,16 +29,18 @@ from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.quality.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
 from rlcorr_cli.report.inspected import Tally, Values
 from rlcorr_cli.totals.binned import LENGTH, POSITION, SCATTER, SURPRISE, Pictures
+from rlcorr_cli.totals.block import Block, Layout
 from rlcorr_cli.totals.budget_search import Buckets
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Provenance, ShardId
 from rlcorr_cli.totals.row_keys import RowSketch
-from rlcorr_cli.totals.summary import Layout, Replicates, Summary
+from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole
 
 LAYOUT = Layout(("a", "b"), ("low",), ("high",), ("log", "log2"), ("h",), ("t",))
+LAYOUTS = {"diagnostics.decoupled": LAYOUT, "plan.0": LAYOUT}
 PLANS = (
     Plan(),
     Plan(weighting=Weighting("token", Bounds(None, 1.02))),
@@ -70,10 +72,10 @@ sketches = st.lists(st.integers(0, 9), max_size=12).map(lambda keys: RowSketch.o
 
 
 @st.composite
-def summaries(draw: st.DrawFn) -> Summary:
+def blocks(draw: st.DrawFn) -> Block:
     """Totals in whole numbers, so that sums of them are exact in any order."""
     pairs = [draw(logs), draw(logs)]
-    return Summary(
+    return Block(
         LAYOUT,
         np.array([draw(whole), draw(whole)]),
         np.array([draw(whole)]),
@@ -83,6 +85,12 @@ def summaries(draw: st.DrawFn) -> Summary:
         (draw(histograms),),
         (draw(tails),),
     )
+
+
+@st.composite
+def summaries(draw: st.DrawFn) -> Summary:
+    counts = {name: draw(st.integers(0, 2**40)) for name in COUNTS}
+    return Summary(counts, {name: draw(blocks()) for name in LAYOUTS})
 
 
 @st.composite
@@ -115,7 +123,7 @@ def measured(draw: st.DrawFn) -> Measured:
         provenance=PROVENANCE,
         covered=frozenset({ShardId(next(_paths), draw(none | st.just((0, 3))))}),
         leaves=leaves,
-        replicates=draw(none | replicates()),
+        replicates=draw(st.dictionaries(st.sampled_from(["decoupled", "bypass"]), replicates())),
         pictures=draw(none | pictures()),
         rows=rows,
         whole=draw(none | wholes),
@@ -162,7 +170,8 @@ class Law:
 
 LAWS = {
     "Histogram": Law(histograms, Histogram.empty()),
-    "Summary": Law(summaries(), Summary.empty(LAYOUT)),
+    "Block": Law(blocks(), Block.empty(LAYOUT)),
+    "Summary": Law(summaries(), Summary.empty(LAYOUTS)),
     "Replicates": Law(
         replicates(), Replicates(("a", "b"), np.zeros((2, 3)), ("log",), np.array([-np.inf]), np.zeros((1, 3)))
     ),
@@ -289,7 +298,7 @@ def test_buckets_of_all_values_are_those_of_both_parts(a: np.ndarray, b: np.ndar
 @given(rows=dumps(min_rows=2), cut=st.integers(0, 8))
 def test_pictures_of_all_rows_are_those_of_both_parts(rows: list[Row], cut: int) -> None:
     plan = PLANS[2]
-    observation = Observation(plan, has_current=False, seed=None, pictures=True)
+    observation = Observation((plan,), has_current=False, seed=None, pictures=True)
 
     def drawn(part: list[Row]) -> Pictures:
         made = batch([replace(row, current=None) for row in part])
@@ -304,9 +313,9 @@ def test_pictures_of_all_rows_are_those_of_both_parts(rows: list[Row], cut: int)
         np.testing.assert_allclose(together.spread[axis], table, rtol=1e-9, atol=1e-9)
 
 
-@given(a=summaries(), b=summaries())
-def test_logs_add_as_exponentials(a: Summary, b: Summary) -> None:
-    def log(s: Summary) -> np.ndarray:
+@given(a=blocks(), b=blocks())
+def test_logs_add_as_exponentials(a: Block, b: Block) -> None:
+    def log(s: Block) -> np.ndarray:
         with np.errstate(divide="ignore"):
             return s.log_peaks + np.log(s.log_rests)
 
@@ -317,7 +326,14 @@ def test_logs_add_as_exponentials(a: Summary, b: Summary) -> None:
 def test_different_layouts_do_not_add(end: str) -> None:
     other = replace(LAYOUT, **{end: (*getattr(LAYOUT, end)[:-1], "other")})
     with pytest.raises(ValueError, match="do not add"):
-        Summary.empty(LAYOUT) + Summary.empty(other)
+        Block.empty(LAYOUT) + Block.empty(other)
+
+
+def test_summaries_of_different_blocks_do_not_add() -> None:
+    with pytest.raises(ValueError, match="do not add"):
+        Summary.empty(LAYOUTS) + Summary.empty({"plan.0": LAYOUT})
+    with pytest.raises(ValueError, match="do not add"):
+        Summary.empty({"plan.0": LAYOUT}) + Summary.empty(LAYOUTS)
 
 
 @given(a=replicates(), b=replicates())
@@ -352,15 +368,20 @@ def test_observing_all_equals_observing_parts_and_adding(plan: Plan, grouped: bo
     for key, expected in everything.groups.items():
         assert_same_totals(together.leaves[key], expected)
     assert plain(together.whole) == plain(everything.whole)
-    if everything.replicates is None:
-        assert together.replicates is None
-    else:
-        assert together.replicates is not None
-        np.testing.assert_allclose(together.replicates.sums, everything.replicates.sums, rtol=1e-9, atol=1e-9)
+    assert together.replicates.keys() == everything.replicates.keys()
+    for mode, replicates in everything.replicates.items():
+        np.testing.assert_allclose(together.replicates[mode].sums, replicates.sums, rtol=1e-9, atol=1e-9)
 
 
 def assert_same_totals(found: Summary, expected: Summary) -> None:
     """To rounding: the last digit of an exponential depends on a token's place in its batch."""
+    assert found.counts == expected.counts
+    assert found.blocks.keys() == expected.blocks.keys()
+    for name, block in expected.blocks.items():
+        assert_same_block(found.blocks[name], block)
+
+
+def assert_same_block(found: Block, expected: Block) -> None:
     assert found.layout == expected.layout
     assert found.histograms == expected.histograms
     assert found.tails == expected.tails

@@ -7,9 +7,10 @@ import pytest
 from made import CPU, batch, simulated
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.observe import Observation, layout_of, observe
+from rlcorr_cli.core.observe import Observation, layouts_of, observe
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.totals.block import diagnostics_block
 
 THREE = batch(simulated(20, 5))
 
@@ -39,7 +40,8 @@ def test_only_decoupled_looks_at_a_policy_after_the_one_compared() -> None:
     assert Tokens.of(THREE, CPU, "decoupled").current_change is not None
     assert Tokens.of(THREE, CPU, "bypass").current_change is None
     sums: dict[Mode, tuple[str, ...]] = {
-        mode: layout_of(Observation(Plan(mode=mode), has_current=True)).sums for mode in ("decoupled", "bypass")
+        mode: layouts_of(Observation((Plan(mode=mode),), has_current=True))[diagnostics_block(mode)].sums
+        for mode in ("decoupled", "bypass")
     }
     assert set(sums["bypass"]) < set(sums["decoupled"])
 
@@ -53,7 +55,7 @@ def test_a_lone_trained_policy_serves_either_mode(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", ["decoupled", "bypass"])
-def test_what_is_observed_has_the_layout_of_its_mode(mode: Mode) -> None:
-    observation = Observation(Plan(mode=mode), has_current=True, seed=None)
+def test_what_is_observed_has_the_layouts_of_its_mode(mode: Mode) -> None:
+    observation = Observation((Plan(mode=mode),), has_current=True, seed=None)
     for summary in observe(THREE, observation, CPU).groups.values():
-        assert summary.layout == layout_of(observation)
+        assert summary.layouts == layouts_of(observation)

@@ -75,7 +75,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     chosen = ChosenPlan(preset("m2po").plan)
     bad_rows = BadRowPolicy("quarantine", max_fraction=1.0)
     dump = opened(ReadRequest(paths=(str(path),), bad_rows=bad_rows), chosen)
-    return Case(dump, chosen, Observation(chosen.plan, pictures=True))
+    return Case(dump, chosen, Observation((chosen.plan,), pictures=True))
 
 
 def works(case: Case) -> Iterator[Callable[[Shard], Any]]:

@@ -114,18 +114,21 @@ def assert_same(there: Measured, here: Measured) -> None:
     assert list(there.leaves) == list(here.leaves)
     assert there.rows == here.rows
     for key, summary in here.leaves.items():
-        assert there.leaves[key].layout == summary.layout
-        np.testing.assert_allclose(there.leaves[key].sums, summary.sums, rtol=1e-12, atol=0)
-        counts = summary.sums == np.rint(summary.sums)
-        assert counts.sum() > 2
-        assert there.leaves[key].sums[counts].tolist() == summary.sums[counts].tolist()
-        assert there.leaves[key].maxs.tolist() == summary.maxs.tolist()
-        assert there.leaves[key].histograms == summary.histograms
+        assert there.leaves[key].counts == summary.counts
+        assert there.leaves[key].layouts == summary.layouts
+        for name, block in summary.blocks.items():
+            other = there.leaves[key].blocks[name]
+            np.testing.assert_allclose(other.sums, block.sums, rtol=1e-12, atol=0)
+            counts = block.sums == np.rint(block.sums)
+            assert counts.sum() > 2
+            assert other.sums[counts].tolist() == block.sums[counts].tolist()
+            assert other.maxs.tolist() == block.maxs.tolist()
+            assert other.histograms == block.histograms
     assert there.whole == here.whole
 
 
 def test_processes_measure_what_threads_measure(dump: Dump, processes: ProcessEngine) -> None:
-    observation = Observation(preset("geo_rs").plan, pictures=True)
+    observation = Observation((preset("geo_rs").plan,), pictures=True)
     results, logs = [], []
     for computing in computings(processes):
         log = BadRowLog(dump.request.bad_rows, None)
@@ -149,9 +152,9 @@ def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) ->
     for computing in computings(processes):
         work = FilterShard(
             reading=ShardReading.of(dump, computing, whole=True),
-            observation=Observation(plan, seed=None),
+            observation=Observation((plan,), seed=None),
             cuts={},
-            provenance=provenance_of(dump, Observation(plan, seed=None), {}),
+            provenance=provenance_of(dump, Observation((plan,), seed=None), {}),
             scales=None,
             target=Target(Path("out.parquet")),
             writes=True,
@@ -186,4 +189,4 @@ def test_an_id_in_two_files_is_found_by_processes_too(tmp_path: Path, processes:
     dump = opened(ReadRequest(paths=(str(tmp_path),)), ChosenPlan(plan))
     for computing in computings(processes):
         with pytest.raises(DataError, match=r"sample_id s7 is there twice"):
-            measure(dump, Observation(plan), computing, {})
+            measure(dump, Observation((plan,)), computing, {})

@@ -26,7 +26,7 @@ def sizes(folder: Path, n_files: int) -> list[int]:
     chosen = ChosenPlan(preset("token_is").plan)
     dump = opened(ReadRequest(paths=(str(folder),)), chosen)
     assert len(dump.shards) == n_files
-    reading, observation = ShardReading.of(dump, Computing("cpu")), Observation(chosen.plan)
+    reading, observation = ShardReading.of(dump, Computing("cpu")), Observation((chosen.plan,))
     provenance = provenance_of(dump, observation, {})
     works = (
         MeasureShard(reading=reading, observation=observation, cuts={}, provenance=provenance),

@@ -12,7 +12,7 @@ import torch
 
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import Corrected, correct
-from rlcorr_cli.core.observe import Observation, layout_of, observe
+from rlcorr_cli.core.observe import Observation, layouts_of, observe
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.plans.plan import Plan
@@ -51,11 +51,11 @@ def plan_of(case: str) -> Plan:
 
 def measured(case: str) -> Values:
     plan = plan_of(case)
-    observation = Observation(plan, seed=None)
+    observation = Observation((plan,), seed=None)
     leaves = observe(golden_batch(), observation, CPU).groups
-    if plan.weighting is not None and plan.weighting.normalize == "batch":
-        leaves = normalize(leaves, layout_of(observation), plan.weighting.scope == "token", by_batch=True)
-    return PROFILES[case.split("/")[0]].write(Numbers(leaves[(None,)]), plan)
+    if plan.normalizes:
+        leaves = normalize(leaves, layouts_of(observation), plan, by_batch=True)
+    return PROFILES[case.split("/")[0]].write(Numbers(leaves[(None,)], plan), plan)
 
 
 @cache

@@ -16,7 +16,7 @@ from rlcorr_cli.metrics.symbols import SYMBOLS, symbols_in
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan, acts_on
 from rlcorr_cli.plans.presets import PRESETS, preset
-from rlcorr_cli.totals.normalize import normalize, normed_layout
+from rlcorr_cli.totals.normalize import normalize, normed_layouts
 from rlcorr_cli.totals.summary import total
 from rlcorr_cli.totals.view import Numbers
 
@@ -51,12 +51,11 @@ def written(profile: str, config: dict[str, Any]) -> list[str]:
     """The names that a profile writes of a config's plan."""
     plan = PROFILES[profile].read(config)
     measured = observed(ROWS, plan)
-    groups, layout = measured.groups, next(iter(measured.groups.values())).layout
+    groups, layouts = measured.groups, next(iter(measured.groups.values())).layouts
     if plan.normalizes:
-        assert plan.weighting is not None
-        groups = normalize(groups, layout, plan.weighting.scope == "token", True)
-        layout = normed_layout(layout)
-    return list(PROFILES[profile].write(Numbers(total(groups.values(), layout)), plan))
+        groups = normalize(groups, layouts, plan, True)
+        layouts = normed_layouts(layouts, plan)
+    return list(PROFILES[profile].write(Numbers(total(groups.values(), layouts), plan), plan))
 
 
 @pytest.mark.parametrize("name", PRESETS)

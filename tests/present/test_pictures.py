@@ -40,7 +40,7 @@ PLAN = Plan(
 
 def pictures_of(rows: list[Row], plan: Plan = PLAN) -> Pictures:
     one = batch(rows)
-    found = observe(one, Observation(plan, has_current=one.current_logp is not None, pictures=True), CPU)
+    found = observe(one, Observation((plan,), has_current=one.current_logp is not None, pictures=True), CPU)
     return found.pictures or Pictures()
 
 

@@ -19,13 +19,13 @@ VOCABULARY = 40
 
 
 def concluded(rows: list[Row]) -> Impossible | None:
-    observation = Observation(Plan())
+    observation = Observation((Plan(),))
     seen = observe(batch(rows), observation, CPU)
     assert seen.whole is not None
     assert seen.whole.rows is not None
     summaries = list(seen.groups.values())
-    numbers = Numbers(total(summaries, summaries[0].layout))
-    return impossible_ratio(diagnostics(numbers), intervals(seen.replicates), seen.whole.rows.n_distinct)
+    numbers = Numbers(total(summaries, summaries[0].layouts), Plan())
+    return impossible_ratio(diagnostics(numbers), intervals(seen.replicates["decoupled"]), seen.whole.rows.n_distinct)
 
 
 def drawn(n: int, seed: int, noise: float, kept: float = 1.0, temperature: float = 1.0) -> list[Row]:

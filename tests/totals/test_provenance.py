@@ -15,6 +15,7 @@ from rlcorr_cli.pipeline.budget_search import spending
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.totals.block import plan_block
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Provenance, ShardId, check_apart
 
@@ -35,7 +36,7 @@ def measured(
     """A sample dump's totals, as a run has them."""
     read = ReadRequest(paths=(str(SAMPLES / dump),), **request)  # type: ignore[arg-type]
     found = opened(read, ChosenPlan(plan))
-    observation = Observation(plan, thresholds or Thresholds(), found.roles.current is not None, seed, pictures)
+    observation = Observation((plan,), thresholds or Thresholds(), found.roles.current is not None, seed, pictures)
     return measure(found, observation, CPU, spending(found, plan, CPU).cuts)[0]
 
 
@@ -48,7 +49,8 @@ def refusal(a: Measured, b: Measured) -> str:
 def test_plans_of_other_bounds_do_not_add_though_their_layouts_are_equal() -> None:
     other = Plan(weighting=Weighting("token", Bounds(0.5, 9.0), "zero"))
     a, b = measured(TOKEN), measured(other, "smollm2_fp32.parquet")
-    assert next(iter(a.leaves.values())).layout == next(iter(b.leaves.values())).layout
+    layouts = (next(iter(m.leaves.values())).layouts[plan_block(plan)] for m, plan in ((a, TOKEN), (b, other)))
+    assert next(layouts) == next(layouts)
     message = refusal(a, b)
     assert "weighting.low is unset in one and 0.5 in the other" in message
     assert "weighting.high is 2.0 in one and 9.0 in the other" in message

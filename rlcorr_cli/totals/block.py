@@ -1,0 +1,141 @@
+"""Numbers of one kind that add: of the diagnostics of a mode, or of what one plan does.
+
+Six kinds of total: sums, mins, maxs, logs (log of a sum of exponentials, kept as peak and
+rest so that a sequence log-ratio of +-5000 neither overflows nor vanishes), histograms and tails (the largest
+log-weights).  Sums are float64; integers in them are exact up to 2^53.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
+from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
+
+
+def diagnostics_block(mode: Mode) -> str:
+    """The name of the block that holds a mode's diagnostics."""
+    return f"diagnostics.{mode}"
+
+
+def plan_block(plan: Plan) -> str:
+    """The name of the block that holds what a plan does; plans that differ in name alone share it."""
+    return f"plan.{plan.id}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names of a Block's numbers, in order.  Only blocks of one layout add; that their numbers mean the same
+    is for the Provenance to say."""
+
+    sums: tuple[str, ...]
+    mins: tuple[str, ...]
+    maxs: tuple[str, ...]
+    logs: tuple[str, ...]
+    histograms: tuple[str, ...]
+    tails: tuple[str, ...] = ()
+
+    @cached_property
+    def places(self) -> Mapping[str, Mapping[str, int]]:
+        """Kind -> name -> its place."""
+        kinds = {
+            "sums": self.sums,
+            "mins": self.mins,
+            "maxs": self.maxs,
+            "peaks": self.logs,
+            "rests": self.logs,
+            "histograms": self.histograms,
+            "tails": self.tails,
+        }
+        return {kind: {name: place for place, name in enumerate(names)} for kind, names in kinds.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Totals of one kind; see the module.  sums f64[K], mins, maxs, log_peaks and log_rests f64 by layout.
+
+    A log's value is peak + log(rest); an empty one has peak -inf and rest 0.
+    """
+
+    layout: Layout
+    sums: Floats
+    mins: Floats
+    maxs: Floats
+    log_peaks: Floats
+    log_rests: Floats
+    histograms: tuple[Histogram, ...]
+    tails: tuple[Tail, ...] = ()
+
+    @classmethod
+    def empty(cls, layout: Layout) -> "Block":
+        """Nothing observed: the identity of +."""
+        n_logs = len(layout.logs)
+        return cls(
+            layout,
+            np.zeros(len(layout.sums)),
+            np.full(len(layout.mins), np.inf),
+            np.full(len(layout.maxs), -np.inf),
+            np.full(n_logs, -np.inf),
+            np.zeros(n_logs),
+            tuple(Histogram.empty() for _ in layout.histograms),
+            tuple(Tail.empty(GROUP_SIZE) for _ in layout.tails),
+        )
+
+    def __add__(self, other: "Block") -> "Block":
+        if self.layout != other.layout:
+            raise ValueError("blocks of different layouts do not add")
+        peaks, rests = add_logs(self.log_peaks, self.log_rests, other.log_peaks, other.log_rests)
+        return Block(
+            self.layout,
+            self.sums + other.sums,
+            np.minimum(self.mins, other.mins),
+            np.maximum(self.maxs, other.maxs),
+            peaks,
+            rests,
+            tuple(a + b for a, b in zip(self.histograms, other.histograms, strict=True)),
+            tuple(a + b for a, b in zip(self.tails, other.tails, strict=True)),
+        )
+
+    def sum(self, name: str) -> float:
+        """A sum by name."""
+        return float(self.sums[self.layout.places["sums"][name]])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values; floats survive exactly (an absent minimum is "inf")."""
+        layout = self.layout
+        logs = zip(floats_to_list(self.log_peaks), floats_to_list(self.log_rests), strict=True)
+        return {
+            "sums": dict(zip(layout.sums, floats_to_list(self.sums), strict=True)),
+            "mins": dict(zip(layout.mins, floats_to_list(self.mins), strict=True)),
+            "maxs": dict(zip(layout.maxs, floats_to_list(self.maxs), strict=True)),
+            "logs": dict(zip(layout.logs, map(list, logs), strict=True)),
+            "histograms": {n: h.to_dict() for n, h in zip(layout.histograms, self.histograms, strict=True)},
+            "tails": {n: tail.to_dict() for n, tail in zip(layout.tails, self.tails, strict=True)},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Block":
+        """What `to_dict` wrote."""
+        layout = Layout(*(tuple(data[kind]) for kind in ("sums", "mins", "maxs", "logs", "histograms", "tails")))
+        return cls(
+            layout,
+            floats_from_list(list(data["sums"].values())),
+            floats_from_list(list(data["mins"].values())),
+            floats_from_list(list(data["maxs"].values())),
+            floats_from_list([peak for peak, _ in data["logs"].values()]),
+            floats_from_list([rest for _, rest in data["logs"].values()]),
+            tuple(Histogram.from_dict(histogram) for histogram in data["histograms"].values()),
+            tuple(Tail.from_dict(tail) for tail in data["tails"].values()),
+        )
+
+
+def add_logs(peak_a: Floats, rest_a: Floats, peak_b: Floats, rest_b: Floats) -> tuple[Floats, Floats]:
+    """Add two (peak, rest) pairs elementwise: e^peak * rest each.  Returns the sum in the same form."""
+    peak = np.maximum(peak_a, peak_b)
+    shift = np.where(np.isfinite(peak), peak, 0.0)
+    return peak, rest_a * np.exp(peak_a - shift) + rest_b * np.exp(peak_b - shift)

@@ -1,0 +1,79 @@
+"""Several plans on one reading: each plan's totals are those of observing it alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made import CPU, batch, simulated
+
+from rlcorr_cli.core.observe import Observation, Observed, layouts_of, observe
+from rlcorr_cli.metrics.corrections import canonical
+from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
+from rlcorr_cli.totals.block import diagnostics_block, plan_block
+from rlcorr_cli.totals.view import Numbers
+
+THREE = batch(simulated(40, 5, std=0.3))
+DECOUPLED = Plan(
+    weighting=Weighting("token", Bounds(None, 1.1)), rejections=(Rejection("ratio", "token", Bounds(0.8, 1.25)),)
+)
+BYPASS = Plan(mode="bypass", weighting=Weighting("sequence", Bounds(0.5, 2.0), "zero"), rejections=(veto(0.5),))
+OTHER = replace(DECOUPLED, rejections=())
+
+
+def observed(*plans: Plan) -> Observed:
+    return observe(THREE, Observation(plans, has_current=True, seed=3), CPU)
+
+
+@pytest.mark.parametrize("plans", [(DECOUPLED, BYPASS), (BYPASS, DECOUPLED, OTHER)])
+def test_plans_observed_together_have_exactly_the_totals_of_each_alone(plans: tuple[Plan, ...]) -> None:
+    together = observed(*plans)
+    assert len(together.groups) == 2
+    for plan in plans:
+        alone = observed(plan)
+        for key, summary in alone.groups.items():
+            assert set(summary.blocks) == {diagnostics_block(plan.mode), plan_block(plan)}
+            assert together.groups[key].counts == summary.counts
+            for name, block in summary.blocks.items():
+                assert together.groups[key].blocks[name].to_dict() == block.to_dict()
+            assert canonical(Numbers(together.groups[key], plan), plan) == canonical(Numbers(summary, plan), plan)
+        assert together.replicates[plan.mode].to_dict() == alone.replicates[plan.mode].to_dict()
+        assert together.whole is not None
+        assert alone.whole is not None
+        assert alone.whole.tails.items() <= together.whole.tails.items()
+        assert alone.whole.rows == together.whole.rows
+
+
+def test_a_mode_is_diagnosed_once_for_all_its_plans() -> None:
+    together = observed(DECOUPLED, OTHER, BYPASS)
+    blocks = {"diagnostics.decoupled", "diagnostics.bypass", *map(plan_block, (DECOUPLED, OTHER, BYPASS))}
+    observation = Observation((DECOUPLED, OTHER, BYPASS), has_current=True)
+    for summary in together.groups.values():
+        assert summary.blocks.keys() == blocks
+        assert summary.layouts == layouts_of(observation)
+    assert together.replicates.keys() == {"decoupled", "bypass"}
+
+
+def test_a_mode_reads_its_own_diagnostics() -> None:
+    (summary, *_) = observed(DECOUPLED, BYPASS).groups.values()
+    assert THREE.old_logp is not None
+    assert THREE.current_logp is not None
+    rows = np.repeat(THREE.leaf, np.diff(THREE.offsets)) == 0
+    for plan, trained in ((DECOUPLED, THREE.old_logp), (BYPASS, THREE.current_logp)):
+        mean = float((THREE.rollout_logp - trained)[rows].mean())
+        assert canonical(Numbers(summary, plan), plan)["kl"] == pytest.approx(mean, rel=1e-12)
+
+
+def test_budgets_of_one_name_and_no_plan_at_all_are_refused() -> None:
+    budgeted = Plan(budgets=(Budget(1e-4),))
+    with pytest.raises(ValueError, match="name of its own"):
+        Observation((budgeted, replace(budgeted, mode="bypass")))
+    with pytest.raises(ValueError, match="needs a plan"):
+        Observation(())
+
+
+def test_several_plans_neither_decide_nor_draw() -> None:
+    several = Observation((DECOUPLED, BYPASS), has_current=True)
+    with pytest.raises(ValueError, match="one plan at a time"):
+        observe(THREE, several, CPU, decides=True)
+    with pytest.raises(ValueError, match="one plan at a time"):
+        observe(THREE, replace(several, pictures=True), CPU)
