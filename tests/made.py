@@ -68,10 +68,10 @@ def bounds(one: Batch, plan: Plan) -> Cuts:
     """The bounds of a plan's budgets, each of a batch's leaves being a training batch."""
     found: dict[str, dict[GroupKey, float]] = {budget.name: {} for budget in plan.budgets}
     totals = budget_totals(one, plan, CPU)
-    spent = {budget.name: budget.mean_below for budget in plan.budgets}
-    at = {key: crossing(total, spent[key[0]]) for key, total in totals.items()}
-    for key, values in candidates(one, plan, CPU, at).items():
-        found[key[0]][key[1]], _ = cut(at[key], [values], spent[key[0]])
+    limit_of = {budget.name: budget.mean_below for budget in plan.budgets}
+    crossing_of = {key: crossing(total, limit_of[key.budget]) for key, total in totals.items()}
+    for key, values in candidates(one, plan, CPU, crossing_of).items():
+        found[key.budget][key.group], _ = cut(crossing_of[key], [values], limit_of[key.budget])
     return found
 
 

@@ -1,4 +1,4 @@
-"""A batch's share in the pictures: its tokens in bins.  `pictures.py` says which bins and what is counted."""
+"""A batch's share in the pictures: its tokens in bins.  `totals/binned.py` says which bins and what is counted."""
 
 import numpy as np
 import torch
@@ -8,7 +8,8 @@ from rlcorr_cli.core.correct import Corrected
 from rlcorr_cli.core.histograms import bincount, histogram
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
+from rlcorr_cli.totals.binned import GRIDS, LENGTH, POSITION, SURPRISE, Pictures
+from rlcorr_cli.totals.bins import Binned, Grid, Octaves
 from rlcorr_cli.totals.histogram import Floats
 
 
@@ -19,22 +20,16 @@ def draw(tokens: Tokens, corrected: Corrected) -> Pictures:
     position = ragged.positions() + 1
     keep = torch.ones_like(log_ratio) if corrected.keep is None else corrected.keep.double()
     weights = _weights(tokens, corrected)
-    kept = to_numpy(ragged.sum(keep))
-    size = torch.from_numpy(ragged.sizes).to(log_ratio.device)
-    length = _octave(size, LENGTH)
-    table = _moments(length, LENGTH, tokens.log_ratio_sum)
-    tokens_by_length = [
-        _sums(length, LENGTH.n, torch.from_numpy(one).to(length.device)) for one in (ragged.sizes, kept)
-    ]
+    n_tokens = {"tokens": ragged.lengths, "kept_tokens": ragged.sum(keep)}
     return Pictures(
         counts={
-            "probability": _scatter(tokens.rollout_prob, torch.exp(train), 0.0, 1.0),
-            "log_probability": _scatter(tokens.rollout_logp, train, DEEPEST, 0.0),
+            "probability": _scatter(tokens.rollout_prob, torch.exp(train), GRIDS["probability"]),
+            "log_probability": _scatter(tokens.rollout_logp, train, GRIDS["log_probability"]),
         },
         spread={
-            "surprise": _moments(_octave(-tokens.rollout_logp, SURPRISE), SURPRISE, log_ratio),
-            "position": _moments(_octave(position, POSITION), POSITION, log_ratio),
-            "length": np.concatenate([table, tokens_by_length]),
+            "surprise": _spread(-tokens.rollout_logp, SURPRISE, _moments(log_ratio)),
+            "position": _spread(position, POSITION, _moments(log_ratio)),
+            "length": _spread(ragged.lengths, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens),
         },
         histograms={"weights": histogram(weights), "loads": histogram(ragged.sum(weights * keep))},
     )
@@ -54,10 +49,16 @@ def _octave(values: Tensor, bins: Octaves) -> Tensor:
     return ((bits >> bins.shift) - bins.origin).clamp_(0, bins.n - 1)
 
 
-def _moments(at: Tensor, bins: Octaves, values: Tensor) -> Floats:
-    """Counts, sums and sums of squares by bin, f64[3, n]."""
-    counts = bincount(at, bins.n).astype(np.float64)
-    return np.stack([counts, _sums(at, bins.n, values), _sums(at, bins.n, values.square())])
+def _moments(values: Tensor) -> dict[str, Tensor]:
+    """What is to be summed of a quantity for its mean and spread."""
+    return {"sum": values, "sum_of_squares": values.square()}
+
+
+def _spread(axis: Tensor, binning: Octaves, values: dict[str, Tensor]) -> Binned[Octaves]:
+    """Counts and the values' sums by bin of the axis."""
+    at = _octave(axis, binning)
+    sums = {name: _sums(at, binning.n, column) for name, column in values.items()}
+    return Binned.of_table(binning, bincount(at, binning.n), sums)
 
 
 def _sums(at: Tensor, n: int, values: Tensor) -> Floats:
@@ -66,8 +67,8 @@ def _sums(at: Tensor, n: int, values: Tensor) -> Floats:
     return to_numpy(torch.bincount(at, values, minlength=n))
 
 
-def _scatter(x: Tensor, y: Tensor, low: float, high: float) -> "np.ndarray":
-    """Counts i64[SCATTER, SCATTER]; what lies outside falls into the nearest bin."""
-    scale = SCATTER / (high - low)
-    i, j = (((one - low) * scale).long().clamp_(0, SCATTER - 1) for one in (x, y))
-    return bincount(i * SCATTER + j, SCATTER * SCATTER).reshape(SCATTER, SCATTER)
+def _scatter(x: Tensor, y: Tensor, grid: Grid) -> Binned[Grid]:
+    """Counts by square."""
+    scale = grid.parts / (grid.high - grid.low)
+    i, j = (((axis - grid.low) * scale).long().clamp_(0, grid.parts - 1) for axis in (x, y))
+    return Binned.of_table(grid, bincount(i * grid.parts + j, grid.n))

@@ -5,7 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcorr_cli.totals.histogram import Histogram, bucket_of
+from rlcorr_cli.totals.bins import FLOAT_BITS
+from rlcorr_cli.totals.histogram import Histogram
 
 
 def histogram(values: Tensor) -> Histogram:
@@ -16,7 +17,7 @@ def histogram(values: Tensor) -> Histogram:
 def buckets(values: Tensor) -> Tensor:
     """The top 16 bits of each value as float32."""
     if values.device.type == "cpu":
-        return torch.from_numpy(bucket_of(values.numpy()))
+        return torch.from_numpy(FLOAT_BITS.bins_of(values.numpy()))
     return (values.float().view(torch.int32).long() >> 16) & 0xFFFF
 
 

@@ -1,8 +1,14 @@
-"""The bounds of a plan's budgets, in two readings of the dump: `budgets.py` says why two."""
+"""The bounds of a plan's budgets, in two readings of the dump.
 
-from collections.abc import Callable, Iterable, Mapping
+A bound is exact only with the values beside it in order, and a dump's values do not fit in memory: the first reading
+counts them by bucket and so finds the one bucket that a bound lies in, the second brings the values of that bucket.
+"""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import budget_search as core
@@ -11,14 +17,13 @@ from rlcorr_cli.core.observe import Cuts
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.budget_search import Buckets, Crossing, crossing, cut
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.bins import Binned, FloatBits
+from rlcorr_cli.totals.budget_search import BudgetBatch, BudgetGroup, Crossing, crossing, cut
+from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.summary import GroupKey
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-Place = tuple[str, Any]
-"""A budget's name and a training batch (None: the whole dump)."""
 
 
 @dataclass(frozen=True)
@@ -31,40 +36,38 @@ class Spending:
 
 
 def spending(dump: Dump, plan: Plan, computing: Computing) -> Spending:
-    """What each budget of a plan lets stay, the same for all leaves of a training batch (or of the whole dump)."""
+    """What each budget of a plan lets stay, the same for all groups of a training batch (or of the whole dump)."""
     if not plan.budgets:
         return Spending()
     check_rereadable(dump)
-    spent = {budget.name: budget.mean_below for budget in plan.budgets}
-
-    def place(key: core.Key) -> Place:
-        return key[0], key[1][0] if dump.by_batch else None
-
-    leaves = add_up(_each(dump, computing, BudgetTotals(ShardReading.of(dump, computing), plan)))
-    batches = add_up({place(key): buckets} for key, buckets in leaves.items())
-    at = {where: crossing(one, spent[where[0]]) for where, one in batches.items()}
-    crossings = {key: at[place(key)] for key in leaves}
-    values: dict[Place, list[Floats]] = {where: [] for where in batches}
-    candidates = BudgetCandidates(ShardReading.of(dump, computing), plan, crossings)
-    for part in _each(dump, computing, candidates):
-        for key, some in (item for one in part for item in one.items()):
-            values[place(key)].append(some)
-    ends = {where: cut(at[where], values[where], spent[where[0]]) for where in batches}
-    cuts: dict[str, dict[GroupKey, float]] = {name: {} for name in spent}
-    for key in leaves:
-        cuts[key[0]][key[1]] = ends[place(key)][0]
-    unmet = {name: sum(not met for where, (_, met) in ends.items() if where[0] == name) for name in spent}
-    return Spending(cuts, unmet)
+    limit_of = {budget.name: budget.mean_below for budget in plan.budgets}
+    # Each reading has a ShardReading of its own, which remembers the row ids that it met.
+    by_group = add_up(_each(dump, computing, BudgetTotals(ShardReading.of(dump, computing), plan)))
+    batch_of = {group: group.of_batch(dump.by_batch) for group in by_group}
+    by_batch = add_up({batch_of[group]: totals} for group, totals in by_group.items())
+    crossing_of = {batch: crossing(totals, limit_of[batch.budget]) for batch, totals in by_batch.items()}
+    group_crossings = {group: crossing_of[batch] for group, batch in batch_of.items()}
+    candidates: dict[BudgetBatch, list[Floats]] = defaultdict(list)
+    picking = BudgetCandidates(ShardReading.of(dump, computing), plan, group_crossings)
+    for values_of in itertools.chain.from_iterable(_each(dump, computing, picking)):
+        for group, values in values_of.items():
+            candidates[batch_of[group]].append(values)
+    threshold_of = {batch: cut(crossing_of[batch], candidates[batch], limit_of[batch.budget]) for batch in by_batch}
+    cuts: dict[str, dict[GroupKey, float]] = {name: {} for name in limit_of}
+    for group, batch in batch_of.items():
+        cuts[group.budget][group.group], _ = threshold_of[batch]
+    unmet = Counter(batch.budget for batch, (_, is_met) in threshold_of.items() if not is_met)
+    return Spending(cuts, {name: unmet[name] for name in limit_of})
 
 
 @dataclass(frozen=True)
 class BudgetTotals:
-    """Shard -> counts and sums by bucket of every budget's statistic in every leaf."""
+    """Shard -> counts and sums by bucket of every budget's statistic in every group."""
 
     reading: ShardReading
     plan: Plan
 
-    def __call__(self, shard: Shard) -> ShardResult[dict[core.Key, Buckets]]:
+    def __call__(self, shard: Shard) -> ShardResult[dict[BudgetGroup, Binned[FloatBits]]]:
         """Count one shard."""
         with devices.worker(self.reading.device):
             sound = self.reading.sound_rows(shard, [])
@@ -77,9 +80,9 @@ class BudgetCandidates:
 
     reading: ShardReading
     plan: Plan
-    crossings: Mapping[core.Key, Crossing]
+    crossings: Mapping[BudgetGroup, Crossing]
 
-    def __call__(self, shard: Shard) -> ShardResult[list[dict[core.Key, Floats]]]:
+    def __call__(self, shard: Shard) -> ShardResult[list[dict[BudgetGroup, Floats]]]:
         """Pick one shard's values."""
         device = self.reading.device
         with devices.worker(device):
@@ -87,12 +90,12 @@ class BudgetCandidates:
             return ShardResult([core.candidates(rows.batch, self.plan, device, self.crossings) for rows in sound])
 
 
-def add_up(parts: Iterable[Mapping[K, Buckets]]) -> dict[K, Buckets]:
+def add_up(parts: Iterable[Mapping[K, Binned[FloatBits]]]) -> dict[K, Binned[FloatBits]]:
     """The sum by key."""
-    totals: dict[K, Buckets] = {}
+    totals: dict[K, Binned[FloatBits]] = {}
     for part in parts:
-        for key, buckets in part.items():
-            totals[key] = totals[key] + buckets if key in totals else buckets
+        for key, binned in part.items():
+            totals[key] = totals[key] + binned if key in totals else binned
     return totals
 
 

@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from rlcorr_cli.totals.binned import LENGTH, POSITION, SURPRISE, Octaves, Pictures
+from rlcorr_cli.totals.binned import Pictures
+from rlcorr_cli.totals.bins import Binned, Octaves
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
@@ -52,17 +53,16 @@ class Profile:
     std: Floats
 
 
-def profile(table: Floats, bins: Octaves, min_count: int = MIN_BIN_COUNT) -> Profile:
-    """The mean and std by bin, from a table of counts, sums and sums of squares."""
-    n, sums, squares = table[:3]
+def profile(binned: Binned[Octaves], min_count: int = MIN_BIN_COUNT) -> Profile:
+    """The mean and std by bin, from counts, sums and sums of squares."""
+    n = binned.counts.astype(np.float64)
     use = n >= min_count if (n >= min_count).any() else n > 0
-    edges = bins.edges
-    n, sums, squares = n[use], sums[use], squares[use]
+    n, sums, squares = n[use], binned.sums["sum"][use], binned.sums["sum_of_squares"][use]
     mean = sums / n
     variance = squares / n - mean**2
     # What is left of a constant by cancellation is no spread.
     std = np.sqrt(np.where(variance > 1e-12 * squares / n, variance, 0.0))
-    return Profile(np.sqrt(edges[:-1] * edges[1:])[use], n, mean, std)
+    return Profile(binned.binning.centres(binned.bins[use]), n, mean, std)
 
 
 @dataclass(frozen=True)
@@ -203,9 +203,9 @@ def trends(binned: Pictures, *, normalizes: bool) -> Trends:
     if not binned.spread:
         return Trends(surprise=None, position=None, length=None, concentration=None)
     return Trends(
-        surprise=surprise_trend(profile(binned.spread["surprise"], SURPRISE)),
-        position=position_trend(profile(binned.spread["position"], POSITION)),
-        length=length_trend(profile(binned.spread["length"], LENGTH, MIN_LENGTH_COUNT)),
+        surprise=surprise_trend(profile(binned.spread["surprise"])),
+        position=position_trend(profile(binned.spread["position"])),
+        length=length_trend(profile(binned.spread["length"], MIN_LENGTH_COUNT)),
         concentration=None if normalizes else concentration(binned.histograms["loads"]),
     )
 

@@ -1,8 +1,7 @@
 """What pictures are drawn from: counts and sums in fixed bins, that add like every other total.
 
-Bins are of two kinds.  Octave bins split [0, inf) into parts of equal width in log2, PARTS to an octave, from the bits
-of a float32; what lies below the first or above the last falls into that one.  Scatter bins are squares of equal size.
-An axis in the first kind is surprise (-b), position (1 + index among a sequence's valid tokens) or length.
+Scatters count tokens in the squares of a grid.  Surprise (-b), position (1 + index among a sequence's valid tokens) and
+length are in octaves.
 """
 
 from collections.abc import Mapping
@@ -12,62 +11,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
-from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.bins import Binned, Grid, Octaves
+from rlcorr_cli.totals.exact import Floats, floats_from_list, floats_to_list
+from rlcorr_cli.totals.histogram import Histogram
 
 SCATTER = 64
 """Bins along either axis of a scatter."""
 DEEPEST = -16.0
 """Log-probs below this fall into a scatter's first bin."""
-
-
-@dataclass(frozen=True)
-class Octaves:
-    """Bins from 2^first to 2^last, `parts` (a power of 2) to each octave."""
-
-    first: int
-    last: int
-    parts: int
-
-    @property
-    def n(self) -> int:
-        """How many bins."""
-        return (self.last - self.first) * self.parts
-
-    @property
-    def shift(self) -> int:
-        """How many low bits of a float32 a bin leaves out."""
-        return 23 - (self.parts.bit_length() - 1)
-
-    @property
-    def origin(self) -> int:
-        """The float32 bits of 2^first, shifted."""
-        return (127 + self.first) << (23 - self.shift)
-
-    @property
-    def edges(self) -> Floats:
-        """n + 1 edges."""
-        bits = (np.arange(self.n + 1, dtype=np.int64) + self.origin) << self.shift
-        return bits.astype(np.uint32).view(np.float32).astype(np.float64)
-
-
+GRIDS = {"probability": Grid(0.0, 1.0, SCATTER), "log_probability": Grid(DEEPEST, 0.0, SCATTER)}
 SURPRISE = Octaves(-10, 5, 2)
 POSITION = Octaves(0, 20, 2)
 LENGTH = Octaves(0, 20, 2)
+AXES = {"surprise": SURPRISE, "position": POSITION, "length": LENGTH}
+MOMENTS = ("sum", "sum_of_squares")
+SUMS = {"surprise": MOMENTS, "position": MOMENTS, "length": (*MOMENTS, "tokens", "kept_tokens")}
+"""Axis -> the sums in its bins, in the order of the JSON form."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
     """Totals in bins.
 
-    counts: probability and log_probability i64[SCATTER, SCATTER], rollout first.  spread: surprise, position and length
-    f64[3, n]: how many, sum of the log-ratio, sum of its square (of lengths: sequences and S), and for length two rows
-    more, sequences and tokens that rejections leave: tokens, kept tokens.  histograms: weights (applied, of every
-    token, before any batch mean) and loads (what each sequence's kept tokens weigh together).
+    counts: tokens by probability and by log_probability, rollout first.  spread: by surprise, position and length, how
+    many and the log-ratio's sums (of lengths: sequences and S), and by length the tokens before rejections and those
+    that they keep.  histograms: weights (applied, of every token, before any batch mean) and loads (what each
+    sequence's kept tokens weigh together).
     """
 
-    counts: Mapping[str, NDArray[np.int64]] = field(default_factory=dict[str, NDArray[np.int64]])
-    spread: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    counts: Mapping[str, Binned[Grid]] = field(default_factory=dict[str, Binned[Grid]])
+    spread: Mapping[str, Binned[Octaves]] = field(default_factory=dict[str, Binned[Octaves]])
     histograms: Mapping[str, Histogram] = field(default_factory=dict[str, Histogram])
 
     def __add__(self, other: "Pictures") -> "Pictures":
@@ -80,38 +53,65 @@ class Pictures:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able values; rows of a scatter without a count are left out."""
+        """The JSON form, which reports have: whole tables, but for the rows of a scatter without a count."""
         return {
-            "counts": {
-                name: {str(i): row.tolist() for i, row in enumerate(table) if row.any()}
-                for name, table in self.counts.items()
-            },
-            "spread": {name: floats_to_list(table) for name, table in self.spread.items()},
-            "histograms": {name: histogram_to_list(one) for name, one in self.histograms.items()},
+            "counts": {name: _rows_to_dict(scatter) for name, scatter in self.counts.items()},
+            "spread": {name: floats_to_list(_table(self.spread[name], SUMS[name])) for name in self.spread},
+            "histograms": {name: histogram_to_list(histogram) for name, histogram in self.histograms.items()},
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Pictures":
         """What `to_dict` wrote; anything else is a LookupError or ValueError."""
-        counts: dict[str, NDArray[np.int64]] = {}
-        for name, rows in data["counts"].items():
-            counts[name] = np.zeros((SCATTER, SCATTER), np.int64)
-            for i, row in rows.items():
-                counts[name][int(i)] = row
-        spread = {name: floats_from_list(table) for name, table in data["spread"].items()}
-        if not spread and not counts:
+        tables = {name: floats_from_list(table) for name, table in data["spread"].items()}
+        if not tables and not data["counts"]:
             return cls()
-        shapes = {name: table.shape for name, table in spread.items()}
-        if shapes != {"surprise": (3, SURPRISE.n), "position": (3, POSITION.n), "length": (5, LENGTH.n)}:
+        shapes = {name: table.shape for name, table in tables.items()}
+        if shapes != {name: (1 + len(SUMS[name]), axis.n) for name, axis in AXES.items()}:
             raise ValueError(f"bins of another shape: {shapes}")
-        if set(counts) != {"probability", "log_probability"} or set(data["histograms"]) != {"weights", "loads"}:
+        if set(data["counts"]) != set(GRIDS) or set(data["histograms"]) != {"weights", "loads"}:
             raise LookupError("counts are missing")
-        return cls(counts, spread, {name: histogram_from_list(one) for name, one in data["histograms"].items()})
+        return cls(
+            {name: _scatter_from_dict(GRIDS[name], rows) for name, rows in data["counts"].items()},
+            {name: _spread_from_table(name, table) for name, table in tables.items()},
+            {name: histogram_from_list(columns) for name, columns in data["histograms"].items()},
+        )
 
 
-def histogram_to_list(one: Histogram) -> list[list[int]]:
+def square(scatter: Binned[Grid]) -> NDArray[np.int64]:
+    """A scatter's counts as a square, i64[parts, parts]."""
+    return scatter.table(scatter.counts).reshape(scatter.binning.parts, -1)
+
+
+def _rows_to_dict(scatter: Binned[Grid]) -> dict[str, list[int]]:
+    return {str(i): row.tolist() for i, row in enumerate(square(scatter)) if row.any()}
+
+
+def _scatter_from_dict(grid: Grid, rows: Mapping[str, list[int]]) -> Binned[Grid]:
+    counts = np.zeros((grid.parts, grid.parts), np.int64)
+    for i, row in rows.items():
+        counts[int(i)] = row
+    return Binned.of_table(grid, counts.ravel())
+
+
+def _table(binned: Binned[Octaves], names: tuple[str, ...]) -> Floats:
+    """Counts and sums of all bins, f64[1 + K, n]."""
+    columns = binned.counts.astype(np.float64), *(binned.sums[name] for name in names)
+    return np.stack([binned.table(column) for column in columns])
+
+
+def _spread_from_table(axis: str, table: Floats) -> Binned[Octaves]:
+    numbers, *sums = table
+    with np.errstate(invalid="ignore"):
+        counts = numbers.astype(np.int64)
+    if not np.array_equal(counts, numbers):
+        raise ValueError(f"counts by {axis} are not whole numbers")
+    return Binned.of_table(AXES[axis], counts, dict(zip(SUMS[axis], sums, strict=True)))
+
+
+def histogram_to_list(histogram: Histogram) -> list[list[int]]:
     """Buckets and counts."""
-    return [one.buckets.tolist(), one.counts.tolist()]
+    return [histogram.buckets.tolist(), histogram.counts.tolist()]
 
 
 def histogram_from_list(data: list[list[int]]) -> Histogram:

@@ -1,8 +1,8 @@
 """Where a budget's bound falls: totals per bucket first, then the values of the one bucket that holds it.
 
 Ascending, the mean of the first k values only grows with k, so the budget is kept by the largest k whose mean is
-below it.  Counts and sums by float bucket (16 bits, as in `summary.Histogram`) say in which bucket that k lies; a
-second reading brings just that bucket's values.  Both add, so shards, threads and batches do not matter.
+below it.  Counts and sums by float bucket (16 bits, as a Histogram's) say in which bucket that k lies; a second reading
+brings just that bucket's values.  Both add, so shards, threads and batches do not matter.
 
 Source: M2PO, AReaL's actor.m2_threshold: strict, and where not even one value is below, the smallest stays.  AReaL
 looks at a micro-batch and at an arbitrary one of equal values; here it is the training batch, and all of them.
@@ -10,36 +10,33 @@ looks at a micro-batch and at an arbitrary one of equal values; here it is the t
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rlcorr_cli.totals.histogram import Floats, bucket_of, gathered
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
+from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.summary import GroupKey
 
 
-@dataclass(frozen=True, eq=False)
-class Buckets:
-    """How many values fall into each bucket, and their sum: u16[K] ascending, i64[K], f64[K]."""
+@dataclass(frozen=True)
+class BudgetBatch:
+    """A budget's name and the training batch that has to keep it (None: the whole dump)."""
 
-    buckets: NDArray[np.uint16]
-    counts: NDArray[np.int64]
-    sums: Floats
+    budget: str
+    batch: Any
 
-    @classmethod
-    def of(cls, values: Floats) -> "Buckets":
-        """The buckets of some values >= 0."""
-        return cls._added(bucket_of(values), np.ones(len(values), np.int64), values)
 
-    def __add__(self, other: "Buckets") -> "Buckets":
-        return self._added(
-            np.concatenate([self.buckets, other.buckets]),
-            np.concatenate([self.counts, other.counts]),
-            np.concatenate([self.sums, other.sums]),
-        )
+@dataclass(frozen=True)
+class BudgetGroup:
+    """A budget's name and a group of rows, whose key begins with the training batch where the dump has such."""
 
-    @classmethod
-    def _added(cls, buckets: NDArray[np.uint16], counts: NDArray[np.int64], sums: Floats) -> "Buckets":
-        return cls(*gathered(buckets, counts, sums)) if len(buckets) else cls(buckets, counts, sums)
+    budget: str
+    group: GroupKey
+
+    def of_batch(self, by_batch: bool) -> BudgetBatch:
+        """The budget in the training batch that the group is part of."""
+        return BudgetBatch(self.budget, self.group[0] if by_batch else None)
 
 
 @dataclass(frozen=True)
@@ -52,14 +49,19 @@ class Crossing:
     sum_below: float
 
 
-def crossing(totals: Buckets, mean_below: float) -> Crossing:
+def binned_values(values: Floats) -> Binned[FloatBits]:
+    """Counts and sums by bucket of values >= 0."""
+    return Binned.of_values(FLOAT_BITS, FLOAT_BITS.bins_of(values), {"sum": values})
+
+
+def crossing(totals: Binned[FloatBits], mean_below: float) -> Crossing:
     """Where, ascending, the mean first is no longer below the budget."""
-    counts, sums = np.cumsum(totals.counts), np.cumsum(totals.sums)
+    counts, sums = np.cumsum(totals.counts), np.cumsum(totals.sums["sum"])
     over = np.flatnonzero(~(sums < mean_below * counts))
     if not len(over):
         return Crossing(None, 0, 0.0)
     i = int(over[0])
-    return Crossing(int(totals.buckets[i]), int(counts[i - 1]) if i else 0, float(sums[i - 1]) if i else 0.0)
+    return Crossing(int(totals.bins[i]), int(counts[i - 1]) if i else 0, float(sums[i - 1]) if i else 0.0)
 
 
 def cut(at: Crossing, values: Iterable[Floats], mean_below: float) -> tuple[float, bool]:
@@ -74,4 +76,6 @@ def cut(at: Crossing, values: Iterable[Floats], mean_below: float) -> tuple[floa
     stay = int(np.searchsorted(ordered, ordered[stay], side="left")) if stay < len(ordered) else stay
     if stay:
         return float(ordered[stay - 1]), True
+    # None of this bucket's values stays.  What lies below the bucket does, all of it: the next float below the smallest
+    # one here is a bound that keeps it whole.  With nothing below, the smallest stays although it breaks the budget.
     return (float(np.nextafter(ordered[0], 0.0)), True) if at.n_below else (float(ordered[0]), False)

@@ -6,8 +6,9 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rlcorr_cli.totals.histogram import Floats
+Floats = NDArray[np.float64]
 
 
 def floats_to_list(values: Floats) -> list[Any]:

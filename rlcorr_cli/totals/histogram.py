@@ -1,45 +1,25 @@
-"""Counts by float bucket: a histogram that adds exactly, whatever the order or the partition."""
+"""Histogram: counts by float bucket, which add exactly, whatever the order or the partition."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, Counts, FloatBits
+from rlcorr_cli.totals.exact import Floats
 
 HISTOGRAM_RELATIVE_ERROR = 2.0**-8
 """Half a bucket, relative to its nearer edge: what a quantile may be off by (its error bound in reports)."""
 
 
-def bucket_of(values: NDArray[Any]) -> NDArray[np.uint16]:
-    """The top 16 bits of each value as float32; of values >= 0 these are in the values' own order."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32).view(np.uint16)[1::2]
+class Histogram(Binned[FloatBits]):
+    """A Binned of counts alone over float32 prefixes, here called buckets, from which quantiles are read."""
 
-
-def gathered(buckets: NDArray[np.uint16], *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Distinct buckets in ascending order, and each column added up over equal ones; at least one bucket."""
-    order = np.argsort(buckets, kind="stable")  # a radix sort on 16 bits
-    ordered = buckets[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    return ordered[starts], *(np.add.reduceat(column[order], starts) for column in columns)
-
-
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """Counts per float32 prefix: a bucket is the top 16 bits (sign, exponent, 7 mantissa bits).
-
-    buckets: u16[K] ascending and distinct; counts: i64[K] > 0.  Adding is integer addition, so it is exact in any
-    order or partition.
-    """
-
-    buckets: NDArray[np.uint16]
-    counts: NDArray[np.int64]
+    def __init__(self, buckets: Bins, counts: Counts) -> None:
+        super().__init__(FLOAT_BITS, buckets, counts)
 
     @classmethod
     def empty(cls) -> "Histogram":
@@ -52,20 +32,13 @@ class Histogram:
         buckets = np.flatnonzero(dense)
         return cls(buckets.astype(np.uint16), dense[buckets])
 
-    def __add__(self, other: "Histogram") -> "Histogram":
-        if not len(self.buckets) or not len(other.buckets):
-            return self if len(self.buckets) else other
-        buckets, counts = gathered(
-            np.concatenate([self.buckets, other.buckets]), np.concatenate([self.counts, other.counts])
-        )
-        return Histogram(buckets, counts)
+    @property
+    def buckets(self) -> Bins:
+        """Its bins, u16[K] ascending and distinct."""
+        return self.bins
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Histogram)
-            and np.array_equal(self.buckets, other.buckets)
-            and np.array_equal(self.counts, other.counts)
-        )
+    def _replaced(self, bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> "Histogram":
+        return Histogram(bins, counts)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able values."""
@@ -74,18 +47,13 @@ class Histogram:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Histogram":
         """What `to_dict` wrote; as many counts as buckets, or it is a ValueError."""
-        buckets, counts = np.array(data["buckets"], np.uint16), np.array(data["counts"], np.int64)
-        if buckets.shape != counts.shape:
-            raise ValueError("a histogram has as many counts as buckets")
-        return cls(buckets, counts)
+        return cls(np.array(data["buckets"], np.uint16), np.array(data["counts"], np.int64))
 
     @cached_property
-    def by_value(self) -> tuple[Floats, NDArray[np.int64]]:
+    def by_value(self) -> tuple[Floats, Counts]:
         """Bucket midpoints in ascending order, and their counts."""
-        bits = self.buckets.astype(np.uint32) << 16
-        edge = bits.view(np.float32).astype(np.float64)
-        outer = (bits + np.uint32(1 << 16)).view(np.float32).astype(np.float64)
-        middle = np.where(np.abs(edge) < 1e-37, 0.0, (edge + outer) / 2)
+        near, far = self.binning.ends(self.buckets)
+        middle = np.where(np.abs(near) < 1e-37, 0.0, (near + far) / 2)
         order = np.argsort(middle, kind="stable")
         return middle[order], self.counts[order]
 

@@ -99,12 +99,12 @@ def ours(name: str, data: Padded) -> Outcome:
 
 def m2po_bound(log_ratio: np.ndarray) -> float:
     """The largest squared log-ratio that M2PO's 0.04 lets stay, by the package's own search."""
-    from rlcorr_cli.totals.budget_search import Buckets, crossing, cut
-    from rlcorr_cli.totals.histogram import bucket_of
+    from rlcorr_cli.totals.bins import FLOAT_BITS
+    from rlcorr_cli.totals.budget_search import binned_values, crossing, cut
 
     squares = log_ratio**2
-    at = crossing(Buckets.of(squares), 0.04)
-    return cut(at, [squares[bucket_of(squares) == at.bucket]], 0.04)[0]
+    at = crossing(binned_values(squares), 0.04)
+    return cut(at, [squares[FLOAT_BITS.bins_of(squares) == at.bucket]], 0.04)[0]
 
 
 # ---------------------------------------------------------------- taking definitions out of a framework's files

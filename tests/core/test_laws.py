@@ -28,9 +28,10 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.quality.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
 from rlcorr_cli.report.inspected import Tally, Values
-from rlcorr_cli.totals.binned import LENGTH, POSITION, SCATTER, SURPRISE, Pictures
+from rlcorr_cli.totals.binned import AXES, GRIDS, SUMS, Pictures
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.block import Block, Layout
-from rlcorr_cli.totals.budget_search import Buckets
+from rlcorr_cli.totals.budget_search import binned_values
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Provenance, ShardId
@@ -39,6 +40,7 @@ from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole
 
+OCTAVES = Octaves(-1, 2, 2)
 LAYOUT = Layout(("a", "b"), ("low",), ("high",), ("log", "log2"), ("h",), ("t",))
 LAYOUTS = {"diagnostics.decoupled": LAYOUT, "plan.0": LAYOUT}
 PLANS = (
@@ -106,10 +108,14 @@ def pictures(draw: st.DrawFn) -> Pictures:
     if draw(st.integers(0, 3)) == 0:
         return Pictures()
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    shapes = {"surprise": (3, SURPRISE.n), "position": (3, POSITION.n), "length": (5, LENGTH.n)}
+
+    def spread(axis: str) -> Binned[Octaves]:
+        sums = {name: rng.integers(-(2**40), 2**40, AXES[axis].n).astype(float) for name in SUMS[axis]}
+        return Binned.of_table(AXES[axis], rng.poisson(0.5, AXES[axis].n), sums)
+
     return Pictures(
-        {name: rng.poisson(0.01, (SCATTER, SCATTER)) for name in ("probability", "log_probability")},
-        {name: rng.integers(-(2**40), 2**40, shape).astype(float) for name, shape in shapes.items()},
+        {name: Binned.of_table(grid, rng.poisson(0.01, grid.n)) for name, grid in GRIDS.items()},
+        {axis: spread(axis) for axis in AXES},
         {name: draw(histograms) for name in ("weights", "loads")},
     )
 
@@ -134,9 +140,11 @@ wholes = st.builds(lambda a, b, rows: Whole({"token": a, "sequence": b}, rows), 
 
 
 @st.composite
-def buckets(draw: st.DrawFn) -> Buckets:
-    """Of whole numbers, so that sums are exact."""
-    return Buckets.of(np.array(draw(st.lists(st.integers(0, 2**40).map(float), max_size=8)), np.float64))
+def binned_totals(draw: st.DrawFn) -> Binned[Octaves]:
+    """Sums of whole numbers, so that they are exact."""
+    bins = draw(st.lists(st.integers(0, OCTAVES.n - 1), max_size=8))
+    sums = {name: np.array([draw(whole) for _ in bins], np.float64) for name in ("a", "b")}
+    return Binned.of_values(OCTAVES, np.array(bins, np.uint16), sums)
 
 
 @st.composite
@@ -177,7 +185,9 @@ LAWS = {
     ),
     "Pictures": Law(pictures(), Pictures()),
     "Measured": Law(measured(), Measured()),
-    "Buckets": Law(buckets(), Buckets.of(np.zeros(0))),
+    "Binned": Law(
+        binned_totals(), Binned.of_values(OCTAVES, np.zeros(0, np.uint16), {"a": np.zeros(0), "b": np.zeros(0)})
+    ),
     "BadRowCounts": Law(bad_row_counts(), BadRowCounts(), commutes=False),
     "Values": Law(values(), Values(n=0, min=np.inf, max=-np.inf, total=0.0, zeros=0)),
     "Tally": Law(tallies(), Tally()),
@@ -224,13 +234,18 @@ def assert_equal(a: Any, b: Any) -> None:
 
 
 def test_every_class_that_adds_has_a_law() -> None:
-    adding = {
-        node.name
+    classes = [
+        node
         for path in Path(rlcorr_cli.__path__[0]).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef)
-        and any(isinstance(part, ast.FunctionDef) and part.name in ("__add__", "__radd__") for part in node.body)
+    ]
+    adding = {
+        node.name
+        for node in classes
+        if any(isinstance(part, ast.FunctionDef) and part.name in ("__add__", "__radd__") for part in node.body)
     }
+    adding |= {node.name for node in classes for base in node.bases if ast.unparse(base).partition("[")[0] in adding}
     assert adding == set(LAWS)
 
 
@@ -288,11 +303,47 @@ numbers = st.lists(st.floats(0, 1e6), max_size=20).map(lambda xs: np.array(xs, n
 
 
 @given(a=numbers, b=numbers)
-def test_buckets_of_all_values_are_those_of_both_parts(a: np.ndarray, b: np.ndarray) -> None:
-    together, whole = Buckets.of(a) + Buckets.of(b), Buckets.of(np.concatenate([a, b]))
-    assert (together.buckets.tolist(), together.counts.tolist()) == (whole.buckets.tolist(), whole.counts.tolist())
-    np.testing.assert_allclose(together.sums, whole.sums, rtol=1e-12)
+def test_bins_of_all_values_are_those_of_both_parts(a: np.ndarray, b: np.ndarray) -> None:
+    together, whole = binned_values(a) + binned_values(b), binned_values(np.concatenate([a, b]))
+    assert (together.bins.tolist(), together.counts.tolist()) == (whole.bins.tolist(), whole.counts.tolist())
+    np.testing.assert_allclose(together.sums["sum"], whole.sums["sum"], rtol=1e-12)
     assert whole.counts.sum() == len(a) + len(b)
+
+
+@given(a=numbers)
+def test_a_bin_holds_the_values_between_its_ends(a: np.ndarray) -> None:
+    near, far = FLOAT_BITS.ends(FLOAT_BITS.bins_of(a))
+    assert ((near <= a.astype(np.float32)) & (a.astype(np.float32) < far)).all()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Binned.of_values(Octaves(-1, 3, 2), np.zeros(1, np.uint16), {"a": np.ones(1)}),
+        Binned.of_values(Grid(0.0, 1.0, 2), np.zeros(1, np.uint16), {"a": np.ones(1)}),
+        Binned.of_values(OCTAVES, np.zeros(1, np.uint16), {"b": np.ones(1)}),
+        Binned.of_values(OCTAVES, np.zeros(0, np.uint16), {}),
+    ],
+    ids=["other octaves", "a grid", "another sum", "no sum"],
+)
+def test_different_bins_do_not_add(other: Binned[Any]) -> None:
+    binned: Binned[Any] = Binned.of_values(OCTAVES, np.zeros(1, np.uint16), {"a": np.ones(1)})
+    with pytest.raises(ValueError, match="do not add"):
+        binned + other
+    with pytest.raises(ValueError, match="do not add"):
+        other + binned
+
+
+def test_every_bin_has_a_count_and_sums() -> None:
+    for counts, sums in ((np.ones(1, np.int64), {}), (np.ones(2, np.int64), {"a": np.ones(3)})):
+        with pytest.raises(ValueError, match="for each bin"):
+            Binned(OCTAVES, np.arange(2, dtype=np.uint16), counts, sums)
+
+
+@pytest.mark.parametrize("binning", [FLOAT_BITS, OCTAVES, GRIDS["probability"]])
+def test_totals_over_any_bins_survive_json(binning: Any) -> None:
+    binned = Binned.of_values(binning, np.array([2, 0, 2], np.uint16), {"a": np.array([1.5, np.inf, 0.1])})
+    assert Binned.from_dict(json.loads(json.dumps(binned.to_dict(), allow_nan=False))) == binned
 
 
 @given(rows=dumps(min_rows=2), cut=st.integers(0, 8))
@@ -309,8 +360,11 @@ def test_pictures_of_all_rows_are_those_of_both_parts(rows: list[Row], cut: int)
     assert plain(together.counts) == plain(whole.counts)
     assert plain(together.histograms) == plain(whole.histograms)
     assert together.spread.keys() == whole.spread.keys()
-    for axis, table in whole.spread.items():
-        np.testing.assert_allclose(together.spread[axis], table, rtol=1e-9, atol=1e-9)
+    for axis, binned in whole.spread.items():
+        assert together.spread[axis].bins.tolist() == binned.bins.tolist()
+        assert together.spread[axis].counts.tolist() == binned.counts.tolist()
+        for name, column in binned.sums.items():
+            np.testing.assert_allclose(together.spread[axis].sums[name], column, rtol=1e-9, atol=1e-9)
 
 
 @given(a=blocks(), b=blocks())

@@ -84,7 +84,7 @@ def works(case: Case) -> Iterator[Callable[[Shard], Any]]:
     totals = BudgetTotals(case.reading(), plan)
     yield totals
     bounds = {budget.name: budget.mean_below for budget in plan.budgets}
-    crossings = {key: crossing(total, bounds[key[0]]) for key, total in totals(case.shard).value.items()}
+    crossings = {key: crossing(total, bounds[key.budget]) for key, total in totals(case.shard).value.items()}
     yield BudgetCandidates(case.reading(), plan, crossings)
     cuts = spending(case.dump, plan, Computing("cpu")).cuts
     provenance = provenance_of(case.dump, case.observation, cuts)

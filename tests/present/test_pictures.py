@@ -26,7 +26,8 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import read_report, refuse_undrawable
 from rlcorr_cli.report.trends import lorenz, profile
 from rlcorr_cli.requests import ReadRequest
-from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Octaves, Pictures
+from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Pictures, square
+from rlcorr_cli.totals.bins import Binned, Octaves
 from rlcorr_cli.totals.histogram import Histogram
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
@@ -42,6 +43,11 @@ def pictures_of(rows: list[Row], plan: Plan = PLAN) -> Pictures:
     one = batch(rows)
     found = observe(one, Observation((plan,), has_current=one.current_logp is not None, pictures=True), CPU)
     return found.pictures or Pictures()
+
+
+def table_of(binned: Binned[Octaves]) -> np.ndarray:
+    """Counts and sums of all bins, f64[1 + K, n]."""
+    return np.stack([binned.table(column) for column in (binned.counts, *binned.sums.values())])
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +82,15 @@ def test_counts_are_those_of_a_slow_loop(rows: list[Row]) -> None:
         for value, (b, a, _) in zip(x, tokens, strict=True):
             at = int(np.searchsorted(bins.edges, np.float32(value), side="right")) - 1
             table[:, min(max(at, 0), bins.n - 1)] += [1, a - b, (a - b) ** 2]
-        np.testing.assert_allclose(found.spread[name], table, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(table_of(found.spread[name]), table, rtol=1e-9, atol=1e-9)
     scatter = np.zeros((SCATTER, SCATTER), np.int64)
     for b, a, _ in tokens:
         i, j = (min(max(int((x - DEEPEST) / -DEEPEST * SCATTER), 0), SCATTER - 1) for x in (b, a))
         scatter[i, j] += 1
-    assert np.abs(found.counts["log_probability"] - scatter).sum() <= 2  # a value on an edge may round either way
-    assert found.counts["probability"].sum() == len(tokens)
+    assert (
+        np.abs(square(found.counts["log_probability"]) - scatter).sum() <= 2
+    )  # a value on an edge may round either way
+    assert found.counts["probability"].counts.sum() == len(tokens)
 
 
 @given(rows=dumps(min_rows=2))
@@ -92,8 +100,8 @@ def test_pictures_add(rows: list[Row]) -> None:
     for found in (parts[0] + parts[1], parts[1] + parts[0], whole + Pictures(), Pictures() + whole):
         assert found.to_dict()["counts"] == whole.to_dict()["counts"]
         assert found.to_dict()["histograms"] == whole.to_dict()["histograms"]
-        for name, table in whole.spread.items():
-            np.testing.assert_allclose(found.spread[name], table, rtol=1e-9, atol=1e-12)
+        for name, binned in whole.spread.items():
+            np.testing.assert_allclose(table_of(found.spread[name]), table_of(binned), rtol=1e-9, atol=1e-12)
     assert Pictures.from_dict(json.loads(json.dumps(whole.to_dict()))).to_dict() == whole.to_dict()
 
 
@@ -101,14 +109,14 @@ def test_pictures_agree_with_the_metrics(report: Report) -> None:
     n, values, found = report.whole.counts["tokens"], report.whole.values, report.pictures
     assert found is not None
     for name in ("surprise", "position"):
-        count, total, squares = found.spread[name].sum(axis=1)
+        count, total, squares = table_of(found.spread[name]).sum(axis=1)
         assert count == n
         assert total / n == pytest.approx(values["log_ratio_mean"], rel=1e-9)
         assert math.sqrt(squares / n - (total / n) ** 2) == pytest.approx(values["log_ratio_std"], rel=1e-9)
-    sequences, total, _, tokens, kept = found.spread["length"].sum(axis=1)
+    sequences, total, _, tokens, kept = table_of(found.spread["length"]).sum(axis=1)
     assert (sequences, tokens, kept) == (report.whole.counts["sequences"], n, values["kept_tokens"])
     assert total / n == pytest.approx(values["log_ratio_mean"], rel=1e-9)
-    assert all(table.sum() == n for table in found.counts.values())
+    assert all(scatter.counts.sum() == n for scatter in found.counts.values())
     assert report.log_ratios.counts.sum() == found.histograms["weights"].counts.sum() == n
     weight, count = found.histograms["weights"].by_value
     assert (weight * count).sum() / n == pytest.approx(values["rollout_is_applied_mean"], rel=5e-3)
@@ -134,11 +142,9 @@ def test_rebinning_keeps_every_value_and_its_place() -> None:
 
 
 def test_a_profile_is_mean_and_spread() -> None:
-    values = np.array([[2.0, 4.0], [1.0, 1.0]])
-    table = np.zeros((3, LENGTH.n))
-    for i, row in enumerate(values):
-        table[:, i] = len(row), row.sum(), (row**2).sum()
-    found = profile(table, LENGTH, min_count=1)
+    values = np.array([2.0, 1.0, 4.0, 1.0])
+    sums = {"sum": values, "sum_of_squares": values**2}
+    found = profile(Binned.of_values(LENGTH, np.array([0, 1, 0, 1], np.uint16), sums), min_count=1)
     assert found.mean.tolist() == [3.0, 1.0]
     assert found.std.tolist() == [1.0, 0.0]
 
@@ -150,6 +156,12 @@ def test_a_lorenz_curve_says_who_carries_the_weight() -> None:
     assert found.top == pytest.approx(0.51, rel=5e-3)
     assert float(np.interp(0.5, found.sequences, found.weight)) == pytest.approx(0.0, abs=1e-12)
     assert (found.sequences[-1], found.weight[-1]) == (1.0, pytest.approx(1.0))
+
+
+def halved(spread: dict[str, Any], axis: str) -> dict[str, Any]:
+    """The tables with half a count in one of them."""
+    counts, *sums = spread[axis]
+    return {**spread, axis: [[0.5, *counts[1:]], *sums]}
 
 
 def saved(document: dict[str, Any], tmp_path: Path) -> Report:
@@ -260,6 +272,7 @@ def test_a_report_that_is_not_whole_is_refused(report: Report, tmp_path: Path) -
     whole = report.to_dict()
     for wrong in (
         {**whole["pictures"], "spread": {}},
+        *({**whole["pictures"], "spread": halved(whole["pictures"]["spread"], axis)} for axis in AXES),
         {**whole["pictures"], "counts": {"probability": {"70": [0] * 64}}},
         {**whole["pictures"], "histograms": {"weights": [[1], [1]]}},
         {**whole["pictures"], "log_ratios": [[1, 2], [1]]},

@@ -26,7 +26,8 @@ from rlcorr_cli.report.trends import Profile, length_trend, position_trend, surp
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.rule import Rule
-from rlcorr_cli.totals.histogram import Histogram, bucket_of
+from rlcorr_cli.totals.bins import FLOAT_BITS
+from rlcorr_cli.totals.histogram import Histogram
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 STRICT = tuple(replace(rule, high=0.002, severity="fail") if rule.metric == "k3_kl" else rule for rule in RULES)
@@ -128,11 +129,11 @@ def test_a_rejection_that_takes_too_much_gets_bounds_that_keep_the_target() -> N
 
 
 def test_no_bound_is_suggested_where_none_can_be() -> None:
-    far = Histogram(bucket_of(np.array([1000.0], np.float32)), np.array([10], np.int64))
+    far = Histogram(FLOAT_BITS.bins_of(np.array([1000.0], np.float32)), np.array([10], np.int64))
     lost = {"rollout_rs_tight_seq_masked_fraction": 1.0}
     assert list(suggestions([GEOMETRIC], lost, {"tight": far})) == []
     assert list(suggestions([GEOMETRIC], lost, {})) == []
-    near = Histogram(bucket_of(np.array([0.5], np.float32)), np.array([10], np.int64))
+    near = Histogram(FLOAT_BITS.bins_of(np.array([0.5], np.float32)), np.array([10], np.int64))
     (bounds,) = suggestions([GEOMETRIC], lost, {"tight": near})
     assert bounds.high is not None
     assert bounds.high >= math.exp(0.5 * (1 + 2**-7))  # the far edge of the bucket that 0.5 begins
@@ -142,7 +143,7 @@ def test_no_bound_is_suggested_where_none_can_be() -> None:
 
 @pytest.mark.parametrize("distance", [0.002, 0.2, 3.0])
 def test_a_suggested_bound_has_three_digits_of_itself_or_of_its_distance_from_1(distance: float) -> None:
-    histogram = Histogram(bucket_of(np.array([distance], np.float32)), np.array([10], np.int64))
+    histogram = Histogram(FLOAT_BITS.bins_of(np.array([distance], np.float32)), np.array([10], np.int64))
     (bounds,) = suggestions([GEOMETRIC], {"rollout_rs_tight_seq_masked_fraction": 0.11}, {"tight": histogram})
     assert bounds.kept_fraction == 1.0
     assert bounds.low is not None

@@ -9,8 +9,7 @@ def rebinned(histogram: Histogram, edges: Floats) -> Floats:
     """Counts between edges, f64[K]: a bucket's values are taken to lie evenly over it.  Their sum is exact."""
     if not len(histogram.buckets):
         return np.zeros(len(edges) - 1)
-    bits = histogram.buckets.astype(np.uint32) << 16
-    near, far = (pattern.view(np.float32).astype(np.float64) for pattern in (bits, bits + np.uint32(1 << 16)))
+    near, far = histogram.binning.ends(histogram.buckets)
     low, high = np.minimum(near, far), np.maximum(near, far)
     counts = histogram.counts.astype(np.float64)
     width = np.maximum(high - low, 1e-300)

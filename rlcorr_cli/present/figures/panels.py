@@ -25,7 +25,8 @@ from rlcorr_cli.report.trends import (
     profile,
     surprise_trend,
 )
-from rlcorr_cli.totals.binned import DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Pictures
+from rlcorr_cli.totals.binned import SURPRISE, Pictures, square
+from rlcorr_cli.totals.bins import Binned, Grid
 
 
 def counted(report: Report) -> Pictures:
@@ -111,7 +112,7 @@ def _outside(report: Report) -> str:
 
 def probabilities(ax: Axes, report: Report) -> str:
     """Rollout against training probability, a count per square."""
-    _scatter(ax, counted(report).counts["probability"], 0.0, 1.0)
+    _scatter(ax, counted(report).counts["probability"])
     ax.set(xlabel="rollout probability", ylabel="training probability")
     pearson = report.whole.values["prob_pearson"]
     if pearson is None:
@@ -121,20 +122,19 @@ def probabilities(ax: Axes, report: Report) -> str:
 
 def log_probabilities(ax: Axes, report: Report) -> str:
     """Rollout against training log-prob."""
-    table = counted(report).counts["log_probability"]
-    _scatter(ax, table, DEEPEST, 0.0)
+    _scatter(ax, counted(report).counts["log_probability"])
     ax.set(xlabel="rollout log-prob (nats)", ylabel="training log-prob (nats)")
     far = 1 - rebinned(report.log_ratios, np.array([-1.0, 1.0])).sum() / report.log_ratios.counts.sum()
     return f"{share(max(float(far), 0.0))} of the tokens lie more than 1 nat off the diagonal."
 
 
-def _scatter(ax: Axes, table: "np.ndarray", low: float, high: float) -> None:
-    if not table.any():
+def _scatter(ax: Axes, scatter: Binned[Grid]) -> None:
+    if not len(scatter.bins):
         raise Missing("No valid token.")
-    edges = np.linspace(low, high, SCATTER + 1)
-    shown = np.ma.masked_equal(table.T, 0)
-    mesh = ax.pcolormesh(edges, edges, shown, cmap=MAP, norm=LogNorm(1, max(2, int(table.max()))), rasterized=True)
-    ax.plot([low, high], [low, high], color=RED, linewidth=0.8)
+    edges, most = scatter.binning.edges, max(2, int(scatter.counts.max()))
+    shown = np.ma.masked_equal(square(scatter).T, 0)
+    mesh = ax.pcolormesh(edges, edges, shown, cmap=MAP, norm=LogNorm(1, most), rasterized=True)
+    ax.plot(edges[[0, -1]], edges[[0, -1]], color=RED, linewidth=0.8)
     ax.set_aspect("equal")
     ax.set_facecolor(
         style.PALE
@@ -147,7 +147,7 @@ def _scatter(ax: Axes, table: "np.ndarray", low: float, high: float) -> None:
 
 def surprise(ax: Axes, report: Report) -> str:
     """Spread of the log-ratio by how unlikely the token was."""
-    bins = profile(counted(report).spread["surprise"], SURPRISE)
+    bins = profile(counted(report).spread["surprise"])
     ax.plot(-bins.centre, bins.std, "o-", color=BLUE, label="std")
     ax.plot(-bins.centre, bins.mean, "s--", color=ORANGE, label="mean")
     ax.axhline(0, color=INK, linewidth=0.8)
@@ -173,7 +173,7 @@ def _symlog_ticks(ax: Axes) -> None:
 
 def position(ax: Axes, report: Report) -> str:
     """Mean and spread by place in the sequence."""
-    bins = profile(counted(report).spread["position"], POSITION)
+    bins = profile(counted(report).spread["position"])
     ax.plot(bins.centre, bins.std, "o-", color=BLUE, label="std")
     ax.plot(bins.centre, bins.mean, "s--", color=ORANGE, label="mean")
     ax.axhline(0, color=INK, linewidth=0.8)
@@ -190,7 +190,7 @@ def position(ax: Axes, report: Report) -> str:
 
 def length_spread(ax: Axes, report: Report) -> str:
     """The sequence log-ratio S by length: the length trap."""
-    bins = profile(counted(report).spread["length"], LENGTH, MIN_LENGTH_COUNT)
+    bins = profile(counted(report).spread["length"], MIN_LENGTH_COUNT)
     ax.fill_between(bins.centre, bins.mean - bins.std, bins.mean + bins.std, color=BLUE, alpha=0.25, linewidth=0)
     ax.plot(bins.centre, bins.mean, "o-", color=BLUE, label="mean ± std of S")
     for at, name in ((math.log(2), "ratio 2"), (-math.log(2), "ratio 1/2")):
@@ -215,10 +215,10 @@ def length_kept(ax: Axes, report: Report) -> str:
     """Share of tokens that the rejections keep, by length."""
     if not report.plan.rules:
         raise Missing("The plan rejects nothing, so there is no acceptance by length.")
-    table = counted(report).spread["length"]
-    use = table[3] > 0
-    edges = LENGTH.edges
-    centre, kept = np.sqrt(edges[:-1] * edges[1:])[use], table[4][use] / table[3][use]
+    lengths = counted(report).spread["length"]
+    tokens, kept_tokens = lengths.sums["tokens"], lengths.sums["kept_tokens"]
+    use = tokens > 0
+    centre, kept = lengths.binning.centres(lengths.bins[use]), kept_tokens[use] / tokens[use]
     ax.plot(centre, kept, "o-", color=GREEN)
     ax.set_ylim(-0.02, 1.02)
     _log_counts(ax)

@@ -1,0 +1,193 @@
+"""Binned: counts and sums over bins, the one accumulator behind histograms, budget searches and pictures.
+
+A binning is a small value that says what its bins are: float32s by their top 16 bits, parts of octaves, or the squares
+of a grid.  None has more than 65,536 bins, so that bin numbers are u16 and sorting them is a radix sort.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.totals.exact import Floats, floats_from_list, floats_to_list
+
+Bins = NDArray[np.uint16]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FloatBits:
+    """Bins of equal top 16 bits as float32: sign, exponent and 7 bits of the mantissa."""
+
+    n: ClassVar[int] = 1 << 16
+
+    def bins_of(self, values: NDArray[Any]) -> Bins:
+        """The bin of each value; of values >= 0 the bins are in the values' own order."""
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32).view(np.uint16)[1::2]
+
+    def ends(self, bins: Bins) -> tuple[Floats, Floats]:
+        """Either end of each bin, the one nearer to 0 first."""
+        bits = bins.astype(np.uint32) << 16
+        near, far = (pattern.view(np.float32).astype(np.float64) for pattern in (bits, bits + np.uint32(1 << 16)))
+        return near, far
+
+
+@dataclass(frozen=True)
+class Octaves:
+    """Bins from 2^first to 2^last, `parts` (a power of 2) of equal width to each octave.
+
+    What lies below the first or above the last falls into that one.
+    """
+
+    first: int
+    last: int
+    parts: int
+
+    @property
+    def n(self) -> int:
+        """How many bins."""
+        return (self.last - self.first) * self.parts
+
+    @property
+    def shift(self) -> int:
+        """How many low bits of a float32 a bin leaves out."""
+        return 23 - (self.parts.bit_length() - 1)
+
+    @property
+    def origin(self) -> int:
+        """The float32 bits of 2^first, shifted."""
+        return (127 + self.first) << (23 - self.shift)
+
+    @property
+    def edges(self) -> Floats:
+        """n + 1 edges."""
+        bits = (np.arange(self.n + 1, dtype=np.int64) + self.origin) << self.shift
+        return bits.astype(np.uint32).view(np.float32).astype(np.float64)
+
+    def centres(self, bins: Bins) -> Floats:
+        """The geometric mean of each bin's ends."""
+        edges = self.edges
+        return np.sqrt(edges[:-1] * edges[1:])[bins]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Squares of equal size over [low, high] x [low, high], `parts` along either axis; bin i * parts + j.
+
+    What lies outside falls into the nearest square.
+    """
+
+    low: float
+    high: float
+    parts: int
+
+    @property
+    def n(self) -> int:
+        """How many bins."""
+        return self.parts**2
+
+    @property
+    def edges(self) -> Floats:
+        """parts + 1 edges along either axis."""
+        return np.linspace(self.low, self.high, self.parts + 1)
+
+
+FLOAT_BITS = FloatBits()
+_KINDS: Mapping[str, type[FloatBits | Octaves | Grid]] = {"float_bits": FloatBits, "octaves": Octaves, "grid": Grid}
+BinningT = TypeVar("BinningT", bound=FloatBits | Octaves | Grid)
+Number = TypeVar("Number", np.int64, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Binned(Generic[BinningT]):
+    """Counts and sums of what falls into each bin.
+
+    bins: u16[K], ascending and distinct; counts: i64[K]; sums: f64[K] by name.  + is the union of the bins: counts add
+    exactly in any order or partition, sums to rounding.  It refuses another binning and other sums.
+    """
+
+    binning: BinningT
+    bins: Bins
+    counts: Counts
+    sums: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+
+    def __post_init__(self) -> None:
+        if any(column.shape != self.bins.shape for column in (self.counts, *self.sums.values())):
+            raise ValueError("there must be one count and one sum for each bin")
+
+    @classmethod
+    def of_values(cls, binning: BinningT, bins: Bins, values: Mapping[str, Floats]) -> "Binned[BinningT]":
+        """One value of each name for every number binned; bins: which bin each falls into, in any order."""
+        return Binned(binning, *_added_up(bins, np.ones(len(bins), np.int64), values))
+
+    @classmethod
+    def of_table(
+        cls, binning: BinningT, counts: Counts, sums: Mapping[str, Floats] | None = None
+    ) -> "Binned[BinningT]":
+        """From counts and sums of all bins, [n] each; a bin without a count is left out."""
+        (bins,) = np.nonzero(counts)
+        named = {name: column[bins] for name, column in (sums or {}).items()}
+        return Binned(binning, bins.astype(np.uint16), counts[bins], named)
+
+    def table(self, column: NDArray[Number]) -> NDArray[Number]:
+        """One of its columns over all bins, [n]: 0 where nothing was binned."""
+        whole = np.zeros(self.binning.n, column.dtype)
+        whole[self.bins] = column
+        return whole
+
+    def __add__(self, other: Self) -> Self:
+        if self.binning != other.binning or self.sums.keys() != other.sums.keys():
+            raise ValueError("totals over different bins, or of different sums, do not add")
+        if not len(self.bins) or not len(other.bins):
+            return self if len(self.bins) else other
+        bins, counts, sums = _added_up(
+            np.concatenate([self.bins, other.bins]),
+            np.concatenate([self.counts, other.counts]),
+            {name: np.concatenate([column, other.sums[name]]) for name, column in self.sums.items()},
+        )
+        return self._replaced(bins, counts, sums)
+
+    def _replaced(self, bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> Self:
+        return replace(self, bins=bins, counts=counts, sums=sums)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Binned)
+            and self.binning == other.binning
+            and np.array_equal(self.bins, other.bins)
+            and np.array_equal(self.counts, other.counts)
+            and self.sums.keys() == other.sums.keys()
+            and all(np.array_equal(column, other.sums[name]) for name, column in self.sums.items())
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values; floats survive exactly."""
+        kind = next(name for name, kind in _KINDS.items() if isinstance(self.binning, kind))
+        return {
+            "binning": {"kind": kind, **asdict(self.binning)},
+            "bins": self.bins.tolist(),
+            "counts": self.counts.tolist(),
+            "sums": {name: floats_to_list(column) for name, column in self.sums.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Binned[Any]":
+        """What `to_dict` wrote; columns of another length than the bins are a ValueError."""
+        shape = dict(data["binning"])
+        binning = _KINDS[shape.pop("kind")](**shape)
+        sums = {name: floats_from_list(column) for name, column in data["sums"].items()}
+        return Binned(binning, np.array(data["bins"], np.uint16), np.array(data["counts"], np.int64), sums)
+
+
+def _added_up(bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> tuple[Bins, Counts, dict[str, Floats]]:
+    """Distinct bins in ascending order, and each column added up over equal ones."""
+    if not len(bins):
+        return bins, counts, dict(sums)
+    order = np.argsort(bins, kind="stable")  # a radix sort on 16 bits
+    ordered = bins[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    added = {name: np.add.reduceat(column[order], starts) for name, column in sums.items()}
+    return ordered[starts], np.add.reduceat(counts[order], starts), added
