@@ -3,7 +3,7 @@
     python tests/benchmarks/core.py [--device cuda] [--tokens 50000000]
 
 Times `observe` of one big batch whose float32 log-probs lie on the device.  To leave the copy out, the one function
-that copies (`_to_device` in rlcorr_cli.core.correct) is replaced by one that only widens what is there already, as
+that copies (`_to_device` in rlcorr_cli.core.tokens) is replaced by one that only widens what is there already, as
 the real one does after its copy.  What the host does in `observe` (hashes and draws of the bootstrap, folding) counts.
 
 Prints JSON: seconds (median), seconds without the bootstrap, bytes (two float32 per token), and the device's copy
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core import correct
+from rlcorr_cli.core import tokens
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import PRESETS
@@ -61,7 +61,7 @@ def measure(batch: Batch, plan: Plan, device: torch.device) -> dict[str, Any]:
     def widen(values: NDArray[Any], device: torch.device) -> Tensor:
         return resident[id(values)].double()
 
-    with patch.object(correct, "_to_device", widen):
+    with patch.object(tokens, "_to_device", widen):
         seconds = median_seconds(lambda: observe(batch, Observation((plan,)), device), device)
         plain = median_seconds(lambda: observe(batch, Observation((plan,), seed=None), device), device)
     return {

@@ -90,7 +90,7 @@ def measured(design: Design, rng: Generator) -> dict[str, tuple[float, float]]:
     zeros = np.zeros(design.n, np.int64)
     batch = Batch(
         offsets=offsets,
-        train_logp=rollout + flat,
+        old_logp=rollout + flat,
         rollout_logp=rollout,
         current_logp=None,
         advantages=None,
