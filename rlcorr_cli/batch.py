@@ -55,7 +55,7 @@ class Batch:
     is the policy before updates, current the one after.  One of the two may be None; which are compared, core decides.
     advantages: f64[V], finite, where the plan looks at them, else None.
     n_masked: i64[B], tokens the mask left out.  reward: f64[B], NaN = none; None without a reward column.
-    leaf: i32[B], index into keys: which group each row belongs to.
+    group_index: i32[B], index into group_keys: which group each row belongs to.
     row_keys: u64[B], a hash of each row's own id, 0 of a row without one; None without a sample_id column.
     """
 
@@ -66,8 +66,8 @@ class Batch:
     advantages: NDArray[np.float64] | None
     n_masked: NDArray[np.int64]
     reward: NDArray[np.float64] | None
-    leaf: NDArray[np.int32]
-    keys: tuple[GroupKey, ...]
+    group_index: NDArray[np.int32]
+    group_keys: tuple[GroupKey, ...]
     row_keys: NDArray[np.uint64] | None = None
 
     @property

@@ -11,14 +11,14 @@ from oracle import Row
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.budget_search import candidates
 from rlcorr_cli.core.budget_search import totals as budget_totals
-from rlcorr_cli.core.observe import Cuts, Observation, Observed, layouts_of, observe
+from rlcorr_cli.core.observe import BudgetBounds, Observation, Observed, layouts_of, observe
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.budget_search import crossing, cut
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize, normed_layouts
 from rlcorr_cli.totals.summary import GroupKey, total
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import TotalsView
 
 CPU = torch.device("cpu")
 FAR = (-30.0, 30.0, -5.0, 5.0, -0.125, 0.125, 0.0, 0.03125)
@@ -52,8 +52,8 @@ def batch(rows: Sequence[Row], mode: Mode = "decoupled") -> Batch:
         advantages=np.array([r.advantages[t] for r, at in zip(rows, valid, strict=True) for t in at], np.float64),
         n_masked=np.array([len(r.mask) - len(at) for r, at in zip(rows, valid, strict=True)], np.int64),
         reward=np.array([np.nan if r.reward is None else r.reward for r in rows]),
-        leaf=np.array([keys.index(r.batch) for r in rows], np.int32),
-        keys=tuple((key,) for key in keys),
+        group_index=np.array([keys.index(r.batch) for r in rows], np.int32),
+        group_keys=tuple((key,) for key in keys),
     )
 
 
@@ -64,8 +64,8 @@ def observed(rows: Sequence[Row], plan: Plan, seed: int | None = None) -> Observ
     return observe(one, observation, CPU, bounds(one, plan))
 
 
-def bounds(one: Batch, plan: Plan) -> Cuts:
-    """The bounds of a plan's budgets, each of a batch's leaves being a training batch."""
+def bounds(one: Batch, plan: Plan) -> BudgetBounds:
+    """The bounds of a plan's budgets, each of a batch's groups being a training batch."""
     found: dict[str, dict[GroupKey, float]] = {budget.name: {} for budget in plan.budgets}
     totals = budget_totals(one, plan, CPU)
     limit_of = {budget.name: budget.mean_below for budget in plan.budgets}
@@ -79,11 +79,11 @@ def metrics(rows: Sequence[Row], plan: Plan) -> Values:
     """rlcorr's canonical metrics of the rows, weights normalised per training batch where the plan says so."""
     one = batch(rows, plan.mode)
     observation = Observation((plan,), has_current=one.current_logp is not None, seed=None)
-    leaves, layouts = observe(one, observation, CPU, bounds(one, plan)).groups, layouts_of(observation)
+    groups, layouts = observe(one, observation, CPU, bounds(one, plan)).groups, layouts_of(observation)
     if plan.normalizes:
-        leaves = normalize(leaves, layouts, plan, by_batch=True)
+        groups = normalize(groups, layouts, plan, by_batch=True)
         layouts = normed_layouts(layouts, plan)
-    return canonical(Numbers(total(leaves.values(), layouts), plan), plan)
+    return canonical(TotalsView(total(groups.values(), layouts), plan), plan)
 
 
 def simulated(n: int, seed: int, mean: float = 0.0, std: float = 0.05, longest: int = 20) -> list[Row]:

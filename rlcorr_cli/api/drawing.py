@@ -106,7 +106,7 @@ def save(report: Report, path: str | Path) -> Path:
     from rlcorr_cli.present.forms import write
 
     columns = len(_a_report(report).groups[0].key) if report.groups else 0
-    refuse_form(Path(path), [one.path for one in report.inputs], n_group_columns=columns)
+    refuse_form(Path(path), [source.path for source in report.inputs], n_group_columns=columns)
     write(report, Path(path))
     return Path(path)
 

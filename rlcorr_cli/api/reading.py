@@ -10,7 +10,7 @@ from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import CANONICAL
-from rlcorr_cli.metrics.settings import Thresholds
+from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
@@ -67,7 +67,7 @@ def analyze(
     return analysis.analyze(
         reading,
         chosen,
-        thresholds=Thresholds(extreme_ratio, ppo_clip),
+        settings=DiagnosticSettings(extreme_ratio, ppo_clip),
         computing=computing(device, threads, batch_tokens),
         seed=seed,
         watch=watch,

@@ -45,11 +45,11 @@ def _end(status: int) -> NoReturn:
 
 def run(args: Sequence[str]) -> int:
     """The exit status of a command line, errors shown."""
-    given = list(args)
+    arguments = list(args)
     try:
-        return fast_path(given)
+        return fast_path(arguments)
     except RlcorrError as error:
-        return _show(error, given)
+        return _show(error, arguments)
     except (BrokenPipeError, SystemExit):
         # rich and typer answer a closed pipe with SystemExit(1), and nothing else here raises one.
         drop_stdout()
@@ -61,9 +61,9 @@ def run(args: Sequence[str]) -> int:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             return _fault()
-        return _show(OutputError("There is no space left to write to.", "Free some, or write elsewhere."), given)
+        return _show(OutputError("There is no space left to write to.", "Free some, or write elsewhere."), arguments)
     except MemoryError:
-        return _show(RlcorrError("Out of memory.", "Try a smaller --batch-tokens, or fewer --threads."), given, 3)
+        return _show(RlcorrError("Out of memory.", "Try a smaller --batch-tokens, or fewer --threads."), arguments, 3)
     except Exception:
         return _fault()
 

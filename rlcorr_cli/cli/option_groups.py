@@ -142,29 +142,29 @@ def flat(command: Callable[..., int | None]) -> Callable[..., int | None]:
     for name, parameter in signature(command).parameters.items():
         parameters += _options(groups[name]) if name in groups else [parameter.replace(annotation=hints[name])]
 
-    def run(**given: Any) -> int | None:
-        made = {name: _taken(group, given) for name, group in groups.items()}
-        return command(**made, **given)
+    def run(**arguments: Any) -> int | None:
+        made = {name: _taken(group, arguments) for name, group in groups.items()}
+        return command(**made, **arguments)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.__signature__ = Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__signature__ = Signature([parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
-def _taken(group: Any, given: dict[str, Any]) -> Any:
-    """A group made of its options, which are taken out of those given."""
-    return group(**{one.name: given.pop(one.name) for one in fields(group)})
+def _taken(group: Any, arguments: dict[str, Any]) -> Any:
+    """A group made of its options, which are taken out of those arguments."""
+    return group(**{option.name: arguments.pop(option.name) for option in fields(group)})
 
 
 def _options(group: Any) -> list[Parameter]:
     hints = get_type_hints(group, include_extras=True)
     return [
         Parameter(
-            one.name,
+            option.name,
             Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if one.default is MISSING else one.default,
-            annotation=hints[one.name],
+            default=Parameter.empty if option.default is MISSING else option.default,
+            annotation=hints[option.name],
         )
-        for one in fields(group)
+        for option in fields(group)
     ]

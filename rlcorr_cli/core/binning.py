@@ -8,12 +8,12 @@ from rlcorr_cli.core.correct import Corrected
 from rlcorr_cli.core.histograms import bincount, histogram
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.totals.binned import GRIDS, LENGTH, POSITION, SURPRISE, Pictures
+from rlcorr_cli.totals.binned import GRIDS, LENGTH, POSITION, SURPRISE, BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
 from rlcorr_cli.totals.histogram import Floats
 
 
-def draw(tokens: Tokens, corrected: Corrected) -> Pictures:
+def draw(tokens: Tokens, corrected: Corrected) -> BinnedTotals:
     """The pictures of some tokens under a plan."""
     ragged, log_ratio = tokens.ragged, tokens.log_ratio
     train = tokens.rollout_logp + log_ratio
@@ -21,7 +21,7 @@ def draw(tokens: Tokens, corrected: Corrected) -> Pictures:
     keep = torch.ones_like(log_ratio) if corrected.keep is None else corrected.keep.double()
     weights = _weights(tokens, corrected)
     n_tokens = {"tokens": ragged.lengths, "kept_tokens": ragged.sum(keep)}
-    return Pictures(
+    return BinnedTotals(
         counts={
             "probability": _scatter(tokens.rollout_prob, torch.exp(train), GRIDS["probability"]),
             "log_probability": _scatter(tokens.rollout_logp, train, GRIDS["log_probability"]),
@@ -37,10 +37,10 @@ def draw(tokens: Tokens, corrected: Corrected) -> Pictures:
 
 def _weights(tokens: Tokens, corrected: Corrected) -> Tensor:
     """Of every token; 1 without a weighting."""
-    one = corrected.weighted
-    if one is None:
+    weighted = corrected.weighted
+    if weighted is None:
         return torch.ones_like(tokens.log_ratio)
-    return one.applied if one.weighting.scope == "token" else tokens.ragged.broadcast(one.applied)
+    return weighted.applied if weighted.weighting.scope == "token" else tokens.ragged.broadcast(weighted.applied)
 
 
 def _octave(values: Tensor, bins: Octaves) -> Tensor:

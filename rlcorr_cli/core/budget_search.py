@@ -34,8 +34,8 @@ def _values(batch: Batch, plan: Plan, device: torch.device) -> Iterator[tuple[Bu
     if not batch.n_tokens:
         return
     lengths = np.diff(batch.offsets)
-    tokens, leaf = Tokens.of(batch, device, plan.mode), np.repeat(batch.leaf, lengths)
+    tokens, group_index = Tokens.of(batch, device, plan.mode), np.repeat(batch.group_index, lengths)
     for budget in plan.budgets:
         values = to_numpy(budgeted(tokens, budget, plan))
-        for i, key in enumerate(batch.keys):
-            yield BudgetGroup(budget.name, key), values[leaf == i] if len(batch.keys) > 1 else values
+        for i, key in enumerate(batch.group_keys):
+            yield BudgetGroup(budget.name, key), values[group_index == i] if len(batch.group_keys) > 1 else values

@@ -56,15 +56,18 @@ class Corrected:
     keep: Tensor | None
 
 
-def correct(tokens: Tokens, plan: Plan, cuts: Mapping[str, np.ndarray] | None = None) -> Corrected:
-    """Weights and rejections of a plan, each rejection on the original mask.  cuts: budget -> its bound, f64[B]."""
+def correct(tokens: Tokens, plan: Plan, budget_bounds: Mapping[str, np.ndarray] | None = None) -> Corrected:
+    """Weights and rejections of a plan, each rejection on the original mask.
+
+    budget_bounds: budget -> its bound, f64[B].
+    """
     weighted = plan.weighting and weigh(tokens.between(plan.weighting.of), plan.weighting, plan.log_ratio_limit)
     rejected = tuple(reject(tokens.between(rejection.of), rejection, plan) for rejection in plan.rejections)
-    rejected += tuple(_spend(tokens, budget, plan, (cuts or {})[budget.name]) for budget in plan.budgets)
+    rejected += tuple(_spend(tokens, budget, plan, (budget_bounds or {})[budget.name]) for budget in plan.budgets)
     keep = None
-    for one in rejected:
-        on_tokens = one.keep if one.rejection.scope == "token" else tokens.ragged.broadcast(one.keep)
-        if not one.rejection.applied:
+    for rejection, kept_units in ((part.rejection, part.keep) for part in rejected):
+        on_tokens = kept_units if rejection.scope == "token" else tokens.ragged.broadcast(kept_units)
+        if not rejection.applied:
             on_tokens = torch.ones_like(on_tokens)
         keep = on_tokens if keep is None else keep & on_tokens
     return Corrected(plan, weighted, rejected, keep)
@@ -87,11 +90,11 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
         applied = raw.clamp(low if weighting.outside == "clamp" else None, high)
     gate_mask = tokens.gate_mask(weighting.gate, scope == "token")
     if gate_mask is not None:
-        one = torch.ones_like(raw)
+        unit_weight = torch.ones_like(raw)
         log_raw, raw, applied = (
             log_raw * gate_mask,
-            torch.where(gate_mask, raw, one),
-            torch.where(gate_mask, applied, one),
+            torch.where(gate_mask, raw, unit_weight),
+            torch.where(gate_mask, applied, unit_weight),
         )
     return Weighted(weighting, log_raw, raw, applied, gate_mask)
 
@@ -115,9 +118,9 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
     return Rejected(rejection, value, log_value, keep if gate_mask is None else keep | ~gate_mask, gate_mask)
 
 
-def _spend(tokens: Tokens, budget: Budget, plan: Plan, cuts: np.ndarray) -> Rejected:
+def _spend(tokens: Tokens, budget: Budget, plan: Plan, budget_bounds: np.ndarray) -> Rejected:
     value = budgeted(tokens, budget, plan)
-    cut = tokens.ragged.broadcast(torch.from_numpy(cuts).to(value.device))
+    cut = tokens.ragged.broadcast(torch.from_numpy(budget_bounds).to(value.device))
     return Rejected(budget, value, None, value <= cut)
 
 

@@ -22,11 +22,16 @@ MAX_WEIGHT = float(np.finfo(np.float32).max)
 """The largest weight that can be written down, 3.4e38: filtered datasets hold float32."""
 
 
-def correct_batch(batch: Batch, tokens: Tokens, plan: Plan, cuts: Mapping[str, Mapping[GroupKey, float]]) -> Corrected:
-    """The plan applied to a batch's tokens.  cuts: budget -> leaf -> the largest value of its statistic that stays."""
+def correct_batch(
+    batch: Batch, tokens: Tokens, plan: Plan, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
+) -> Corrected:
+    """The plan applied to a batch's tokens.
+
+    budget_bounds: budget -> group -> the largest value of its statistic that stays.
+    """
     filled = np.diff(batch.offsets) > 0
-    bounds = {name: np.array([of.get(key, np.inf) for key in batch.keys]) for name, of in cuts.items()}
-    return correct(tokens, plan, {name: by_leaf[batch.leaf[filled]] for name, by_leaf in bounds.items()})
+    bounds = {name: np.array([of.get(key, np.inf) for key in batch.group_keys]) for name, of in budget_bounds.items()}
+    return correct(tokens, plan, {name: by_group[batch.group_index[filled]] for name, by_group in bounds.items()})
 
 
 def nothing_decided(batch: Batch, plan: Plan) -> Decision:
@@ -71,7 +76,7 @@ def storable(weights: Floats) -> tuple[Floats, int]:
 
 
 def opinions(
-    batch: Batch, plan: Plan, device: torch.device, cuts: Mapping[str, Mapping[GroupKey, float]]
+    batch: Batch, plan: Plan, device: torch.device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
 ) -> list[tuple[Rejection | Budget, Floats, Flags]]:
     """Each rule of a plan on a batch: its statistic over its units, and what it keeps, bool[V]."""
     if not batch.n_tokens:
@@ -80,29 +85,31 @@ def opinions(
     return [
         (
             rule,
-            to_numpy(one.value),
-            (one.keep if rule.scope == "token" else tokens.ragged.broadcast(one.keep)).cpu().numpy(),
+            to_numpy(rejected.value),
+            (rejected.keep if rule.scope == "token" else tokens.ragged.broadcast(rejected.keep)).cpu().numpy(),
         )
-        for one in correct_batch(batch, tokens, plan, cuts).rejected
-        for rule in (one.rejection,)
+        for rejected in correct_batch(batch, tokens, plan, budget_bounds).rejected
+        for rule in (rejected.rejection,)
     ]
 
 
 def _weights(tokens: Tokens, corrected: Corrected) -> Floats | None:
     if corrected.weighted is None:
         return None
-    one = corrected.weighted
-    return to_numpy(one.applied if one.weighting.scope == "token" else tokens.ragged.broadcast(one.applied))
+    weighted = corrected.weighted
+    return to_numpy(
+        weighted.applied if weighted.weighting.scope == "token" else tokens.ragged.broadcast(weighted.applied)
+    )
 
 
-def _takes(ragged: Ragged, one: Rejected) -> Flags:
-    """Which sequences lose anything to one rejection."""
-    lost = ~one.keep.cpu().numpy()
-    return np.logical_or.reduceat(lost, ragged.offsets[:-1]) if one.rejection.scope == "token" else lost
+def _takes(ragged: Ragged, rejected: Rejected) -> Flags:
+    """Which sequences lose anything to a rejection."""
+    lost = ~rejected.keep.cpu().numpy()
+    return np.logical_or.reduceat(lost, ragged.offsets[:-1]) if rejected.rejection.scope == "token" else lost
 
 
-def _distances(one: Rejected) -> Histogram:
-    return histogram(one.value if one.log_value is None else one.log_value.abs())
+def _distances(rejected: Rejected) -> Histogram:
+    return histogram(rejected.value if rejected.log_value is None else rejected.log_value.abs())
 
 
 def _sums(ragged: Ragged, values: Floats) -> Floats:

@@ -33,8 +33,10 @@ def resolve(name: str) -> torch.device:
     if device is None or device.type not in ("cpu", "cuda"):
         raise UsageError(f"Unknown device '{name}'.", "Use auto, cpu, cuda or cuda:N.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        found = torch.cuda.device_count()
-        raise UsageError(f"There is no device '{name}': torch sees {found} CUDA devices.", "Use --device auto or cpu.")
+        n_devices = torch.cuda.device_count()
+        raise UsageError(
+            f"There is no device '{name}': torch sees {n_devices} CUDA devices.", "Use --device auto or cpu."
+        )
     return device
 
 

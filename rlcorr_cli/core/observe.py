@@ -22,9 +22,9 @@ from rlcorr_cli.core.histograms import buckets, histogram
 from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.metrics.settings import Thresholds
+from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.totals.binned import Pictures
+from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
 from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.row_keys import RowSketch
@@ -34,8 +34,8 @@ from rlcorr_cli.totals.whole import Whole, whole_tail
 
 TAILS = ("token", "sequence")
 """Weights whose upper tail is kept: rho and e^S."""
-Cuts = Mapping[str, Mapping[GroupKey, float]]
-"""Budget -> leaf -> the largest value of its statistic that stays."""
+BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
+"""Budget -> group -> the largest value of its statistic that stays."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Observation:
     bootstrap; None for no intervals.  pictures: whether to count for those, too; they are of one plan."""
 
     plans: tuple[Plan, ...]
-    thresholds: Thresholds = field(default_factory=Thresholds)
+    settings: DiagnosticSettings = field(default_factory=DiagnosticSettings)
     has_current: bool = False
     seed: int | None = 0
     pictures: bool = False
@@ -77,7 +77,7 @@ class Observed:
 
     groups: dict[GroupKey, Summary]
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
-    pictures: Pictures | None = None
+    pictures: BinnedTotals | None = None
     decision: Decision | None = None
     whole: Whole | None = None
 
@@ -105,27 +105,33 @@ class Part:
 
 
 def observe(
-    batch: Batch, observation: Observation, device: torch.device, cuts: Cuts | None = None, *, decides: bool = False
+    batch: Batch,
+    observation: Observation,
+    device: torch.device,
+    budget_bounds: BudgetBounds | None = None,
+    *,
+    decides: bool = False,
 ) -> Observed:
     """Everything the metrics need of one batch: the diagnostics of each mode once, and a block per plan.
 
-    cuts: of the plans' budgets, where they have any.  decides: with what the plan decides about each row and token.
+    budget_bounds: of the plans' budgets, where they have any.  decides: with what the plan decides about each
+    row and token.
     """
     filled = np.diff(batch.offsets) > 0
     if not filled.any():
         decision = nothing_decided(batch, observation.plan) if decides else None
         return Observed(_summaries(observation, batch, {}), decision=decision)
-    fold = _Fold(batch.leaf[filled].astype(np.int64))
+    fold = _Fold(batch.group_index[filled].astype(np.int64))
     rewards = None if batch.reward is None else batch.reward[filled]
-    thresholds = observation.thresholds
+    settings = observation.settings
     tokens: dict[Mode, Tokens] = {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
-    corrected = {plan: correct_batch(batch, tokens[plan.mode], plan, cuts or {}) for plan in observation.plans}
+    corrected = {plan: correct_batch(batch, tokens[plan.mode], plan, budget_bounds or {}) for plan in observation.plans}
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(over="ignore", invalid="ignore"):
-        base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], thresholds, rewards) for mode in tokens}
-        parts = {diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], thresholds, fold)] for mode in tokens}
+        base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], settings, rewards) for mode in tokens}
+        parts = {diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold)] for mode in tokens}
         for plan in observation.plans:
-            parts[plan_block(plan)] = _plan_parts(tokens[plan.mode], corrected[plan], thresholds, fold, rewards)
+            parts[plan_block(plan)] = _plan_parts(tokens[plan.mode], corrected[plan], settings, fold, rewards)
         groups = _summaries(observation, batch, parts)
         replicates, rows = _resampled(batch, tokens, base, observation.seed)
     pictures = decision = None
@@ -153,26 +159,26 @@ def _resampled(
 
 def layouts_of(observation: Observation) -> Layouts:
     """The names an observation yields, block by block: those of observing one token."""
-    thresholds, has_current = observation.thresholds, observation.has_current
-    layouts = {diagnostics_block(mode): _diagnosis_layout(mode, thresholds, has_current) for mode in observation.modes}
-    return layouts | {plan_block(plan): _plan_layout(plan, thresholds, has_current) for plan in observation.plans}
+    settings, has_current = observation.settings, observation.has_current
+    layouts = {diagnostics_block(mode): _diagnosis_layout(mode, settings, has_current) for mode in observation.modes}
+    return layouts | {plan_block(plan): _plan_layout(plan, settings, has_current) for plan in observation.plans}
 
 
 @lru_cache(maxsize=64)
-def _diagnosis_layout(mode: Mode, thresholds: Thresholds, has_current: bool) -> Layout:
+def _diagnosis_layout(mode: Mode, settings: DiagnosticSettings, has_current: bool) -> Layout:
     tokens = _one_token(mode, has_current)
-    columns = _diagnostics(tokens, thresholds, None)
-    return _layout([_diagnosis(columns, tokens, thresholds, _Fold(np.zeros(1, np.int64)))])
+    columns = _diagnostics(tokens, settings, None)
+    return _layout([_diagnosis(columns, tokens, settings, _Fold(np.zeros(1, np.int64)))])
 
 
 @lru_cache(maxsize=256)
-def _plan_layout(plan: Plan, thresholds: Thresholds, has_current: bool) -> Layout:
+def _plan_layout(plan: Plan, settings: DiagnosticSettings, has_current: bool) -> Layout:
     tokens, fold = _one_token(plan.mode, has_current), _Fold(np.zeros(1, np.int64))
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
-    parts = _plan_parts(tokens, corrected, thresholds, fold, None)
+    parts = _plan_parts(tokens, corrected, settings, fold, None)
     if len(parts) == 1 and plan.rules:
         # The plan rejects even l = 0, so that nothing is kept of this one token.
-        parts.append(Part(_diagnostics(tokens, thresholds, None), fold, tokens, "kept."))
+        parts.append(Part(_diagnostics(tokens, settings, None), fold, tokens, "kept."))
     return _layout(parts)
 
 
@@ -184,7 +190,7 @@ def _one_token(mode: Mode, has_current: bool) -> Tokens:
 
 
 def _layout(parts: list[Part]) -> Layout:
-    tables = [part.columns.under(part.prefix) for part in parts]
+    tables = [part.columns.prefixed(part.prefix) for part in parts]
     counted = [part.prefix for part in parts if part.tokens is not None]
     return Layout(
         sums=tuple(name for t in tables for name in t.sums),
@@ -196,21 +202,21 @@ def _layout(parts: list[Part]) -> Layout:
     )
 
 
-def _diagnosis(base: Columns, tokens: Tokens, thresholds: Thresholds, fold: "_Fold") -> Part:
+def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: "_Fold") -> Part:
     """A mode's diagnostics, with drift beside them, which is not resampled."""
-    return Part(base | drift(tokens, thresholds.ppo_clip), fold, tokens)
+    return Part(base | drift(tokens, settings.ppo_clip), fold, tokens)
 
 
 def _plan_parts(
-    tokens: Tokens, corrected: Corrected, thresholds: Thresholds, fold: "_Fold", rewards: Floats | None
+    tokens: Tokens, corrected: Corrected, settings: DiagnosticSettings, fold: "_Fold", rewards: Floats | None
 ) -> list[Part]:
     """What the plan does to all tokens, and the diagnostics of those it keeps."""
     parts = [Part(corrections(tokens, corrected), fold)]
     if corrected.keep is not None:
         kept, left = tokens.keep(corrected.keep)
         if left.any():
-            columns = _diagnostics(kept, thresholds, None if rewards is None else rewards[left])
-            parts.append(Part(columns, _Fold(fold.leaf[left]), kept, "kept."))
+            columns = _diagnostics(kept, settings, None if rewards is None else rewards[left])
+            parts.append(Part(columns, _Fold(fold.group_index[left]), kept, "kept."))
     return parts
 
 
@@ -223,8 +229,8 @@ def _whole_tails(parts: Mapping[str, list[Part]]) -> dict[str, Tail]:
     }
 
 
-def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None) -> Columns:
-    columns = diagnostics(tokens, thresholds)
+def _diagnostics(tokens: Tokens, settings: DiagnosticSettings, rewards: Floats | None) -> Columns:
+    columns = diagnostics(tokens, settings)
     reward = np.full(tokens.ragged.n_sequences, np.nan) if rewards is None else rewards
     unknown = np.isnan(reward)
     rewarded = Columns(sums={"reward": np.where(unknown, 0.0, reward), "rewarded": (~unknown).astype(np.float64)})
@@ -233,19 +239,19 @@ def _diagnostics(tokens: Tokens, thresholds: Thresholds, rewards: Floats | None)
 
 def _summaries(observation: Observation, batch: Batch, parts: Mapping[str, list[Part]]) -> dict[GroupKey, Summary]:
     """One Summary per group of the parts of each block."""
-    counts, n_groups = _counts(batch), len(batch.keys)
+    counts, n_groups = _counts(batch), len(batch.group_keys)
     blocks = {name: _blocks(layout, n_groups, parts.get(name, [])) for name, layout in layouts_of(observation).items()}
     return {
         key: Summary(counts[group], {name: of_groups[group] for name, of_groups in blocks.items()})
-        for group, key in enumerate(batch.keys)
+        for group, key in enumerate(batch.group_keys)
     }
 
 
 def _counts(batch: Batch) -> list[dict[str, int]]:
     """Rows, empty rows and masked tokens of each group."""
     weights = np.ones(batch.n_rows), np.diff(batch.offsets) == 0, batch.n_masked
-    n_groups = len(batch.keys)
-    table = [np.bincount(batch.leaf, weight, minlength=n_groups).astype(np.int64).tolist() for weight in weights]
+    n_groups = len(batch.group_keys)
+    table = [np.bincount(batch.group_index, weight, minlength=n_groups).astype(np.int64).tolist() for weight in weights]
     return [dict(zip(COUNTS, counts, strict=True)) for counts in zip(*table, strict=True)]
 
 
@@ -253,7 +259,7 @@ def _blocks(layout: Layout, n_groups: int, parts: list[Part]) -> list[Block]:
     """Fold the parts' rows into one Block per group, each number at its name's place."""
     tables = _Tables.empty(layout, n_groups)
     for part in parts:
-        fold, columns, groups = part.fold, part.columns.under(part.prefix), part.fold.groups
+        fold, columns, groups = part.fold, part.columns.prefixed(part.prefix), part.fold.groups
         tables.fill("sums", groups, columns.sums, fold(np.add, columns.sums))
         tables.fill("mins", groups, columns.mins, fold(np.minimum, columns.mins))
         tables.fill("maxs", groups, columns.maxs, fold(np.maximum, columns.maxs))
@@ -318,10 +324,10 @@ class _Tables:
 class _Fold:
     """Rows by group: reduces tables [B] to [G, K] with one sort (none when all rows are of one group)."""
 
-    def __init__(self, leaf: NDArray[np.int64]) -> None:
-        self.leaf = leaf
-        self.order = None if (leaf == leaf[0]).all() else np.argsort(leaf, kind="stable")
-        ordered = leaf if self.order is None else leaf[self.order]
+    def __init__(self, group_index: NDArray[np.int64]) -> None:
+        self.group_index = group_index
+        self.order = None if (group_index == group_index[0]).all() else np.argsort(group_index, kind="stable")
+        ordered = group_index if self.order is None else group_index[self.order]
         self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         self.groups = ordered[self.starts]
 
@@ -341,7 +347,7 @@ class _Fold:
         if self.order is None:
             return [histogram(tokens.log_ratio)]
         bucket = buckets(tokens.log_ratio)
-        place = torch.from_numpy(np.searchsorted(self.groups, self.leaf)).to(bucket.device)
+        place = torch.from_numpy(np.searchsorted(self.groups, self.group_index)).to(bucket.device)
         keyed, counts = torch.unique((tokens.ragged.broadcast(place) << 16) + bucket.long(), return_counts=True)
         places, counted = keyed.cpu().numpy(), counts.cpu().numpy()
         cuts = np.searchsorted(places, np.arange(len(self.groups) + 1) << 16)
@@ -349,11 +355,15 @@ class _Fold:
 
     def tails(self, log_weights: Floats, tokens: Tokens) -> list[Tail]:
         """The upper tail of each group; log_weights: of tokens or of sequences, f64[V or B]."""
-        leaf = self.leaf if len(log_weights) == len(self.leaf) else np.repeat(self.leaf, np.diff(tokens.ragged.offsets))
-        order = np.argsort(leaf, kind="stable")
-        ends = np.searchsorted(leaf[order], self.groups, side="right")
+        group_index = (
+            self.group_index
+            if len(log_weights) == len(self.group_index)
+            else np.repeat(self.group_index, np.diff(tokens.ragged.offsets))
+        )
+        order = np.argsort(group_index, kind="stable")
+        ends = np.searchsorted(group_index[order], self.groups, side="right")
         return [Tail.of(log_weights[at], GROUP_SIZE) for at in np.split(order, ends[:-1])]
 
     def _rows(self, table: Table) -> Floats:
-        rows = np.stack(tuple(table.values())) if table else np.zeros((0, len(self.leaf)))
+        rows = np.stack(tuple(table.values())) if table else np.zeros((0, len(self.group_index)))
         return rows if self.order is None else rows[:, self.order]

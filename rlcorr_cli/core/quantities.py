@@ -18,7 +18,7 @@ from torch import Tensor
 from rlcorr_cli.core.correct import Corrected, Rejected
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.metrics.settings import CHI2_LIMIT, RETENTION_BANDS, Thresholds
+from rlcorr_cli.metrics.settings import CHI2_LIMIT, RETENTION_BANDS, DiagnosticSettings
 from rlcorr_cli.plans.plan import Bounds
 from rlcorr_cli.totals.histogram import Floats
 
@@ -50,7 +50,7 @@ class Columns:
         """sums, mins, maxs, logs."""
         return self.sums, self.mins, self.maxs, self.logs
 
-    def under(self, prefix: str) -> "Columns":
+    def prefixed(self, prefix: str) -> "Columns":
         """The same columns with a prefix before every name."""
         return Columns(*({prefix + name: values for name, values in table.items()} for table in self.tables))
 
@@ -84,9 +84,9 @@ class Units:
         if not self.token_scope:
             return _outside(to_numpy(x), ends)
         low, high = ends
-        found = self.ragged.counts(x, () if low is None else (low,), () if high is None else (high,))
+        counts = self.ragged.counts(x, () if low is None else (low,), () if high is None else (high,))
         none = np.zeros(self.ragged.n_sequences)
-        return none if low is None else found[0], none if high is None else found[-1]
+        return none if low is None else counts[0], none if high is None else counts[-1]
 
     def min(self, x: Tensor) -> Floats:
         """Each sequence's smallest value."""
@@ -101,9 +101,9 @@ class Units:
         return x if self.token_scope else self.ragged.broadcast(x)
 
 
-def diagnostics(tokens: Tokens, thresholds: Thresholds) -> Columns:
+def diagnostics(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
     """What the off-policy diagnostics need, over whatever tokens are given (all of them, or those kept)."""
-    shares = _shares(tokens, thresholds.extreme_ratio)
+    shares = _shares(tokens, settings.extreme_ratio)
     return _sequences(tokens) | _divergences(tokens) | _probabilities(tokens) | shares
 
 
@@ -111,19 +111,19 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
     """Weight and rejection families of a plan, and what the rejections take together."""
     columns = Columns()
     if corrected.weighted:
-        one = corrected.weighted
-        bounds, units = one.weighting.bounds, Units(tokens.ragged, one.weighting.scope == "token")
+        weighted = corrected.weighted
+        bounds, units = weighted.weighting.bounds, Units(tokens.ragged, weighted.weighting.scope == "token")
         known = None
-        if one.raw is tokens.rho:
+        if weighted.raw is tokens.rho:
             known = to_numpy(tokens.rho_sum), to_numpy(tokens.rho_deviation), to_numpy(tokens.rho_square_sum)
-        raw = _family(units, one.raw, reciprocal(bounds), 1.0, known, one.gate_mask)
-        columns |= (raw | _log_extremes(units, one.log_raw)).under("weight.")
+        raw = _family(units, weighted.raw, reciprocal(bounds), 1.0, known, weighted.gate_mask)
+        columns |= (raw | _log_extremes(units, weighted.log_raw)).prefixed("weight.")
         outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
-        columns |= _applied(units, one.applied, outside).under("applied.")
+        columns |= _applied(units, weighted.applied, outside).prefixed("applied.")
     for rejected in corrected.rejected:
-        columns |= _rejection(tokens, rejected).under(f"rs.{rejected.rejection.name}.")
+        columns |= _rejection(tokens, rejected).prefixed(f"rs.{rejected.rejection.name}.")
     if corrected.keep is not None:
-        columns |= _losses(tokens.ragged, ~corrected.keep).under("rs.")
+        columns |= _losses(tokens.ragged, ~corrected.keep).prefixed("rs.")
     return columns
 
 

@@ -13,10 +13,11 @@ from rlcorr_cli.frameworks.config import Config, checked, choice, contradiction,
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.metrics.diagnostics import diagnostics
+from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
-from rlcorr_cli.totals.families import Moments, Values
+from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.normalize import BatchMean
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import TotalsView
 
 KEYS = (
     "use_tis",
@@ -70,31 +71,24 @@ def _bounds(config: Config) -> Bounds:
     return Bounds(1 / high if low is None else low, high)
 
 
-def _write(numbers: Numbers, plan: Plan) -> Values:
+def _write(numbers: TotalsView, plan: Plan) -> Values:
     plain = diagnostics(numbers)
-    same = (
-        "training_log_ppl",
-        "training_ppl",
-        "rollout_log_ppl",
-        "rollout_ppl",
-        "log_ppl_diff",
-        "log_ppl_abs_diff",
-        "ppl_ratio",
-        "chi2_seq",
-    )
-    over = Moments(numbers, "seq.", True, 0.0)
-    values = {name: plain[name] for name in same}
+    over = StatisticFamily(numbers, "seq.", True, 0.0)
+    values = {name: plain[name] for name in SLIME_SAME_NAMES}
     # Averaged over sequences, tok (b - a) is the log-perplexity difference.
     values |= {"kl": plain["log_ppl_diff"], "k3_kl": over.per_sequence("k3"), "chi2_token": over.per_sequence("chi2")}
     values |= _weights(numbers, plan) | _rejections(numbers, plan)
     return {f"mis_{name}": with_empty(value, numbers, 0.0) for name, value in values.items()}
 
 
-def _weights(numbers: Numbers, plan: Plan) -> Values:
+def _weights(numbers: TotalsView, plan: Plan) -> Values:
     if plan.weighting is None:
         return {}
     token_scope = plan.weighting.scope == "token"
-    raw, applied = Moments(numbers, "weight.", token_scope, 1.0), Moments(numbers, "applied.", token_scope, 1.0)
+    raw, applied = (
+        StatisticFamily(numbers, "weight.", token_scope, 1.0),
+        StatisticFamily(numbers, "applied.", token_scope, 1.0),
+    )
     values = {
         "tis_weight_before_bound": raw.seq_mean(),
         "tis_weight_after_bound": applied.seq_mean(),
@@ -102,7 +96,7 @@ def _weights(numbers: Numbers, plan: Plan) -> Values:
     }
     final = applied
     if plan.weighting.normalize == "batch":
-        final = Moments(numbers, "normed.", token_scope, 1.0)
+        final = StatisticFamily(numbers, "normed.", token_scope, 1.0)
         values["batch_norm_factor"] = _BATCH_MEAN.factor(numbers, token_scope) if numbers.tokens else None
     values["is_ratio_mean_final"] = final.seq_mean()
     values["is_ratio_min_final"] = final.per_sequence("row_low")
@@ -110,10 +104,10 @@ def _weights(numbers: Numbers, plan: Plan) -> Values:
     return values | _bound_shares(numbers, plan)
 
 
-def _bound_shares(numbers: Numbers, plan: Plan) -> Values:
+def _bound_shares(numbers: TotalsView, plan: Plan) -> Values:
     """Shares of tokens beyond the weights' bounds, under the name of the mode."""
     masks = any(rejection.name == "tis" for rejection in plan.rejections)
-    family = Moments(numbers, "rs.tis." if masks else "weight.", True, 1.0)
+    family = StatisticFamily(numbers, "rs.tis." if masks else "weight.", True, 1.0)
     high, low = family.per_sequence("high_share"), family.per_sequence("low_share")
     if masks:
         return {"tis_mask_fraction_low": low, "tis_mask_fraction_high": high}
@@ -122,10 +116,10 @@ def _bound_shares(numbers: Numbers, plan: Plan) -> Values:
     return {"tis_truncate_fraction": high}
 
 
-def _rejections(numbers: Numbers, plan: Plan) -> Values:
+def _rejections(numbers: TotalsView, plan: Plan) -> Values:
     values: Values = {}
     for rejection in plan.rejections:
-        family = Moments(numbers, f"rs.{rejection.name}.", True, 1.0)
+        family = StatisticFamily(numbers, f"rs.{rejection.name}.", True, 1.0)
         if rejection.name == "rs":
             values["rs_mask_fraction_low"] = family.per_sequence("low_share")
             values["rs_mask_fraction_high"] = family.per_sequence("high_share")
@@ -141,7 +135,7 @@ def _ignored(config: Config) -> tuple[str, ...]:
     return ("slime does nothing with use_rs where use_tis is false: it rejects nothing and logs no mis_rs_*.",)
 
 
-def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
+def _remarks(numbers: TotalsView, plan: Plan) -> tuple[str, ...]:
     return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
 
 

@@ -25,8 +25,8 @@ from rlcorr_cli.frameworks.empty_rows import counted_empty
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
-from rlcorr_cli.totals.families import Moments
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.families import StatisticFamily
+from rlcorr_cli.totals.view import TotalsView
 
 MODE_KEYS = (
     "bypass_old_logprob_for_rollout",
@@ -190,7 +190,7 @@ def _ignored(release: Release, config: Config) -> tuple[str, ...]:
     return (f"verl 0.6.1 does nothing with {' and '.join(keys)}: {reason}.",) if keys else ()
 
 
-def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
+def _remarks(numbers: TotalsView, plan: Plan) -> tuple[str, ...]:
     """Remarks on verl's numbers of these data, and on how far a run's own may lie from them."""
     remarks = [
         "These are the numbers of verl's helper in float64. A run's own are of float32: some differ by about 1e-5 of "
@@ -203,7 +203,7 @@ def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
         )
     remarks += counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
     zeroed = plan.weighting is not None and plan.weighting.outside == "zero"
-    if zeroed and Moments(numbers, "applied.", True, 1.0).mean() == 0:
+    if zeroed and StatisticFamily(numbers, "applied.", True, 1.0).mean() == 0:
         remarks.append("Every token's weight is outside its bounds: verl 0.9.1 stops there; its ESS is given as 0.")
     return tuple(remarks)
 

@@ -7,9 +7,9 @@ from typing import Literal
 from rlcorr_cli.frameworks.empty_rows import extreme, std_with_empty, with_empty
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.totals.families import Moments, Value, Values
+from rlcorr_cli.totals.families import StatisticFamily, Value, Values
 from rlcorr_cli.totals.normalize import BatchMean
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import TotalsView
 
 PREFIX = "rollout_corr/"
 LIMIT = 20.0
@@ -32,14 +32,14 @@ class Release:
     weights: Literal["raw", "applied"]
 
 
-def write(release: Release, numbers: Numbers, plan: Plan) -> Values:
+def write(release: Release, numbers: TotalsView, plan: Plan) -> Values:
     """Every metric that release logs for a plan, with its prefix."""
     return {
         PREFIX + name: value for name, value in (_corrections(release, numbers, plan) | off_policy(numbers)).items()
     }
 
 
-def _corrections(release: Release, numbers: Numbers, plan: Plan) -> Values:
+def _corrections(release: Release, numbers: TotalsView, plan: Plan) -> Values:
     if release.rejects_by == "ratio" and plan.mode == "bypass" and plan.loss == "ppo_clip":
         return {}
     values: Values = {}
@@ -58,7 +58,7 @@ def batch_mean(release: Release) -> BatchMean:
     return BatchMean(counts_empty=release.rejects_by == "ratio", smallest=ADDED)
 
 
-def off_policy(numbers: Numbers) -> Values:
+def off_policy(numbers: TotalsView) -> Values:
     """verl's always-on diagnostics, empty sequences counted at perplexity 1."""
     plain = diagnostics(numbers)
     at_empty = {
@@ -78,17 +78,17 @@ def off_policy(numbers: Numbers) -> Values:
     return values
 
 
-def veto_metrics(numbers: Numbers, plan: Plan) -> Values:
+def veto_metrics(numbers: TotalsView, plan: Plan) -> Values:
     """Shares of sequences vetoed and of tokens below the veto; 0 when there is no veto, None of no tokens."""
     names = ("rollout_is_veto_fraction", "rollout_is_catastrophic_token_fraction")
     for rejection in (r for r in plan.rejections if r.is_veto):
-        family = Moments(numbers, f"rs.{rejection.name}.", False, 1.0)
+        family = StatisticFamily(numbers, f"rs.{rejection.name}.", False, 1.0)
         share = with_empty(family.per_sequence("seq_masked"), numbers, 0.0)
         return dict(zip(names, (share, family.per_token("catastrophic")), strict=True))
     return dict.fromkeys(names, 0.0 if numbers.tokens else None)
 
 
-def ratio_family(family: Moments, numbers: Numbers, bounds: Bounds) -> Values:
+def ratio_family(family: StatisticFamily, numbers: TotalsView, bounds: Bounds) -> Values:
     """verl's statistics of one ratio, raw: over tokens, with spread of the clamped ratio."""
     values: Values = {
         "mean": family.mean(),
@@ -101,7 +101,7 @@ def ratio_family(family: Moments, numbers: Numbers, bounds: Bounds) -> Values:
     return values | _sequence_fractions(family, numbers, bounds)
 
 
-def masked_std(family: Moments, moment: str) -> Value:
+def masked_std(family: StatisticFamily, moment: str) -> Value:
     """verl's spread over tokens: mean(x^2) - mean(x)^2, each mean divided by N + 1e-8; 0.0 of one token.
 
     With e = N / (N + 1e-8) that is e var + e (1 - e) mean^2, as verl's helper gives it in float64.  In production its
@@ -117,18 +117,21 @@ def masked_std(family: Moments, moment: str) -> Value:
     return math.sqrt(e * std * std + e * (ADDED / (n + ADDED)) * mean * mean)
 
 
-def _is_raw(numbers: Numbers, weighting: Weighting) -> Values:
-    return ratio_family(Moments(numbers, "weight.", weighting.scope == "token", 1.0), numbers, weighting.bounds)
+def _is_raw(numbers: TotalsView, weighting: Weighting) -> Values:
+    return ratio_family(StatisticFamily(numbers, "weight.", weighting.scope == "token", 1.0), numbers, weighting.bounds)
 
 
-def _is_applied(numbers: Numbers, weighting: Weighting) -> Values:
+def _is_applied(numbers: TotalsView, weighting: Weighting) -> Values:
     token_scope = weighting.scope == "token"
-    raw, applied = Moments(numbers, "weight.", token_scope, 1.0), Moments(numbers, "applied.", token_scope, 1.0)
+    raw, applied = (
+        StatisticFamily(numbers, "weight.", token_scope, 1.0),
+        StatisticFamily(numbers, "applied.", token_scope, 1.0),
+    )
     values: Values = {
         "mean": applied.mean(),
         "std": masked_std(applied, "tok"),
         "eff_sample_size": _applied_ess(applied),
-        **({"max": applied.high(), "min": applied.low()} if token_scope else _range(raw, numbers)),
+        **({"max": applied.max(), "min": applied.min()} if token_scope else _range(raw, numbers)),
         **_unit_fractions(raw, numbers, weighting.bounds),
         **_sequence_means(applied, numbers),
         **_sequence_fractions(raw, numbers, weighting.bounds),
@@ -138,7 +141,7 @@ def _is_applied(numbers: Numbers, weighting: Weighting) -> Values:
     return values
 
 
-def _applied_ess(applied: Moments) -> Value:
+def _applied_ess(applied: StatisticFamily) -> Value:
     """1 / tok((w / (tok w + 1e-8))^2), which the 1e-8 rules where weights are tiny; 0 where every weight is 0.
 
     With every token outside IcePop's bounds verl itself stops at a division by zero.
@@ -149,18 +152,18 @@ def _applied_ess(applied: Moments) -> Value:
     return None if ess is None or mean is None else ess * ((mean + ADDED) / mean) ** 2
 
 
-def _range(family: Moments, numbers: Numbers) -> Values:
+def _range(family: StatisticFamily, numbers: TotalsView) -> Values:
     if family.token_scope:
-        return {"max": family.high(), "min": family.low()}
-    high = extreme(family.high("log"), numbers, 0.0, max)
-    low = extreme(family.low("log"), numbers, 0.0, min)
+        return {"max": family.max(), "min": family.min()}
+    high = extreme(family.max("log"), numbers, 0.0, max)
+    low = extreme(family.min("log"), numbers, 0.0, min)
     return {
         "max": None if high is None else math.exp(min(high, LIMIT)),
         "min": None if low is None else math.exp(low),
     }
 
 
-def _unit_fractions(family: Moments, numbers: Numbers, bounds: Bounds) -> Values:
+def _unit_fractions(family: StatisticFamily, numbers: TotalsView, bounds: Bounds) -> Values:
     high, low = family.fraction("high", True), family.fraction("low", True)
     if not family.token_scope:
         # An empty sequence has product 1.
@@ -169,17 +172,17 @@ def _unit_fractions(family: Moments, numbers: Numbers, bounds: Bounds) -> Values
     return {"ratio_fraction_high": high, "ratio_fraction_low": low}
 
 
-def _sequence_means(family: Moments, numbers: Numbers) -> Values:
+def _sequence_means(family: StatisticFamily, numbers: TotalsView) -> Values:
     return {
         "seq_mean": with_empty(family.seq_mean(), numbers, 0.0),
         "seq_std": std_with_empty(family, numbers, 0.0),
-        "seq_max": extreme(family.high("seq"), numbers, 0.0, max),
-        "seq_min": extreme(family.low("seq"), numbers, 0.0, min),
+        "seq_max": extreme(family.max("seq"), numbers, 0.0, max),
+        "seq_min": extreme(family.min("seq"), numbers, 0.0, min),
         "seq_max_deviation": extreme(family.seq_max_deviation(), numbers, 1.0, max),
     }
 
 
-def _sequence_fractions(family: Moments, numbers: Numbers, bounds: Bounds) -> Values:
+def _sequence_fractions(family: StatisticFamily, numbers: TotalsView, bounds: Bounds) -> Values:
     # An empty sequence has a mean weight of 0, which is below any low.
     return {
         "seq_fraction_high": with_empty(family.seq_fraction("high", True), numbers, 0.0),
@@ -187,14 +190,14 @@ def _sequence_fractions(family: Moments, numbers: Numbers, bounds: Bounds) -> Va
     }
 
 
-def _norm_factor(numbers: Numbers, weighting: Weighting, batch_mean: BatchMean) -> Value:
+def _norm_factor(numbers: TotalsView, weighting: Weighting, batch_mean: BatchMean) -> Value:
     return batch_mean.factor(numbers, weighting.scope == "token") if numbers.tokens else None
 
 
-def _rs_ratio(numbers: Numbers, plan: Plan) -> Values:
+def _rs_ratio(numbers: TotalsView, plan: Plan) -> Values:
     for rejection in (r for r in plan.rejections if r.name == "rs"):
         token_scope = rejection.scope == "token"
-        family = Moments(numbers, "rs.rs.", token_scope, 1.0)
+        family = StatisticFamily(numbers, "rs.rs.", token_scope, 1.0)
         values = ratio_family(family, numbers, rejection.bounds)
         at_one = not token_scope and not (rejection.bounds.low or 0) <= 1 <= (rejection.bounds.high or math.inf)
         values["masked_fraction"] = family.per_token("masked")
@@ -203,30 +206,32 @@ def _rs_ratio(numbers: Numbers, plan: Plan) -> Values:
     return {}
 
 
-def _rs_divergences(numbers: Numbers, plan: Plan) -> Values:
+def _rs_divergences(numbers: TotalsView, plan: Plan) -> Values:
     values: Values = {}
     for rejection in plan.rejections:
-        option = _rs_option(Moments(numbers, f"rs.{rejection.name}.", rejection.scope == "token", 0.0), rejection)
+        option = _rs_option(
+            StatisticFamily(numbers, f"rs.{rejection.name}.", rejection.scope == "token", 0.0), rejection
+        )
         values |= {f"rollout_rs_{rejection.name}_{name}": value for name, value in option.items()}
     if plan.rejections:
-        lost = Moments(numbers, "rs.", True, 0.0)
+        lost = StatisticFamily(numbers, "rs.", True, 0.0)
         values["rollout_rs_masked_fraction"] = lost.per_token("masked")
         values["rollout_rs_seq_masked_fraction"] = with_empty(lost.per_sequence("seq_masked"), numbers, 0.0)
     return values
 
 
-def _rs_option(family: Moments, rejection: Rejection) -> Values:
+def _rs_option(family: StatisticFamily, rejection: Rejection) -> Values:
     values: Values = {
         "mean": family.mean(),
-        "max": family.high(),
-        "min": family.low(),
+        "max": family.max(),
+        "min": family.min(),
         "fraction_high": family.fraction("high", True),
         "fraction_low": family.fraction("low", True),
         "std": masked_std(family, "trim"),
         "seq_mean": family.seq_mean(),
         "seq_std": 0.0 if family.numbers.sequences == 1 else family.seq_std(),
-        "seq_max": family.high("seq"),
-        "seq_min": family.low("seq"),
+        "seq_max": family.max("seq"),
+        "seq_min": family.min("seq"),
         "seq_max_deviation": family.seq_max_deviation(),
         "seq_fraction_high": family.seq_fraction("high", True),
         "masked_fraction": family.per_token("masked"),

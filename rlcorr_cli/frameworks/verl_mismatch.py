@@ -10,8 +10,8 @@ from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
-from rlcorr_cli.totals.families import Moments, Values
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.families import StatisticFamily, Values
+from rlcorr_cli.totals.view import TotalsView
 
 KEYS = (
     "rollout_is_level",
@@ -38,12 +38,12 @@ def _read(config: Config) -> Plan:
     return Plan("verl-mismatch", Weighting(level), (Rejection("ratio", LEVELS[level], bounds, "is"), *vetoes))
 
 
-def _write(numbers: Numbers, plan: Plan) -> Values:
+def _write(numbers: TotalsView, plan: Plan) -> Values:
     masks = [r for r in plan.rejections if r.name == "is"]
     assert plan.weighting is not None
     token_scope = plan.weighting.scope == "token"
     bounds = masks[0].bounds if masks else plan.weighting.bounds
-    family = Moments(numbers, "rs.is." if masks else "weight.", token_scope, 1.0)
+    family = StatisticFamily(numbers, "rs.is." if masks else "weight.", token_scope, 1.0)
     values = {f"rollout_is_{name}": value for name, value in ratio_family(family, numbers, bounds).items()}
     if plan.weighting.scope == "geometric":
         # This release counts sequences at the sequence level only; the geometric level falls to tokens.
@@ -57,7 +57,7 @@ def _write(numbers: Numbers, plan: Plan) -> Values:
     return {f"mismatch/{name}": value for name, value in (values | diagnostics).items()}
 
 
-def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
+def _remarks(numbers: TotalsView, plan: Plan) -> tuple[str, ...]:
     return counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
 
 

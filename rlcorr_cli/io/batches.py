@@ -268,7 +268,7 @@ def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
     rows, roles = cut.rows, cut.roles
     offsets = cut.lists[roles.rollout].offsets
     n_masked = _masked_per_row(valid.keep, offsets)
-    leaf, groups = _grouped(rows, roles.group_keys)
+    group_index, groups = _grouped(rows, roles.group_keys)
     batch = Batch(
         offsets=offsets - np.concatenate([[0], np.cumsum(n_masked)]),
         rollout_logp=valid.log_probs[roles.rollout],
@@ -277,8 +277,8 @@ def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
         advantages=valid.advantages,
         n_masked=n_masked,
         reward=checks.numbers(rows.data.column(roles.reward)) if roles.reward else None,
-        leaf=leaf,
-        keys=groups,
+        group_index=group_index,
+        group_keys=groups,
         row_keys=cut.row_keys,
     )
     objects = None if cut.parsed is None else [row for row in cut.parsed if isinstance(row, dict)]

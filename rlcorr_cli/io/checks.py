@@ -71,8 +71,8 @@ class Lists:
     def says(self, token: int) -> str:
         """A flat token and its value as the file has it: 'old_log_probs[4] is null'."""
         value, row = self.items[token].as_py(), int(self.row_of(np.array([token]))[0])
-        given = "null" if value is None else f"{value:g}"
-        return f"{self.column}[{token - int(self.offsets[row])}] is {given}"
+        shown = "null" if value is None else f"{value:g}"
+        return f"{self.column}[{token - int(self.offsets[row])}] is {shown}"
 
 
 @dataclass(frozen=True)
@@ -118,14 +118,14 @@ def valid(
 def structural(lists: Mapping[str, Lists], rollout: str) -> Iterator[Fault]:
     """Rows whose lists are null, or not as long as the rollout's."""
     base = lists[rollout]
-    for one in lists.values():
-        if one.nulls is not None:
-            yield from (Fault(row, "null_list", f"{one.column} is null") for row in _where(one.nulls))
-    for one in lists.values():
-        if not np.array_equal(one.offsets, base.offsets):
-            ours, theirs = np.diff(one.offsets), np.diff(base.offsets)
+    for column in lists.values():
+        if column.nulls is not None:
+            yield from (Fault(row, "null_list", f"{column.column} is null") for row in _where(column.nulls))
+    for column in lists.values():
+        if not np.array_equal(column.offsets, base.offsets):
+            ours, theirs = np.diff(column.offsets), np.diff(base.offsets)
             for row in _where(ours != theirs):
-                says = f"{one.column} has {ours[row]} tokens, {rollout} has {theirs[row]}"
+                says = f"{column.column} has {ours[row]} tokens, {rollout} has {theirs[row]}"
                 yield Fault(row, "unequal_lengths", says)
 
 
@@ -160,11 +160,11 @@ def of_advantages(lists: Lists, keep: Flags | None) -> Iterator[Fault]:
     yield from _first(lists, bad if keep is None else bad & keep, "not_finite", " on a valid token")
 
 
-def of_scalars(name: str, given: pa.Array, counts: Flags) -> Iterator[Fault]:
+def of_scalars(name: str, column: pa.Array, counts: Flags) -> Iterator[Fault]:
     """Rows without a finite advantage.  counts: bool[B], rows with a valid token."""
-    for row in _where(counts & ~np.isfinite(numbers(given))):
-        one = given[row].as_py()
-        yield Fault(row, "not_finite", f"{name} is {'null' if one is None else one}")
+    for row in _where(counts & ~np.isfinite(numbers(column))):
+        value = column[row].as_py()
+        yield Fault(row, "not_finite", f"{name} is {'null' if value is None else value}")
 
 
 def numbers(column: pa.Array) -> NDArray[np.float64]:

@@ -234,12 +234,12 @@ def _check_present(available: Sequence[str], overrides: Mapping[str, str]) -> No
 
 
 def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:
-    found = candidates(canonical, available, overrides)
-    if len(found) > 1:
+    columns = candidates(canonical, available, overrides)
+    if len(columns) > 1:
         raise DataError(
-            f"{' and '.join(found)} could each be {canonical}.", f"Say which: --map {canonical}={found[-1]}."
+            f"{' and '.join(columns)} could each be {canonical}.", f"Say which: --map {canonical}={columns[-1]}."
         )
-    return found[0] if found else None
+    return columns[0] if columns else None
 
 
 def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, str], mode: Mode) -> DataError:

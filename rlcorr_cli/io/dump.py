@@ -81,8 +81,8 @@ class Dump:
     @property
     def marks(self) -> dict[str, str]:
         """Canonical -> column of what tells rows and files apart, whether or not rows are grouped by it."""
-        found = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
-        return {name: column for name, column in found.items() if column is not None}
+        columns = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
+        return {name: column for name, column in columns.items() if column is not None}
 
     def has(self, name: str) -> bool:
         """Whether `name`, canonical or a column's own, stands for one column that every file has."""

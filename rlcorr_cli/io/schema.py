@@ -93,10 +93,11 @@ def _shared(columns_of: Mapping[str, dict[str, str]], optional: Collection[str])
     (first, columns), *others = columns_of.items()
     for path, theirs in others:
         for name in sorted({*columns, *theirs} - set(optional)):
-            here, there = columns.get(name), theirs.get(name)
-            if here != there:
+            column, other = columns.get(name), theirs.get(name)
+            if column != other:
                 raise DataError(
-                    f"{shown(path)} has {there or 'no column'} for {name}, {shown(first)} has {here or 'none'}.", APART
+                    f"{shown(path)} has {other or 'no column'} for {name}, {shown(first)} has {column or 'none'}.",
+                    APART,
                 )
     return {name: column for name, column in columns.items() if all(t.get(name) == column for t in columns_of.values())}
 

@@ -78,12 +78,12 @@ def _expand(typed: str) -> Iterator[str]:
 
 
 def _within(directory: str) -> list[str]:
-    found = [os.path.join(top, name) for top, name in _walk(directory) if by_suffix(name)]
-    if not found:
+    paths = [os.path.join(top, name) for top, name in _walk(directory) if by_suffix(name)]
+    if not paths:
         raise DataError(
             f"{directory} holds no dump.", f"A directory is searched for {SEARCHED}; name other files singly."
         )
-    return sorted(found)
+    return sorted(paths)
 
 
 def _walk(directory: str) -> Iterator[tuple[str, str]]:

@@ -14,18 +14,18 @@ from rlcorr_cli.totals.families import Value, Values, finite
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.summary import Replicates
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.view import TotalsView
 
 METRICS: tuple[Metric, ...] = (*DIVERGENCE, *GAPS, *SAMPLES)
 """The diagnostics of every dump, in the order reports show them."""
 
 
-def diagnostics(numbers: "Numbers") -> Values:
+def diagnostics(numbers: "TotalsView") -> Values:
     """Every diagnostic of one set of tokens."""
     return {metric.name: evaluate(metric, numbers) for metric in METRICS}
 
 
-def evaluate(metric: Metric, numbers: "Numbers") -> Value:
+def evaluate(metric: Metric, numbers: "TotalsView") -> Value:
     """A metric's value, or None where there is nothing to take it of."""
     return finite(lambda: metric.value(numbers)) if numbers.tokens else None
 
@@ -36,9 +36,9 @@ def intervals(replicates: "Replicates | None") -> dict[str, tuple[float, float]]
         return {}
     import numpy as np
 
-    from rlcorr_cli.totals.view import ResampledNumbers
+    from rlcorr_cli.totals.view import ResampledTotals
 
-    numbers = ResampledNumbers(replicates)
+    numbers = ResampledTotals(replicates)
     ends: dict[str, tuple[float, float]] = {}
     with np.errstate(all="ignore"):
         for metric in (metric for metric in METRICS if metric.resampled):

@@ -131,7 +131,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         worry="Many times log_ppl_abs_diff: look at that sequence with `inspect --worst`.",
         measured=(0.00983, 0.0366, 7.39e-07),
         source=_VERL,
-        value=lambda n: n.high("log_ppl_diff"),
+        value=lambda n: n.max("log_ppl_diff"),
         resampled=False,
     ),
     Metric(
@@ -144,7 +144,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         worry="Many times log_ppl_abs_diff: look at that sequence with `inspect --worst`.",
         measured=(-0.0236, -0.0221, -1.18e-06),
         source=_VERL,
-        value=lambda n: n.low("log_ppl_diff"),
+        value=lambda n: n.min("log_ppl_diff"),
         resampled=False,
     ),
     Metric(

@@ -20,7 +20,7 @@ DRIFT: tuple[Metric, ...] = (
         ideal=1.0,
         meaning="The largest ratio of the current policy over the old one.",
         source="slime's ois",
-        value=lambda n: n.high("drift.ratio"),
+        value=lambda n: n.max("drift.ratio"),
         resampled=False,
     ),
     Metric(

@@ -22,7 +22,7 @@ VERL_PREFIXES = ("rollout_corr/", "mismatch/")
 
 _BY_SEQUENCE = "slime averages over each sequence's tokens first, then over sequences."
 _EXTREME = "slime takes the extreme of each sequence's applied weights, then averages over sequences."
-_SAME_NAMES = (
+SLIME_SAME_NAMES = (
     "training_log_ppl",
     "training_ppl",
     "rollout_log_ppl",
@@ -32,9 +32,10 @@ _SAME_NAMES = (
     "ppl_ratio",
     "chi2_seq",
 )
+"""Diagnostics that slime logs as they are here."""
 
 SLIME: tuple[LoggedName, ...] = (
-    *(LoggedName("slime", f"mis_{name}", name) for name in _SAME_NAMES),
+    *(LoggedName("slime", f"mis_{name}", name) for name in SLIME_SAME_NAMES),
     LoggedName("slime", "mis_kl", "kl", f"{_BY_SEQUENCE} That makes it log_ppl_diff."),
     LoggedName("slime", "mis_k3_kl", "k3_kl", _BY_SEQUENCE),
     LoggedName("slime", "mis_chi2_token", "chi2_token", _BY_SEQUENCE),

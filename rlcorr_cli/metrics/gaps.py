@@ -6,10 +6,10 @@ from rlcorr_cli.metrics.metric import Metric, std
 from rlcorr_cli.totals.families import variance
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.view import TotalsView
 
 
-def _pearson(n: "Numbers") -> Any:
+def _pearson(n: "TotalsView") -> Any:
     """Correlation of e^a with e^b; nothing where a column is constant (to rounding)."""
     import numpy as np
 
@@ -21,8 +21,8 @@ def _pearson(n: "Numbers") -> Any:
     return np.where(constant, np.nan, (n.per_token("prob_product") - p * q) / scale)
 
 
-def _largest_gap(n: "Numbers") -> float:
-    return max(-n.low("log_ratio"), n.high("log_ratio"))
+def _largest_gap(n: "TotalsView") -> float:
+    return max(-n.min("log_ratio"), n.max("log_ratio"))
 
 
 _PROBS = "verl's rollout probability metrics"
@@ -108,7 +108,7 @@ GAPS: tuple[Metric, ...] = (
         worry="Near 1: a token is certain under one policy and impossible under the other.",
         measured=(0.0933, 0.15, 6.19e-06),
         source=_PROBS,
-        value=lambda n: n.high("abs_prob_gap"),
+        value=lambda n: n.max("abs_prob_gap"),
         resampled=False,
     ),
     Metric(

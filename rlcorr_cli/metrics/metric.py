@@ -1,8 +1,8 @@
 """A diagnostic: its definition, and how to read it from totals.
 
-Formulas are Python on `Numbers`, so the same row serves a whole dump, a group, what a plan keeps, and, for intervals,
-all bootstrap replicates at once.  NumPy is imported where formulas run, so that `explain` and `--help` can read the
-tables without it.
+Formulas are Python on `TotalsView`, so the same row serves a whole dump, a group, what a plan keeps, and, for
+intervals, all bootstrap replicates at once.  NumPy is imported where formulas run, so that `explain` and `--help` can
+read the tables without it.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.totals.families import variance
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.view import TotalsView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +23,10 @@ class Metric(Definition):
     value: of totals.  resampled: whether the bootstrap gives it an interval, which takes that it is made of sums alone.
     """
 
-    value: Callable[["Numbers"], Any]
+    value: Callable[["TotalsView"], Any]
     resampled: bool = True
 
 
-def std(numbers: "Numbers", first: str, second: str) -> Any:
+def std(numbers: "TotalsView", first: str, second: str) -> Any:
     """Population standard deviation over tokens from a sum and a sum of squares."""
     return variance(numbers.per_token(first), numbers.per_token(second)) ** 0.5

@@ -6,31 +6,31 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.plans.plan import Bounds
-from rlcorr_cli.totals.families import Moments, Value
+from rlcorr_cli.totals.families import StatisticFamily, Value
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.view import TotalsView
 
 
 @dataclass(frozen=True, kw_only=True)
 class RejectionMetric(Definition):
     """A definition with its computation from a rejection's family of totals and its bounds."""
 
-    value: Callable[[Moments, Bounds], Value]
+    value: Callable[[StatisticFamily, Bounds], Value]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyMetric(Definition):
     """A definition with its computation from one family of totals."""
 
-    value: Callable[[Moments], Value]
+    value: Callable[[StatisticFamily], Value]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptMetric(Definition):
     """A definition with its computation from the totals of the kept tokens."""
 
-    value: Callable[["Numbers"], Value]
+    value: Callable[["TotalsView"], Value]
 
 
 _VERL = "verl's rollout correction metrics"
@@ -60,7 +60,7 @@ EACH_REJECTION: tuple[RejectionMetric, ...] = (
         unit=_OWN_UNIT,
         meaning="The smallest value of the statistic that this rejection bounds.",
         source=_VERL,
-        value=lambda family, bounds: family.low(),
+        value=lambda family, bounds: family.min(),
     ),
     RejectionMetric(
         name="max",
@@ -68,7 +68,7 @@ EACH_REJECTION: tuple[RejectionMetric, ...] = (
         unit=_OWN_UNIT,
         meaning="The largest value of the statistic that this rejection bounds.",
         source=_VERL,
-        value=lambda family, bounds: family.high(),
+        value=lambda family, bounds: family.max(),
     ),
     RejectionMetric(
         name="fraction_high",

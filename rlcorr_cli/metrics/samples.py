@@ -7,7 +7,7 @@ from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.metrics.settings import RETENTION_BANDS
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.view import TotalsView
 
 QUANTILES = {"p01": 0.001, "p1": 0.01, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
@@ -19,11 +19,11 @@ def _ess(log_sum: Any, log_sum_sq: Any, count: Any) -> Any:
     return np.exp(2 * log_sum - log_sum_sq) / count
 
 
-def _quantile(q: float) -> Callable[["Numbers"], Any]:
-    def value(n: "Numbers") -> float | None:
+def _quantile(q: float) -> Callable[["TotalsView"], Any]:
+    def value(n: "TotalsView") -> float | None:
         middle = n.histogram("log_ratio").quantile(q)
         # A bucket's middle may lie outside the data at either end; the extremes are known exactly.
-        return None if middle is None else min(max(middle, n.low("log_ratio")), n.high("log_ratio"))
+        return None if middle is None else min(max(middle, n.min("log_ratio")), n.max("log_ratio"))
 
     return value
 
@@ -43,11 +43,11 @@ def _log_ratio_quantile(name: str, q: float, measured: tuple[float, float, float
     )
 
 
-def _share_of_tokens(column: str) -> Callable[["Numbers"], Any]:
+def _share_of_tokens(column: str) -> Callable[["TotalsView"], Any]:
     return lambda n: n.per_token(column)
 
 
-def _share_of_sequences(column: str) -> Callable[["Numbers"], Any]:
+def _share_of_sequences(column: str) -> Callable[["TotalsView"], Any]:
     return lambda n: n.per_sequence(column)
 
 

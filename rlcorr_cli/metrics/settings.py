@@ -12,7 +12,7 @@ RETENTION_BANDS: tuple[tuple[float, float], ...] = ((0.999, 1.002), (0.99, 1.01)
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class DiagnosticSettings:
     """extreme_ratio: a token is extreme when |l| > log of this (AReaL: 2).  ppo_clip: PPO's epsilon (0.2)."""
 
     extreme_ratio: float = 2.0

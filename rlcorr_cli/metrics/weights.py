@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.plans.plan import Bounds
-from rlcorr_cli.totals.families import Moments, Value
+from rlcorr_cli.totals.families import StatisticFamily, Value
 
 
 @dataclass(frozen=True)
@@ -13,9 +13,9 @@ class Weights:
     """What weight formulas read.  raw: before bounds; bounded: after; applied: also divided by the batch mean, where
     the plan says so."""
 
-    raw: Moments
-    bounded: Moments
-    applied: Moments
+    raw: StatisticFamily
+    bounded: StatisticFamily
+    applied: StatisticFamily
     bounds: Bounds
 
 
@@ -58,7 +58,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         meaning="The smallest raw weight.",
         measured=(0.717, 0.192, 1.0),
         source=_GUIDE,
-        value=lambda w: w.raw.low(),
+        value=lambda w: w.raw.min(),
     ),
     WeightMetric(
         name="rollout_is_max",
@@ -69,7 +69,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         worry="Many times the high bound: the bound decides what that unit counts, not the policies.",
         measured=(1.38, 1.7, 1.0),
         source=_GUIDE,
-        value=lambda w: w.raw.high(),
+        value=lambda w: w.raw.max(),
     ),
     WeightMetric(
         name="rollout_is_ratio_fraction_high",
@@ -130,7 +130,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         meaning="The smallest mean weight of a sequence.",
         measured=(0.992, 0.969, 1.0),
         source=_GUIDE,
-        value=lambda w: w.raw.low("seq"),
+        value=lambda w: w.raw.min("seq"),
     ),
     WeightMetric(
         name="rollout_is_seq_max",
@@ -140,7 +140,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         meaning="The largest mean weight of a sequence.",
         measured=(1.03, 1.03, 1.0),
         source=_GUIDE,
-        value=lambda w: w.raw.high("seq"),
+        value=lambda w: w.raw.max("seq"),
     ),
     WeightMetric(
         name="rollout_is_seq_max_deviation",
@@ -200,7 +200,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         meaning="The largest applied weight.",
         measured=(1.38, 1.7, 1.0),
         source=_APPLIED,
-        value=lambda w: w.applied.high(),
+        value=lambda w: w.applied.max(),
     ),
 )
 """Those of every weighting, in the order reports show them."""

@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass, replace
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.observe import Cuts, Observation, layouts_of, observe
+from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples
-from rlcorr_cli.metrics.settings import Thresholds
+from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
-from rlcorr_cli.pipeline.budget_search import Spending, spending
+from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding, find_anomalies
@@ -45,7 +45,7 @@ def analyze(
     request: ReadRequest,
     chosen: ChosenPlan,
     *,
-    thresholds: Thresholds | None = None,
+    settings: DiagnosticSettings | None = None,
     computing: Computing | None = None,
     seed: int | None = 0,
     watch: Watch | None = None,
@@ -55,7 +55,7 @@ def analyze(
     return analyze_dump(
         opened(request, chosen),
         chosen,
-        thresholds=thresholds,
+        settings=settings,
         computing=computing,
         seed=seed,
         watch=watch,
@@ -67,7 +67,7 @@ def analyze_dump(
     dump: Dump,
     chosen: ChosenPlan,
     *,
-    thresholds: Thresholds | None = None,
+    settings: DiagnosticSettings | None = None,
     computing: Computing | None = None,
     seed: int | None = 0,
     watch: Watch | None = None,
@@ -77,13 +77,13 @@ def analyze_dump(
     started = time.perf_counter()
     plan, policy = chosen.plan, dump.request.bad_rows
     check_quarantine(dump)
-    observation = Observation((plan,), thresholds or Thresholds(), dump.roles.current is not None, seed, pictures)
+    observation = Observation((plan,), settings or DiagnosticSettings(), dump.roles.current is not None, seed, pictures)
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
-    spent = spending(dump, plan, computing)
+    budgets = search_budgets(dump, plan, computing)
     with watched(dump, watch) as progress, bad_row_log(policy) as log:
-        measured, _ = measure(dump, observation, computing, spent.cuts, progress, log)
-        report = reported(dump, chosen, observation, measured, spent=spent, log=log, anomalies=anomalies)
+        measured, _ = measure(dump, observation, computing, budgets.bounds, progress, log)
+        report = reported(dump, chosen, observation, measured, budgets=budgets, log=log, anomalies=anomalies)
         log.finish()
     return replace(report, seconds=time.perf_counter() - started, pictures=measured.pictures)
 
@@ -111,22 +111,22 @@ def reported(
     observation: Observation,
     measured: Measured,
     *,
-    spent: Spending,
+    budgets: BudgetThresholds,
     log: BadRowLog,
     anomalies: tuple[AnomalyFinding, ...],
 ) -> Report:
     """The report of a dump that has been measured."""
     log.check(sum(measured.rows.values()))
-    plan, settings = chosen.plan, _settings(observation.thresholds, observation.seed)
+    plan, setting_notes = chosen.plan, _setting_notes(observation.settings, observation.seed)
     notes = (
         *dump.notes,
         *chosen.notes,
         *_batch_notes(dump, plan, measured),
-        *_spent(plan, spent),
-        *settings,
+        *_budget_notes(plan, budgets),
+        *setting_notes,
     )
     return build(
-        leaves=measured.leaves,
+        by_group=measured.groups,
         layouts=layouts_of(observation),
         replicates=measured.replicates,
         grouping=Grouping(dump.by_batch, dump.request.group_by),
@@ -144,7 +144,7 @@ def measure(
     dump: Dump,
     observation: Observation,
     computing: Computing,
-    bounds: Cuts,
+    bounds: BudgetBounds,
     progress: Progress | None = None,
     log: BadRowLog | None = None,
 ) -> tuple[Measured, Layouts]:
@@ -153,36 +153,38 @@ def measure(
     work = MeasureShard(
         reading=ShardReading.of(dump, computing),
         observation=observation,
-        cuts=bounds,
+        budget_bounds=bounds,
         provenance=provenance_of(dump, observation, bounds),
     )
 
     def results() -> Iterable[Measured]:
         for shard, measured in scan(dump, computing, work, log):
-            leaves = measured.leaves.values()
+            groups = measured.groups.values()
             if progress is not None:
-                progress(int(sum(leaf.blocks[diagnosed].sum("tokens") for leaf in leaves)), shard.n_bytes)
-            yield replace(measured, rows={shard.path: sum(leaf.counts["rows"] for leaf in leaves)})
+                progress(int(sum(summary.blocks[diagnosed].sum("tokens") for summary in groups)), shard.n_bytes)
+            yield replace(measured, rows={shard.path: sum(summary.counts["rows"] for summary in groups)})
 
     return gather(results()), layouts_of(observation)
 
 
-def provenance_of(dump: Dump, observation: Observation, cuts: Cuts) -> Provenance:
+def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:
     """What the totals of a dump are of."""
     batch = dump.plan_columns.batch
     return Provenance(
         plans=Provenance.records(*observation.plans),
-        settings={**asdict(observation.thresholds), "pictures": observation.pictures},
+        settings={**asdict(observation.settings), "pictures": observation.pictures},
         columns=dump.columns,
         groups=(*((batch,) if dump.by_batch and batch else ()), *dump.request.group_by),
         by_batch=dump.by_batch,
         seed=observation.seed,
-        budget_bounds=_digest(cuts),
+        budget_bounds=_digest(budget_bounds),
     )
 
 
-def _digest(cuts: Cuts) -> str:
-    bounds = sorted((name, repr(key), value) for name, of_leaves in cuts.items() for key, value in of_leaves.items())
+def _digest(budget_bounds: BudgetBounds) -> str:
+    bounds = sorted(
+        (name, repr(key), value) for name, of_groups in budget_bounds.items() for key, value in of_groups.items()
+    )
     return hashlib.sha256(repr(bounds).encode()).hexdigest()[:16] if bounds else ""
 
 
@@ -192,7 +194,7 @@ class MeasureShard:
 
     reading: ShardReading
     observation: Observation
-    cuts: Cuts
+    budget_bounds: BudgetBounds
     provenance: Provenance
 
     def __call__(self, shard: Shard) -> ShardResult[Measured]:
@@ -206,10 +208,10 @@ class MeasureShard:
         return ShardResult(covering, tuple(set_aside))
 
     def _measured(self, rows: CheckedRows) -> Measured:
-        observed = observe(rows.batch, self.observation, self.reading.device, self.cuts)
+        observed = observe(rows.batch, self.observation, self.reading.device, self.budget_bounds)
         return Measured(
             provenance=self.provenance,
-            leaves=observed.groups,
+            groups=observed.groups,
             replicates=observed.replicates,
             pictures=observed.pictures,
             whole=observed.whole,
@@ -234,34 +236,34 @@ def _batch_notes(dump: Dump, plan: Plan, measured: Measured) -> list[str]:
     does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
     does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
     if dump.by_batch:
-        batches = len({key[0] for key in measured.leaves})
+        batches = len({key[0] for key in measured.groups})
         found = "one value" if batches == 1 else f"{batches:,} values"
         return [f"{what}: {found} of {dump.roles.group_keys[0]}." for what in does]
     return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
 
 
-def _spent(plan: Plan, spent: Spending) -> list[str]:
+def _budget_notes(plan: Plan, budgets: BudgetThresholds) -> list[str]:
     """Which values each budget let stay."""
     notes: list[str] = []
     for budget in plan.budgets:
-        ends = sorted(set(spent.cuts[budget.name].values()))
+        ends = sorted(set(budgets.bounds[budget.name].values()))
         if not ends or ends[0] == math.inf:
             notes.append(f"{budget.name}: the mean {budget.statistic} is below {budget.mean_below:g} as it is.")
             continue
         where = " in the tightest batch" if len(ends) > 1 else ""
         notes.append(f"{budget.name} keeps {budget.statistic} up to {ends[0]:.4g}{where}.")
-        unmet = f"{spent.unmet[budget.name]} batches not even the smallest is below {budget.mean_below:g}"
-        if spent.unmet[budget.name]:
+        unmet = f"{budgets.unmet[budget.name]} batches not even the smallest is below {budget.mean_below:g}"
+        if budgets.unmet[budget.name]:
             notes.append(f"{budget.name}: in {unmet}; only that stays.")
     return notes
 
 
-def _settings(thresholds: Thresholds, seed: int | None) -> list[str]:
+def _setting_notes(settings: DiagnosticSettings, seed: int | None) -> list[str]:
     """What was set away from its default and no other part of a report says."""
-    default = Thresholds()
+    default = DiagnosticSettings()
     said = (
-        (thresholds.extreme_ratio != default.extreme_ratio, f"extreme ratio {thresholds.extreme_ratio:g}"),
-        (thresholds.ppo_clip != default.ppo_clip, f"PPO clip {thresholds.ppo_clip:g}"),
+        (settings.extreme_ratio != default.extreme_ratio, f"extreme ratio {settings.extreme_ratio:g}"),
+        (settings.ppo_clip != default.ppo_clip, f"PPO clip {settings.ppo_clip:g}"),
         (bool(seed), f"bootstrap seed {seed}"),
     )
     chosen = ", ".join(words for differs, words in said if differs)

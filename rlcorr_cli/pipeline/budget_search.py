@@ -13,7 +13,7 @@ from typing import TypeVar
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import budget_search as core
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.observe import Cuts
+from rlcorr_cli.core.observe import BudgetBounds
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.plans.plan import Plan
@@ -27,18 +27,18 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Spending:
-    """cuts: the largest value that stays, by budget and leaf.  unmet: by budget, batches whose smallest value is above
-    it already."""
+class BudgetThresholds:
+    """bounds: the largest value that stays, by budget and group.  unmet: by budget, batches whose smallest value is
+    above it already."""
 
-    cuts: Cuts = field(default_factory=dict[str, dict[GroupKey, float]])
+    bounds: BudgetBounds = field(default_factory=dict[str, dict[GroupKey, float]])
     unmet: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-def spending(dump: Dump, plan: Plan, computing: Computing) -> Spending:
+def search_budgets(dump: Dump, plan: Plan, computing: Computing) -> BudgetThresholds:
     """What each budget of a plan lets stay, the same for all groups of a training batch (or of the whole dump)."""
     if not plan.budgets:
-        return Spending()
+        return BudgetThresholds()
     check_rereadable(dump)
     limit_of = {budget.name: budget.mean_below for budget in plan.budgets}
     # Each reading has a ShardReading of its own, which remembers the row ids that it met.
@@ -53,11 +53,11 @@ def spending(dump: Dump, plan: Plan, computing: Computing) -> Spending:
         for group, values in values_of.items():
             candidates[batch_of[group]].append(values)
     threshold_of = {batch: cut(crossing_of[batch], candidates[batch], limit_of[batch.budget]) for batch in by_batch}
-    cuts: dict[str, dict[GroupKey, float]] = {name: {} for name in limit_of}
+    budget_bounds: dict[str, dict[GroupKey, float]] = {name: {} for name in limit_of}
     for group, batch in batch_of.items():
-        cuts[group.budget][group.group], _ = threshold_of[batch]
+        budget_bounds[group.budget][group.group], _ = threshold_of[batch]
     unmet = Counter(batch.budget for batch, (_, is_met) in threshold_of.items() if not is_met)
-    return Spending(cuts, {name: unmet[name] for name in limit_of})
+    return BudgetThresholds(budget_bounds, {name: unmet[name] for name in limit_of})
 
 
 @dataclass(frozen=True)

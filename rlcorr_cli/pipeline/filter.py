@@ -27,7 +27,7 @@ from rlcorr_cli.io.outputs import Output, check_dataset, create
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.pipeline.analyze import Watch, opened, provenance_of, reported, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.pipeline.budget_search import spending
+from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, batch_scales, filtered_rows, row_draws
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, check_rereadable
 from rlcorr_cli.plans.plan import Plan
@@ -77,13 +77,13 @@ def filter_dump(
     anomalies = find_anomalies(samples(dump))
     observation = Observation((plan,), has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
-    spent = spending(dump, plan, computing)
+    budgets = search_budgets(dump, plan, computing)
     work = FilterShard(
         reading=ShardReading.of(dump, computing, whole=True),
         observation=observation,
-        cuts=spent.cuts,
-        provenance=provenance_of(dump, observation, spent.cuts),
-        scales=batch_scales(dump, chosen, observation, computing, spent.cuts),
+        budget_bounds=budgets.bounds,
+        provenance=provenance_of(dump, observation, budgets.bounds),
+        scales=batch_scales(dump, chosen, observation, computing, budgets.bounds),
         target=target,
         writes=target.path is not None or target.rejected is not None,
     )
@@ -105,7 +105,7 @@ def filter_dump(
         measured = replace(
             tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
         )
-        report = reported(dump, chosen, observation, measured, spent=spent, log=log, anomalies=anomalies)
+        report = reported(dump, chosen, observation, measured, budgets=budgets, log=log, anomalies=anomalies)
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
             target=target,

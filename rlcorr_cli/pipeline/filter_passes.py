@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.batch import Decision, Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.decisions import storable
-from rlcorr_cli.core.observe import Cuts, Observation, observe
+from rlcorr_cli.core.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
@@ -59,7 +59,7 @@ class FilterShard:
 
     reading: ShardReading
     observation: Observation
-    cuts: Cuts
+    budget_bounds: BudgetBounds
     provenance: Provenance
     scales: Scales | None
     target: Target
@@ -73,7 +73,7 @@ class FilterShard:
 
     def _filtered(self, rows: CheckedRows, shard: Shard) -> FilteredRows:
         batch = rows.batch
-        observed = observe(batch, self.observation, self.reading.device, self.cuts, decides=True)
+        observed = observe(batch, self.observation, self.reading.device, self.budget_bounds, decides=True)
         assert observed.decision is not None
         decision, n_clamped = self._written_weights(observed.decision, rows)
         stays = (decision.n_kept > 0) | self.target.keep_rejected
@@ -85,7 +85,7 @@ class FilterShard:
             row_weights=decision.row_weights,
             measured=Measured(
                 provenance=self.provenance,
-                leaves=observed.groups,
+                groups=observed.groups,
                 rows={shard.path: batch.n_rows},
                 whole=observed.whole,
             ),
@@ -109,7 +109,7 @@ class FilterShard:
         if self.scales is None or decision.weights is None:
             return decision
         batch = rows.batch
-        divisor = np.array([self.scales[key] for key in batch.keys])[batch.leaf]
+        divisor = np.array([self.scales[key] for key in batch.group_keys])[batch.group_index]
         per_token = np.repeat(divisor, np.diff(batch.offsets))
         return replace(decision, weights=decision.weights / per_token, row_weights=decision.row_weights / divisor)
 
@@ -124,14 +124,14 @@ class FilterShard:
 
 
 def batch_scales(
-    dump: Dump, chosen: ChosenPlan, observation: Observation, computing: Computing, cuts: Cuts
+    dump: Dump, chosen: ChosenPlan, observation: Observation, computing: Computing, budget_bounds: BudgetBounds
 ) -> Scales | None:
     """Batch means, measured in a pass of their own, where the plan divides weights by them."""
     plan, batch_mean = chosen.plan, CANONICAL if chosen.profile is None else chosen.profile.batch_mean
     if not plan.normalizes:
         return None
-    measured, layouts = measure(dump, observation, computing, cuts)
-    return factors(measured.leaves, layouts, plan, dump.by_batch, batch_mean)
+    measured, layouts = measure(dump, observation, computing, budget_bounds)
+    return factors(measured.groups, layouts, plan, dump.by_batch, batch_mean)
 
 
 def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np.int64] | None:
@@ -168,7 +168,7 @@ def filtered_rows(
                 output.done = so_far / total if total else 0.0
         for rows in batches:
             if not isinstance(rows, SetAside):
-                n_tokens += sum(leaf.blocks[diagnosed].sum("tokens") for leaf in rows.measured.leaves.values())
+                n_tokens += sum(summary.blocks[diagnosed].sum("tokens") for summary in rows.measured.groups.values())
                 yield rows
             elif log is not None:
                 log.add(shard, rows)

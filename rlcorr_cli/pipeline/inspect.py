@@ -24,7 +24,7 @@ from rlcorr_cli.io.peek import samples
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.pipeline.analyze import opened
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.pipeline.budget_search import spending
+from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.places import Place
 from rlcorr_cli.quality.anomalies import find_anomalies
@@ -199,15 +199,15 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
     if isinstance(found.read, SetAside):
         return _bad(found, found.read, dump)
     rows = found.read
-    device, cuts = devices.resolve(computing.device), spending(dump, plan, computing).cuts
+    device, budget_bounds = devices.resolve(computing.device), search_budgets(dump, plan, computing).bounds
     batch, valid = rows.batch, rows.valid
     training_logp, _ = trained_policies(batch, plan.mode)
     observation = Observation((plan,), has_current=dump.roles.current is not None, seed=None)
-    decision = observe(batch, observation, device, cuts, decides=True).decision
+    decision = observe(batch, observation, device, budget_bounds, decides=True).decision
     weights = None if decision is None else decision.weights
     says = [
         Says(rule.name, rule.rule, None if rule.scope == "token" else float(values[0]), tuple(keep.tolist()))
-        for rule, values, keep in opinions(batch, plan, device, cuts)
+        for rule, values, keep in opinions(batch, plan, device, budget_bounds)
     ]
     n = int(rows.offsets[-1])
     return OneRow(
@@ -227,8 +227,8 @@ def _bad(found: Found, aside: SetAside, dump: Dump) -> OneRow:
     """A row that cannot be compared, as it stands."""
     if not aside.reasons:
         raise DataError(f"{found.place} cannot be shown.", "Look at the file itself.")
-    given = {name: found.values.get(name) for name in dump.roles.log_probs}
-    log_probs = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    lists = {name: found.values.get(name) for name in dump.roles.log_probs}
+    log_probs = {name: tuple(value) for name, value in lists.items() if isinstance(value, list)}
     mask = found.values.get(dump.roles.mask) if dump.roles.mask else None
     n = max([len(values) for values in log_probs.values()], default=0)
     valid = tuple(value == 1 for value in mask) if isinstance(mask, list) else (True,) * n
@@ -251,5 +251,5 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: values[name] for name in TEXTS if isinstance(values.get(name), str)}
 
 
-def _tuple(given: Any) -> tuple[Any, ...] | None:
-    return None if given is None else tuple(given)
+def _tuple(values: Any) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values)

@@ -17,13 +17,13 @@ from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layouts
 from rlcorr_cli.totals.summary import GroupKey, Layouts, Replicates, Summary, total
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import TotalsView
 from rlcorr_cli.totals.whole import Whole, whole_tail
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """How leaf keys are laid out.  batch: whether their first value is the training batch; columns: the others."""
+    """How group keys are laid out.  batch: whether their first value is the training batch; columns: the others."""
 
     batch: bool
     columns: tuple[str, ...]
@@ -31,7 +31,7 @@ class Grouping:
 
 def build(
     *,
-    leaves: Mapping[GroupKey, Summary],
+    by_group: Mapping[GroupKey, Summary],
     layouts: Layouts,
     replicates: Mapping[str, Replicates],
     grouping: Grouping,
@@ -44,18 +44,18 @@ def build(
     of_whole: Whole | None = None,
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError."""
-    whole_counts = counts(total(leaves.values(), layouts), plan)
+    whole_counts = counts(total(by_group.values(), layouts), plan)
     whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
     if plan.normalizes:
         batch_mean = CANONICAL if profile is None else profile.batch_mean
-        leaves = normalize(leaves, layouts, plan, grouping.batch, batch_mean)
+        by_group = normalize(by_group, layouts, plan, grouping.batch, batch_mean)
         layouts = normed_layouts(layouts, plan)
-    whole_total = total(leaves.values(), layouts)
+    whole_total = total(by_group.values(), layouts)
     if of_whole is not None:
         whole_total = _with_whole_tails(whole_total, of_whole)
     by_key: dict[GroupKey, list[Summary]] = {}
-    for key, summary in leaves.items():
+    for key, summary in by_group.items():
         by_key.setdefault(key[1:] if grouping.batch else key, []).append(summary)
     groups = [
         _group(dict(zip(grouping.columns, key, strict=True)), total(summaries, layouts), plan, profile)
@@ -73,7 +73,7 @@ def build(
         intervals=drawn_intervals if profile is None else {},
         groups=tuple(groups) if grouping.columns else (),
         notes=(*notes, *_remarks(profile, plan, whole_total), *_notes(whole.values, problems), *_alike(of_whole)),
-        log_ratios=Numbers(whole_total, plan).histogram("log_ratio"),
+        log_ratios=TotalsView(whole_total, plan).histogram("log_ratio"),
         problems=problems.to_dict(),
         anomalies=anomalies,
         impossible=impossible_ratio(whole.values, drawn_intervals, n_distinct),
@@ -96,7 +96,7 @@ def _with_whole_tails(summary: Summary, of_whole: Whole) -> Summary:
 
 def counts(summary: Summary, plan: Plan) -> dict[str, int]:
     """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens; bad rows are not here."""
-    numbers = Numbers(summary, plan)
+    numbers = TotalsView(summary, plan)
     return {
         "rows": int(numbers.sum("rows")),
         "sequences": int(numbers.sequences),
@@ -123,13 +123,13 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
 
 
 def _group(key: dict[str, Any], summary: Summary, plan: Plan, profile: Profile | None) -> Group:
-    numbers = Numbers(summary, plan)
+    numbers = TotalsView(summary, plan)
     peer_metrics = None if profile is None else profile.write(numbers, plan)
     return Group(key=key, counts=counts(summary, plan), values=canonical(numbers, plan), peer_metrics=peer_metrics)
 
 
 def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str, ...]:
-    return () if profile is None else profile.remarks(Numbers(summary, plan), plan)
+    return () if profile is None else profile.remarks(TotalsView(summary, plan), plan)
 
 
 def _notes(values: Values, problems: BadRowCounts) -> list[str]:

@@ -52,7 +52,7 @@ class Checked:
         """The JSON form."""
         return {
             "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [dict(one) for one in self.measurements.inputs],
+            "inputs": [dict(source) for source in self.measurements.inputs],
             "status": "passed" if self.passed else "failed",
             "counts": self.counts,
             "findings": [finding.to_dict() for finding in self.findings],
@@ -63,7 +63,7 @@ class Checked:
 def measurements_of(report: Report) -> Measurements:
     """A report's numbers; under a profile the peer's names stand beside the canonical ones."""
     return Measurements(
-        inputs=tuple(one.to_dict() for one in report.inputs),
+        inputs=tuple(source.to_dict() for source in report.inputs),
         sections=tuple(
             Section(group.plain_key, {**group.metrics, **group.values}) for group in (report.whole, *report.groups)
         ),

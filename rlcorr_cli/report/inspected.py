@@ -71,8 +71,8 @@ class Tally:
 
     def __add__(self, other: "Tally") -> "Tally":
         values = dict(self.values)
-        for name, one in other.values.items():
-            values[name] = values[name] + one if name in values else one
+        for name, others in other.values.items():
+            values[name] = values[name] + others if name in values else others
         return Tally(self.empty + other.empty, self.masked + other.masked, self.lengths + other.lengths, values)
 
     @property
@@ -131,18 +131,18 @@ class Inspected:
         """The JSON form."""
         worst = {
             "by": self.by,
-            "sequences": [one.to_dict() for one in self.worst_sequences],
-            "tokens": [one.to_dict() for one in self.worst_tokens],
+            "sequences": [sequence.to_dict() for sequence in self.worst_sequences],
+            "tokens": [token.to_dict() for token in self.worst_tokens],
         }
         return {
             "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [one.to_dict() for one in self.inputs],
+            "inputs": [source.to_dict() for source in self.inputs],
             "schema": dict(self.schema),
             "columns": dict(self.columns),
             "counts": self.counts,
             "lengths": {f"{q:g}": self.tally.length(q) for q in LENGTH_QUANTILES},
-            "values": {name: one.to_dict() for name, one in self.tally.values.items()},
-            "problems": {name: dict(one) for name, one in self.problems.items()},
+            "values": {name: values.to_dict() for name, values in self.tally.values.items()},
+            "problems": {name: dict(problem) for name, problem in self.problems.items()},
             "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
             "worst": None if self.by is None else worst,
             "notes": list(self.notes),
@@ -192,7 +192,7 @@ class OneRow:
             "log_probs": {name: [_json(value) for value in values] for name, values in self.log_probs.items()},
             "log_ratios": list(self.log_ratios),
             "weights": None if self.weights is None else list(self.weights),
-            "rejections": [asdict(one) for one in self.says],
+            "rejections": [asdict(opinion) for opinion in self.says],
             "problem": self.problem,
         }
 

@@ -23,7 +23,7 @@ from rlcorr_cli.report.verdict import Onset, Verdict, onset, verdict
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.judge import Finding, Section, judge
 from rlcorr_cli.rules.rule import Rule
-from rlcorr_cli.totals.binned import Pictures, histogram_to_list
+from rlcorr_cli.totals.binned import BinnedTotals, histogram_to_list
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 
@@ -78,7 +78,7 @@ class Report:
     problems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     anomalies: tuple[AnomalyFinding, ...] = ()
     seconds: float = 0.0
-    pictures: Pictures | None = None
+    pictures: BinnedTotals | None = None
     impossible: Impossible | None = None
     rules: tuple[Rule, ...] = RULES
 
@@ -157,7 +157,7 @@ class Report:
         """The JSON report."""
         return {
             "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [one.to_dict() for one in self.inputs],
+            "inputs": [source.to_dict() for source in self.inputs],
             "plan": self.plan.to_dict(),
             "profile": self.profile,
             "verdict": self.verdict.to_dict(),
@@ -168,7 +168,7 @@ class Report:
             "groups": [{"key": g.plain_key, "counts": dict(g.counts), "metrics": g.metrics} for g in self.groups],
             "health": [finding.to_health() for finding in self.health],
             "trends": None if self.trends is None else self.trends.to_dict(),
-            "problems": {name: dict(one) for name, one in self.problems.items()},
+            "problems": {name: dict(problem) for name, problem in self.problems.items()},
             "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
             "impossible": self.impossible and {**asdict(self.impossible), "interval": list(self.impossible.interval)},
             "notes": list(self.notes),

@@ -89,8 +89,8 @@ def _report(data: dict[str, Any]) -> Report:
             raise ValueError(f"the group {dict(group.key)} has other metrics than the whole dump")
     return Report(
         inputs=tuple(
-            batch.Input(path=one.path, format=one.format, rows=one.rows, n_bytes=one.bytes, columns=one.columns)
-            for one in document.inputs
+            batch.Input(path=file.path, format=file.format, rows=file.rows, n_bytes=file.bytes, columns=file.columns)
+            for file in document.inputs
         ),
         plan=plan_from_dict(document.plan),
         profile=document.profile,
@@ -102,7 +102,7 @@ def _report(data: dict[str, Any]) -> Report:
         problems={name: problem.model_dump() for name, problem in document.problems.items()},
         anomalies=tuple(AnomalyFinding.from_dict(row.model_dump()) for row in document.suspicions),
         impossible=None if document.impossible is None else Impossible.from_dict(document.impossible.model_dump()),
-        pictures=None if pictures is None else binned.Pictures.from_dict(pictures.model_dump()),
+        pictures=None if pictures is None else binned.BinnedTotals.from_dict(pictures.model_dump()),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from rlcorr_cli.totals.binned import Pictures
+from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Octaves
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.histogram import Floats, Histogram
@@ -195,7 +195,7 @@ class Trends:
         return asdict(self)
 
 
-def trends(binned: Pictures, *, normalizes: bool) -> Trends:
+def trends(binned: BinnedTotals, *, normalizes: bool) -> Trends:
     """Every conclusion from binned totals.
 
     normalizes: whether weights are yet to be divided by batch means, so that nothing follows from the loads.

@@ -30,7 +30,7 @@ SUMS = {"surprise": MOMENTS, "position": MOMENTS, "length": (*MOMENTS, "tokens",
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class BinnedTotals:
     """Totals in bins.
 
     counts: tokens by probability and by log_probability, rollout first.  spread: by surprise, position and length, how
@@ -43,10 +43,10 @@ class Pictures:
     spread: Mapping[str, Binned[Octaves]] = field(default_factory=dict[str, Binned[Octaves]])
     histograms: Mapping[str, Histogram] = field(default_factory=dict[str, Histogram])
 
-    def __add__(self, other: "Pictures") -> "Pictures":
+    def __add__(self, other: "BinnedTotals") -> "BinnedTotals":
         if not self.spread or not other.spread:
             return self if self.spread else other
-        return Pictures(
+        return BinnedTotals(
             {name: mine + other.counts[name] for name, mine in self.counts.items()},
             {name: mine + other.spread[name] for name, mine in self.spread.items()},
             {name: mine + other.histograms[name] for name, mine in self.histograms.items()},
@@ -61,7 +61,7 @@ class Pictures:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Pictures":
+    def from_dict(cls, data: Mapping[str, Any]) -> "BinnedTotals":
         """What `to_dict` wrote; anything else is a LookupError or ValueError."""
         tables = {name: floats_from_list(table) for name, table in data["spread"].items()}
         if not tables and not data["counts"]:

@@ -1,4 +1,4 @@
-"""Moments: one statistic's family of totals, read as mean, spread, extremes and shares.
+"""StatisticFamily: one statistic's family of totals, read as mean, spread, extremes and shares.
 
 Families are made in `core/quantities.py` for raw and applied weights and for each rejection; canonical metrics and
 peers' profiles both read them here.
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.view import TotalsView
 
 Value = float | None
 Values = dict[str, Value]
 
 
 @dataclass(frozen=True)
-class Moments:
+class StatisticFamily:
     """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
 
     Units are tokens at token scope and non-empty sequences otherwise; `seq_*` is of each sequence's token mean.
@@ -25,7 +25,7 @@ class Moments:
     from 0 (the smaller root mean square) is 0: two sums do not tell it from rounding.
     """
 
-    numbers: "Numbers"
+    numbers: "TotalsView"
     prefix: str
     token_scope: bool
     centre: float
@@ -73,7 +73,7 @@ class Moments:
 
     def seq_max_deviation(self) -> Value:
         """Largest distance of a sequence's token mean from the centre."""
-        low, high = self.low("seq"), self.high("seq")
+        low, high = self.min("seq"), self.max("seq")
         return None if low is None or high is None else max(self.centre - low, high - self.centre)
 
     def fraction(self, end: str, bounded: bool) -> Value:
@@ -84,17 +84,17 @@ class Moments:
         """Share of sequences whose token mean lies beyond a bound."""
         return self.per_sequence(f"seq_{end}") if bounded else None
 
-    def low(self, name: str = "unit") -> Value:
+    def min(self, name: str = "unit") -> Value:
         """Minimum over units ("seq": of the token means; "log": of the unlimited log ratio)."""
-        return finite(lambda: self.numbers.low(self.prefix + name))
+        return finite(lambda: self.numbers.min(self.prefix + name))
 
-    def high(self, name: str = "unit") -> Value:
+    def max(self, name: str = "unit") -> Value:
         """Maximum, likewise."""
-        return finite(lambda: self.numbers.high(self.prefix + name))
+        return finite(lambda: self.numbers.max(self.prefix + name))
 
     def only(self, name: str) -> Value:
         """The one value that a minimum and a maximum agree on, to rounding; None where they differ."""
-        low, high = self.low(name), self.high(name)
+        low, high = self.min(name), self.max(name)
         return low if low is not None and high is not None and math.isclose(low, high, rel_tol=1e-9) else None
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rlcorr_cli.totals.binned import Pictures
+from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.exact import key_from_list, key_to_list
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.summary import GroupKey, Replicates, Summary
@@ -24,20 +24,20 @@ V = TypeVar("V", Summary, Replicates)
 class Measured:
     """Totals of any number of shards.
 
-    provenance: what they are of; None of nothing.  covered: the shards.  leaves: summaries by leaf key.  replicates: of
-    each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.
+    provenance: what they are of; None of nothing.  covered: the shards.  groups: summaries by group key.  replicates:
+    of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.
     """
 
     provenance: Provenance | None = None
     covered: frozenset[ShardId] = frozenset()
-    leaves: Mapping[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
+    groups: Mapping[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
     replicates: Mapping[str, Replicates] = field(default_factory=dict[str, Replicates])
-    pictures: Pictures | None = None
+    pictures: BinnedTotals | None = None
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: Whole | None = None
 
     def __post_init__(self) -> None:
-        if self.provenance is None and (self.leaves or self.covered or self.rows):
+        if self.provenance is None and (self.groups or self.covered or self.rows):
             raise ValueError("these totals are of nothing: they need a provenance")
 
     def __add__(self, other: "Measured") -> "Measured":
@@ -48,7 +48,7 @@ class Measured:
         return {
             "provenance": None if self.provenance is None else self.provenance.to_dict(),
             "covered": [[shard.path, shard.part] for shard in sorted(self.covered, key=lambda s: (s.path, s.range))],
-            "leaves": [[key_to_list(key), summary.to_dict()] for key, summary in self.leaves.items()],
+            "groups": [[key_to_list(key), summary.to_dict()] for key, summary in self.groups.items()],
             "replicates": {mode: replicates.to_dict() for mode, replicates in self.replicates.items()},
             "pictures": None if self.pictures is None else self.pictures.to_dict(),
             "rows": dict(self.rows),
@@ -58,13 +58,13 @@ class Measured:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Measured":
         """What `to_dict` wrote."""
-        kinds = {"provenance": Provenance, "pictures": Pictures, "whole": Whole}
+        kinds = {"provenance": Provenance, "pictures": BinnedTotals, "whole": Whole}
         parts: dict[str, Any] = {
             name: None if data[name] is None else kind.from_dict(data[name]) for name, kind in kinds.items()
         }
         return cls(
             covered=frozenset(ShardId(path, part and (part[0], part[1])) for path, part in data["covered"]),
-            leaves={key_from_list(key): Summary.from_dict(summary) for key, summary in data["leaves"]},
+            groups={key_from_list(key): Summary.from_dict(summary) for key, summary in data["groups"]},
             replicates={mode: Replicates.from_dict(of_mode) for mode, of_mode in data["replicates"].items()},
             rows=data["rows"],
             **parts,
@@ -73,14 +73,14 @@ class Measured:
 
 @dataclass
 class Gathering:
-    """A sum in the making, in place: a dump may have as many leaves as training batches, and no part is added twice."""
+    """A sum in the making, in place: a dump may have as many groups as training batches, and no part is added twice."""
 
     provenance: Provenance | None = None
-    leaves: dict[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
+    groups: dict[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
     rows: Counter[str] = field(default_factory=Counter[str])
     coverage: Coverage = field(default_factory=Coverage)
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
-    pictures: Pictures | None = None
+    pictures: BinnedTotals | None = None
     whole: Whole | None = None
 
     def add(self, part: Measured) -> None:
@@ -90,7 +90,7 @@ class Gathering:
                 self.provenance.check_same(part.provenance)
             self.provenance = self.provenance or part.provenance
         self.coverage.add(part.covered)
-        _add_each(self.leaves, part.leaves)
+        _add_each(self.groups, part.groups)
         _add_each(self.replicates, part.replicates)
         if part.pictures is not None:
             self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
@@ -104,7 +104,7 @@ class Gathering:
         return Measured(
             provenance=self.provenance,
             covered=self.coverage.shards,
-            leaves=self.leaves,
+            groups=self.groups,
             replicates=self.replicates,
             pictures=self.pictures,
             rows=dict(self.rows),
@@ -113,7 +113,7 @@ class Gathering:
 
 
 def gather(parts: Iterable[Measured]) -> Measured:
-    """The sum of any number of Measureds, none included; one pass, whatever the number of leaves."""
+    """The sum of any number of Measureds, none included; one pass, whatever the number of groups."""
     gathering = Gathering()
     for part in parts:
         gathering.add(part)

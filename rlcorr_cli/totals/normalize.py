@@ -1,7 +1,7 @@
 """Batch normalisation as a scale on totals.
 
 Dividing every applied weight of a training batch by the batch's mean f only rescales its moments, so one pass is
-enough: leaves are kept per (batch, group), f comes from the batch's leaves together, and each leaf gets columns
+enough: groups are kept per (batch, group), f comes from the batch's groups together, and each group gets columns
 `normed.*` beside `applied.*`.  Never a mean over a reader chunk.
 
 Frameworks differ in how f is taken (BatchMean).  Metrics and the weights that `filter` writes both divide by
@@ -16,9 +16,9 @@ import numpy as np
 
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.block import Layout, plan_block
-from rlcorr_cli.totals.families import Moments
+from rlcorr_cli.totals.families import StatisticFamily
 from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary, total
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import TotalsView
 
 _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
 """Moment -> what it counts, and whose extremes are its own."""
@@ -38,9 +38,9 @@ class BatchMean:
     counts_empty: bool = False
     smallest: float = 0.0
 
-    def factor(self, numbers: Numbers, token_scope: bool) -> float:
+    def factor(self, numbers: TotalsView, token_scope: bool) -> float:
         """What the weights of one batch are divided by."""
-        mean = Moments(numbers, "applied.", token_scope, 1.0).unit_mean()
+        mean = StatisticFamily(numbers, "applied.", token_scope, 1.0).unit_mean()
         if mean is not None and self.counts_empty and not token_scope:
             mean *= numbers.sequences / (numbers.sequences + numbers.sum("empty"))
         return mean if mean is not None and mean > self.smallest else 1.0
@@ -50,7 +50,7 @@ CANONICAL = BatchMean()
 
 
 def normalize(
-    leaves: Mapping[GroupKey, Summary],
+    groups: Mapping[GroupKey, Summary],
     layouts: Layouts,
     plan: Plan,
     by_batch: bool,
@@ -60,28 +60,28 @@ def normalize(
 
     by_batch: keys are (batch, *group); else everything is one batch.
     """
-    divisors = factors(leaves, layouts, plan, by_batch, batch_mean)
-    return {key: _scaled(summary, plan, divisors[key]) for key, summary in leaves.items()}
+    divisors = factors(groups, layouts, plan, by_batch, batch_mean)
+    return {key: _scaled(summary, plan, divisors[key]) for key, summary in groups.items()}
 
 
 def factors(
-    leaves: Mapping[GroupKey, Summary],
+    groups: Mapping[GroupKey, Summary],
     layouts: Layouts,
     plan: Plan,
     by_batch: bool,
     batch_mean: BatchMean = CANONICAL,
 ) -> dict[GroupKey, float]:
-    """What each leaf's weights are divided by: the factor of its batch."""
+    """What each group's weights are divided by: the factor of its batch."""
     assert plan.weighting is not None
     token_scope = plan.weighting.scope == "token"
     batches: dict[Any, list[Summary]] = {}
-    for key, summary in leaves.items():
+    for key, summary in groups.items():
         batches.setdefault(key[0] if by_batch else None, []).append(summary)
     divisors = {
-        batch: batch_mean.factor(Numbers(total(summaries, layouts), plan), token_scope)
+        batch: batch_mean.factor(TotalsView(total(summaries, layouts), plan), token_scope)
         for batch, summaries in batches.items()
     }
-    return {key: divisors[key[0] if by_batch else None] for key in leaves}
+    return {key: divisors[key[0] if by_batch else None] for key in groups}
 
 
 def normed_layouts(layouts: Layouts, plan: Plan) -> Layouts:
@@ -97,12 +97,12 @@ def _normed(layout: Layout) -> Layout:
 
 
 def _scaled(summary: Summary, plan: Plan, factor: float) -> Summary:
-    numbers = Numbers(summary, plan)
+    numbers = TotalsView(summary, plan)
     sums: list[Any] = []
     for moment, (counted, unit) in _UNITS.items():
         names = counted, f"applied.{moment}", f"applied.{moment}_dev", f"applied.{moment}_sq"
         n, total_x, dev, squares = map(numbers.sum, names)
-        lowest, highest = numbers.low(f"applied.{unit}"), numbers.high(f"applied.{unit}")
+        lowest, highest = numbers.min(f"applied.{unit}"), numbers.max(f"applied.{unit}")
         # sum (x/f - 1)^2: from the moments about 1 where x and f are near it, else from the plain ones, because
         # either keeps digits only on its own side; of equal weights neither is needed.
         shift = factor - 1
@@ -114,8 +114,8 @@ def _scaled(summary: Summary, plan: Plan, factor: float) -> Summary:
             scaled_dev = squares / factor**2 - 2 * total_x / factor + n
         sums += [total_x / factor, scaled_dev, squares / factor**2]
     sums += [numbers.sum(f"applied.{row}") / factor for row in ("row_low", "row_high")]
-    lows = [numbers.low(f"applied.{name}") / factor for name in ("unit", "seq")]
-    highs = [numbers.high(f"applied.{name}") / factor for name in ("unit", "seq")]
+    lows = [numbers.min(f"applied.{name}") / factor for name in ("unit", "seq")]
+    highs = [numbers.max(f"applied.{name}") / factor for name in ("unit", "seq")]
     used = (factor, factor) if numbers.tokens else (np.inf, -np.inf)
     name = plan_block(plan)
     block = summary.blocks[name]

@@ -34,7 +34,7 @@ class ShardId:
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
     """plans: each one's records by its id.  settings: what a user may set and totals depend on, by name.  columns:
-    canonical name -> the dump's.  groups: what leaf keys are, in order.  by_batch: whether their first is the training
+    canonical name -> the dump's.  groups: what group keys are, in order.  by_batch: whether their first is the training
     batch.  seed: of the bootstrap; None without one.  budget_bounds: a digest of what the data set; "" without budgets.
     """
 

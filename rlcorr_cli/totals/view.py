@@ -12,7 +12,7 @@ from rlcorr_cli.totals.summary import Replicates, Summary
 from rlcorr_cli.totals.tail import Tail
 
 
-class Numbers:
+class TotalsView:
     """A Summary as one plan's formulas read it: totals by name, under a prefix ("" all tokens, "kept." what is left).
 
     A name is that of a count, or of a total of the plan's block or of its mode's diagnostics.
@@ -28,9 +28,9 @@ class Numbers:
         for block in self._blocks:
             self._sums |= zip(block.layout.sums, block.sums.tolist(), strict=True)
 
-    def under(self, prefix: str) -> "Numbers":
+    def under(self, prefix: str) -> "TotalsView":
         """The same totals read under another prefix."""
-        return Numbers(self.summary, self.plan, prefix)
+        return TotalsView(self.summary, self.plan, prefix)
 
     def has(self, name: str) -> bool:
         """Whether the layout holds this sum."""
@@ -64,12 +64,12 @@ class Numbers:
         rest = float(block.log_rests[i])
         return float(block.log_peaks[i]) + math.log(rest) if rest else -math.inf
 
-    def low(self, name: str) -> float:
+    def min(self, name: str) -> float:
         """A minimum (inf of no values)."""
         block, i = self._place("mins", name)
         return float(block.mins[i])
 
-    def high(self, name: str) -> float:
+    def max(self, name: str) -> float:
         """A maximum (-inf of no values)."""
         block, i = self._place("maxs", name)
         return float(block.maxs[i])
@@ -92,7 +92,7 @@ class Numbers:
         raise KeyError(self.prefix + name)
 
 
-class ResampledNumbers(Numbers):
+class ResampledTotals(TotalsView):
     """Replicates of one mode's diagnostics as formulas read them: every total is an f64[R]."""
 
     def __init__(self, replicates: Replicates) -> None:

@@ -49,8 +49,8 @@ def build(n_tokens: int) -> Batch:
         advantages=None,
         n_masked=np.zeros(n_rows, np.int64),
         reward=_join(groups, "reward").astype(np.float64),
-        leaf=np.zeros(n_rows, np.int32),
-        keys=((),),
+        group_index=np.zeros(n_rows, np.int32),
+        group_keys=((),),
     )
 
 

@@ -96,8 +96,8 @@ def measured(design: Design, rng: Generator) -> dict[str, tuple[float, float]]:
         advantages=None,
         n_masked=zeros,
         reward=None,
-        leaf=zeros.astype(np.int32),
-        keys=((),),
+        group_index=zeros.astype(np.int32),
+        group_keys=((),),
     )
     return intervals(observe(batch, Observation((Plan(),)), torch.device("cpu")).replicates["decoupled"])
 

@@ -80,8 +80,8 @@ def ours(name: str, data: Padded) -> Outcome:
         advantages=advantages,
         n_masked=rows,
         reward=None,
-        leaf=rows.astype(np.int32),
-        keys=((),),
+        group_index=rows.astype(np.int32),
+        group_keys=((),),
     )
     tokens = Tokens.of(batch, CPU)
     corrected = correct(tokens, preset(name).plan, {"m2po": np.full(len(rows), m2po_bound(train - rollout))})

@@ -119,7 +119,7 @@ def test_records_that_look_at_advantages_and_drift(gate: Gate, rows: list[Row], 
 @given(rows=dumps(), below=st.sampled_from([1e-6, 1e-3, 0.04, 1.0]), of=st.sampled_from(["mismatch", "drift", "total"]))
 def test_budgets(statistic: str, rows: list[Row], below: float, of: Of) -> None:
     with_current(rows)
-    plan = Plan(budgets=(Budget(below, statistic, "spent", of),), rejections=(veto(1e-4),))
+    plan = Plan(budgets=(Budget(below, statistic, "thresholds", of),), rejections=(veto(1e-4),))
     assert_equal_to_oracle(rows, plan)
 
 

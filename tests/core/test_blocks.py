@@ -10,7 +10,7 @@ from rlcorr_cli.core.observe import Observation, Observed, layouts_of, observe
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.block import diagnostics_block, plan_block
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import TotalsView
 
 THREE = batch(simulated(40, 5, std=0.3))
 DECOUPLED = Plan(
@@ -35,7 +35,7 @@ def test_plans_observed_together_have_exactly_the_totals_of_each_alone(plans: tu
             assert together.groups[key].counts == summary.counts
             for name, block in summary.blocks.items():
                 assert together.groups[key].blocks[name].to_dict() == block.to_dict()
-            assert canonical(Numbers(together.groups[key], plan), plan) == canonical(Numbers(summary, plan), plan)
+            assert canonical(TotalsView(together.groups[key], plan), plan) == canonical(TotalsView(summary, plan), plan)
         assert together.replicates[plan.mode].to_dict() == alone.replicates[plan.mode].to_dict()
         assert together.whole is not None
         assert alone.whole is not None
@@ -57,10 +57,10 @@ def test_a_mode_reads_its_own_diagnostics() -> None:
     (summary, *_) = observed(DECOUPLED, BYPASS).groups.values()
     assert THREE.old_logp is not None
     assert THREE.current_logp is not None
-    rows = np.repeat(THREE.leaf, np.diff(THREE.offsets)) == 0
+    rows = np.repeat(THREE.group_index, np.diff(THREE.offsets)) == 0
     for plan, trained in ((DECOUPLED, THREE.old_logp), (BYPASS, THREE.current_logp)):
         mean = float((THREE.rollout_logp - trained)[rows].mean())
-        assert canonical(Numbers(summary, plan), plan)["kl"] == pytest.approx(mean, rel=1e-12)
+        assert canonical(TotalsView(summary, plan), plan)["kl"] == pytest.approx(mean, rel=1e-12)
 
 
 def test_budgets_of_one_name_and_no_plan_at_all_are_refused() -> None:

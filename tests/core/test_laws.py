@@ -28,7 +28,7 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.quality.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
 from rlcorr_cli.report.inspected import Tally, Values
-from rlcorr_cli.totals.binned import AXES, GRIDS, SUMS, Pictures
+from rlcorr_cli.totals.binned import AXES, GRIDS, SUMS, BinnedTotals
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.block import Block, Layout
 from rlcorr_cli.totals.budget_search import binned_values
@@ -103,17 +103,17 @@ def replicates(draw: st.DrawFn) -> Replicates:
 
 
 @st.composite
-def pictures(draw: st.DrawFn) -> Pictures:
+def pictures(draw: st.DrawFn) -> BinnedTotals:
     """Whole numbers in a few bins, or nothing at all."""
     if draw(st.integers(0, 3)) == 0:
-        return Pictures()
+        return BinnedTotals()
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
 
     def spread(axis: str) -> Binned[Octaves]:
         sums = {name: rng.integers(-(2**40), 2**40, AXES[axis].n).astype(float) for name in SUMS[axis]}
         return Binned.of_table(AXES[axis], rng.poisson(0.5, AXES[axis].n), sums)
 
-    return Pictures(
+    return BinnedTotals(
         {name: Binned.of_table(grid, rng.poisson(0.01, grid.n)) for name, grid in GRIDS.items()},
         {axis: spread(axis) for axis in AXES},
         {name: draw(histograms) for name in ("weights", "loads")},
@@ -122,13 +122,13 @@ def pictures(draw: st.DrawFn) -> Pictures:
 
 @st.composite
 def measured(draw: st.DrawFn) -> Measured:
-    leaves = draw(st.dictionaries(st.tuples(keys, st.integers(0, 2)), summaries(), max_size=3))
+    groups = draw(st.dictionaries(st.tuples(keys, st.integers(0, 2)), summaries(), max_size=3))
     rows = draw(st.dictionaries(st.sampled_from(["a.parquet", "b.parquet"]), st.integers(1, 100)))
     none = st.none()
     return Measured(
         provenance=PROVENANCE,
         covered=frozenset({ShardId(next(_paths), draw(none | st.just((0, 3))))}),
-        leaves=leaves,
+        groups=groups,
         replicates=draw(st.dictionaries(st.sampled_from(["decoupled", "bypass"]), replicates())),
         pictures=draw(none | pictures()),
         rows=rows,
@@ -183,7 +183,7 @@ LAWS = {
     "Replicates": Law(
         replicates(), Replicates(("a", "b"), np.zeros((2, 3)), ("log",), np.array([-np.inf]), np.zeros((1, 3)))
     ),
-    "Pictures": Law(pictures(), Pictures()),
+    "BinnedTotals": Law(pictures(), BinnedTotals()),
     "Measured": Law(measured(), Measured()),
     "Binned": Law(
         binned_totals(), Binned.of_values(OCTAVES, np.zeros(0, np.uint16), {"a": np.zeros(0), "b": np.zeros(0)})
@@ -351,11 +351,11 @@ def test_pictures_of_all_rows_are_those_of_both_parts(rows: list[Row], cut: int)
     plan = PLANS[2]
     observation = Observation((plan,), has_current=False, seed=None, pictures=True)
 
-    def drawn(part: list[Row]) -> Pictures:
+    def drawn(part: list[Row]) -> BinnedTotals:
         made = batch([replace(row, current=None) for row in part])
-        return observe(made, observation, CPU, bounds(made, plan)).pictures or Pictures()
+        return observe(made, observation, CPU, bounds(made, plan)).pictures or BinnedTotals()
 
-    together = sum((drawn(part) for part in (rows[:cut], rows[cut:]) if part), start=Pictures())
+    together = sum((drawn(part) for part in (rows[:cut], rows[cut:]) if part), start=BinnedTotals())
     whole = drawn(rows)
     assert plain(together.counts) == plain(whole.counts)
     assert plain(together.histograms) == plain(whole.histograms)
@@ -414,13 +414,13 @@ def test_observing_all_equals_observing_parts_and_adding(plan: Plan, grouped: bo
         row.batch = 0
     parts = [observed(part, plan, seed=1) for part in (rows[:cut], rows[cut:]) if part]
     together = sum(
-        (Measured(provenance=PROVENANCE, leaves=p.groups, replicates=p.replicates, whole=p.whole) for p in parts),
+        (Measured(provenance=PROVENANCE, groups=p.groups, replicates=p.replicates, whole=p.whole) for p in parts),
         start=Measured(),
     )
     everything = observed(rows, plan, seed=1)
-    assert together.leaves.keys() == everything.groups.keys()
+    assert together.groups.keys() == everything.groups.keys()
     for key, expected in everything.groups.items():
-        assert_same_totals(together.leaves[key], expected)
+        assert_same_totals(together.groups[key], expected)
     assert plain(together.whole) == plain(everything.whole)
     assert together.replicates.keys() == everything.replicates.keys()
     for mode, replicates in everything.replicates.items():

@@ -18,7 +18,7 @@ from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
-from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, spending
+from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, search_budgets
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard
 from rlcorr_cli.pipeline.inspect import InspectShard
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
@@ -86,15 +86,17 @@ def works(case: Case) -> Iterator[Callable[[Shard], Any]]:
     bounds = {budget.name: budget.mean_below for budget in plan.budgets}
     crossings = {key: crossing(total, bounds[key.budget]) for key, total in totals(case.shard).value.items()}
     yield BudgetCandidates(case.reading(), plan, crossings)
-    cuts = spending(case.dump, plan, Computing("cpu")).cuts
-    provenance = provenance_of(case.dump, case.observation, cuts)
-    yield MeasureShard(reading=case.reading(), observation=case.observation, cuts=cuts, provenance=provenance)
+    budget_bounds = search_budgets(case.dump, plan, Computing("cpu")).bounds
+    provenance = provenance_of(case.dump, case.observation, budget_bounds)
+    yield MeasureShard(
+        reading=case.reading(), observation=case.observation, budget_bounds=budget_bounds, provenance=provenance
+    )
     yield InspectShard(reading=case.reading(), n_worst=3, by="k3")
     target = Target(Path("out.parquet"))
     yield FilterShard(
         reading=case.reading(whole=True),
         observation=case.observation,
-        cuts=cuts,
+        budget_bounds=budget_bounds,
         provenance=provenance,
         scales=None,
         target=target,
@@ -139,8 +141,8 @@ def test_a_decision_and_what_a_dump_is_read_by_are_plain_values(case: Case) -> N
     assert sent(case.dump.shards) == case.dump.shards
     assert sent(case.dump.sources) == case.dump.sources
     (rows,) = (rows for rows in case.reading().sound_rows(case.shard, []) if rows.places[0].number in (0, 1))
-    cuts = spending(case.dump, case.chosen.plan, Computing("cpu")).cuts
-    decision = observe(rows.batch, case.observation, case.reading().device, cuts, decides=True).decision
+    budget_bounds = search_budgets(case.dump, case.chosen.plan, Computing("cpu")).bounds
+    decision = observe(rows.batch, case.observation, case.reading().device, budget_bounds, decides=True).decision
     assert decision is not None
     assert sent(decision).n_kept.tolist() == decision.n_kept.tolist()
     assert sent(rows.places)[1] == rows.places[1]

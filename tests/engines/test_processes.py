@@ -111,13 +111,13 @@ def computings(processes: ProcessEngine) -> tuple[Computing, Computing]:
 
 def assert_same(there: Measured, here: Measured) -> None:
     """Counts exactly, sums to their last digits."""
-    assert list(there.leaves) == list(here.leaves)
+    assert list(there.groups) == list(here.groups)
     assert there.rows == here.rows
-    for key, summary in here.leaves.items():
-        assert there.leaves[key].counts == summary.counts
-        assert there.leaves[key].layouts == summary.layouts
+    for key, summary in here.groups.items():
+        assert there.groups[key].counts == summary.counts
+        assert there.groups[key].layouts == summary.layouts
         for name, block in summary.blocks.items():
-            other = there.leaves[key].blocks[name]
+            other = there.groups[key].blocks[name]
             np.testing.assert_allclose(other.sums, block.sums, rtol=1e-12, atol=0)
             counts = block.sums == np.rint(block.sums)
             assert counts.sum() > 2
@@ -153,7 +153,7 @@ def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) ->
         work = FilterShard(
             reading=ShardReading.of(dump, computing, whole=True),
             observation=Observation((plan,), seed=None),
-            cuts={},
+            budget_bounds={},
             provenance=provenance_of(dump, Observation((plan,), seed=None), {}),
             scales=None,
             target=Target(Path("out.parquet")),

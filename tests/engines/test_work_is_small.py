@@ -29,12 +29,12 @@ def sizes(folder: Path, n_files: int) -> list[int]:
     reading, observation = ShardReading.of(dump, Computing("cpu")), Observation((chosen.plan,))
     provenance = provenance_of(dump, observation, {})
     works = (
-        MeasureShard(reading=reading, observation=observation, cuts={}, provenance=provenance),
+        MeasureShard(reading=reading, observation=observation, budget_bounds={}, provenance=provenance),
         InspectShard(reading=reading, n_worst=3, by="k3"),
         FilterShard(
             reading=ShardReading.of(dump, Computing("cpu"), whole=True),
             observation=observation,
-            cuts={},
+            budget_bounds={},
             provenance=provenance,
             scales=None,
             target=Target(Path("out.jsonl")),

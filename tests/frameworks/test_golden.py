@@ -18,7 +18,7 @@ from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import TotalsView
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CPU = torch.device("cpu")
@@ -40,8 +40,8 @@ def golden_batch() -> Batch:
         advantages=None,
         n_masked=np.array([(~mask).sum() for mask in MASKS]),
         reward=np.array([row["reward"] for row in ROWS]),
-        leaf=np.zeros(len(ROWS), np.int32),
-        keys=((None,),),
+        group_index=np.zeros(len(ROWS), np.int32),
+        group_keys=((None,),),
     )
 
 
@@ -52,10 +52,10 @@ def plan_of(case: str) -> Plan:
 def measured(case: str) -> Values:
     plan = plan_of(case)
     observation = Observation((plan,), seed=None)
-    leaves = observe(golden_batch(), observation, CPU).groups
+    groups = observe(golden_batch(), observation, CPU).groups
     if plan.normalizes:
-        leaves = normalize(leaves, layouts_of(observation), plan, by_batch=True)
-    return PROFILES[case.split("/")[0]].write(Numbers(leaves[(None,)], plan), plan)
+        groups = normalize(groups, layouts_of(observation), plan, by_batch=True)
+    return PROFILES[case.split("/")[0]].write(TotalsView(groups[(None,)], plan), plan)
 
 
 @cache

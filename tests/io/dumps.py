@@ -73,7 +73,7 @@ def read_rows(dump: Dump, batch_tokens: int = 10**6) -> list[Row]:
                         else batch.current_logp[at].tolist(),
                         "n_masked": int(batch.n_masked[i]),
                         "reward": None if batch.reward is None else float(batch.reward[i]),
-                        "key": batch.keys[batch.leaf[i]],
+                        "key": batch.group_keys[batch.group_index[i]],
                     }
                 )
     return rows

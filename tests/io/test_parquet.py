@@ -162,15 +162,15 @@ def test_several_keys_group_by_their_combination(tmp_path: Path) -> None:
     dump = opened(parquet(tmp_path / "a.parquet", rows), group_by=("step", "env"))
     assert [r["key"] for r in read_rows(dump)] == [(1, "a"), (2, "a"), (1, "b"), (1, "a"), (None, "b")]
     (batch,) = batches(dump, dump.shards[0], 100)
-    assert len(batch.keys) == len(set(batch.keys)) == 4
-    assert batch.leaf.dtype == np.int32
+    assert len(batch.group_keys) == len(set(batch.group_keys)) == 4
+    assert batch.group_index.dtype == np.int32
 
 
 def test_without_keys_all_rows_are_one_group(tmp_path: Path) -> None:
     dump = opened(parquet(tmp_path / "a.parquet", plain(3)))
     (batch,) = batches(dump, dump.shards[0], 100)
-    assert batch.keys == ((),)
-    assert batch.leaf.tolist() == [0, 0, 0]
+    assert batch.group_keys == ((),)
+    assert batch.group_index.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("type", [pa.bool_(), pa.int64(), pa.float32()])
@@ -242,7 +242,7 @@ def test_a_row_group_that_swells_is_read_in_steps(tmp_path: Path) -> None:
     tables = list(reading.read(shard, dump.roles, None, 10**9))
     assert len(tables) > 2
     assert max(t.data.nbytes for t in tables) <= 2 * 4 * reading.STEP_TOKENS[1]
-    assert [key for b in batches(dump, shard, 10**9) for (key,) in b.keys] == list(range(rows))
+    assert [key for b in batches(dump, shard, 10**9) for (key,) in b.group_keys] == list(range(rows))
 
 
 def test_rowless_files_open_and_yield_nothing(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from rlcorr_cli.plans.plan import Plan, acts_on
 from rlcorr_cli.plans.presets import PRESETS, preset
 from rlcorr_cli.totals.normalize import normalize, normed_layouts
 from rlcorr_cli.totals.summary import total
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import TotalsView
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
 ROWS = simulated(12, seed=5)
@@ -55,7 +55,7 @@ def written(profile: str, config: dict[str, Any]) -> list[str]:
     if plan.normalizes:
         groups = normalize(groups, layouts, plan, True)
         layouts = normed_layouts(layouts, plan)
-    return list(PROFILES[profile].write(Numbers(total(groups.values(), layouts), plan), plan))
+    return list(PROFILES[profile].write(TotalsView(total(groups.values(), layouts), plan), plan))
 
 
 @pytest.mark.parametrize("name", PRESETS)

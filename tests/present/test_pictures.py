@@ -26,7 +26,7 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import read_report, refuse_undrawable
 from rlcorr_cli.report.trends import lorenz, profile
 from rlcorr_cli.requests import ReadRequest
-from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, Pictures, square
+from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, BinnedTotals, square
 from rlcorr_cli.totals.bins import Binned, Octaves
 from rlcorr_cli.totals.histogram import Histogram
 
@@ -39,10 +39,10 @@ PLAN = Plan(
 )
 
 
-def pictures_of(rows: list[Row], plan: Plan = PLAN) -> Pictures:
+def pictures_of(rows: list[Row], plan: Plan = PLAN) -> BinnedTotals:
     one = batch(rows)
     found = observe(one, Observation((plan,), has_current=one.current_logp is not None, pictures=True), CPU)
-    return found.pictures or Pictures()
+    return found.pictures or BinnedTotals()
 
 
 def table_of(binned: Binned[Octaves]) -> np.ndarray:
@@ -97,12 +97,12 @@ def test_counts_are_those_of_a_slow_loop(rows: list[Row]) -> None:
 @settings(max_examples=40)
 def test_pictures_add(rows: list[Row]) -> None:
     whole, parts = pictures_of(rows), [pictures_of(rows[:1]), pictures_of(rows[1:])]
-    for found in (parts[0] + parts[1], parts[1] + parts[0], whole + Pictures(), Pictures() + whole):
+    for found in (parts[0] + parts[1], parts[1] + parts[0], whole + BinnedTotals(), BinnedTotals() + whole):
         assert found.to_dict()["counts"] == whole.to_dict()["counts"]
         assert found.to_dict()["histograms"] == whole.to_dict()["histograms"]
         for name, binned in whole.spread.items():
             np.testing.assert_allclose(table_of(found.spread[name]), table_of(binned), rtol=1e-9, atol=1e-12)
-    assert Pictures.from_dict(json.loads(json.dumps(whole.to_dict()))).to_dict() == whole.to_dict()
+    assert BinnedTotals.from_dict(json.loads(json.dumps(whole.to_dict()))).to_dict() == whole.to_dict()
 
 
 def test_pictures_agree_with_the_metrics(report: Report) -> None:

@@ -13,7 +13,7 @@ from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.report.impossible import TOO_HIGH, TOO_LOW, Impossible, impossible_ratio
 from rlcorr_cli.totals.summary import total
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import TotalsView
 
 VOCABULARY = 40
 
@@ -24,7 +24,7 @@ def concluded(rows: list[Row]) -> Impossible | None:
     assert seen.whole is not None
     assert seen.whole.rows is not None
     summaries = list(seen.groups.values())
-    numbers = Numbers(total(summaries, summaries[0].layouts), Plan())
+    numbers = TotalsView(total(summaries, summaries[0].layouts), Plan())
     return impossible_ratio(diagnostics(numbers), intervals(seen.replicates["decoupled"]), seen.whole.rows.n_distinct)
 
 

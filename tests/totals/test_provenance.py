@@ -9,9 +9,9 @@ import pytest
 from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.metrics.settings import Thresholds
+from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.analyze import measure, opened
-from rlcorr_cli.pipeline.budget_search import spending
+from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.requests import ReadRequest
@@ -28,7 +28,7 @@ def measured(
     plan: Plan,
     dump: str = "smollm2_int8.parquet",
     *,
-    thresholds: Thresholds | None = None,
+    thresholds: DiagnosticSettings | None = None,
     seed: int | None = None,
     pictures: bool = False,
     **request: object,
@@ -36,8 +36,10 @@ def measured(
     """A sample dump's totals, as a run has them."""
     read = ReadRequest(paths=(str(SAMPLES / dump),), **request)  # type: ignore[arg-type]
     found = opened(read, ChosenPlan(plan))
-    observation = Observation((plan,), thresholds or Thresholds(), found.roles.current is not None, seed, pictures)
-    return measure(found, observation, CPU, spending(found, plan, CPU).cuts)[0]
+    observation = Observation(
+        (plan,), thresholds or DiagnosticSettings(), found.roles.current is not None, seed, pictures
+    )
+    return measure(found, observation, CPU, search_budgets(found, plan, CPU).bounds)[0]
 
 
 def refusal(a: Measured, b: Measured) -> str:
@@ -49,7 +51,7 @@ def refusal(a: Measured, b: Measured) -> str:
 def test_plans_of_other_bounds_do_not_add_though_their_layouts_are_equal() -> None:
     other = Plan(weighting=Weighting("token", Bounds(0.5, 9.0), "zero"))
     a, b = measured(TOKEN), measured(other, "smollm2_fp32.parquet")
-    layouts = (next(iter(m.leaves.values())).layouts[plan_block(plan)] for m, plan in ((a, TOKEN), (b, other)))
+    layouts = (next(iter(m.groups.values())).layouts[plan_block(plan)] for m, plan in ((a, TOKEN), (b, other)))
     assert next(layouts) == next(layouts)
     message = refusal(a, b)
     assert "weighting.low is unset in one and 0.5 in the other" in message
@@ -76,9 +78,9 @@ def test_two_modes_do_not_add() -> None:
 
 
 def test_two_settings_do_not_add() -> None:
-    message = refusal(measured(TOKEN), measured(TOKEN, thresholds=Thresholds(extreme_ratio=1.5)))
+    message = refusal(measured(TOKEN), measured(TOKEN, thresholds=DiagnosticSettings(extreme_ratio=1.5)))
     assert message.endswith("extreme_ratio is 2.0 in one and 1.5 in the other.")
-    message = refusal(measured(TOKEN), measured(TOKEN, thresholds=Thresholds(ppo_clip=0.3)))
+    message = refusal(measured(TOKEN), measured(TOKEN, thresholds=DiagnosticSettings(ppo_clip=0.3)))
     assert message.endswith("ppo_clip is 0.2 in one and 0.3 in the other.")
 
 
@@ -153,7 +155,7 @@ def test_a_run_covers_every_shard_of_its_dump() -> None:
 
 def test_numbers_without_an_origin_are_refused() -> None:
     with pytest.raises(ValueError, match="of nothing"):
-        Measured(leaves=measured(TOKEN).leaves)
+        Measured(groups=measured(TOKEN).groups)
 
 
 def test_provenance_survives_json() -> None:

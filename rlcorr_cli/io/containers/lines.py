@@ -54,8 +54,8 @@ def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
             if not _is_text(name):
                 continue  # no column can be called so; the key stays in its line
             if types.get(name, pa.null()) in (pa.null(), pa.list_(pa.null())):
-                found = _type(value)
-                types[name] = types.get(name, found) if found == pa.null() else found
+                type = _type(value)
+                types[name] = types.get(name, type) if type == pa.null() else type
     empty = pa.list_(pa.null())
     return pa.schema([(name, pa.list_(pa.float64()) if type == empty else type) for name, type in types.items()])
 

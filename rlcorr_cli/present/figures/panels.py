@@ -25,11 +25,11 @@ from rlcorr_cli.report.trends import (
     profile,
     surprise_trend,
 )
-from rlcorr_cli.totals.binned import SURPRISE, Pictures, square
+from rlcorr_cli.totals.binned import SURPRISE, BinnedTotals, square
 from rlcorr_cli.totals.bins import Binned, Grid
 
 
-def counted(report: Report) -> Pictures:
+def counted(report: Report) -> BinnedTotals:
     """The report's bins; a report of an older run, or of `analyze --json`, has none."""
     if report.pictures is None:
         raise Missing("The report was saved without the counts that pictures are drawn from.")
