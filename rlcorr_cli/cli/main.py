@@ -56,8 +56,8 @@ def run(args: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except Terminated:
-        return 143
+    except Terminated as ended:
+        return ended.exit_status
     except OSError as error:
         if error.errno != errno.ENOSPC:
             return _fault()

@@ -15,14 +15,24 @@ AGAIN_SECONDS = 0.05
 _seen: BaseException | None = None
 
 
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+"""What else ends a process: asked to, its terminal closed, a key, a scheduler's warning."""
+
+
 class Terminated(BaseException):
-    """SIGTERM, raised so that temporary files are removed on the way out."""
+    """A signal, raised so that temporary files are removed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_status = 128 + number
 
 
 def install() -> None:
     """For a process of our own, once, from its main thread."""
     signal.signal(signal.SIGINT, _stop)
-    signal.signal(signal.SIGTERM, _stop)
+    for number in ENDING:
+        if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:  # as nohup asks
+            signal.signal(number, _stop)
     signal.signal(signal.SIGALRM, _again)
     sys.unraisablehook = _unraisable
 
@@ -35,7 +45,7 @@ def check() -> None:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     global _seen
-    _seen = KeyboardInterrupt() if number == signal.SIGINT else Terminated()
+    _seen = KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
     raise _seen
 
 

@@ -34,7 +34,7 @@ server.sendall(request)
 for stream in streams:
     os.close(stream)
 (pid,) = struct.unpack("=q", server.recv(8, socket.MSG_WAITALL))
-for number in (signal.SIGINT, signal.SIGTERM):
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
     signal.signal(number, lambda number, frame: os.kill(pid, number))
 (status,) = struct.unpack("=q", server.recv(8, socket.MSG_WAITALL))
 if os.WIFSIGNALED(status):

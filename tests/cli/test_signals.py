@@ -132,6 +132,15 @@ def test_a_signal_that_python_drops_is_raised_again(name: str, status: int) -> N
         assert process.stderr.read() == b""
 
 
+def test_a_hang_up_that_is_ignored_as_by_nohup_stays_ignored() -> None:
+    script = "import signal, sys; from rlcorr_cli.engines import interrupt; interrupt.install(); " + (
+        "print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN)"
+    )
+    line = "trap '' HUP; exec \"$@\""
+    done = subprocess.run(["bash", "-c", line, "bash", sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "True False\n"
+
+
 @pytest.mark.parametrize("reader", ["head -1", "true"])
 @pytest.mark.parametrize(
     ("program", "args"),
