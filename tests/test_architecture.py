@@ -48,7 +48,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "matplotlib": ("present",),
     "jinja2": ("present",),
     "typer": ("cli",),
-    "tensorboardX": ("present",),
+    "tensorboardX": (),
     "ray": (),
 }
 """A third party's package -> the only parts of ours that import it."""

@@ -1,93 +1,455 @@
-"""Files appear whole or not at all, under one name each, and only in the place of what may be replaced."""
+"""Outputs appear whole or not at all, under one name each, and only in the place of what may be replaced."""
 
 import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rlcorr_cli.atomic import check_apart, check_target, publish, replace_file, same_place, temporary_name
+from rlcorr_cli.atomic import Destination, Staging, check_run, renaming, temporaries
+from rlcorr_cli.atomic.destinations import DUMP
+from rlcorr_cli.atomic.temporaries import sweep, temporary_name
 from rlcorr_cli.errors import OutputError, UsageError
+
+WAYS = ("renameat2", "links", "renames")
+"""How names are given: with Linux's own call, where a file system lacks it, and where there are no links either."""
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    def refused(*names: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    if request.param != "renameat2":
+        monkeypatch.setattr(renaming, "_call", lambda: None)
+    if request.param == "renames":
+        monkeypatch.setattr(os, "link", refused)
+    return request.param
 
 
 def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_temporary_is_hidden_beside_its_target_and_never_the_same(tmp_path: Path) -> None:
-    names = {temporary_name(tmp_path / "a.jsonl") for _ in range(100)}
+def holding(*names: str) -> Callable[[Path], str | None]:
+    """A directory's own files."""
+    return lambda directory: next((name for name in left(directory) if name not in names), None)
+
+
+def publish(*contents: tuple[Destination, bytes]) -> None:
+    with Staging() as staging:
+        for destination, content in contents:
+            staging.write(destination, content, within="part" if destination.directory else "")
+        staging.publish()
+
+
+def test_a_temporary_is_hidden_short_and_never_the_same(tmp_path: Path) -> None:
+    target = tmp_path / f"{'a' * 247}.parquet"
+    names = {temporary_name(target) for _ in range(100)}
     assert len(names) == 100
-    assert all(name.parent == tmp_path and name.name.startswith(".") for name in names)
+    assert all(name.parent == tmp_path and name.name.startswith(".") and len(name.name) < 60 for name in names)
+    publish((Destination(path=target), b"a"))
+    assert left(tmp_path) == [target.name]
 
 
-def test_a_file_that_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    ours, theirs = tmp_path / ".part", tmp_path / "a.jsonl"
-    ours.write_text("ours")
-    theirs.write_text("theirs")
-    with pytest.raises(OutputError, match="meanwhile"):
-        publish(ours, theirs, replace=False)
-    assert theirs.read_text() == "theirs"
-    publish(ours, theirs)
-    assert (theirs.read_text(), left(tmp_path)) == ("ours", ["a.jsonl"])
+def test_a_new_file_is_published_where_nothing_is(tmp_path: Path, way: str) -> None:
+    publish((Destination(path=tmp_path / "a"), b"ours"))
+    assert (left(tmp_path), (tmp_path / "a").read_bytes()) == (["a"], b"ours")
 
 
-def test_a_new_file_is_published_where_nothing_is(tmp_path: Path) -> None:
-    ours = tmp_path / ".part"
-    ours.write_text("ours")
-    publish(ours, tmp_path / "a.jsonl", replace=False)
-    assert left(tmp_path) == ["a.jsonl"]
+@pytest.mark.parametrize("directory", [False, True])
+def test_what_came_meanwhile_is_replaced_with_overwrite_alone(tmp_path: Path, way: str, directory: bool) -> None:
+    path = tmp_path / "a"
+    file = path / "part" if directory else path
+    for overwrite in (False, None, True):
+        place = Destination(path=path, directory=directory, overwrite=overwrite, foreign=holding("part"))
+        with Staging() as ours:
+            ours.write(place, b"ours", within="part" if directory else "")
+            publish((Destination(path=path, directory=directory, overwrite=True, foreign=holding("part")), b"theirs"))
+            if overwrite:
+                ours.publish()
+            else:
+                with pytest.raises(OutputError, match="meanwhile"):
+                    ours.publish()
+        assert file.read_bytes() == (b"ours" if overwrite else b"theirs")
+        assert left(tmp_path) == ["a"]
 
 
-def test_a_file_is_published_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*names: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
+@pytest.mark.parametrize("directory", [False, True])
+def test_what_comes_in_the_last_moment_is_not_replaced(
+    tmp_path: Path, way: str, directory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    file = path / "part" if directory else path
+    place = Destination(path=path, directory=directory, foreign=holding("part"))
+    # After it was looked whether something is there, and before the name is given.
+    name_new = renaming.name_new
 
-    monkeypatch.setattr(os, "link", refused)
-    ours = tmp_path / ".part"
-    ours.write_text("ours")
-    publish(ours, tmp_path / "a.jsonl", replace=False)
-    assert left(tmp_path) == ["a.jsonl"]
-    ours.write_text("later")
-    with pytest.raises(OutputError, match="meanwhile"):
-        publish(ours, tmp_path / "a.jsonl", replace=False)
+    def late(temporary: Path, to: Path) -> None:
+        publish((Destination(path=path, directory=directory, overwrite=True, foreign=holding("part")), b"theirs"))
+        monkeypatch.undo()
+        if way != "renameat2":
+            monkeypatch.setattr(renaming, "_call", lambda: None)
+        name_new(temporary, to)
 
-
-def test_a_directory_that_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    ours, theirs = tmp_path / ".part", tmp_path / "out"
-    for folder in (ours, theirs):
-        folder.mkdir()
-        (folder / folder.name.strip(".")).touch()
-    with pytest.raises(OutputError, match="meanwhile"):
-        publish(ours, theirs, replace=False)
-    assert left(theirs) == ["out"]
-    publish(ours, theirs)
-    assert (left(theirs), left(tmp_path)) == (["part"], ["out"])
-
-
-def test_a_report_does_not_follow_what_has_its_temporary_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = tmp_path / "other"
-    other.write_text("other")
-    (tmp_path / ".rlcorr.0.part").symlink_to(other)
-    monkeypatch.setattr("rlcorr_cli.atomic.secrets.token_hex", lambda n: "0")
-    with pytest.raises(OutputError):
-        replace_file(tmp_path / "r.json", b"report")
-    assert other.read_text() == "other"
+    with Staging() as ours:
+        ours.write(place, b"ours", within="part" if directory else "")
+        monkeypatch.setattr("rlcorr_cli.atomic.staging.name_new", lambda *names: (monkeypatch.undo(), late(*names)))
+        with pytest.raises(OutputError, match="meanwhile"):
+            ours.publish()
+    assert (file.read_bytes(), left(tmp_path)) == (b"theirs", ["a"])
 
 
-def test_one_place_is_known_under_any_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "d").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "d")
+def test_a_directory_whose_foreign_file_came_in_the_last_moment_is_put_back(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Destination(path=tmp_path / "a", directory=True, overwrite=True, foreign=holding("part"))
+    publish((place, b"old"))
+    exchange = renaming.exchange
+
+    def late(temporary: Path, path: Path) -> None:
+        if temporary.name != "thesis":
+            (tmp_path / "a" / "thesis").touch()
+            monkeypatch.setattr("rlcorr_cli.atomic.staging.exchange", exchange)
+        exchange(temporary, path)
+
+    monkeypatch.setattr("rlcorr_cli.atomic.staging.exchange", late)
+    with pytest.raises(OutputError, match=r"holds other files \(thesis\)"):
+        publish((place, b"new"))
+    assert (left(tmp_path), left(tmp_path / "a")) == (["a"], ["part", "thesis"])
+    assert (tmp_path / "a" / "part").read_bytes() == b"old"
+
+
+def test_outputs_of_one_run_appear_together_or_not_at_all(tmp_path: Path) -> None:
+    first, second = Destination(path=tmp_path / "a"), Destination(path=tmp_path / "b")
+    with Staging() as staging:
+        staging.write(first, b"ours")
+        staging.write(second, b"ours")
+        (tmp_path / "b").write_bytes(b"theirs")
+        with pytest.raises(OutputError, match="b was written by another run meanwhile"):
+            staging.publish()
+    assert left(tmp_path) == ["b"]
+
+
+def test_what_was_not_published_leaves_nothing(tmp_path: Path) -> None:
+    with Staging() as staging:
+        staging.write(Destination(path=tmp_path / "a"), b"a")
+        staging.write(Destination(path=tmp_path / "b", directory=True), b"b", within="part")
+        staging.write(Destination(path=tmp_path / "c" / "d" / "e", makes_parents=True), b"e")
+        assert len(left(tmp_path)) == 3
+    assert left(tmp_path) == []
+
+
+def test_a_new_directory_appears_with_all_that_is_in_it(tmp_path: Path) -> None:
+    places = [Destination(path=tmp_path / "new" / "below" / name, makes_parents=True) for name in "ab"]
+    with Staging() as staging:
+        for place in places:
+            staging.write(place, b"x")
+        assert not (tmp_path / "new").exists()
+        staging.publish()
+    assert (left(tmp_path), left(tmp_path / "new" / "below")) == (["new"], ["a", "b"])
+    publish((Destination(path=tmp_path / "new" / "below" / "a", makes_parents=True, overwrite=True), b"y"))
+    assert left(tmp_path / "new" / "below") == ["a", "b"]
+
+
+def test_what_is_removed_goes_with_the_other_outputs(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    with Staging() as staging:
+        staging.write(Destination(path=tmp_path / "new"), b"new")
+        staging.remove(Destination(path=tmp_path / "old", overwrite=True))
+        staging.remove(Destination(path=tmp_path / "none", overwrite=True))
+        assert left(tmp_path)[-1] == "old"
+        staging.publish()
+    assert left(tmp_path) == ["new"]
+
+
+def test_a_temporary_that_was_taken_away_takes_no_older_output_with_it(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    with Staging() as staging:
+        staging.write(Destination(path=tmp_path / "a", overwrite=True), b"new")
+        (temporary,) = tmp_path.glob(".*")
+        temporary.unlink()
+        with pytest.raises(OutputError, match="No such file"):
+            staging.publish()
+    assert (tmp_path / "a").read_bytes() == b"old"
+
+
+def test_a_link_to_a_file_stays_and_the_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "real")
+    publish((Destination(path=tmp_path / "link", overwrite=True), b"new"))
+    assert (tmp_path / "link").is_symlink()
+    assert (left(tmp_path / "there"), (tmp_path / "link").read_bytes()) == (["real"], b"new")
+
+
+def killed_before_step(n: int, act: Callable[[], None]) -> bool:
+    """Whether a process that does this was killed before its n-th step on files; False where it has fewer."""
+    pid = os.fork()
+    if pid:
+        return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    steps = 0
+
+    def count(event: str, arguments: object) -> None:
+        nonlocal steps
+        steps += event == "open" or event.startswith("os.")
+        if steps == n:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    try:
+        act()
+    finally:
+        os._exit(0)
+
+
+def holdings(folder: Path) -> dict[str, bytes]:
+    """The files below a folder but temporaries, by name."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    names = {str(path.relative_to(folder)): path for path in files}
+    return {name: path.read_bytes() for name, path in names.items() if not name.startswith(".")}
+
+
+def test_a_kill_at_any_step_leaves_old_or_new_and_the_next_run_no_litter(tmp_path: Path, way: str) -> None:
+    own = holding("part", "part 2")
+    old = {"a": b"old", "gone": b"old", "d/part": b"old", "d/part 2": b"old"}
+    new = {"a": b"new", "b": b"new", "d/part": b"new", "new/c": b"new"}
+    stepped_aside = 0
+    for n in range(1, 1000):
+        folder = tmp_path / str(n)
+        (folder / "d").mkdir(parents=True)
+        for name, content in old.items():
+            (folder / name).write_bytes(content)
+
+        def run(folder: Path = folder) -> None:
+            with Staging() as staging:
+                staging.write(Destination(path=folder / "a", overwrite=True), b"new")
+                staging.write(Destination(path=folder / "b"), b"new")
+                staging.write(
+                    Destination(path=folder / "d", directory=True, overwrite=True, foreign=own), b"new", within="part"
+                )
+                staging.write(Destination(path=folder / "new" / "c", makes_parents=True), b"new")
+                staging.remove(Destination(path=folder / "gone", overwrite=True))
+                staging.publish()
+
+        was_killed = killed_before_step(n, run)
+        notes = sweep([folder])
+        files = holdings(folder)
+        for name in ("a", "b", "new/c", "gone"):
+            assert files.get(name) in (old.get(name), new.get(name)), (n, name)
+        parts = {name: content for name, content in files.items() if name.startswith("d/")}
+        assert parts in [{name: one[name] for name in one if name.startswith("d/")} for one in (old, new)] or not parts
+        # Where there is no exchange the older parts step aside for two renames; killed there, they stay and are named.
+        aside = list(folder.glob(".*"))
+        assert parts or aside
+        for path in aside:
+            assert (path.suffix, left(path)) == (".old", ["part", "part 2"]), n
+            assert str(path) in notes[-1]
+        stepped_aside += bool(aside)
+        if not was_killed:
+            assert files == new
+            assert n > 30
+            assert bool(stepped_aside) == (way != "renameat2")
+            return
+    pytest.fail("it takes more steps than were tried")
+
+
+def spelled(folder: Path, name: str) -> dict[str, Path]:
+    """One file in `folder`, which is the current directory, in several ways."""
+    (folder.parent / "aside").symlink_to(folder)
+    return {
+        "relative": Path(name),
+        "absolute": folder / name,
+        "up and down": Path(f"../{folder.name}/{name}"),
+        "through a linked directory": folder.parent / "aside" / name,
+        "a link": folder / "link",
+    }
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_one_place_is_known_under_any_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    ways = spelled(folder, "k.jsonl")
+    (folder / "link").symlink_to(folder / "k.jsonl")
+    if exists:
+        (folder / "k.jsonl").touch()
+        os.link(folder / "k.jsonl", folder / "hard")
+        ways["a hard link"] = folder / "hard"
+    for one in ways.values():
+        for other in ways.values():
+            outputs = (Destination(path=one), Destination(path=other, option="--quarantine"))
+            with pytest.raises(UsageError, match="both outputs, -o and --quarantine"):
+                check_run(outputs)
+            with pytest.raises(UsageError, match="-o and --plan name the same file"):
+                check_run(outputs[:1], [("--plan", other)])
+            with pytest.raises(UsageError, match="is part of the dump"):
+                check_run(outputs[:1], [(DUMP, str(other))])
+    with pytest.raises(UsageError, match="both outputs"):
+        check_run((Destination(path=Path("k.jsonl")), Destination(path=folder, directory=True)))
+    check_run((Destination(path=Path("other.jsonl")),), [("--plan", "k.jsonl"), (DUMP, "l.jsonl")])
+
+
+def test_a_directory_that_holds_what_is_read_is_no_output(tmp_path: Path) -> None:
+    (tmp_path / "d" / "below").mkdir(parents=True)
+    (tmp_path / "d" / "below" / "in.parquet").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "d" / "below")
+    with pytest.raises(UsageError, match="part of the dump"):
+        check_run((Destination(path=tmp_path / "d", directory=True),), [(DUMP, str(tmp_path / "link" / "in.parquet"))])
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def listening(path: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # the name of a socket may have but 108 bytes
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path.name)
+    os.chdir(here)
+
+
+FOUND: dict[str, Callable[[Path], None]] = {
+    "a FIFO": fifo,
+    "a socket": listening,
+    "a device": lambda path: path.symlink_to("/dev/null"),
+    "a link to a directory": lambda path: path.symlink_to(path.parent),
+    "a link that leads nowhere": lambda path: path.symlink_to(path.parent / "nowhere"),
+    "a directory": Path.mkdir,
+    "a regular file": Path.touch,
+}
+
+
+@pytest.mark.parametrize("directory", [False, True])
+@pytest.mark.parametrize("kind", FOUND)
+def test_what_is_found_is_named_and_only_the_same_kind_replaced(tmp_path: Path, kind: str, directory: bool) -> None:
+    path = tmp_path / "out"
+    FOUND[kind](path)
+    before = os.lstat(path)
+    place = Destination(path=path, directory=directory, overwrite=True)
+    if kind == ("a directory" if directory else "a regular file"):
+        check_run((place,))
+        return
+    with pytest.raises(OutputError, match=f"out is {kind}, not a"):
+        check_run((place,))
+    if not path.is_symlink():  # a link is followed when it is written, and was refused by then
+        with pytest.raises(OutputError, match=f"out is {kind}, not a"):
+            publish((place, b"ours"))
+    assert (os.lstat(path).st_ino, os.lstat(path).st_mode, left(tmp_path)) == (before.st_ino, before.st_mode, ["out"])
+
+
+def test_the_current_directory_is_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for other in ("d/k.jsonl", "d/../d/k.jsonl", "link/k.jsonl", str(tmp_path / "d" / "k.jsonl"), "d"):
-        assert same_place(Path("d/k.jsonl"), Path(other)), other
-    assert not same_place(Path("d/k.jsonl"), Path("d/l.jsonl"))
-    (tmp_path / "d" / "k.jsonl").touch()
-    os.link("d/k.jsonl", "hard.jsonl")
-    assert same_place(Path("d/k.jsonl"), Path("hard.jsonl"))
-    with pytest.raises(UsageError, match=r"both outputs, -o and --quarantine"):
-        check_apart((("-o", Path("d")), ("--rejected-output", None), ("--quarantine", Path("link/k.jsonl"))))
+    for name in (".", "..", "/", str(tmp_path)):
+        with pytest.raises(OutputError, match="current directory"):
+            check_run((Destination(path=Path(name), directory=True, overwrite=True),))
 
 
-def test_what_is_no_regular_file_is_no_target(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(OutputError, match="not a regular file"):
-        check_target(tmp_path / "pipe.jsonl", [])
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_what_may_not_be_looked_at_is_an_error_of_two_lines(tmp_path: Path) -> None:
+    closed, unlisted = tmp_path / "closed", tmp_path / "unlisted"
+    for folder, mode in ((closed, 0o600), (unlisted, 0o333)):
+        folder.mkdir()
+        folder.chmod(mode)
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o711)
+    os.seteuid(65534)
+    try:
+        for place in (
+            Destination(path=closed / "a"),
+            Destination(path=closed / "below" / "a"),
+            Destination(path=unlisted, directory=True, overwrite=True),
+            Destination(path=tmp_path / "a"),
+        ):
+            with pytest.raises(OutputError, match="Cannot write") as refusal:
+                check_run((place,))
+            assert refusal.value.hint == "Name another place with -o."
+        publish((Destination(path=unlisted / "a"), b"ours"))
+    finally:
+        os.seteuid(0)
+    assert left(unlisted) == ["a"]
+
+
+def gone() -> int:
+    """The number of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def named(folder: Path, *, host: str | None = None, pid: int | None = None, state: str = "part") -> Path:
+    """A temporary as another process would call it."""
+    pid = gone() if pid is None else pid
+    return folder / f".rlcorr-{host or temporaries._host()}-{pid}-{os.urandom(8).hex()}.{state}"
+
+
+def test_litter_of_a_process_that_is_gone_is_removed_and_told_of(tmp_path: Path) -> None:
+    named(tmp_path).write_bytes(b"12345")
+    folder = named(tmp_path)
+    folder.mkdir()
+    (folder / "part-00000.parquet").write_bytes(b"678")
+    (tmp_path / "a").touch()
+    (note,) = check_run((Destination(path=tmp_path / "a", overwrite=True),))
+    assert note.startswith(
+        "Removed 2 unfinished outputs that killed runs had left beside this one's (8 bytes): .rlcorr"
+    )
+    assert left(tmp_path) == ["a"]
+    assert check_run((Destination(path=tmp_path / "b"),)) == ()
+
+
+def test_litter_of_another_host_is_removed_after_a_day(tmp_path: Path) -> None:
+    young, old, working = (named(tmp_path, host="00000000", pid=1) for _ in range(3))
+    young.touch()
+    old.touch()
+    working.mkdir()
+    (working / "part-00000.parquet").touch()
+    long_ago = time.time() - temporaries.OLD_SECONDS - 60
+    os.utime(old, (long_ago, long_ago))
+    os.utime(working, (long_ago, long_ago))  # its part is new
+    (note,) = sweep([tmp_path])
+    assert old.name in note
+    assert left(tmp_path) == sorted((young.name, working.name))
+
+
+def test_what_is_no_litter_is_not_touched(tmp_path: Path) -> None:
+    dead = gone()
+    named(tmp_path, pid=os.getpid()).touch()
+    named(tmp_path, pid=1).touch()
+    named(tmp_path).symlink_to(tmp_path)
+    os.mkfifo(named(tmp_path))
+    alike = named(tmp_path, pid=dead).name
+    for name in (f"{alike}.gz", f"a{alike}", alike.replace(".part", ".csv"), alike.replace("rlcorr", "other")):
+        (tmp_path / name).touch()
+    (tmp_path / alike.replace(f"-{dead}-", f"-0{dead}-")).touch()
+    before = left(tmp_path)
+    long_ago = time.time() - temporaries.OLD_SECONDS - 60
+    for name in before:
+        os.utime(tmp_path / name, (long_ago, long_ago), follow_symlinks=False)
+    assert sweep([tmp_path]) == ()
+    assert left(tmp_path) == before
+    assert len(before) == 9
+
+
+def test_an_older_output_that_stepped_aside_is_named_and_kept(tmp_path: Path) -> None:
+    aside = named(tmp_path, state="old")
+    aside.mkdir()
+    (note,) = sweep([tmp_path])
+    assert note == f"{aside} is an older output that a killed run had moved away; give it its name again, or delete it."
+    assert aside.is_dir()
+
+
+def test_a_process_that_nobody_has_reaped_is_gone(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    named(tmp_path, pid=process.pid).touch()
+    assert sweep([tmp_path])
+    process.wait()
+    assert left(tmp_path) == []

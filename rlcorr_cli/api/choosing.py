@@ -66,6 +66,17 @@ def choose_plan(
     return replace(chosen, plan=changed, notes=tuple(dict.fromkeys(notes)))
 
 
+def plan_file(plan: Any) -> str | None:
+    """The file that a plan comes from, if any."""
+    if isinstance(plan, ChosenPlan):
+        return plan.file
+    return str(plan) if isinstance(plan, Path) or (isinstance(plan, str) and _names_file(plan)) else None
+
+
+def _names_file(plan: str) -> bool:
+    return plan.lower().endswith(SUFFIXES)
+
+
 def _choice(option: str, value: Any, choices: Any) -> Any:
     return None if value is None else one_of(option, value, choices)
 
@@ -79,7 +90,7 @@ def _resolved(plan: Any, profile_name: str, *, turned: bool) -> ChosenPlan:
         if turned and plan.profile is not None:
             raise _not_of(plan.profile)
         return plan if profile is None else replace(plan, profile=profile)
-    is_preset = isinstance(plan, str) and not plan.lower().endswith(SUFFIXES)
+    is_preset = isinstance(plan, str) and not _names_file(plan)
     if profile is not None and (turned or is_preset or isinstance(plan, Plan)):
         raise _not_of(profile)
     return _source(plan, profile, is_preset=is_preset)
@@ -96,7 +107,7 @@ def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPla
         return ChosenPlan(named.plan, notes=named.notes)
     if isinstance(plan, str | Path):
         file = read_plan(str(plan), profile)
-        return ChosenPlan(file.plan, profile, file.notes)
+        return ChosenPlan(file.plan, profile, file.notes, str(plan))
     if isinstance(plan, Mapping):
         read = plan_in(dict(plan), profile)
         return ChosenPlan(read.plan, profile, read.notes)

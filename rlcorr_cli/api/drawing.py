@@ -2,19 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.api.arguments import Names, Paths, computing, kind_of, names, paths, request
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.judging import refuse_beside_report, saved
+from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import check_target, make_directory, replace_file
+from rlcorr_cli.atomic import Destination, Staging, check_run
+from rlcorr_cli.atomic.destinations import DUMP
 from rlcorr_cli.errors import OutputError, UsageError, nearest
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.present.forms import FORMS
+from rlcorr_cli.present import forms
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import refuse_undrawable
@@ -33,12 +34,14 @@ class Picture:
     """A picture of one kind.
 
     figure: matplotlib's, None where the dump has nothing to draw, which the caption says.  path: where it was written.
+    notes: on what killed runs had left there.
     """
 
     kind: str
     figure: Any
     caption: str
     path: Path | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -71,7 +74,8 @@ def plot(
     """
     wanted = _kinds(names("kinds", kinds))
     inputs = () if isinstance(source, Report) else paths(source)
-    targets = _targets(output, wanted, inputs)
+    targets = _targets(output, wanted)
+    notes = check_touched((*targets.values(), *quarantines(bad_rows)), inputs, plan=plan)
     report = saved(source)
     reading = request(
         inputs or "",
@@ -82,14 +86,17 @@ def plot(
         limit=limit,
         bad_rows=bad_rows,
     )
-    if report is not None:
-        refuse_beside_report(reading, plan, mode=mode)
-        refuse_undrawable(report, inputs[0] if inputs else "The report")
-        reports = dict.fromkeys(wanted, report)
-    else:
-        chosen = choose_plan(plan, mode=mode)
-        reports = _measured(wanted, reading, chosen, computing(device, threads, batch_tokens), watch)
-    return tuple(_drawn(kind, reports[kind], targets.get(kind)) for kind in wanted)
+    with Staging() as staging:
+        if report is not None:
+            refuse_beside_report(reading, plan, mode=mode)
+            refuse_undrawable(report, inputs[0] if inputs else "The report")
+            by_kind = dict.fromkeys(wanted, report)
+        else:
+            chosen, compute = choose_plan(plan, mode=mode), computing(device, threads, batch_tokens)
+            by_kind = _measured(wanted, reading, chosen, compute, watch, staging)
+        pictures = tuple(_drawn(kind, by_kind[kind], targets.get(kind), notes, staging) for kind in wanted)
+        staging.publish()
+    return pictures
 
 
 @speaks_of_arguments
@@ -103,25 +110,27 @@ def to_html(report: Report) -> str:
 @speaks_of_arguments
 def save(report: Report, path: str | Path) -> Path:
     """Write a report as .json, .html, .md, .csv or .tb (TensorBoard), whole or not at all; returns the path."""
-    from rlcorr_cli.present.forms import write
-
     columns = len(_a_report(report).groups[0].key) if report.groups else 0
-    refuse_form(Path(path), [source.path for source in report.inputs], n_group_columns=columns)
-    write(report, Path(path))
-    return Path(path)
+    (place,) = report_files(path, n_group_columns=columns)
+    check_run(forms.destinations(place), [(DUMP, source.path) for source in report.inputs])
+    with Staging() as staging:
+        forms.write(report, place, staging)
+        staging.publish()
+    return place
 
 
-def refuse_form(path: Path, inputs: Sequence[str], *, n_group_columns: int) -> None:
-    """Refuse a file that no report can be written to; before a scan, rather than after it."""
-    suffix = path.suffix.lower()
-    if suffix not in FORMS:
-        raise UsageError(f"{path}: a report is written as {', '.join(FORMS)}.", "Name it report.html or the like.")
-    check_target(path, inputs, directory=suffix == ".tb")
-    if suffix == ".tb":
-        if n_group_columns != 1:
+def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
+    """Files that reports are written to, if their names tell a form that such a report has."""
+    listed = paths if isinstance(paths, list | tuple) else [paths]
+    files = tuple(written("-o", path) for path in listed)
+    for path in files:
+        suffix = path.suffix.lower()
+        if suffix not in forms.FORMS:
+            known = ", ".join(forms.FORMS)
+            raise UsageError(f"{path}: a report is written as {known}.", "Name it report.html or the like.")
+        if suffix == ".tb" and n_group_columns != 1:
             raise UsageError("TensorBoard needs groups by one column of steps.", "Add --group-by step.")
-        if find_spec("tensorboardX") is None:
-            raise UsageError(f"{path}: tensorboardX is not installed.", "pip install 'rlcorr[tensorboard]'")
+    return files
 
 
 def _a_report(report: Any) -> Report:
@@ -131,22 +140,34 @@ def _a_report(report: Any) -> Report:
 
 
 def _measured(
-    kinds: Sequence[str], reading: ReadRequest, chosen: "ChosenPlan", computing: "Computing", watch: "Watch | None"
+    kinds: Sequence[str],
+    reading: ReadRequest,
+    chosen: "ChosenPlan",
+    computing: "Computing",
+    watch: "Watch | None",
+    staging: Staging,
 ) -> dict[str, Report]:
     """Each kind's report.  Staleness looks at steps and versions at once, everything else at steps alone; the dump is
     read twice only where these groupings differ."""
     from rlcorr_cli.pipeline import analyze as analysis
 
     dump = analysis.opened(reading, chosen)
-
-    def measured(groups: tuple[str, ...]) -> Report:
-        # Without a seed there are no intervals, which no picture shows.
-        return analysis.analyze_dump(
-            dump.grouped_by(groups), chosen, computing=computing, seed=None, watch=watch, pictures=True
-        )
-
     groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
-    by_groups = {grouping: measured(grouping) for grouping in dict.fromkeys(groups.values())}
+    by_groups: dict[tuple[str, ...], Report] = {}
+    for grouping in dict.fromkeys(groups.values()):
+        # Without a seed there are no intervals, which no picture shows.
+        by_groups[grouping] = analysis.analyze_dump(
+            dump.grouped_by(grouping),
+            chosen,
+            computing=computing,
+            seed=None,
+            watch=watch,
+            pictures=True,
+            staging=staging,
+        )
+        # The first reading has written the bad rows apart.
+        policy = replace(reading.bad_rows, quarantine=None)
+        dump = replace(dump, request=replace(dump.request, bad_rows=policy))
     return {kind: by_groups[groups[kind]] for kind in kinds}
 
 
@@ -160,42 +181,37 @@ def _kinds(wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(wanted)) or ("overview",)
 
 
-def _targets(output: Any, kinds: Sequence[str], inputs: Sequence[str]) -> Mapping[str, Path]:
-    """Kind -> file, none of which is part of the dump."""
+def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:
+    """Kind -> where its picture goes."""
     if output is None:
         return {}
     if not isinstance(output, str | Path | Mapping):
         raise UsageError(f"output should be a path, not {kind_of(output)}.", "Name a .png, or a directory.")
-    targets = output if isinstance(output, Mapping) else _named(Path(output), kinds)
-    for path in targets.values():
-        if os.path.exists(path.parent):  # unlike Path.exists, False of a name that is too long
-            check_target(path, inputs)
-    return targets
+    if isinstance(output, Mapping):
+        return {kind: Destination(path=written("-o", path), overwrite=True) for kind, path in output.items()}
+    return _named(written("-o", output), kinds)
 
 
-def _named(path: Path, kinds: Sequence[str]) -> dict[str, Path]:
+def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
     """A name without a suffix is a directory for KIND.png."""
     suffix = path.suffix.lower().removeprefix(".")
     if not suffix or os.path.isdir(path):
         if os.path.exists(path) and not os.path.isdir(path):
             raise OutputError(f"{path} is no directory.", "Name a picture .png, .svg or .pdf, or another directory.")
-        return {kind: path / f"{kind}.png" for kind in kinds}
+        return {kind: Destination(path=path / f"{kind}.png", overwrite=True, makes_parents=True) for kind in kinds}
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")
     if len(kinds) > 1:
         raise UsageError(f"{path} can hold one picture, not {len(kinds)}.", "Name a directory with -o.")
-    if not os.path.isdir(path.parent):
-        raise OutputError(f"{path}: there is no directory {path.parent}.", "Make it first.")
-    return {kinds[0]: path}
+    return {kinds[0]: Destination(path=path, overwrite=True)}
 
 
-def _drawn(kind: str, report: Report, path: Path | None) -> Picture:
-    """The picture, written to its file if it has one."""
+def _drawn(kind: str, report: Report, place: Destination | None, notes: tuple[str, ...], staging: Staging) -> Picture:
+    """The picture, staged for its file if it has one."""
     from rlcorr_cli.present.figures import draw
 
     drawn = draw(kind, report)
-    if drawn.figure is None or path is None:
-        return Picture(kind, drawn.figure, drawn.caption)
-    make_directory(path.parent)
-    replace_file(path, drawn.write(path.suffix.lower().removeprefix(".")))
-    return Picture(kind, drawn.figure, drawn.caption, path)
+    if drawn.figure is None or place is None:
+        return Picture(kind, drawn.figure, drawn.caption, notes=notes)
+    staging.write(place, drawn.write(place.path.suffix.lower().removeprefix(".")))
+    return Picture(kind, drawn.figure, drawn.caption, place.path, notes)

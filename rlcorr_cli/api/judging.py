@@ -1,12 +1,15 @@
 """`check`: a dump, or its report, held to rules and to a baseline."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.api.arguments import Names, Paths, computing, kind_of, paths, request
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
+from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.plans.plan import Mode
@@ -37,6 +40,7 @@ def check(
     baseline: Report | str | Path | None = None,
     max_increase: Amounts | None = None,
     max_decrease: Amounts | None = None,
+    junit: str | Path | None = None,
     profile: str = CANONICAL,
     mode: Mode | None = None,
     group_by: Names = (),
@@ -54,10 +58,19 @@ def check(
 
     source: a Report, one report.json, or a dump, which is measured as by `analyze`.  rules: a rules file.
     at_most, at_least: metric -> bound.  max_increase, max_decrease: metric -> an amount, or a percentage as in '20%',
-    that it may be above or below the baseline.  The rest as of `analyze`.
+    that it may be above or below the baseline.  junit: a file for JUnit XML.  The rest as of `analyze`.
     """
     from rlcorr_cli.pipeline.check import check as run
+    from rlcorr_cli.present.ci.junit import document
 
+    places = () if junit is None else (junit_file(junit),)
+    notes = check_touched(
+        (*places, *quarantines(bad_rows)),
+        () if isinstance(source, Report) else paths(source),
+        plan=plan,
+        rules=rules,
+        baseline=baseline,
+    )
     report = saved(source)
     asked = policy(
         defaults=RULES if report is None else report.rules,
@@ -77,17 +90,29 @@ def check(
         limit=limit,
         bad_rows=bad_rows,
     )
-    if report is not None:
-        refuse_beside_report(reading, plan, profile=profile, mode=mode)
-        return run(measurements_of(report), asked)
-    from rlcorr_cli.pipeline.analyze import analyze  # here, because a saved report needs no torch
+    with Staging() as staging:
+        if report is not None:
+            refuse_beside_report(reading, plan, profile=profile, mode=mode)
+        else:
+            from rlcorr_cli.pipeline.analyze import analyze  # here, because a saved report needs no torch
 
-    chosen = choose_plan(plan, profile=profile, mode=mode)
-    if chosen.profile is None:  # a peer's names are known once its function has run
-        refuse_impossible(asked, chosen.plan, grouped=bool(group_by))
-    compute = computing(device, threads, batch_tokens)
-    # Without a seed there are no intervals, which no rule looks at.
-    return run(measurements_of(analyze(reading, chosen, computing=compute, seed=None, watch=watch)), asked)
+            chosen = choose_plan(plan, profile=profile, mode=mode)
+            if chosen.profile is None:  # a peer's names are known once its function has run
+                refuse_impossible(asked, chosen.plan, grouped=bool(group_by))
+            compute = computing(device, threads, batch_tokens)
+            # Without a seed there are no intervals, which no rule looks at.
+            report = analyze(reading, chosen, computing=compute, seed=None, watch=watch, staging=staging)
+        checked = run(measurements_of(report), asked)
+        checked = replace(checked, notes=checked.notes + notes)
+        for place in places:
+            staging.write(place, document(checked))
+        staging.publish()
+    return checked
+
+
+def junit_file(path: str | Path) -> Destination:
+    """Where JUnit XML goes."""
+    return Destination(path=written("--junit", path), option="--junit", overwrite=True)
 
 
 def saved(source: Report | Paths) -> Report | None:

@@ -1,17 +1,22 @@
 """What reads a dump: `analyze`, `filter_dump`, `inspect` and `inspect_row`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rlcorr_cli.api.arguments import Names, Paths, computing, one_of, refuse_below, request
+from rlcorr_cli.api.arguments import Names, Paths, computing, names, one_of, refuse_below, request
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.drawing import report_files
+from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
+from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.present import forms
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.report.inspected import Inspected, OneRow
@@ -32,6 +37,7 @@ def analyze(
     extreme_ratio: float = 2.0,
     ppo_clip: float = 0.2,
     seed: int = 0,
+    output: Paths = (),
     pictures: bool = False,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
@@ -46,15 +52,15 @@ def analyze(
     """Measure a dump under a plan.
 
     dumps: files, directories or globs.  plan, profile, mode: see `choose_plan`.  columns: canonical name -> the dump's
-    column.  bad_rows: what to do about them; the default stops at the first.  pictures: count also what `plot`,
-    `to_html` and `to_markdown` draw.  watch: called with the bytes to come, a context around the reading.
+    column.  bad_rows: what to do about them; the default stops at the first.  output: files that the report is written
+    to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw, as some of these files have
+    it counted.  watch: called with the bytes to come, a context around the reading.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
     `onset` and `trends` are its conclusions.
     """
-    from rlcorr_cli.pipeline import analyze as analysis
-
     refuse_below(0, seed=seed)
     chosen = choose_plan(plan, profile=profile, mode=mode)
+    outputs = report_files(output, n_group_columns=len(names("group_by", group_by)))
     reading = request(
         dumps,
         group_by=group_by,
@@ -64,15 +70,26 @@ def analyze(
         limit=limit,
         bad_rows=bad_rows,
     )
-    return analysis.analyze(
-        reading,
-        chosen,
-        settings=DiagnosticSettings(extreme_ratio, ppo_clip),
-        computing=computing(device, threads, batch_tokens),
-        seed=seed,
-        watch=watch,
-        pictures=pictures,
-    )
+    places = [place for path in outputs for place in forms.destinations(path)]
+    notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=chosen)
+    from rlcorr_cli.pipeline import analyze as analysis
+
+    with Staging() as staging:
+        report = analysis.analyze(
+            reading,
+            chosen,
+            settings=DiagnosticSettings(extreme_ratio, ppo_clip),
+            computing=computing(device, threads, batch_tokens),
+            seed=seed,
+            watch=watch,
+            pictures=pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
+            staging=staging,
+        )
+        report = replace(report, notes=report.notes + notes)
+        for path in outputs:
+            forms.write(report, path, staging)
+        staging.publish()
+    return report
 
 
 @speaks_of_arguments
@@ -112,9 +129,9 @@ def filter_dump(
     chosen = choose_plan(plan, profile=profile, mode=mode)
     _refuse_idle(chosen)
     target = Target(
-        None if output is None else _place("output", output),
+        None if output is None else written("-o", output),
         keep_rejected,
-        None if rejected_output is None else _place("rejected_output", rejected_output),
+        None if rejected_output is None else written("--rejected-output", rejected_output),
         overwrite,
         rows_per_file,
         resample,
@@ -122,9 +139,11 @@ def filter_dump(
         write_unused_weights,
     )
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
-    return filtering.filter_dump(
+    notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)
+    filtered = filtering.filter_dump(
         reading, chosen, target, computing=computing(device, threads, batch_tokens), watch=watch
     )
+    return replace(filtered, report=replace(filtered.report, notes=filtered.report.notes + notes))
 
 
 @speaks_of_arguments
@@ -155,7 +174,9 @@ def inspect(
     one_of("--by", by, tuple(MEASURES))
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
-    return inspection.inspect(reading, chosen, computing(device, threads, batch_tokens), n_worst=worst, by=by)
+    notes = check_touched(quarantines(bad_rows), reading.paths, plan=chosen)
+    inspected = inspection.inspect(reading, chosen, computing(device, threads, batch_tokens), n_worst=worst, by=by)
+    return replace(inspected, notes=inspected.notes + notes)
 
 
 @speaks_of_arguments
@@ -190,9 +211,3 @@ def _refuse_idle(chosen: ChosenPlan) -> None:
     if chosen.plan.weighting is None and not chosen.plan.rules:
         hint = " ".join((*chosen.notes, "Name one, such as --preset geo_rs."))
         raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", hint)
-
-
-def _place(argument: str, path: Any) -> Path:
-    if not isinstance(path, str | Path):
-        raise UsageError(f"{argument} should be a path, not {path!r}.", "Name a .parquet or .jsonl file.")
-    return Path(path)

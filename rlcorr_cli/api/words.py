@@ -64,6 +64,7 @@ FLAGS: dict[str, Flag] = {
     "--ppo-clip": _number("ppo_clip"),
     "--max": _pair("at_most"),
     "--min": _pair("at_least"),
+    "--junit": Flag("junit", r"\S+\.xml"),
     "--baseline": Flag("baseline", r"\S+\.json"),
     "--max-increase": Flag("max_increase", PAIR, '{argument}={{"{key}": "{amount}"}}'),
     "--max-decrease": Flag("max_decrease", PAIR, '{argument}={{"{key}": "{amount}"}}'),

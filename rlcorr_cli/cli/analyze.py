@@ -24,7 +24,6 @@ def analyze(
     from rlcorr_cli.cli import shared
 
     chosen = plan.chosen(profile)
-    outputs = shared.outputs(output or [], dumps, group_by or [], plan=plan.plan, quarantine=read.quarantine)
     report = api.analyze(
         dumps,
         chosen,
@@ -32,9 +31,9 @@ def analyze(
         extreme_ratio=extreme_ratio,
         ppo_clip=ppo_clip,
         seed=seed,
-        pictures=shared.pictured(outputs),
+        output=output or (),
         watch=shared.watch(quiet),
         **read.arguments(),
         **compute.arguments(),
     )
-    shared.write(report, outputs, as_json=json)
+    shared.show(report, as_json=json)

@@ -1,7 +1,6 @@
 """`rlcorr check`: a dump, or a saved report, held to rules; for CI."""
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.cli import options as o
@@ -9,6 +8,9 @@ from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingO
 
 if TYPE_CHECKING:
     from rlcorr_cli.report.checked import Checked
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The variable that names the file to which a step's summary is appended."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def check(
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
 
-    target = _target(junit, dumps, rules)
+    notes = _check_summary(dumps, rules, plan)
     checked = api.check(
         dumps,
         plan.chosen(profile),
@@ -50,43 +52,41 @@ def check(
         baseline=rules.baseline,
         max_increase=rules.max_increase,
         max_decrease=rules.max_decrease,
+        junit=junit,
         group_by=group_by or (),
         watch=shared.watch(quiet),
         **read.arguments(),
         **compute.arguments(),
     )
-    return _show(checked, target, as_json=json)
+    return _show(replace(checked, notes=checked.notes + notes), as_json=json)
 
 
-def _target(path: str | None, dumps: list[str], options: RuleOptions) -> Path | None:
-    """Where the JUnit file goes, refused before the scan where it cannot, or where it would replace what is read."""
+def _check_summary(dumps: list[str], rules: RuleOptions, plan: PlanOptions) -> tuple[str, ...]:
+    """Refuse the file of GitHub's step summary where it is what is read; notes as of `check_touched`."""
     import os
+    from pathlib import Path
 
-    from rlcorr_cli.atomic import check_target
-    from rlcorr_cli.errors import UsageError
+    from rlcorr_cli.api.touched import check_touched
+    from rlcorr_cli.atomic import Destination
 
-    if path is None:
-        return None
-    for option, other in (("--rules", options.rules), ("--baseline", options.baseline)):
-        if other is not None and os.path.exists(path) and os.path.samefile(path, other):
-            raise UsageError(f"--junit and {option} name the same file, {path}.", "Name another place with --junit.")
-    check_target(Path(path), dumps, option="--junit")
-    return Path(path)
+    path = os.environ.get(SUMMARY)
+    if not path:
+        return ()
+    place = Destination(path=Path(path), option=SUMMARY, overwrite=True)
+    return check_touched((place,), dumps, plan=plan.plan, rules=rules.rules, baseline=rules.baseline)
 
 
-def _show(checked: "Checked", path: Path | None, as_json: bool) -> int:
-    """Files first, then what GitHub reads, then stdout.  Returns the exit status."""
+def _show(checked: "Checked", as_json: bool) -> int:
+    """What GitHub reads first, then stdout.  Returns the exit status."""
     import json
     import os
 
-    from rlcorr_cli.present.ci import github, junit
+    from rlcorr_cli.present.ci import github
     from rlcorr_cli.present.stdout import emit
     from rlcorr_cli.present.terminal.checked import print_checked
 
-    if path is not None:
-        junit.write(checked, path)
-    if os.environ.get("GITHUB_STEP_SUMMARY"):
-        github.append_summary(checked, os.environ["GITHUB_STEP_SUMMARY"])
+    if os.environ.get(SUMMARY):
+        github.append_summary(checked, os.environ[SUMMARY])
     if os.environ.get("GITHUB_ACTIONS") == "true":
         github.annotate(checked)
     if as_json:

@@ -52,10 +52,13 @@ def _beside(dump: str, kinds: Sequence[str]) -> dict[str, Path]:
 def _show(pictures: "Sequence[Picture]", as_json: bool) -> None:
     """Each picture's file and caption, or why there is none, on stdout."""
     import json
+    import sys
 
     from rlcorr_cli.errors import DataError
     from rlcorr_cli.present.stdout import emit
 
+    for note in pictures[0].notes:
+        print(note, file=sys.stderr)
     if as_json:
         emit(json.dumps([picture.to_dict() for picture in pictures], indent=2) + "\n")
     else:

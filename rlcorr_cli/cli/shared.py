@@ -1,18 +1,11 @@
 """What commands share: arguments as values, the progress bar, printing a report."""
 
 import json
-import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.api.drawing import refuse_form
-from rlcorr_cli.atomic import check_apart, same_place
-from rlcorr_cli.errors import UsageError
-from rlcorr_cli.present.forms import PICTURED
-from rlcorr_cli.present.forms import write as write_form
 from rlcorr_cli.present.forms.document import text as document
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.present.terminal.report import print_report
@@ -21,23 +14,6 @@ from rlcorr_cli.report.report import Report
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Progress, Watch
     from rlcorr_cli.report.filtered import Filtered
-
-
-def outputs(
-    paths: Sequence[str], dumps: Sequence[str], group_by: Sequence[str], *, plan: str | None, quarantine: str | None
-) -> tuple[Path, ...]:
-    """Report files, checked before the long scan rather than after it.  plan, quarantine: other files of the run."""
-    check_apart([*(("-o", Path(path)) for path in paths), ("--quarantine", Path(quarantine) if quarantine else None)])
-    for path in map(Path, paths):
-        refuse_form(path, dumps, n_group_columns=len(group_by))
-        if plan is not None and os.path.exists(plan) and same_place(path, Path(plan)):
-            raise UsageError(f"-o and --plan name the same file, {path}.", "Name another place with -o.")
-    return tuple(map(Path, paths))
-
-
-def pictured(paths: Sequence[Path]) -> bool:
-    """Whether any of the files takes what pictures are drawn from."""
-    return any(path.suffix.lower() in PICTURED for path in paths)
 
 
 def watch(quiet: bool) -> "Watch | None":
@@ -53,10 +29,8 @@ def _bar(n_bytes: int) -> "Generator[Progress]":
         yield bar.advance
 
 
-def write(report: Report, paths: Sequence[Path], as_json: bool) -> None:
-    """The report to its files, then to stdout."""
-    for path in paths:
-        write_form(report, path)
+def show(report: Report, as_json: bool) -> None:
+    """The report on stdout."""
     if as_json:
         emit(document(report, pictures=False))
     else:

@@ -8,8 +8,12 @@ from rlcorr_cli.plans.plan import Plan
 
 @dataclass(frozen=True)
 class ChosenPlan:
-    """The resolved plan.  profile: the framework's, None for canonical names.  notes: what the user should know."""
+    """The resolved plan.
+
+    profile: the framework's, None for canonical names.  notes: what the user should know.  file: where it was read.
+    """
 
     plan: Plan
     profile: Profile | None = None
     notes: tuple[str, ...] = ()
+    file: str | None = None

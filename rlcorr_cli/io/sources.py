@@ -62,6 +62,12 @@ def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
     return list(found.values())
 
 
+def files(paths: Sequence[str]) -> Iterator[str]:
+    """The files that a dump's names stand for, unopened."""
+    for typed in paths:
+        yield from _expand(typed)
+
+
 def _expand(typed: str) -> Iterator[str]:
     if "\0" in typed:
         raise UsageError(f"{typed!r} is not a path: it holds a NUL.", "Name a file, a directory or a glob.")

@@ -22,6 +22,8 @@ DEEPEST = 40
 """Levels of nesting that Parquet readers still open."""
 TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
 LINES = "Write .jsonl instead, where every row may differ."
+MARK = "rlcorr"
+"""The key of a Parquet file's metadata by which it tells who wrote it, and how."""
 
 
 class Writer(Protocol):
@@ -67,7 +69,7 @@ class _Parquet:
         self._flush()
         assert self._writer is not None
         if metadata:
-            self._writer.add_key_value_metadata({"rlcorr": metadata})
+            self._writer.add_key_value_metadata({MARK: metadata})
         self._writer.close()
 
     def abandon(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 
+from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
@@ -50,8 +51,12 @@ def analyze(
     seed: int | None = 0,
     watch: Watch | None = None,
     pictures: bool = False,
+    staging: Staging | None = None,
 ) -> Report:
-    """Measure a dump and report it."""
+    """Measure a dump and report it.
+
+    staging: where the rows set aside are left for the caller to publish; None publishes them here.
+    """
     return analyze_dump(
         opened(request, chosen),
         chosen,
@@ -60,6 +65,7 @@ def analyze(
         seed=seed,
         watch=watch,
         pictures=pictures,
+        staging=staging,
     )
 
 
@@ -72,6 +78,7 @@ def analyze_dump(
     seed: int | None = 0,
     watch: Watch | None = None,
     pictures: bool = False,
+    staging: Staging | None = None,
 ) -> Report:
     """The same of a dump that was opened for this plan."""
     started = time.perf_counter()
@@ -81,10 +88,11 @@ def analyze_dump(
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
     budgets = search_budgets(dump, plan, computing)
-    with watched(dump, watch) as progress, bad_row_log(policy) as log:
+    with watched(dump, watch) as progress, Staging() as own, bad_row_log(policy, staging or own) as log:
         measured, _ = measure(dump, observation, computing, budgets.bounds, progress, log)
         report = reported(dump, chosen, observation, measured, budgets=budgets, log=log, anomalies=anomalies)
         log.finish()
+        own.publish()
     return replace(report, seconds=time.perf_counter() - started, pictures=measured.pictures)
 
 

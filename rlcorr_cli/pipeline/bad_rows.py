@@ -7,12 +7,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from rlcorr_cli import __version__
+from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import holding
-from rlcorr_cli.io.outputs import Output, check_dataset, create
+from rlcorr_cli.io.outputs import Output
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.io.quarantine import quarantined
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
@@ -55,22 +56,30 @@ class BadRowLog:
         )
 
     def finish(self) -> None:
-        """Give the rows set aside their file; where there are none, none is there."""
+        """Have the rows set aside ready to be published; where there are none, no file is to be there."""
         if self._output is not None:
             self._output.finish_or_remove(json.dumps({"version": __version__, "problems": self.counts.to_dict()}))
 
 
 @contextmanager
-def bad_row_log(policy: BadRowPolicy, *, overwrite: bool = False) -> Generator[BadRowLog]:
-    """An empty log; what it wrote is discarded unless it was finished.  overwrite: whether that may replace a file."""
-    if policy.quarantine is None:
+def bad_row_log(policy: BadRowPolicy, staging: Staging, *, overwrite: bool | None = None) -> Generator[BadRowLog]:
+    """An empty log, whose rows are written apart where the policy says so.  overwrite: as of `quarantine`."""
+    destination = quarantine(policy, overwrite)
+    if destination is None:
         yield BadRowLog(policy, None)
         return
-    with create(policy.quarantine, 1, "", overwrite=overwrite) as output:
+    with Output(staging, destination, 1, "") as output:
         yield BadRowLog(policy, output)
 
 
-def check_quarantine(dump: Dump, overwrite: bool = False) -> None:
+def quarantine(policy: BadRowPolicy, overwrite: bool | None = None) -> Destination | None:
+    """Where bad rows go, if anywhere.  overwrite: None for a command without such an option."""
+    if policy.quarantine is None:
+        return None
+    return Destination(path=policy.quarantine, option="--quarantine", overwrite=overwrite)
+
+
+def check_quarantine(dump: Dump) -> None:
     """Refuse a quarantine that cannot hold the dump's bad rows, before the scan."""
     path = dump.request.bad_rows.quarantine
     if path is None:
@@ -80,4 +89,3 @@ def check_quarantine(dump: Dump, overwrite: bool = False) -> None:
         raise UsageError(
             f"{path}: bad rows are written in the dump's own format.", f"Name a file that ends in {', '.join(fitting)}."
         )
-    check_dataset(path, [source.path for source in dump.sources], overwrite)

@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import check_apart
+from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.core.decisions import MAX_WEIGHT
 from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.outputs import Output, check_dataset, create
+from rlcorr_cli.io.outputs import Output, dataset
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.pipeline.analyze import Watch, opened, provenance_of, reported, watched
-from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
+from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, batch_scales, filtered_rows, row_draws
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, check_rereadable
@@ -91,11 +91,11 @@ def filter_dump(
     tally = _Tally()
     with ExitStack() as stack:
         progress = stack.enter_context(watched(dump, watch))
-        log = stack.enter_context(bad_row_log(request.bad_rows, overwrite=target.overwrite))
-        about, overwrite = json.dumps(_about(plan)), target.overwrite
+        staging = stack.enter_context(Staging())
+        log = stack.enter_context(bad_row_log(request.bad_rows, staging, overwrite=target.overwrite))
         kept, dropped = outputs = [
-            path and stack.enter_context(create(path, target.rows_per_file, about, overwrite=overwrite))
-            for path in (target.path, target.rejected)
+            place and stack.enter_context(Output(staging, place, target.rows_per_file, json.dumps(_about(plan))))
+            for place in (kept_rows(target), rejected_rows(target))
         ]
         batches = filtered_rows(dump, work, computing, outputs=outputs, progress=progress, log=log)
         with closing(batches):
@@ -118,9 +118,25 @@ def filter_dump(
             rejected_rows=tally.rejected,
             distances=tally.distances,
         )
-        _finish(filtered, kept, dropped)
-        log.finish()
+        _finish(filtered, kept, dropped, log)
+        staging.publish()
         return replace(filtered, n_bytes=kept.n_bytes if kept else 0)
+
+
+def destinations(request: ReadRequest, target: Target) -> list[Destination]:
+    """Where a run with these arguments writes."""
+    places = (kept_rows(target), rejected_rows(target), quarantine(request.bad_rows, target.overwrite))
+    return [place for place in places if place is not None]
+
+
+def kept_rows(target: Target) -> Destination | None:
+    """Where the corrected rows go, if anywhere."""
+    return None if target.path is None else dataset(target.path, "-o", target.overwrite)
+
+
+def rejected_rows(target: Target) -> Destination | None:
+    """Where the rows without a token left go, if anywhere."""
+    return None if target.rejected is None else dataset(target.rejected, "--rejected-output", target.overwrite)
 
 
 def _unused_weights(plan: Plan, target: Target) -> tuple[str, ...]:
@@ -141,14 +157,8 @@ def _clamped(n_tokens: int) -> tuple[str, ...]:
 
 def _check(dump: Dump, plan: Plan, target: Target) -> None:
     """Everything that can be refused before the scan."""
-    inputs = [source.path for source in dump.sources]
-    for path in (target.path, target.rejected):
-        if path is not None:
-            check_dataset(path, inputs, target.overwrite)
-    quarantine = dump.request.bad_rows.quarantine
-    check_quarantine(dump, target.overwrite)
+    check_quarantine(dump)
     check_added(dump.available)
-    check_apart((("-o", target.path), ("--rejected-output", target.rejected), ("--quarantine", quarantine)))
     if target.rejected is not None and target.keep_rejected:
         raise UsageError("--rejected keep leaves nothing for --rejected-output.", "Use one of the two.")
     if target.resample is not None and (target.keep_rejected or target.rejected is not None):
@@ -171,11 +181,11 @@ def _write(
             output.write(written)
 
 
-def _finish(filtered: Filtered, kept: Output | None, dropped: Output | None) -> None:
-    """Hold the accounts against each other, then give the outputs their names."""
+def _finish(filtered: Filtered, kept: Output | None, dropped: Output | None, log: BadRowLog) -> None:
+    """Hold the accounts against each other, then have the outputs ready to be published."""
     for output, rows in ((kept, filtered.rows_out), (dropped, filtered.rows_dropped)):
         if output is not None and output.rows != rows:
-            raise AssertionError(f"{output.path}: {output.rows} rows written, {rows} meant to be")
+            raise AssertionError(f"{output.destination.path}: {output.rows} rows written, {rows} meant to be")
     gone = filtered.rows_dropped + filtered.rows_bad
     if filtered.target.resample is None and filtered.rows_in != filtered.rows_out + gone:
         raise AssertionError(f"{filtered.rows_in} rows in, {filtered.rows_out} out, {gone} not")
@@ -184,6 +194,7 @@ def _finish(filtered: Filtered, kept: Output | None, dropped: Output | None) -> 
         kept.finish(json.dumps(about))
     if dropped is not None:
         dropped.finish_or_remove(json.dumps(about))
+    log.finish()
 
 
 def _about(plan: Plan) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.decisions import opinions
@@ -129,7 +130,7 @@ def inspect(
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
     tally, n_rows = Tally(), Counter[str]()
     work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by)
-    with bad_row_log(request.bad_rows) as log:
+    with Staging() as staging, bad_row_log(request.bad_rows, staging) as log:
         for shard, inspection in scan(dump, computing, work, log):
             tally += inspection.tally
             n_rows[shard.path] += inspection.n_rows
@@ -149,6 +150,7 @@ def inspect(
             worst_tokens=tuple(_worst_of(value, candidate) for value, candidate in tokens.ranked),
         )
         log.finish()
+        staging.publish()
     return inspected
 
 

@@ -5,6 +5,7 @@ DataError, whatever is wrong with it.
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ AGAIN = "Write one with `rlcorr analyze DUMP -o report.json`."
 
 def is_report(dumps: Sequence[str]) -> bool:
     """Whether a path names a saved report rather than a dump."""
-    return len(dumps) == 1 and dumps[0].lower().endswith(".json") and Path(dumps[0]).is_file()
+    return len(dumps) == 1 and dumps[0].lower().endswith(".json") and os.path.isfile(dumps[0])
 
 
 def load(path: str) -> dict[str, Any]:

@@ -1,16 +1,19 @@
-"""An output is whole or not there: killed processes, full disks, interrupts."""
+"""An output is whole or not there: killed processes, full disks, interrupts, and other outputs of the same name."""
 
 import json
+import os
 import resource
 import signal
 import subprocess
 import time
+from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import STEPS, command, forked_command, row, wait_for
+from running import BF16, STEPS, command, forked_command, jsonl, parquet, refused, row, run, wait_for
 
 pytestmark = pytest.mark.xdist_group("processes")
 OLD = b"the old output"
@@ -50,6 +53,12 @@ def test_a_kill_in_the_middle_leaves_the_old_output(name: str, tmp_path: Path) -
         process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert out.read_bytes() == OLD
+    (litter,) = tmp_path.glob(".*")
+    report = run("filter", BF16, "--preset", "token_is", "-o", str(tmp_path / "other.jsonl"), "--json").json
+    (note,) = [note for note in report["notes"] if "killed" in note]
+    assert note.startswith("Removed 1 unfinished output")
+    assert litter.name in note
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.jsonl", name]
 
 
 def test_a_kill_at_the_end_leaves_the_old_output_or_the_new_one(dump: str, tmp_path: Path) -> None:
@@ -91,8 +100,161 @@ def test_a_full_disk_leaves_nothing_and_says_how_much_is_needed(name: str, dump:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_cleans_up(number: signal.Signals, status: int, tmp_path: Path) -> None:
+REPORTS: dict[str, tuple[str, ...]] = {
+    "tensorboard": ("analyze", STEPS, "--group-by", "step", "-o", "r.tb"),
+    "markdown": ("analyze", STEPS, "--group-by", "step", "-o", "r.md"),
+    "several": ("analyze", STEPS, "--group-by", "step", "-o", "r.csv", "-o", "r.tb", "-o", "r.json"),
+    "pictures": ("plot", STEPS, "--kind", "ratio", "--kind", "weights", "-o", "new/pictures"),
+    "junit": ("check", STEPS, "--group-by", "step", "--junit", "r.xml"),
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_full_disk_leaves_nothing_of_a_report(name: str, tmp_path: Path) -> None:
+    limit = 3_000
+    done = subprocess.run(
+        [forked_command(), *REPORTS[name]],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert done.returncode == 4, done
+    assert len(done.stderr.strip().splitlines()) == 2, done.stderr
+    assert "File too large" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+SPELLED: dict[str, Callable[[Path], str]] = {
+    "relative": lambda path: path.name,
+    "absolute": str,
+    "up and down": lambda path: f"../{path.parent.name}/{path.name}",
+    "through a linked directory": lambda path: str(path.parent / "here" / path.name),
+    "a link": lambda path: str(path.parent / f"link{path.suffix}"),
+}
+"""A file in the current directory."""
+OUTPUTS = ("-o", "--rejected-output", "--quarantine")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("way", SPELLED)
+@pytest.mark.parametrize("pair", list(combinations(OUTPUTS, 2)), ids=" and ".join)
+def test_two_outputs_that_are_one_file_are_refused_however_spelled(
+    pair: tuple[str, str], way: str, exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").symlink_to(tmp_path)
+    path = tmp_path / "k.jsonl"
+    (tmp_path / "link.jsonl").symlink_to(path)
+    if exists:
+        path.write_bytes(OLD)
+    before = sorted(os.listdir())
+    dump = jsonl(tmp_path.parent / f"{tmp_path.name}.jsonl", [row()])
+    names = {pair[0]: str(path), pair[1]: SPELLED[way](path)}
+    given = [part for option in OUTPUTS for part in (option, names.get(option, "other.jsonl"))]
+    refused(run("filter", dump, "--preset", "token_is", *given, "--overwrite"), 2, " and ".join(pair))
+    if exists:
+        (tmp_path / "hard.jsonl").hardlink_to(path)
+        given = [part.replace(names[pair[1]], "hard.jsonl") if part == names[pair[1]] else part for part in given]
+        refused(run("filter", dump, "--preset", "token_is", *given, "--overwrite"), 2)
+        (tmp_path / "hard.jsonl").unlink()
+        assert path.read_bytes() == OLD
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize("way", SPELLED)
+@pytest.mark.parametrize("read", ["plan", "rules", "baseline", "dump"])
+def test_what_a_run_reads_is_not_written_however_spelled(
+    read: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").symlink_to(tmp_path)
+    path = tmp_path / "k.json"
+    (tmp_path / "link.json").symlink_to(path)
+    text = json.dumps({"weighting": {"scope": "token", "high": 2.0}} if read != "dump" else row()) + "\n"
+    path.write_text(text)
+    same = SPELLED[way](path)
+    commands = {
+        "plan": ("analyze", BF16, "--plan", str(path), "-o", same),
+        "rules": ("check", BF16, "--rules", str(path), "--junit", same),
+        "baseline": ("check", BF16, "--baseline", str(path), "--max-increase", "kl=1", "--junit", same),
+        "dump": ("analyze", str(path), "--format", "jsonl", "-o", same),
+    }
+    refused(run(*commands[read]), 2, "part of the dump" if read == "dump" else f"and --{read} name the same file")
+    assert path.read_text() == text
+
+
+def test_a_dump_on_standard_input_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_bytes(LINES[:2000])
+    for stream in ("stdin", "stdout"):
+        with path.open("r+b") as file:
+            args = [forked_command(), "filter", "-" if stream == "stdin" else BF16, "--preset", "token_is", "-o", path]
+            streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, stream: file}
+            done = subprocess.run([*args, "--overwrite"], **streams, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 2, done.stderr
+        assert ("part of the dump" if stream == "stdin" else "Standard output goes to") in done.stderr
+    assert path.read_bytes() == LINES[:2000]
+
+
+@pytest.mark.parametrize("option", ["-o", "--rejected-output", "--quarantine", "--junit"])
+@pytest.mark.parametrize("name", ["-", ""])
+def test_standard_output_and_nothing_are_no_files(
+    option: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dump = jsonl(tmp_path / "d.jsonl", [row()])
+    commands = {
+        "-o": [("analyze", dump), ("plot", dump), ("filter", dump, "--preset", "token_is")],
+        "--rejected-output": [("filter", dump, "--preset", "token_is", "-o", "x.jsonl")],
+        "--quarantine": [("analyze", dump), ("inspect", dump), ("check", dump), ("plot", dump)],
+        "--junit": [("check", dump)],
+    }
+    for args in commands[option]:
+        refused(run(*args, option, name), 2)
+    assert os.listdir() == ["d.jsonl"]
+
+
+def test_a_quarantine_that_exists_is_refused_with_words_of_the_command(tmp_path: Path) -> None:
+    old = tmp_path / "bad.parquet"
+    old.write_bytes(OLD)
+    for name in ("analyze", "inspect", "check", "plot"):
+        ran = run(name, BF16, "--quarantine", str(old))
+        refused(ran, 4, "bad.parquet exists", "name another file with --quarantine")
+        assert "--overwrite" not in ran.err
+    refused(run("filter", BF16, "--is", "token", "--dry-run", "--quarantine", str(old)), 4, "Add --overwrite")
+    assert old.read_bytes() == OLD
+
+
+def test_a_dump_that_is_read_twice_is_quarantined_once(tmp_path: Path) -> None:
+    rows = [row(step=i, policy_version=0) for i in range(4)]
+    dump = parquet(tmp_path / "d.parquet", [*rows, row(step=1, policy_version=0, old_log_probs=None)])
+    given = ("--kind", "ratio", "--kind", "staleness", "--quarantine", str(tmp_path / "bad.parquet"))
+    ran = run("plot", dump, *given, "--max-bad-fraction", "0.5", "-o", str(tmp_path / "pictures"))
+    assert ran.status == 0, ran.err
+    assert pq.read_table(tmp_path / "bad.parquet").num_rows == 1
+
+
+def test_two_containers_with_the_same_process_numbers_write_one_output(dump: str, tmp_path: Path) -> None:
+    alone = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("a namespace of process numbers is not permitted here")
+    out = tmp_path / "out.jsonl"
+    args = [*alone, command(), "filter", dump, "--preset", "token_is", "-o", str(out), "--overwrite", "--limit"]
+    rows = ("3000", "4000")
+    runs = [subprocess.Popen([*args, n], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for n in rows]
+    for process in runs:
+        _, err = process.communicate()
+        assert process.returncode == 0, err
+    lines = out.read_text().splitlines()
+    assert str(len(lines)) in rows
+    assert all(json.loads(line) for line in lines)
+    assert os.listdir(tmp_path) == ["out.jsonl"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
+def test_an_interrupt_cleans_up(number: signal.Signals, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     with started(forked_command(), "-", out) as process:
         assert process.stdin is not None
@@ -100,7 +262,7 @@ def test_an_interrupt_cleans_up(number: signal.Signals, status: int, tmp_path: P
         process.stdin.flush()
         wait_for(lambda: is_writing(out), process)
         process.send_signal(number)
-        assert process.wait() == status
+        assert process.wait() == 128 + number
         assert process.stderr is not None
         assert process.stderr.read() == b""
     assert list(tmp_path.iterdir()) == []

@@ -1,12 +1,16 @@
 """Datasets: whole or not at all, and only in the place of datasets."""
 
+import os
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from rlcorr_cli.atomic import Staging, check_run
 from rlcorr_cli.errors import DataError, OutputError, UsageError
-from rlcorr_cli.io.outputs import check_dataset, create
+from rlcorr_cli.io.outputs import Output, dataset
 
 ROWS = pa.table({"a": [1, 2, 3]})
 
@@ -15,19 +19,30 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def output(staging: Staging, path: Path, *, overwrite: bool = False) -> Output:
+    return Output(staging, dataset(path, "-o", overwrite), 2, "{}")
+
+
+def written(path: Path, *, overwrite: bool = False) -> None:
+    with Staging() as staging, output(staging, path, overwrite=overwrite) as rows:
+        rows.write(ROWS)
+        rows.finish("{}")
+        staging.publish()
+
+
 @pytest.mark.parametrize("name", ["out.jsonl", "out.parquet", "out"])
 def test_an_output_that_came_meanwhile_stays(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     for overwrite in (False, True):
-        with create(path, 2, "", overwrite=overwrite) as first, create(path, 2, "", overwrite=overwrite) as second:
-            first.write(ROWS)
-            second.write(ROWS.slice(1))
-            first.finish("")
+        with Staging() as staging, output(staging, path, overwrite=overwrite) as rows:
+            rows.write(ROWS.slice(1))
+            written(path, overwrite=overwrite)
+            rows.finish("{}")
             if overwrite:
-                second.finish("")
+                staging.publish()
             else:
                 with pytest.raises(OutputError, match="meanwhile"):
-                    second.finish("")
+                    staging.publish()
         assert left(tmp_path) == [name]
         if name == "out.jsonl":
             assert len(path.read_text().splitlines()) == (2 if overwrite else 3)
@@ -35,52 +50,93 @@ def test_an_output_that_came_meanwhile_stays(tmp_path: Path, name: str) -> None:
             assert left(path) == ["part-00000.parquet", *([] if overwrite else ["part-00001.parquet"])]
 
 
-@pytest.mark.parametrize("name", ["part-mine", "part-r-00000.csv", "part-00000.csv", "notes.txt"])
+def other_part(path: Path) -> None:
+    pq.write_table(ROWS, path)
+
+
+@pytest.mark.parametrize(
+    "name", ["part-mine", "part-r-00000.csv", "part-00000.csv", "notes.txt", "_rlcorr.json", "part-00007.parquet"]
+)
 def test_a_directory_of_other_files_is_never_replaced(tmp_path: Path, name: str) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "part-00000.parquet").touch()
-    check_dataset(tmp_path / "out", [], overwrite=True)
-    with create(tmp_path / "out", 2, "", overwrite=True) as output:
-        output.write(ROWS)
-        (tmp_path / "out" / name).mkdir()  # while this runs
+    path = tmp_path / "out"
+    written(path)
+    check_run((dataset(path, "-o", True),))
+    before = left(path)
+    with Staging() as staging, output(staging, path, overwrite=True) as rows:
+        rows.write(ROWS)
+        rows.finish("{}")
+        other_part(path / name) if name.endswith(".parquet") else (path / name).mkdir()  # while this runs
         with pytest.raises(OutputError, match=f"holds other files \\({name}\\)"):
-            output.finish("")
-    assert left(tmp_path / "out") == sorted(["part-00000.parquet", name])
+            staging.publish()
+    assert left(path) == sorted([*before, name])
+    assert left(tmp_path) == ["out"]
     with pytest.raises(OutputError, match="holds other files"):
-        check_dataset(tmp_path / "out", [], overwrite=True)
+        check_run((dataset(path, "-o", True),))
 
 
-def test_a_link_to_a_directory_stays_one(tmp_path: Path) -> None:
+def test_parts_are_known_by_what_they_hold(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    for make in (other_part, Path.mkdir, Path.touch, lambda part: part.symlink_to(tmp_path / "x" / part.name)):
+        written(tmp_path / "x", overwrite=True)
+        path.mkdir()
+        make(path / "part-00000.parquet")
+        with pytest.raises(OutputError, match="holds other files"):
+            check_run((dataset(path, "-o", True),))
+        path.rename(tmp_path / f"was {len(left(tmp_path))}")
+
+
+def test_a_directory_of_parts_is_data_alone_to_other_readers(tmp_path: Path) -> None:
+    """polars reads every file of a directory, and refuses one of another suffix."""
+    written(tmp_path / "out")
+    assert left(tmp_path / "out") == ["part-00000.parquet", "part-00001.parquet"]
+    assert len(pl.read_parquet(tmp_path / "out")) == 3
+
+
+def test_an_empty_directory_is_filled_and_a_link_to_one_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    for _ in range(2):
-        with create(tmp_path / "link", 2, "", overwrite=True) as output:
-            output.write(ROWS)
-            output.finish("")
-    assert (tmp_path / "link").is_symlink()
-    assert left(tmp_path) == ["link", "real"]
-    assert left(tmp_path / "real") == ["part-00000.parquet", "part-00001.parquet"]
+    check_run((dataset(tmp_path / "real", "-o", False),))
+    written(tmp_path / "real")
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="link is a link to a directory, not a directory"):
+            check_run((dataset(tmp_path / "link", "-o", overwrite),))
+    with pytest.raises(OutputError, match="real exists"):
+        check_run((dataset(tmp_path / "real", "-o", False),))
+    inode = os.stat(tmp_path / "real").st_ino
+    written(tmp_path / "real", overwrite=True)
+    assert os.stat(tmp_path / "real").st_ino != inode
 
 
-@pytest.mark.parametrize("overwrite", [True, False])
-def test_an_older_output_goes_where_this_run_has_no_rows(tmp_path: Path, overwrite: bool) -> None:
+def test_an_older_output_goes_where_this_run_has_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "rejected.jsonl"
-    path.write_text("{}\n")
-    with create(path, 1, "", overwrite=overwrite) as output:
-        output.finish_or_remove("")
-    assert path.exists() is not overwrite
+    for overwrite in (True, False):
+        with Staging() as staging, output(staging, path, overwrite=overwrite) as rows:
+            path.write_text("{}\n")
+            rows.finish_or_remove("{}")
+            if overwrite:
+                staging.publish()
+            else:  # it came meanwhile, and would read as this run's
+                with pytest.raises(OutputError, match="meanwhile"):
+                    staging.publish()
+        assert path.exists() is not overwrite
 
 
-def test_standard_output_takes_no_dataset() -> None:
-    with pytest.raises(UsageError, match="standard output"):
-        check_dataset(Path("-"), [], overwrite=False)
+def test_a_name_of_no_form_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown form of output"):
+        dataset(tmp_path / "out.csv", "-o", False)
 
 
 def test_two_columns_of_one_name_are_not_written_as_one(tmp_path: Path) -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["prompt", "prompt"])
-    with create(tmp_path / "a.jsonl", 1, "") as output, pytest.raises(DataError, match="Two columns are called prompt"):
-        output.write(twice)
-    with create(tmp_path / "a.parquet", 1, "") as output:
-        output.write(twice)
-        output.finish("")
+    with Staging() as staging:
+        with (
+            output(staging, tmp_path / "a.jsonl") as rows,
+            pytest.raises(DataError, match="Two columns are called prom"),
+        ):
+            rows.write(twice)
+        assert len(left(tmp_path)) == 1
+    with Staging() as staging, output(staging, tmp_path / "a.parquet") as rows:
+        rows.write(twice)
+        rows.finish("{}")
+        staging.publish()
     assert left(tmp_path) == ["a.parquet"]

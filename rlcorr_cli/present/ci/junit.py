@@ -5,9 +5,7 @@ written as an escape.
 """
 
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
-from rlcorr_cli.atomic import replace_file
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.checked import where
 from rlcorr_cli.report.checked import Checked
@@ -39,8 +37,3 @@ def _add(suite: ET.Element, finding: Finding) -> None:
         ET.SubElement(case, "failure", message=f"{section}: {message}", type="fail").text = text
     elif finding.status == "warn":
         ET.SubElement(case, "system-out").text = f"warning: {text}"
-
-
-def write(checked: Checked, path: Path) -> None:
-    """Write the document to a file, whole or not at all."""
-    replace_file(path, document(checked), "--junit")

@@ -1,12 +1,14 @@
 """FORMS: suffix -> how a report is written there.  A new form is one module with `write` and its row here.
 
-Modules are imported when used: the page takes jinja2 and matplotlib, TensorBoard an extra.  The command line's help
-names the suffixes, so nothing heavy is imported above.
+Modules are imported when used: the page takes jinja2 and matplotlib.  The command line's help names the suffixes, so
+nothing heavy is imported above.
 """
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from rlcorr_cli.atomic import Destination, Staging
 
 if TYPE_CHECKING:
     from rlcorr_cli.report.report import Report
@@ -22,6 +24,21 @@ PICTURED = (".json", ".html", ".md")
 """Forms that hold pictures, or what they are drawn from."""
 
 
-def write(report: "Report", path: Path) -> None:
-    """Write a report in the form of the path's suffix."""
-    import_module(f"rlcorr_cli.present.forms.{FORMS[path.suffix.lower()]}").write(report, path)
+SEVERAL_FILES = (".md", ".tb")
+"""Forms that are more than one file, whose modules say which."""
+
+
+def destinations(path: Path) -> tuple[Destination, ...]:
+    """All that may be written for a report of this name."""
+    if path.suffix.lower() in SEVERAL_FILES:
+        return _module(path).destinations(path)
+    return (Destination(path=path, overwrite=True),)
+
+
+def write(report: "Report", path: Path, staging: Staging) -> None:
+    """Stage a report in the form of the path's suffix."""
+    _module(path).write(report, path, staging)
+
+
+def _module(path: Path) -> Any:
+    return import_module(f"rlcorr_cli.present.forms.{FORMS[path.suffix.lower()]}")

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from rlcorr_cli.atomic import replace_file
+from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.report.report import Report
 
 
@@ -21,6 +21,6 @@ def text(report: Report, *, pictures: bool = True) -> str:
     return f'{head.removesuffix("}").rstrip()},\n  "pictures": {counts}\n}}\n'
 
 
-def write(report: Report, path: Path) -> None:
-    """Write the document to a file."""
-    replace_file(path, text(report).encode())
+def write(report: Report, path: Path, staging: Staging) -> None:
+    """Stage the document as a file."""
+    staging.write(Destination(path=path, overwrite=True), text(report).encode())

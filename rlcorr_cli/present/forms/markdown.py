@@ -6,7 +6,8 @@ Text from the dump cannot become markup: what Markdown or HTML would read is esc
 from pathlib import Path
 from urllib.parse import quote
 
-from rlcorr_cli.atomic import make_directory, replace_file
+from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.present.figures import KINDS
 from rlcorr_cli.present.forms.content import Content, content
 from rlcorr_cli.present.markup import escaped
 from rlcorr_cli.report.report import Report
@@ -47,12 +48,24 @@ def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
     return lines + ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
 
 
-def write(report: Report, path: Path) -> None:
-    """Write the pictures first, then the document that names them."""
+def destinations(path: Path) -> tuple[Destination, ...]:
+    """The document, and every picture that may lie beside it."""
+    return (*(_picture(path, kind) for kind in KINDS), Destination(path=path, overwrite=True))
+
+
+def write(report: Report, path: Path, staging: Staging) -> None:
+    """Stage the pictures first, then the document that names them."""
     contents = content(report)
-    figures = path.with_name(f"{path.stem}-figures")
-    make_directory(figures)
     for _, drawn in contents.figures:
         if drawn.figure is not None:
-            replace_file(figures / f"{drawn.kind}.png", drawn.write("png"))
-    replace_file(path, text(contents, quote(figures.name)).encode())
+            staging.write(_picture(path, drawn.kind), drawn.write("png"))
+    document = text(contents, quote(_figures(path).name))
+    staging.write(Destination(path=path, overwrite=True), document.encode())
+
+
+def _picture(path: Path, kind: str) -> Destination:
+    return Destination(path=_figures(path) / f"{kind}.png", overwrite=True, makes_parents=True)
+
+
+def _figures(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-figures")

@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from rlcorr_cli.atomic import replace_file
+from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.figures import Drawn
 from rlcorr_cli.present.figures.style import GRID, INK, PAPER
 from rlcorr_cli.present.forms.content import content
@@ -42,6 +42,6 @@ def _svg(drawn: Drawn) -> Markup:
     return Markup(drawing)
 
 
-def write(report: Report, path: Path) -> None:
-    """Write the page to a file."""
-    replace_file(path, text(report).encode())
+def write(report: Report, path: Path, staging: Staging) -> None:
+    """Stage the page as a file."""
+    staging.write(Destination(path=path, overwrite=True), text(report).encode())

@@ -6,7 +6,7 @@ called.
 
 from pathlib import Path
 
-from rlcorr_cli.atomic import replace_file
+from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.report import Report
 
@@ -30,6 +30,6 @@ def harmless(shown: str) -> str:
     return f"'{cleaned}" if cleaned.startswith(FORMULA) else cleaned
 
 
-def write(report: Report, path: Path) -> None:
-    """Write the table to a file."""
-    replace_file(path, text(report).encode())
+def write(report: Report, path: Path, staging: Staging) -> None:
+    """Stage the table as a file."""
+    staging.write(Destination(path=path, overwrite=True), text(report).encode())

@@ -1,0 +1,60 @@
+"""What a run reads and writes, compared before it starts; the one place that every command goes through for that."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcorr_cli.api.choosing import plan_file
+from rlcorr_cli.atomic import Destination, check_run
+from rlcorr_cli.atomic.destinations import DUMP
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.places import STDIN
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+
+
+def written(option: str, path: Any) -> Path:
+    """The path that an option names for an output."""
+    if not isinstance(path, str | Path):
+        raise UsageError(f"{option} should be a path, not {path!r}.", "Name a file.")
+    if str(path) == "" or "\0" in str(path):
+        raise UsageError(f"{option} names no file: {str(path)!r}.", "Is a variable of the shell empty?")
+    if str(path) == STDIN:
+        what = f"{option} takes no '{STDIN}': nothing but text goes to standard output."
+        raise UsageError(what, "Name a file, or a directory.")
+    return Path(path)
+
+
+def check_touched(
+    destinations: Sequence[Destination],
+    dumps: Sequence[str],
+    *,
+    plan: Any = None,
+    rules: str | Path | None = None,
+    baseline: Any = None,
+) -> tuple[str, ...]:
+    """Refuse an output that cannot be written, or is what the run reads; notes on what killed runs had left there.
+
+    plan, baseline: as functions take them, of which only files are looked at.
+    """
+    return check_run(destinations, _reads(dumps, plan, rules, baseline)) if destinations else ()
+
+
+def quarantines(bad_rows: BadRowPolicy | None) -> tuple[Destination, ...]:
+    """Where bad rows go, for a command that replaces no older ones."""
+    if bad_rows is None or bad_rows.quarantine is None:
+        return ()
+    from rlcorr_cli.pipeline.bad_rows import quarantine
+
+    destination = quarantine(bad_rows)
+    return () if destination is None else (destination,)
+
+
+def _reads(
+    dumps: Sequence[str], plan: Any, rules: str | Path | None, baseline: Any
+) -> Iterator[tuple[str, str | Path]]:
+    for option, path in (("--plan", plan_file(plan)), ("--rules", rules), ("--baseline", baseline)):
+        if isinstance(path, str | Path):
+            yield option, path
+    from rlcorr_cli.io.sources import files
+
+    yield from ((DUMP, path) for path in files(dumps))

@@ -1,0 +1,233 @@
+"""Where a run writes, compared before it starts with all that it reads and with each other.
+
+Paths are compared by what they lead to, not as they are spelled: device and inode, and of what is not there yet those
+of its directory and its name.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from rlcorr_cli.atomic.temporaries import sweep
+from rlcorr_cli.errors import OutputError, UsageError
+from rlcorr_cli.places import STDIN
+
+DUMP = "DUMP"
+"""What a dump's files are named by, as options name other files."""
+
+Identity = tuple[int | str, ...]
+"""Device and inode, then the names below them that are not there yet."""
+
+KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISREG, "a regular file"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+STREAMS = ((1, "Standard output"), (2, "Standard error"))
+
+
+def _none(directory: Path) -> str | None:
+    return next(iter(sorted(os.listdir(directory))), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """A file or directory to write.
+
+    option: what it was named with.  overwrite: whether what an earlier run wrote there may be replaced; None where the
+    command has no option for that, and it may not.  makes_parents: whether missing directories above it are made.
+    foreign: of a directory to be replaced, the first name in it that no run wrote, None where all are our own.
+    """
+
+    path: Path
+    option: str = "-o"
+    directory: bool = False
+    overwrite: bool | None = False
+    makes_parents: bool = False
+    foreign: Callable[[Path], str | None] = _none
+
+    @property
+    def place(self) -> Path:
+        """The path with its links followed: what a link to a file leads to is written, and the link stays."""
+        return Path(os.path.realpath(self.path))
+
+    @property
+    def elsewhere(self) -> str:
+        """The hint where nothing else helps."""
+        return f"Name another place with {self.option}."
+
+    def failed(self, error: OSError) -> OutputError:
+        """The error of something that the system refused."""
+        return OutputError(f"Cannot write {self.path}: {error.strerror or error}.", self.elsewhere)
+
+    def taken(self, reason: str) -> OutputError:
+        """The error where there is an older output that must stay."""
+        if self.overwrite is None:
+            return OutputError(f"{self.path} {reason}.", f"Move it away, or name another file with {self.option}.")
+        return OutputError(f"{self.path} {reason}.", "Add --overwrite to replace it, or name another output.")
+
+    def refuse(self, place: Path) -> bool:
+        """Refuse what is at `place` if it is not what this may replace.  Returns whether there is anything."""
+        kind = kind_at(place)
+        if not kind:
+            return False
+        wanted = "a directory" if self.directory else "a regular file"
+        if kind != wanted:
+            raise OutputError(f"{self.path} is {kind}, not {wanted}.", self.elsewhere)
+        if not self.directory:
+            return True
+        name = self.foreign(place)
+        if name is not None:
+            raise OutputError(f"{self.path} holds other files ({name}).", "Name a new or empty directory.")
+        return bool(os.listdir(place))
+
+
+def check_run(
+    destinations: Sequence[Destination], reads: Iterable[tuple[str, str | os.PathLike[str]]] = ()
+) -> tuple[str, ...]:
+    """Refuse, before a long scan, a place that must not or cannot be written to.
+
+    reads: options and the files that they name, DUMP for those of the dump.  What is wrong with them is said where they
+    are read.  Returns notes on what killed runs had left beside the destinations, which is removed.
+    """
+    located = [_located(destination) for destination in destinations]
+    _refuse_one_place(located)
+    _refuse_what_is_read(located, reads)
+    for destination in destinations:
+        _refuse_place(destination)
+    return sweep(directory for destination in destinations if (directory := destination.place.parent).is_dir())
+
+
+@dataclass(frozen=True)
+class _Located:
+    """above: the identities of the destination and of all directories above it."""
+
+    destination: Destination
+    identity: Identity
+    above: frozenset[Identity]
+
+
+def _located(destination: Destination) -> _Located:
+    try:
+        return _Located(destination, _identity(destination.path), _above(str(destination.place)))
+    except OSError as error:
+        raise destination.failed(error) from None
+
+
+def _refuse_one_place(located: Sequence[_Located]) -> None:
+    """Refuse two destinations in one place, or one within the other, or where a stream of this process goes."""
+    for first, second in combinations(located, 2):
+        if first.identity in second.above or second.identity in first.above:
+            options = (first.destination.option, second.destination.option)
+            both = f"{options[0]} twice" if options[0] == options[1] else " and ".join(options)
+            path = second.destination.path
+            raise UsageError(f"{path} cannot be both outputs, {both}.", f"Name another {options[1]}.")
+    for number, stream in STREAMS:
+        open_file = _open_file(number)
+        for output in located:
+            if output.identity == open_file:
+                raise UsageError(f"{stream} goes to {output.destination.path}, too.", output.destination.elsewhere)
+
+
+def _refuse_what_is_read(located: Sequence[_Located], reads: Iterable[tuple[str, str | os.PathLike[str]]]) -> None:
+    """Refuse a destination that is a file that is read, or a directory that holds one."""
+    by_identity = {output.identity: output.destination for output in located}
+    directories = {identity for identity, destination in by_identity.items() if destination.place.is_dir()}
+    above: dict[str, frozenset[Identity]] = {}
+    for option, path in reads if located else ():
+        try:
+            identity = _open_file(0) if (option, path) == (DUMP, STDIN) else _identity(path)
+            folder = os.path.dirname(path)
+            if directories and folder not in above:
+                above[folder] = _above(os.path.realpath(folder))
+        except OSError:
+            continue
+        holding = directories & above.get(folder, frozenset())
+        destination = by_identity.get(identity) or next((by_identity[hit] for hit in holding), None)
+        if destination is not None:
+            raise _both(destination, option)
+
+
+def _both(destination: Destination, option: str) -> UsageError:
+    what = f"{destination.option} and {option} name the same file, {destination.path}."
+    return UsageError(f"{destination.path} is part of the dump." if option == DUMP else what, destination.elsewhere)
+
+
+def _refuse_place(destination: Destination) -> None:
+    """Refuse where a directory is missing or closed, or where something is that must stay."""
+    path, place = destination.path, destination.place
+    try:
+        above = place.parent
+        while destination.makes_parents and not os.path.lexists(above):
+            above = above.parent
+        kind = kind_at(above)
+        if not kind:
+            hint = f"Make it first, or name another place with {destination.option}."
+            raise OutputError(f"{path}: there is no directory {path.parent}.", hint)
+        if kind != "a directory":
+            raise OutputError(f"{path}: {above} is {kind}, not a directory.", destination.elsewhere)
+        if not os.access(above, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise OutputError(f"Cannot write {path}: the directory cannot be written to.", destination.elsewhere)
+        if destination.directory and _holds_current_directory(place):
+            raise OutputError(f"{path} is the current directory, or holds it.", destination.elsewhere)
+        if destination.refuse(path) and not destination.overwrite:
+            raise destination.taken("exists")
+    except OSError as error:
+        raise destination.failed(error) from None
+
+
+def _holds_current_directory(place: Path) -> bool:
+    with suppress(OSError):  # it may be gone
+        return _identity(place) in _above(os.path.realpath(os.getcwd()))
+    return False
+
+
+def kind_at(path: Path) -> str:
+    """What has this name, in words; links to files count as what they lead to.  Empty where nothing has it."""
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            mode = os.stat(path).st_mode if os.path.exists(path) else 0
+            if not mode or stat.S_ISDIR(mode):
+                return "a link to a directory" if mode else "a link that leads nowhere"
+    except FileNotFoundError:
+        return ""
+    return next((kind for is_kind, kind in KINDS if is_kind(mode)), "no regular file")
+
+
+def _identity(path: str | os.PathLike[str]) -> Identity:
+    """What a path leads to."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        real = os.path.realpath(path)
+        return (*_identity(os.path.dirname(real)), os.path.basename(real))
+    return status.st_dev, status.st_ino
+
+
+def _above(real: str) -> frozenset[Identity]:
+    """The identities of a path without links in it and of all directories above it."""
+    return frozenset(_identity(path) for path in _ancestors(real))
+
+
+def _ancestors(real: str) -> Iterator[str]:
+    yield real
+    while os.path.dirname(real) != real:
+        real = os.path.dirname(real)
+        yield real
+
+
+def _open_file(number: int) -> Identity:
+    """The regular file that a stream of this process is; nothing's identity where it is none."""
+    try:
+        status = os.fstat(number)
+    except OSError:
+        return ()
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else ()
