@@ -119,6 +119,6 @@ def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPla
 
 def _not_of(profile: Profile) -> UsageError:
     return UsageError(
-        f"--profile {profile.name} takes its plan from that peer's own config, not from presets or flags.",
+        f"--profile {profile.name} takes its plan from that framework's own config, not from presets or flags.",
         f"Write {profile.keys[0]} and the like to a YAML file and name it with --plan.",
     )

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from rlcorr_cli.api.arguments import Names, Paths, computing, kind_of, paths, request
+from rlcorr_cli.api.arguments import Names, Paths, computing, kind_of, names, paths, request
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
@@ -20,7 +20,7 @@ from rlcorr_cli.report.saved import is_report, read_report
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.files import read_rules
-from rlcorr_cli.rules.policy import Baseline, policy, refuse_impossible
+from rlcorr_cli.rules.policy import Baseline, FailOn, policy, refuse_impossible
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
@@ -41,6 +41,8 @@ def check(
     max_increase: Amounts | None = None,
     max_decrease: Amounts | None = None,
     junit: str | Path | None = None,
+    fail_on: Names = (),
+    strict: bool = False,
     profile: str = CANONICAL,
     mode: Mode | None = None,
     group_by: Names = (),
@@ -58,7 +60,8 @@ def check(
 
     source: a Report, one report.json, or a dump, which is measured as by `analyze`.  rules: a rules file.
     at_most, at_least: metric -> bound.  max_increase, max_decrease: metric -> an amount, or a percentage as in '20%',
-    that it may be above or below the baseline.  junit: a file for JUnit XML.  The rest as of `analyze`.
+    that it may be above or below the baseline.  fail_on: "anomaly", for what is wrong with whole files.  strict:
+    warnings and anomalies fail, too.  junit: a file for JUnit XML.  The rest as of `analyze`.
     """
     from rlcorr_cli.pipeline.check import check as run
     from rlcorr_cli.present.ci.junit import document
@@ -80,6 +83,8 @@ def check(
         max_increase=_texts("max_increase", max_increase),
         max_decrease=_texts("max_decrease", max_decrease),
         baseline=_baseline(baseline, limited=bool(max_increase or max_decrease)),
+        fail_on=_fail_on(fail_on),
+        strict=strict,
     )
     reading = request(
         "" if isinstance(source, Report) else source,
@@ -100,8 +105,7 @@ def check(
             if chosen.profile is None:  # a peer's names are known once its function has run
                 refuse_impossible(asked, chosen.plan, grouped=bool(group_by))
             compute = computing(device, threads, batch_tokens)
-            # Without a seed there are no intervals, which no rule looks at.
-            report = analyze(reading, chosen, computing=compute, seed=None, watch=watch, staging=staging)
+            report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging)
         checked = run(measurements_of(report), asked)
         checked = replace(checked, notes=checked.notes + notes)
         for place in places:
@@ -113,6 +117,14 @@ def check(
 def junit_file(path: str | Path) -> Destination:
     """Where JUnit XML goes."""
     return Destination(path=written("--junit", path), option="--junit", overwrite=True)
+
+
+def _fail_on(values: Names) -> tuple[FailOn, ...]:
+    listed = names("fail_on", values)
+    for value in listed:
+        if value not in get_args(FailOn):
+            raise not_one_of("--fail-on", value, get_args(FailOn))
+    return tuple(value for value in get_args(FailOn) if value in listed)
 
 
 def saved(source: Report | Paths) -> Report | None:

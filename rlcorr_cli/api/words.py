@@ -68,6 +68,8 @@ FLAGS: dict[str, Flag] = {
     "--baseline": Flag("baseline", r"\S+\.json"),
     "--max-increase": Flag("max_increase", PAIR, '{argument}={{"{key}": "{amount}"}}'),
     "--max-decrease": Flag("max_decrease", PAIR, '{argument}={{"{key}": "{amount}"}}'),
+    "--fail-on": Flag("fail_on", r"anomaly\b"),
+    "--strict": Flag("strict=True"),
     "--rules": Flag("rules", r"\S+\.(?:toml|yaml|json)"),
     "--by": Flag("by", r"k3\b|abs_log_ratio\b|seq_log_ratio\b"),
     "--worst": _number("worst"),

@@ -23,6 +23,8 @@ class RuleOptions:
     baseline: o.Baseline = None
     max_increase: o.MaxIncrease = None
     max_decrease: o.MaxDecrease = None
+    fail_on: o.FailOns = None
+    strict: o.Strict = False
 
 
 def check(
@@ -53,6 +55,8 @@ def check(
         max_increase=rules.max_increase,
         max_decrease=rules.max_decrease,
         junit=junit,
+        fail_on=rules.fail_on or (),
+        strict=rules.strict,
         group_by=group_by or (),
         watch=shared.watch(quiet),
         **read.arguments(),

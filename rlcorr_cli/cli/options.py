@@ -76,7 +76,7 @@ MaxBadFraction = Annotated[
         min=0,
         max=1,
         metavar="SHARE",
-        help="Stop if more of the rows than this are bad: default 0 with error, else 0.01.",
+        help="Stop if a larger share of the rows than this is bad: default 0 with error, else 0.5.",
         rich_help_panel=READING,
     ),
 ]
@@ -97,7 +97,7 @@ PlanPath = Annotated[
     typer.Option(
         "--plan",
         metavar="FILE",
-        help="A plan, or with --profile a peer's config (TOML, YAML, JSON).",
+        help="A plan, or with --profile a framework's config (TOML, YAML, JSON).",
         rich_help_panel=PLAN,
     ),
 ]
@@ -105,7 +105,7 @@ ProfileName = Annotated[
     str,
     typer.Option(
         "--profile",
-        help="canonical, or a peer's exact arithmetic and names: verl-mismatch, verl-0.6, verl-0.7, verl-0.9, slime.",
+        help="canonical, or a framework's arithmetic and names: verl-mismatch, verl-0.6, verl-0.7, verl-0.9, slime.",
         rich_help_panel=PLAN,
     ),
 ]
@@ -186,6 +186,16 @@ MaxDecrease = Annotated[
         rich_help_panel=RULES,
     ),
 ]
+FailOns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-on",
+        metavar="anomaly",
+        help="Fail on an anomaly of whole files (`rlcorr explain shifted_columns`), or on a mean ratio that cannot be.",
+        rich_help_panel=RULES,
+    ),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Warnings and anomalies fail, too.", rich_help_panel=RULES)]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.", rich_help_panel=COMPUTING)]
 BatchTokens = Annotated[
     int | None,

@@ -1,15 +1,22 @@
 """check(): a report's numbers held to a policy."""
 
-from rlcorr_cli.report.checked import Checked, Measurements
+from dataclasses import replace
+
+from rlcorr_cli.report.checked import Checked, Measurements, doubts, failures
 from rlcorr_cli.rules.policy import Policy, apply
+from rlcorr_cli.rules.remedies import advised
 
 
 def check(measurements: Measurements, policy: Policy) -> Checked:
-    """Every rule and limit of a policy on the measurements that it looks at."""
+    """Every rule and limit of a policy on the measurements that it looks at; faults of the data come first."""
     judged = apply(policy, measurements.sections)
+    findings = advised(judged.findings, measurements.situation)
+    if policy.strict:
+        findings = tuple(replace(f, status="fail") if f.status == "warn" else f for f in findings)
+    faults_fail = policy.strict or "anomaly" in policy.fail_on
     return Checked(
         measurements=measurements,
         n_rules=judged.n_rules,
-        findings=judged.findings,
-        notes=(*measurements.notes, *judged.notes),
+        findings=(*(failures(measurements.faults) if faults_fail else ()), *findings),
+        notes=(*(() if faults_fail else doubts(measurements.faults)), *judged.notes),
     )

@@ -53,6 +53,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def more(count: int, noun: str) -> str:
+    """What is not listed: 'and 1 more file', 'and 2,000 more files'."""
+    return f"and {count:,} more {noun}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """Seconds, with two decimals below one second."""
     return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"

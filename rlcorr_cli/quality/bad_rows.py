@@ -19,7 +19,8 @@ SENTINEL = -9000.0
 BadRowAction = Literal["error", "skip", "quarantine"]
 NonfiniteAction = Literal["error", "mask"]
 
-DEFAULT_MAX_FRACTION = 0.01
+DEFAULT_MAX_FRACTION = 0.5
+"""Who skips bad rows means to go on without them; that most of a dump is bad is another fault than bad rows."""
 GO_ON = "--on-bad-row skip leaves such rows out"
 
 

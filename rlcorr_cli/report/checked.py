@@ -7,25 +7,38 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
+from rlcorr_cli.rules.remedies import Situation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """Something wrong with the data: its name, the sentence that shows it, and what to do; empty where that says it."""
+
+    name: str
+    evidence: str
+    fix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
     """The numbers of a dump, just measured or saved.
 
-    inputs: as the JSON report has them.  sections: the whole dump, then its groups.  notes: see `doubts`.
+    inputs: as the JSON report has them.  sections: the whole dump, then its groups.  situation: what remedies depend
+    on.  faults: what is wrong with the data, whatever their numbers are.
     """
 
     inputs: tuple[Mapping[str, Any], ...]
     sections: tuple[Section, ...]
-    notes: tuple[str, ...] = ()
+    situation: Situation
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """Measurements held to n_rules rules.  notes: what no rule judged."""
+    """Measurements held to n_rules rules.  notes: what no rule judged, faults first unless they fail."""
 
     measurements: Measurements
     n_rules: int
@@ -67,12 +80,45 @@ def measurements_of(report: Report) -> Measurements:
         sections=tuple(
             Section(group.plain_key, {**group.metrics, **group.values}) for group in (report.whole, *report.groups)
         ),
-        notes=doubts(report.anomalies),
+        situation=report.situation,
+        faults=faults(report.anomalies, report.impossible),
     )
 
 
-def doubts(anomalies: Iterable[AnomalyFinding]) -> tuple[str, ...]:
-    """A note for each anomaly, because numbers that pass may yet mean nothing: a copied column passes every rule."""
+def faults(anomalies: Iterable[AnomalyFinding], impossible: Impossible | None) -> tuple[Fault, ...]:
+    """A fault for a value that cannot be and for each anomaly: numbers that pass may yet mean nothing."""
+    of_values: tuple[Fault, ...] = ()
+    if impossible is not None:
+        low, high = impossible.interval
+        value = f"{impossible.metric} {impossible.value:.3f} ({low:.3f} .. {high:.3f})"
+        of_values = (Fault(name=impossible.metric, evidence=f"{value} cannot be: {impossible.proves}."),)
+    return of_values + tuple(
+        Fault(
+            name=anomaly.name,
+            evidence=f"{anomaly.name} in {basename(anomaly.path)}: {anomaly.evidence.rstrip('.')}.",
+            fix=anomaly.fix,
+        )
+        for anomaly in anomalies
+    )
+
+
+def doubts(faults: Iterable[Fault]) -> tuple[str, ...]:
+    """A note for each fault that no rule judges."""
+    return tuple(f"? {fault.evidence} {fault.fix}".rstrip() for fault in faults)
+
+
+def failures(faults: Iterable[Fault]) -> tuple[Finding, ...]:
+    """The faults as findings that fail."""
     return tuple(
-        f"? {anomaly.name}  {basename(anomaly.path)}: {anomaly.evidence}. {anomaly.fix}" for anomaly in anomalies
+        Finding(
+            key={},
+            metric=fault.name,
+            value=None,
+            rule="absent",
+            severity="fail",
+            status="fail",
+            fix=fault.fix or None,
+            message=fault.evidence,
+        )
+        for fault in faults
     )

@@ -85,7 +85,8 @@ class Suspicion(Open):
 class Conclusion(Open):
     """The verdict; it is computed again from the numbers, so only its types matter."""
 
-    level: Literal["equal", "too few", "same", "close", "apart", "far"]
+    level: Literal["equal", "void", "too few", "same", "close", "apart", "far"]
+    causes: list[str]
     usable: list[Literal["token", "sequence"]]
     failing: list[str]
     n_sequences: pydantic.NonNegativeInt
@@ -167,7 +168,7 @@ class Document(Open):
     inputs: list[Input] = pydantic.Field(min_length=1)
     plan: dict[str, Any]
     profile: str
-    verdict: Conclusion = Conclusion(level="equal", usable=[], failing=[], n_sequences=0, kept_fraction=None)
+    verdict: Conclusion = Conclusion(level="equal", causes=[], usable=[], failing=[], n_sequences=0, kept_fraction=None)
     onset: Drift | None = None
     counts: Counts
     metrics: Metrics = pydantic.Field(min_length=1)

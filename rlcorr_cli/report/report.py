@@ -22,6 +22,7 @@ from rlcorr_cli.report.trends import Trends, trends
 from rlcorr_cli.report.verdict import Onset, Verdict, onset, verdict
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.judge import Finding, Section, judge
+from rlcorr_cli.rules.remedies import Situation, advised
 from rlcorr_cli.rules.rule import Rule
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_to_list
 from rlcorr_cli.totals.families import Values
@@ -85,7 +86,18 @@ class Report:
     @cached_property
     def health(self) -> tuple[Finding, ...]:
         """The findings of the rules on the whole dump."""
-        return self.findings(self.whole)
+        return advised(self.findings(self.whole), self.situation)
+
+    @cached_property
+    def causes(self) -> tuple[str, ...]:
+        """Names of what was found in the data that voids the numbers: anomalies of files, a value that cannot be."""
+        found_in_files = tuple(anomaly.name for anomaly in self.anomalies if anomaly.voids)
+        return found_in_files + (() if self.impossible is None else (self.impossible.metric,))
+
+    @cached_property
+    def situation(self) -> Situation:
+        """What remedies depend on."""
+        return Situation(plan=self.plan, causes=self.causes)
 
     def findings(self, group: Group) -> tuple[Finding, ...]:
         """The findings of the rules on the whole dump or on one group."""
@@ -94,7 +106,7 @@ class Report:
     @cached_property
     def verdict(self) -> Verdict:
         """How close the policies are, and which weights that leaves usable."""
-        return verdict(self.whole.counts, self.whole.values, self.health, self.plan)
+        return verdict(self.whole.counts, self.whole.values, self.health, self.plan, self.causes)
 
     @cached_property
     def onset(self) -> Onset | None:

@@ -14,7 +14,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.rules.judge import Finding
 from rlcorr_cli.totals.families import Values
 
-Level = Literal["equal", "too few", "same", "close", "apart", "far"]
+Level = Literal["equal", "void", "too few", "same", "close", "apart", "far"]
 Weights = Literal["token", "sequence"]
 
 ROUNDING_K3 = 1e-6
@@ -37,11 +37,13 @@ WEIGHTS = ("rollout_is_mean", "rollout_is_std", "rollout_is_eff_sample_size")
 class Verdict:
     """A conclusion about a whole dump.
 
-    usable: the scopes whose weights leave a usable sample.  failing: the metrics whose rule fails, in the rules' order.
-    kept_fraction: the share of tokens that the plan's rejections keep (None for a plan that rejects nothing).
+    causes: names of what voids the numbers.  usable: the scopes whose weights leave a usable sample.  failing: the
+    metrics whose rule fails, in the rules' order.  kept_fraction: the share of tokens that the plan's rejections keep
+    (None for a plan that rejects nothing).
     """
 
     level: Level
+    causes: tuple[str, ...]
     usable: tuple[Weights, ...]
     failing: tuple[str, ...]
     n_sequences: int
@@ -49,7 +51,7 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        return {**asdict(self), "usable": list(self.usable), "failing": list(self.failing)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +68,19 @@ class Onset:
         return asdict(self)
 
 
-def verdict(counts: Mapping[str, int], values: Values, health: Iterable[Finding], plan: Plan) -> Verdict:
-    """The verdict on a dump of these counts and canonical metrics, whose findings are `health`."""
+def verdict(
+    counts: Mapping[str, int], values: Values, health: Iterable[Finding], plan: Plan, causes: tuple[str, ...] = ()
+) -> Verdict:
+    """The verdict on a dump of these counts and canonical metrics, whose findings are `health`.
+
+    causes: names of what was found in the data that voids the numbers.
+    """
     findings = {finding.metric: finding for finding in health if finding.broken}
-    level = _level(counts["sequences"], values, findings)
+    level = _level(counts["sequences"], values, findings, causes)
     kept = values.get("kept_tokens")
     return Verdict(
         level=level,
+        causes=causes,
         usable=_usable(level, values, findings, plan),
         failing=tuple(name for name, finding in findings.items() if finding.status == "fail"),
         n_sequences=counts["sequences"],
@@ -80,10 +88,12 @@ def verdict(counts: Mapping[str, int], values: Values, health: Iterable[Finding]
     )
 
 
-def _level(n_sequences: int, values: Values, broken: Mapping[str, Finding]) -> Level:
+def _level(n_sequences: int, values: Values, broken: Mapping[str, Finding], causes: tuple[str, ...]) -> Level:
     k3, token_ess = values.get("k3_kl"), values.get("token_ess")
     if values.get("logprob_abs_diff_max") == 0:
         return "equal"
+    if causes:
+        return "void"
     if n_sequences < FEWEST_SEQUENCES:
         return "too few"
     if k3 is None or token_ess is None or token_ess < USABLE_TOKEN_ESS or not broken.keys().isdisjoint(POLICIES):
@@ -95,7 +105,7 @@ def _level(n_sequences: int, values: Values, broken: Mapping[str, Finding]) -> L
 
 def _usable(level: Level, values: Values, broken: Mapping[str, Finding], plan: Plan) -> tuple[Weights, ...]:
     """Which weights are usable: those of sequences only where those of tokens are, of which they are products."""
-    if level in ("far", "too few"):
+    if level in ("far", "too few", "void"):
         return ()
     refused = any(name in broken and broken[name].status == "fail" for name in WEIGHTS)
     if refused and plan.weighting is not None and plan.weighting.scope == "token":

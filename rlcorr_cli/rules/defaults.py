@@ -8,14 +8,21 @@ from collections.abc import Iterable
 
 from rlcorr_cli.rules.rule import Rule
 
-_SPREAD = "Take a geometric scope or tighter bounds; if it stays, the policies differ too much to reuse this data."
+_TAIL = (
+    "A few tokens carry the gap: look at them first (`rlcorr inspect DUMP --worst 5`). Only clamped weights bear them "
+    "(--preset token_is)."
+)
 
 
-_VETO = "Relax the veto to 1e-3, and look for numerical faults in the log-probs of the vetoed sequences."
+_SPREAD = "Take a lower --is-high; if that does not help, the policies differ too much to reuse this data."
+
+
+_VETO = "Lower the veto's bound, and look for numerical faults in the log-probs of the vetoed sequences."
 
 
 _SHIFT = (
-    "Check that the right log-probs were passed and that both columns are aligned; then look for a systematic shift."
+    "Check that the right columns are compared and that they are aligned; then look for what shifts all tokens alike: "
+    "temperature, stale weights."
 )
 
 
@@ -24,13 +31,13 @@ _ENGINE = (
 )
 
 
-_SEQUENCE = "Do not use sequence-level IS on this data: take token weights, or geometric rejection."
+_SEQUENCE = "Do not weight whole sequences on this data: take token weights (--preset token_is)."
 
 
 RULES: tuple[Rule, ...] = (
     Rule("kl", "fail", _SHIFT, high=0.1, absolute=True),
-    Rule("k3_kl", "warn", _ENGINE, high=0.1),
-    Rule("chi2_token", "fail", _SPREAD, high=1.0),
+    Rule("k3_kl", "fail", _ENGINE, high=0.1),
+    Rule("chi2_token", "fail", _TAIL, high=1.0),
     Rule("prob_abs_diff_mean", "warn", _ENGINE, high=0.01),
     Rule("seq_ess", "warn", _SEQUENCE, low=0.3),
     # 0.7, as PSIS has it for large samples; the stricter limit of small ones stands beside it as pareto_k_seq_limit.

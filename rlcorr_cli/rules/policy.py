@@ -4,8 +4,9 @@ It works on sections of numbers and loads no dump and no report; `pipeline/check
 to ask for a rule becomes a field of `Policy` and a line in `policy`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.availability import missing, possible
@@ -16,6 +17,8 @@ from rlcorr_cli.rules.files import RulesFile
 from rlcorr_cli.rules.judge import Finding, NamedRule, Section, from_flags, judge, replaced, unexcused
 from rlcorr_cli.rules.rule import Rule
 
+FailOn = Literal["anomaly"]
+"""What `check` may fail on beside its rules."""
 EXAMPLE = "Name a rule, such as --max kl=0.1."
 
 
@@ -29,11 +32,16 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What `check` compares a dump with: rules, and limits on how far it may be from a baseline."""
+    """What `check` compares a dump with: rules, and limits on how far it may be from a baseline.
+
+    fail_on: what fails beside the rules.  strict: whether warnings and anomalies fail, too.
+    """
 
     rules: tuple[NamedRule, ...]
     limits: tuple[Limit, ...] = ()
     baseline: Baseline | None = None
+    fail_on: frozenset[FailOn] = frozenset()
+    strict: bool = False
 
     def named(self) -> Iterator[tuple[str, str]]:
         """Each metric that the user names, after the option or file that names it."""
@@ -50,12 +58,15 @@ def policy(
     max_increase: Sequence[str] = (),
     max_decrease: Sequence[str] = (),
     baseline: Baseline | None = None,
+    fail_on: Iterable[FailOn] = (),
+    strict: bool = False,
 ) -> Policy:
     """Default rules, replaced by those of a file, replaced by single ones; and the limits on a baseline.
 
     at_most, at_least: 'kl=0.1'.  max_increase, max_decrease: 'kl=0.1' or 'kl=20%'.
     """
     file = RulesFile() if file is None else file
+    fails = frozenset(fail_on)
     rules = replaced(
         tuple(map(NamedRule, defaults)) if file.defaults else (), file.rules, from_flags(at_most, at_least)
     )
@@ -67,13 +78,13 @@ def policy(
             )
         if not rules:
             raise UsageError(f"{file.path} holds no rule, and switches off the default ones.", EXAMPLE)
-        return Policy(rules=rules)
+        return Policy(rules=rules, fail_on=fails, strict=strict)
     if not moves:
         raise UsageError(
             "--baseline is compared with nothing.", "Add --max-increase kl=20% or --max-decrease seq_ess=10%."
         )
     refuse_lacking(moves, baseline.sections, baseline.name)
-    return Policy(rules=rules, limits=moves, baseline=baseline)
+    return Policy(rules=rules, limits=moves, baseline=baseline, fail_on=fails, strict=strict)
 
 
 def refuse_impossible(policy: Policy, plan: Plan, *, grouped: bool) -> None:

@@ -168,16 +168,22 @@ def test_one_bad_row_in_200_000(tmp_path: Path) -> None:
 
 
 def test_too_many_bad_rows_stop_the_run_and_leave_nothing(tmp_path: Path) -> None:
-    path = parquet(tmp_path / "d.parquet", [*good(98), bad(old_log_probs=None), bad(rollout_log_probs=[0.5, 0.5])])
+    path = parquet(tmp_path / "d.parquet", [*good(1), bad(old_log_probs=None), bad(rollout_log_probs=[0.5, 0.5])])
     out, apart = tmp_path / "out.parquet", tmp_path / "bad.parquet"
     ran = run("filter", path, "--is", "token", "-o", str(out), "--quarantine", str(apart))
     assert ran.status == 3
-    assert "2 of 100 rows are bad (2.00 %), which exceeds --max-bad-fraction 0.01: " in ran.err
+    assert "2 of 3 rows are bad (66.67 %), which exceeds --max-bad-fraction 0.5: " in ran.err
     assert "null_list 1, above_zero 1" in ran.err
-    assert "d.parquet, row 98 (0-based)" in ran.err
+    assert "d.parquet, row 1 (0-based)" in ran.err
     assert [one.name for one in tmp_path.iterdir()] == ["d.parquet"]
     assert run("analyze", path, "--on-bad-row", "skip").status == 3
-    assert run("analyze", path, "--on-bad-row", "skip", "--max-bad-fraction", "0.02").status == 0
+    assert run("analyze", path, "--on-bad-row", "skip", "--max-bad-fraction", "0.7").status == 0
+
+
+def test_skipping_goes_on_past_one_bad_row_of_a_small_batch(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "d.parquet", [*good(63), bad(old_log_probs=None)])
+    assert run("analyze", path, "--on-bad-row", "skip").status == 0
+    assert run("analyze", path, "--on-bad-row", "skip", "--max-bad-fraction", "0.01").status == 3
 
 
 def test_a_dump_of_bad_rows_only_is_no_dump(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from running import BF16, STEPS, forked_command, parquet, refused, row, run, run_process
 
 FP32 = BF16.replace("bf16", "fp32")
-SEQUENCE = "Do not use sequence-level IS on this data: take token weights, or"
+SEQUENCE = "Do not weight whole sequences on this data: take token weights"
 
 
 def checked(status: int, *args: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_default_rules_fail_on_either_side_of_0(tmp_path: Path) -> None:
         (one,) = [one for one in found["findings"] if one["metric"] == "kl"]
         assert one["says"] == f"kl is {kl}, should be between -0.1 and 0.1."
         assert one["severity"] == one["status"] == "fail"
-        assert "systematic shift" in one["remedy"]
+        assert "what shifts all tokens alike" in one["remedy"]
 
 
 def test_rules_on_a_plans_metrics_apply_where_there_is_one() -> None:
@@ -125,25 +125,26 @@ def test_a_group_of_no_data_fails(tmp_path: Path) -> None:
         ({"step": 0}, "between -0.1 and 0.1", "ok"),
         ({"step": 1}, "between -0.1 and 0.1", "fail"),
     ]
-    assert findings(found, "k3_kl")[-1][2] == "warn"
+    assert findings(found, "seq_ess")[-1][2] == "warn"
     (says,) = {one["says"] for one in found["findings"] if one["metric"] == "kl" and one["value"] is None}
     assert says == "kl has no data, should be between -0.1 and 0.1."
 
 
 def test_a_flag_replaces_the_default_rule(small: str) -> None:
-    assert checked(1, small)["counts"]["failed"] == 1
-    assert findings(checked(0, small, "--max", "kl=0.5"), "kl") == [({}, "between -0.5 and 0.5", "ok")]
+    assert findings(checked(1, small), "kl") == [({}, "between -0.1 and 0.1", "fail")]
+    wide = ("--max", "k3_kl=9")
+    assert findings(checked(0, small, *wide, "--max", "kl=0.5"), "kl") == [({}, "between -0.5 and 0.5", "ok")]
     assert findings(checked(1, small, "--max", "kl=0.3"), "kl") == [({}, "between -0.3 and 0.3", "fail")]
     assert findings(checked(1, small, "--max", "kl=0.5", "--min", "kl=0.4"), "kl") == [
         ({}, "between 0.4 and 0.5", "fail")
     ]
-    assert findings(checked(0, small, "--max", "kl=0.375"), "kl") == [({}, "between -0.375 and 0.375", "ok")]
+    assert findings(checked(0, small, *wide, "--max", "kl=0.375"), "kl") == [({}, "between -0.375 and 0.375", "ok")]
 
 
 def test_flags_replace_a_files_rules_and_these_the_default_ones(small: str, tmp_path: Path) -> None:
     path = rules(tmp_path, '[[rule]]\nmetric = "kl"\nmax = 0.2\n[[rule]]\nmetric = "seq_ess"\nmin = 1.5\n')
     found = checked(1, small, "--rules", path)
-    assert found["counts"] == {"rules": 6, "failed": 2, "warned": 2, "passed": 1}
+    assert found["counts"] == {"rules": 6, "failed": 3, "warned": 1, "passed": 1}
     assert findings(found, "kl") == [({}, "between -0.2 and 0.2", "fail")]
     found = checked(1, small, "--rules", path, "--max", "kl=1")
     assert findings(found, "kl") == [({}, "between -1 and 1", "ok")]
@@ -323,4 +324,4 @@ def test_reading_options_are_analyzes(small: str, tmp_path: Path) -> None:
     assert run("check", dump, *named, "--limit", "2").status == 0
     ran = run_process("check", "-", "--quiet", stdin=json.dumps(row()) + "\n")
     assert ran.status == 1
-    assert ran.out.splitlines()[-1] == "  Failed: 1 of 5 checks, 2 warned; 6 rules on stdin."
+    assert ran.out.splitlines()[-1] == "  Failed: 2 of 5 checks, 1 warned; 6 rules on stdin."

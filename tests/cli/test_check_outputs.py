@@ -36,10 +36,10 @@ def test_failures_come_first_then_warnings_then_one_line_of_counts() -> None:
     lines = [line.strip() for line in ran.out.splitlines()]
     assert [line.split(" ", 1)[0] for line in lines] == (
         ["fail"] * 4
-        + ["Do", "geometric"]
+        + ["Do", "(--preset"]
         + ["warn"] * 3
         + ["Compare", "engines;"]
-        + ["warn", "Do", "geometric", ""]
+        + ["warn", "Do", "(--preset", ""]
         + ["Failed:"]
     )
     assert lines[0] == "fail  whole dump: seq_ess is 0.00313, should be >= 0.3."
@@ -52,7 +52,7 @@ def test_many_groups_of_one_rule_are_counted(tmp_path: Path) -> None:
     dump = parquet(tmp_path / "d.parquet", [row(step=i) for i in range(30)])
     out = run("check", dump, "--group-by", "step").out
     assert out.count("kl is 0.375, should be between -0.1 and 0.1.") == 8
-    assert "and 23 groups more; --json has all." in out
+    assert "and 23 more groups; --json has all." in out
     found = json.loads(run("check", dump, "--group-by", "step", "--json").out)
     assert sum(one["metric"] == "kl" for one in found["findings"]) == 31
 
@@ -72,7 +72,7 @@ def test_json_is_stable(tmp_path: Path) -> None:
         "rule": ">= 0.3",
         "severity": "fail",
         "status": "fail",
-        "remedy": "Do not use sequence-level IS on this data: take token weights, or geometric rejection.",
+        "remedy": "Do not weight whole sequences on this data: take token weights (--preset token_is).",
         "says": "seq_ess is 0.0156, should be >= 0.3.",
     }
     dates = parquet(tmp_path / "d.parquet", [row(t=float("inf")), row(t=None)])
@@ -93,7 +93,7 @@ def test_junit_has_a_case_for_every_rule_and_section(tmp_path: Path) -> None:
     assert [case.classname for case in failed] == [f"rlcorr.{s}" for s in ("whole dump", "step 2", "step 3", "step 4")]
     one = cases["rlcorr.step 4", "seq_ess >= 0.3"]
     assert one.result[0].message == "step 4: seq_ess is 0.0156, should be >= 0.3."
-    assert "Do not use sequence-level IS" in one.result[0].text
+    assert "Do not weight whole sequences" in one.result[0].text
     warned = cases["rlcorr.step 4", "prob_abs_diff_mean <= 0.01"]
     assert warned.is_passed
     assert warned.system_out.startswith("warning: step 4: prob_abs_diff_mean is 0.0191")
@@ -153,7 +153,7 @@ def test_github_gets_annotations_on_stderr(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(lines) == 8
     assert lines[3] == (
         "::error title=rlcorr check%3A seq_ess%2C step 4::step 4: seq_ess is 0.0156, should be >= 0.3. "
-        "Do not use sequence-level IS on this data: take token weights, or geometric rejection."
+        "Do not weight whole sequences on this data: take token weights (--preset token_is)."
     )
     assert all(line.startswith("::warning title=rlcorr check%3A prob_abs_diff_mean") for line in lines[4:7])
     assert lines[7].startswith("::warning title=rlcorr check%3A pareto_k_seq")
@@ -178,7 +178,9 @@ def test_a_step_summary_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert text.startswith("# Before\n\n### rlcorr check\n\nFailed: 4 of 31 checks, 4 warned;")
     rows = re.findall(r"^\| (?:❌ fail|⚠️ warn|✅ pass) \| .* \|$", text, re.MULTILINE)
     assert [row.split(" ")[2] for row in rows] == ["fail"] * 4 + ["warn"] * 4 + ["pass"] * 23
-    assert rows[3].startswith("| ❌ fail | step 4 | seq\\_ess | seq\\_ess is 0.0156, should be &gt;= 0.3. | Do not use")
+    assert rows[3].startswith(
+        "| ❌ fail | step 4 | seq\\_ess | seq\\_ess is 0.0156, should be &gt;= 0.3. | Do not weight"
+    )
     assert run("check", BF16).status == 0
     assert path.read_text().startswith(text)
     assert "Passed: 5 of 6 checks, 1 warned" in path.read_text().removeprefix(text)
@@ -222,7 +224,7 @@ def test_a_hostile_dump_forges_nothing(hostile: str, tmp_path: Path, monkeypatch
     names = {case.classname for case in suite}
     assert len(names) == len(EVIL) + 1
     assert f"rlcorr.group {'z' * 1000}" in names
-    assert sum(bool(case.result) for case in suite) == suite.failures == len(EVIL) + 1
+    assert sum(bool(case.result) for case in suite) == suite.failures == 2 * (len(EVIL) + 1)  # kl and k3_kl
 
 
 def test_a_remedy_of_several_lines_stays_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_a_copy_is_suspected_and_counted_over_files(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(one).drop_columns(["sample_id"]), one)
     report = analyzed(one, two)
     assert [(s["name"], s["path"], s["n_files"]) for s in report["suspicions"]] == [("bypass_copy", one, 2)]
-    assert "? bypass_copy  a.parquet and 1 more files: " in run("analyze", one, two).out
+    assert "? bypass_copy  a.parquet and 1 more file: " in run("analyze", one, two).out
 
 
 def test_files_out_of_order_are_suspected(tmp_path: Path) -> None:

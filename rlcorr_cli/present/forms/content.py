@@ -7,7 +7,7 @@ from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.metrics.symbols import symbols_in
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
-from rlcorr_cli.present.numbers import NOTHING, interval, metric_value, number
+from rlcorr_cli.present.numbers import NOTHING, interval, metric_value, more, number
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.presets import records
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence, impossible_sentence, verdict
@@ -96,7 +96,7 @@ def short(value: object) -> str:
 def _title(report: Report) -> str:
     first = report.inputs[0].path
     name = "stdin" if first == "-" else short(first.rsplit("/", 1)[-1])
-    return name if len(report.inputs) == 1 else f"{name} and {len(report.inputs) - 1} more files"
+    return name if len(report.inputs) == 1 else f"{name} {more(len(report.inputs) - 1, 'file')}"
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:

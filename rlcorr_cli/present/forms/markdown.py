@@ -18,7 +18,10 @@ def text(contents: Content, figures: str) -> str:
     lines = [f"# {escaped(contents.title)}", ""]
     lines += [f"**! {escaped(contents.impossible)}**", ""] if contents.impossible else []
     lines += [f"**{escaped(contents.verdict)}**", "", "## What to do", ""]
-    lines += [f"- **{escaped(finding)}** ({status}): {escaped(remedy)}" for status, finding, remedy in contents.todo]
+    lines += [
+        f"- **{escaped(finding)}** ({status}){': ' if remedy else ''}{escaped(remedy)}"
+        for status, finding, remedy in contents.todo
+    ]
     lines += [] if contents.todo else ["Nothing: every rule holds."]
     lines += ["", "## Pictures", ""]
     for about, drawn in contents.figures:

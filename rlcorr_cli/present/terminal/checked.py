@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from rlcorr_cli.present.numbers import NOTHING
+from rlcorr_cli.present.numbers import NOTHING, more
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.report.checked import Checked, Measurements
 from rlcorr_cli.rules.judge import Finding, worst_first
@@ -30,12 +30,14 @@ def print_checked(checked: Checked) -> None:
 
 def _draw(console: Console, checked: Checked) -> None:
     broken = worst_first(checked.findings)
+    for note in checked.notes:
+        console.print(Padding(Text(clean(note), style="yellow" if note.startswith("?") else "dim"), (0, 2)))
+    if checked.notes:
+        console.print()
     for _, same in groupby(broken, key=lambda finding: (finding.metric, finding.rule, finding.status)):
         _print_rule(console, list(same))
     if broken:
         console.print()
-    for note in checked.notes:
-        console.print(Padding(Text(clean(note), style="dim"), (0, 2)))
     style = "bold" if checked.passed else STYLES["fail"]
     console.print(Padding(Text(clean(counts(checked)), style=style), (0, 0, 0, 2)))
 
@@ -47,7 +49,7 @@ def _print_rule(console: Console, findings: list[Finding]) -> None:
         line = Text(f"{first.status:4}  ", style=STYLES[first.status])
         line.append(clean(f"{where(finding.key)}: {finding.message}"), style="default")
         console.print(Padding(line, (0, 2)))
-    rest = [f"and {len(findings) - SHOWN:,} groups more; --json has all."] if len(findings) > SHOWN else []
+    rest = [f"{more(len(findings) - SHOWN, 'group')}; --json has all."] if len(findings) > SHOWN else []
     for text in (*rest, *([first.remedy] if first.remedy else [])):
         console.print(Padding(Text(clean(text)), (0, 2, 0, 8)))
 
@@ -79,4 +81,4 @@ def _dump_name(measurements: Measurements) -> str:
     """The name of the dump, also where its saved report is checked."""
     first = measurements.inputs[0]["path"]
     name = "stdin" if first == "-" else clean(os.path.basename(first))
-    return name if len(measurements.inputs) == 1 else f"{name} and {len(measurements.inputs) - 1:,} more files"
+    return name if len(measurements.inputs) == 1 else f"{name} {more(len(measurements.inputs) - 1, 'file')}"

@@ -34,9 +34,9 @@ def _draw(console: Console, filtered: Filtered) -> None:
         f"Keeps {sequences:,} of {counts['sequences']:,} sequences ({share(sequences / counts['sequences'])}) and "
         f"{tokens:,} of {counts['tokens']:,} tokens ({share(kept)})."
     )
+    print_anomalies(console, report.anomalies)
     console.print(Padding(Text(line, style="bold"), (0, 2)))
     _suggest(console, filtered)
-    print_anomalies(console, report.anomalies)
     console.print()
     print_weights(console, report)
     print_rejections(console, report)

@@ -82,17 +82,21 @@ def _print_table(console: Console, report: Report, groups: Sequence[Group]) -> N
         (clean(name), [Text(cell) for cell in cells], -1) for name, cells in zip(groups[0].key, keys, strict=True)
     ]
     columns += _columns(report, groups)
+    left_out: list[str] = []
     while sum(_width(heading, cells) + 2 for heading, cells, _ in columns) > console.width - 2:
         spare = max(columns, key=lambda column: column[2])
         if spare[2] < 1:
             break
         columns.remove(spare)
+        left_out.append(spare[0])
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading, _, rank in columns:
         table.add_column(heading, justify="left" if rank < 0 else "right", no_wrap=True, overflow="ellipsis")
     for row in zip(*(cells for _, cells, _ in columns), strict=True):
         table.add_row(*row)
-    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(table, (0, 0, int(not left_out), 2)))
+    if left_out:
+        console.print(Padding(Text(f"no room here for {', '.join(left_out)}", style="dim"), (0, 0, 1, 2)))
 
 
 def _columns(report: Report, groups: Sequence[Group]) -> list[Column]:

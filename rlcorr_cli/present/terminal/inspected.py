@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlcorr_cli.present.numbers import number, share, signed
+from rlcorr_cli.present.numbers import more, number, share, signed
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import bare_table, print_anomalies
 from rlcorr_cli.quality.bad_rows import FIXES
@@ -56,7 +56,7 @@ def _files(console: Console, inspected: Inspected) -> None:
         size = f"  {file.n_bytes / 1e6:,.2f} MB" if file.n_bytes else ""
         console.print(Text(f"{name}  {file.format}{size}  {file.rows:,} rows"))
     if len(inspected.inputs) > FILES:
-        console.print(Text(f"and {len(inspected.inputs) - FILES:,} more files"))
+        console.print(Text(more(len(inspected.inputs) - FILES, "file")))
     console.print()
 
 

@@ -14,13 +14,14 @@ from rich.text import Text
 
 from rlcorr_cli.metrics.catalog import ideal
 from rlcorr_cli.metrics.samples import QUANTILES
-from rlcorr_cli.plans.plan import Plan, acts_on
+from rlcorr_cli.plans.plan import Bounds, Plan, acts_on
 from rlcorr_cli.present.numbers import (
     NOTHING,
     duration,
     histogram_line,
     interval,
     metric_value,
+    more,
     number,
     plural,
     share,
@@ -48,6 +49,7 @@ def print_report(report: Report) -> None:
 def _draw(console: Console, report: Report) -> None:
     print_headline(console, report)
     print_impossible(console, report.impossible)
+    print_anomalies(console, report.anomalies)
     console.print(Padding(Text(verdict(report), style="bold"), (0, 2)))
     console.print()
     _findings(console, report)
@@ -69,7 +71,7 @@ def print_headline(console: Console, report: Report) -> None:
     names = list(columns.values())
     path = report.inputs[0].path
     first = "stdin" if path == "-" else clean(os.path.basename(path))
-    where = first if len(report.inputs) == 1 else f"{first} and {len(report.inputs) - 1} more files"
+    where = first if len(report.inputs) == 1 else f"{first} {more(len(report.inputs) - 1, 'file')}"
     parts = [where, plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
     if report.groups:
         parts.append(plural(len(report.groups), "group"))
@@ -96,15 +98,14 @@ def _plan(report: Report) -> str:
 
 
 def _findings(console: Console, report: Report) -> None:
-    """Print the anomalies of files, then the broken rules, worst first, each with its fix."""
-    print_anomalies(console, report.anomalies)
+    """Print the broken rules, worst first, each with its fix."""
     broken = worst_first(report.health)
     for finding in broken:
         metric, wanted = broken_rule(finding)
         line = Text(f"! {metric}", style="bold red" if finding.status == "fail" else "yellow")
         line.append(f"  {wanted}", style="default")
         console.print(Padding(line, (0, 2)))
-    if broken or report.anomalies:
+    if broken:
         console.print()
 
 
@@ -114,6 +115,8 @@ def print_anomalies(console: Console, anomalies: Sequence[AnomalyFinding]) -> No
         line = Text(f"? {anomaly.name}  ", style="yellow")
         line.append(f"{clean(anomaly_sentence(anomaly))} {anomaly.fix}", style="default")
         console.print(Padding(line, (0, 2)))
+    if anomalies:
+        console.print()
 
 
 def _diagnostics(console: Console, report: Report) -> None:
@@ -128,7 +131,7 @@ def _distribution(console: Console, report: Report) -> None:
     """Print quantiles of the log-ratio, and its histogram between the outermost of them."""
     values = report.whole.values
     columns = [(f"{100 * q:g} %", signed(values[f"log_ratio_{name}"])) for name, q in QUANTILES.items()]
-    _print_quantiles(console, f"within {100 * HISTOGRAM_RELATIVE_ERROR:.1f} %", columns)
+    _print_quantiles(console, f"+-{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %", columns)
     low, high = values["log_ratio_p01"], values["log_ratio_p999"]
     if low is not None and high is not None and high > low:
         reach = max(abs(low), abs(high))
@@ -162,7 +165,7 @@ def print_weights(console: Console, report: Report) -> None:
         ("max", number(values["rollout_is_max"]), number(values["rollout_is_applied_max"]), bound),
         ("eff_sample_size", "", number(values["rollout_is_eff_sample_size"]), f"of {_units(report.plan)}"),
         ("above high", share(values["rollout_is_ratio_fraction_high"]), "", f"of {_units(report.plan)}"),
-        ("below low", share(values["rollout_is_ratio_fraction_low"]), "", f"of {_units(report.plan)}"),
+        (_below_words(report.plan), share(values["rollout_is_ratio_fraction_low"]), "", f"of {_units(report.plan)}"),
         ("divided by", "", number(values.get("rollout_is_batch_norm_factor")), "the batch's mean weight"),
     )
     for name, raw, applied, remark in rows:
@@ -173,8 +176,16 @@ def print_weights(console: Console, report: Report) -> None:
 
 def _bound_words(plan: Plan) -> str:
     assert plan.weighting is not None
+    if plan.weighting.bounds == Bounds():
+        return f"{plan.weighting.scope}, unbounded{acts_on(plan.weighting.of, plan.weighting.gate)}"
     words = {"clamp": "clamped to", "zero": "zero outside", "cap": "capped in"}[plan.weighting.outside]
     return f"{plan.weighting.scope}, {words} {plan.weighting.bounds}{acts_on(plan.weighting.of, plan.weighting.gate)}"
+
+
+def _below_words(plan: Plan) -> str:
+    """What lies below: the low bound, or, where there is a high one alone, its reciprocal, as verl counts it."""
+    assert plan.weighting is not None
+    return "below 1 / high" if plan.weighting.bounds.low is None else "below low"
 
 
 def _units(plan: Plan) -> str:

@@ -6,7 +6,8 @@ What is concluded is `report/verdict.py`'s; every form (text, page, Markdown) ta
 import math
 import os
 
-from rlcorr_cli.present.numbers import number
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.present.numbers import more, number
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.impossible import Impossible
@@ -16,14 +17,24 @@ from rlcorr_cli.rules.judge import Finding
 
 LEVELS = {
     "equal": "Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
-    "same": "The same policy, to rounding.",
-    "far": "Far apart: this is more than weights can repair; see what is wrong first.",
+    "same": "The same policy, to rounding: there is nothing to correct.",
+    "far": "Far apart: this is more than weights can repair. Find out what is wrong before you train on it.",
 }
+"""Level -> what it means, and what to do next."""
 USABLE: dict[tuple[str, ...], str] = {
     ("token", "sequence"): "token-level and sequence-level weights are both usable.",
     ("token",): "token-level weights stay usable, sequence-level ones do not.",
     (): "the weights of this plan are not usable.",
 }
+NEXT: dict[tuple[str, tuple[str, ...]], str] = {
+    ("close", ("token", "sequence")): "Token weights (--preset token_is) correct the gap at hardly any cost.",
+    ("close", ("token",)): "Weight token by token (--preset token_is).",
+    ("apart", ("token", "sequence")): "Look for the cause of the gap; until it is found, weight token by token "
+    "(--preset token_is).",
+    ("apart", ("token",)): "Look for the cause of the gap; until it is found, weight token by token "
+    "(--preset token_is).",
+}
+"""Level and usable weights -> what to do next, for whoever has chosen no correction yet."""
 WORDS = {"ratio_mean": "mean ratio"}
 """Metric -> its name in a sentence."""
 LITTLE_KEPT = 0.5
@@ -31,11 +42,11 @@ LITTLE_KEPT = 0.5
 
 
 def verdict(report: Report) -> str:
-    """One to four sentences in plain words."""
+    """One to five sentences in plain words, of which the second says what to do next."""
     conclusion = report.verdict
-    sentences = [_level(conclusion), _failing(conclusion), _onset(report.onset), _kept(conclusion.kept_fraction)]
-    if conclusion.level == "equal":
-        sentences = sentences[:2]
+    sentences = [_level(conclusion), _next(conclusion, report.plan), _failing(conclusion)]
+    if conclusion.level not in ("equal", "void"):
+        sentences += [_onset(report.onset), _kept(conclusion.kept_fraction)]
     return " ".join(filter(None, sentences))
 
 
@@ -45,9 +56,22 @@ def _level(conclusion: Verdict) -> str:
         n = conclusion.n_sequences
         sequences = "1 sequence is" if n == 1 else f"{n} sequences are"
         return f"Too few to tell: {sequences} measured, and a verdict takes {FEWEST_SEQUENCES}."
+    if conclusion.level == "void":
+        causes = " and ".join(_cause(name) for name in conclusion.causes)
+        are = "is" if len(conclusion.causes) == 1 else "are"
+        return f"No verdict before {causes} {are} explained: until then no number below can be trusted."
     if conclusion.level in ("close", "apart"):
         return f"{conclusion.level.capitalize()}: {USABLE[conclusion.usable]}"
     return LEVELS[conclusion.level]
+
+
+def _cause(name: str) -> str:
+    return f"the {WORDS[name]}" if name in WORDS else name
+
+
+def _next(conclusion: Verdict, plan: Plan) -> str:
+    """The next step of a user who has not chosen a correction; empty where the level itself says it."""
+    return "" if plan.weighting or plan.rules else NEXT.get((conclusion.level, conclusion.usable), "")
 
 
 def _failing(conclusion: Verdict) -> str:
@@ -78,8 +102,8 @@ def impossible_value(impossible: Impossible) -> str:
 
 
 def untrusted(impossible: Impossible) -> str:
-    """What an impossible number proves, and what it means for the other numbers."""
-    return f"{impossible.proves}. No number below can be trusted before that is fixed."
+    """What an impossible number proves."""
+    return f"{impossible.proves}."
 
 
 def impossible_sentence(impossible: Impossible | None) -> str:
@@ -94,5 +118,5 @@ def broken_rule(finding: Finding) -> tuple[str, str]:
 
 def anomaly_sentence(anomaly: AnomalyFinding) -> str:
     """'a.parquet and 2 more files: ...': the first file that shows an anomaly, and the evidence there."""
-    more = f" and {anomaly.n_files - 1:,} more files" if anomaly.n_files > 1 else ""
-    return f"{os.path.basename(anomaly.path)}{more}: {anomaly.evidence.rstrip('.')}."
+    others = f" {more(anomaly.n_files - 1, 'file')}" if anomaly.n_files > 1 else ""
+    return f"{os.path.basename(anomaly.path)}{others}: {anomaly.evidence.rstrip('.')}."

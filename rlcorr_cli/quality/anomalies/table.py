@@ -25,6 +25,7 @@ class Anomaly:
     """What may be wrong with a whole file.
 
     fix: what to do about it.  source: which framework is known for it, or the fact that the evidence rests on.
+    voids: whether no number of such a file means what its name says.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Anomaly:
     fix: str
     source: str
     evidence: Evidence
+    voids: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,11 @@ class AnomalyFinding:
     evidence: str
     fix: str
     n_files: int
+
+    @property
+    def voids(self) -> bool:
+        """Whether no number of such a file means what its name says."""
+        return any(anomaly.name == self.name and anomaly.voids for anomaly in ANOMALIES)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form; its key for the fix is `cure`."""
@@ -130,6 +137,7 @@ ANOMALIES: tuple[Anomaly, ...] = (
         "resumed run wrote again.",
         "names sort as text; a resumed run repeats steps",
         steps.steps_out_of_order,
+        voids=False,
     ),
 )
 
