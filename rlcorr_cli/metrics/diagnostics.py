@@ -27,7 +27,7 @@ def diagnostics(numbers: "TotalsView") -> Values:
 
 def evaluate(metric: Metric, numbers: "TotalsView") -> Value:
     """A metric's value, or None where there is nothing to take it of."""
-    return finite(lambda: metric.value(numbers)) if numbers.tokens else None
+    return finite(lambda: metric.value(numbers))
 
 
 def intervals(replicates: "Replicates | None") -> dict[str, tuple[float, float]]:

@@ -21,8 +21,10 @@ def _pearson(n: "TotalsView") -> Any:
     return np.where(constant, np.nan, (n.per_token("prob_product") - p * q) / scale)
 
 
-def _largest_gap(n: "TotalsView") -> float:
-    return max(-n.min("log_ratio"), n.max("log_ratio"))
+def _largest_gap(n: "TotalsView") -> Any:
+    import numpy as np
+
+    return np.maximum(-n.min("log_ratio"), n.max("log_ratio"))
 
 
 _PROBS = "verl's rollout probability metrics"

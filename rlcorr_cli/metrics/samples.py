@@ -20,10 +20,12 @@ def _ess(log_sum: Any, log_sum_sq: Any, count: Any) -> Any:
 
 
 def _quantile(q: float) -> Callable[["TotalsView"], Any]:
-    def value(n: "TotalsView") -> float | None:
+    def value(n: "TotalsView") -> Any:
+        import numpy as np
+
         middle = n.histogram("log_ratio").quantile(q)
         # A bucket's middle may lie outside the data at either end; the extremes are known exactly.
-        return None if middle is None else min(max(middle, n.min("log_ratio")), n.max("log_ratio"))
+        return None if middle is None else np.minimum(np.maximum(middle, n.min("log_ratio")), n.max("log_ratio"))
 
     return value
 

@@ -1,6 +1,6 @@
 """From totals to a Report: groups in order, metrics by name, rules judged, notes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,16 +8,19 @@ from rlcorr_cli.batch import Input
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.metrics.corrections import canonical
-from rlcorr_cli.metrics.diagnostics import Values, intervals
+from rlcorr_cli.metrics.diagnostics import intervals
+from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
+from rlcorr_cli.totals.block import diagnostics_block
+from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layouts
-from rlcorr_cli.totals.summary import GroupKey, Layouts, Replicates, Summary, total
+from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Replicates, Summary, total
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import GroupTotals, TotalsView
 from rlcorr_cli.totals.whole import Whole, whole_tail
 
 
@@ -44,24 +47,32 @@ def build(
     of_whole: Whole | None = None,
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError."""
-    whole_counts = counts(total(by_group.values(), layouts), plan)
+    whole_total = total(by_group.values(), layouts)
+    whole_counts = counts(whole_total, plan)
     whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
     if plan.normalizes:
         batch_mean = CANONICAL if profile is None else profile.batch_mean
         by_group = normalize(by_group, layouts, plan, grouping.batch, batch_mean)
         layouts = normed_layouts(layouts, plan)
-    whole_total = total(by_group.values(), layouts)
+        whole_total = total(by_group.values(), layouts)
     if of_whole is not None:
         whole_total = _with_whole_tails(whole_total, of_whole)
     by_key: dict[GroupKey, list[Summary]] = {}
     for key, summary in by_group.items():
         by_key.setdefault(key[1:] if grouping.batch else key, []).append(summary)
+    keys = sorted(by_key, key=lambda key: [_order(value) for value in key]) if grouping.columns else []
     groups = [
-        _group(dict(zip(grouping.columns, key, strict=True)), total(summaries, layouts), plan, profile)
-        for key, summaries in sorted(by_key.items(), key=lambda item: [_order(value) for value in item[0]])
+        group
+        for first in range(0, len(keys), GROUPS_AT_ONCE)
+        for group in _groups(keys[first : first + GROUPS_AT_ONCE], by_key, grouping.columns, layouts, plan, profile)
     ]
-    whole = replace(_group({}, whole_total, plan, profile), counts=whole_counts)
+    whole = Group(
+        key={},
+        counts=whole_counts,
+        values=canonical(TotalsView(whole_total, plan), plan),
+        peer_metrics=None if profile is None else profile.write(TotalsView(whole_total, plan), plan),
+    )
     # Rows alike are resampled as one, and one row has no spread.
     n_distinct = of_whole.rows.n_distinct if of_whole is not None and of_whole.rows is not None else 0
     drawn_intervals = intervals(replicates.get(plan.mode)) if n_distinct > 1 else {}
@@ -71,7 +82,7 @@ def build(
         profile=profile.name if profile else "canonical",
         whole=whole,
         intervals=drawn_intervals if profile is None else {},
-        groups=tuple(groups) if grouping.columns else (),
+        groups=tuple(groups),
         notes=(*notes, *_remarks(profile, plan, whole_total), *_notes(whole.values, problems), *_alike(of_whole)),
         log_ratios=TotalsView(whole_total, plan).histogram("log_ratio"),
         problems=problems.to_dict(),
@@ -96,13 +107,13 @@ def _with_whole_tails(summary: Summary, of_whole: Whole) -> Summary:
 
 def counts(summary: Summary, plan: Plan) -> dict[str, int]:
     """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens; bad rows are not here."""
-    numbers = TotalsView(summary, plan)
+    diagnosed = summary.blocks[diagnostics_block(plan.mode)]
     return {
-        "rows": int(numbers.sum("rows")),
-        "sequences": int(numbers.sequences),
-        "empty_sequences": int(numbers.sum("empty")),
-        "tokens": int(numbers.tokens),
-        "masked_tokens": int(numbers.sum("masked_tokens")),
+        "rows": summary.counts["rows"],
+        "sequences": int(diagnosed.sum("sequences")),
+        "empty_sequences": summary.counts["empty"],
+        "tokens": int(diagnosed.sum("tokens")),
+        "masked_tokens": summary.counts["masked_tokens"],
     }
 
 
@@ -122,17 +133,32 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
         )
 
 
-def _group(key: dict[str, Any], summary: Summary, plan: Plan, profile: Profile | None) -> Group:
-    numbers = TotalsView(summary, plan)
-    peer_metrics = None if profile is None else profile.write(numbers, plan)
-    return Group(key=key, counts=counts(summary, plan), values=canonical(numbers, plan), peer_metrics=peer_metrics)
+def _groups(
+    keys: Sequence[GroupKey],
+    by_key: Mapping[GroupKey, Sequence[Summary]],
+    columns: Sequence[str],
+    layouts: Layouts,
+    plan: Plan,
+    profile: Profile | None,
+) -> Iterator[Group]:
+    """The groups of these keys, whose metrics are computed together."""
+    summaries = [total(by_key[key], layouts) if len(by_key[key]) > 1 else by_key[key][0] for key in keys]
+    numbers = GroupTotals(summaries, plan)
+    table = MetricTable.of(canonical(numbers, plan), len(keys))
+    for i, (key, summary) in enumerate(zip(keys, summaries, strict=True)):
+        yield Group(
+            key=dict(zip(columns, key, strict=True)),
+            counts=counts(summary, plan),
+            values=table[i],
+            peer_metrics=None if profile is None else profile.write(TotalsView(summary, plan), plan),
+        )
 
 
 def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str, ...]:
     return () if profile is None else profile.remarks(TotalsView(summary, plan), plan)
 
 
-def _notes(values: Values, problems: BadRowCounts) -> list[str]:
+def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
     notes = [QUANTILE_NOTE]
     left_out = problems.to_dict().items()
     notes += [f"{name}: {problem['rows']:,} rows left out; {problem['first']}." for name, problem in left_out]

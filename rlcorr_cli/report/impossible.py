@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlcorr_cli.totals.families import Value, Values
+from rlcorr_cli.totals.families import Value
 
 STANDARD_ERRORS = 5.0
 """How many bootstrap standard errors a mean must lie away.  Dumps without such a fault reach 3.6, with one 5 to 31."""
@@ -49,7 +49,7 @@ TOO_HIGH = (
 
 
 def impossible_ratio(
-    values: Values, intervals: Mapping[str, tuple[float, float]], n_distinct: int
+    values: Mapping[str, Value], intervals: Mapping[str, tuple[float, float]], n_distinct: int
 ) -> Impossible | None:
     """The mean ratio of a dump, where it proves that a column is not what it is taken for; values: canonical."""
     mean, interval = values.get("ratio_mean"), intervals.get("ratio_mean")

@@ -25,7 +25,7 @@ from rlcorr_cli.rules.judge import Finding, Section, judge
 from rlcorr_cli.rules.remedies import Situation, advised
 from rlcorr_cli.rules.rule import Rule
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_to_list
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"
 QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
     """One group of rows, or the whole dump with an empty key.
 
@@ -45,11 +45,11 @@ class Group:
 
     key: Mapping[str, Any]
     counts: Mapping[str, int]
-    values: Values
-    peer_metrics: Values | None = None
+    values: Mapping[str, Value]
+    peer_metrics: Mapping[str, Value] | None = None
 
     @property
-    def metrics(self) -> Values:
+    def metrics(self) -> Mapping[str, Value]:
         """The metrics under the names of the report's profile."""
         return self.values if self.peer_metrics is None else self.peer_metrics
 
@@ -175,9 +175,9 @@ class Report:
             "verdict": self.verdict.to_dict(),
             "onset": None if self.onset is None else self.onset.to_dict(),
             "counts": dict(self.whole.counts),
-            "metrics": self.whole.metrics,
+            "metrics": dict(self.whole.metrics),
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "groups": [{"key": g.plain_key, "counts": dict(g.counts), "metrics": g.metrics} for g in self.groups],
+            "groups": [{"key": g.plain_key, "counts": dict(g.counts), "metrics": dict(g.metrics)} for g in self.groups],
             "health": [finding.to_health() for finding in self.health],
             "trends": None if self.trends is None else self.trends.to_dict(),
             "problems": {name: dict(problem) for name, problem in self.problems.items()},
@@ -191,7 +191,7 @@ class Report:
         """What `plot` needs beside the rest, where it was counted; under a profile the canonical values, too."""
         if self.pictures is None:
             return {}
-        values = {} if self.profile == "canonical" else {"values": [g.values for g in (self.whole, *self.groups)]}
+        values = {} if self.profile == "canonical" else {"values": [dict(g.values) for g in (self.whole, *self.groups)]}
         return {"pictures": {**self.pictures.to_dict(), "log_ratios": histogram_to_list(self.log_ratios), **values}}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rlcorr_cli.plans.plan import Rejection
 from rlcorr_cli.plans.statistics import STATISTICS
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 
 TARGET = 0.9
@@ -42,7 +42,7 @@ class SuggestedBounds:
 
 
 def suggestions(
-    rejections: Iterable[Rejection], values: Values, distances: Mapping[str, Histogram]
+    rejections: Iterable[Rejection], values: Mapping[str, Value], distances: Mapping[str, Histogram]
 ) -> Iterator[SuggestedBounds]:
     """Looser bounds for each rejection that keeps less than TARGET, where one distance from its ideal can tell them."""
     for rejection in rejections:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Octaves
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
 MIN_BIN_COUNT = 20
@@ -40,7 +40,7 @@ class GroupLike(Protocol):
     def counts(self) -> Mapping[str, int]: ...
 
     @property
-    def values(self) -> Values: ...
+    def values(self) -> Mapping[str, Value]: ...
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ in `_level`.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any, Literal
 
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.rules.judge import Finding
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.families import Value
 
 Level = Literal["equal", "void", "too few", "same", "close", "apart", "far"]
 Weights = Literal["token", "sequence"]
@@ -69,7 +70,11 @@ class Onset:
 
 
 def verdict(
-    counts: Mapping[str, int], values: Values, health: Iterable[Finding], plan: Plan, causes: tuple[str, ...] = ()
+    counts: Mapping[str, int],
+    values: Mapping[str, Value],
+    health: Iterable[Finding],
+    plan: Plan,
+    causes: tuple[str, ...] = (),
 ) -> Verdict:
     """The verdict on a dump of these counts and canonical metrics, whose findings are `health`.
 
@@ -88,7 +93,9 @@ def verdict(
     )
 
 
-def _level(n_sequences: int, values: Values, broken: Mapping[str, Finding], causes: tuple[str, ...]) -> Level:
+def _level(
+    n_sequences: int, values: Mapping[str, Value], broken: Mapping[str, Finding], causes: tuple[str, ...]
+) -> Level:
     k3, token_ess = values.get("k3_kl"), values.get("token_ess")
     if values.get("logprob_abs_diff_max") == 0:
         return "equal"
@@ -103,7 +110,9 @@ def _level(n_sequences: int, values: Values, broken: Mapping[str, Finding], caus
     return "close" if k3 < CLOSE_K3 else "apart"
 
 
-def _usable(level: Level, values: Values, broken: Mapping[str, Finding], plan: Plan) -> tuple[Weights, ...]:
+def _usable(
+    level: Level, values: Mapping[str, Value], broken: Mapping[str, Finding], plan: Plan
+) -> tuple[Weights, ...]:
     """Which weights are usable: those of sequences only where those of tokens are, of which they are products."""
     if level in ("far", "too few", "void"):
         return ()
@@ -127,10 +136,10 @@ def onset(keys: Sequence[Mapping[str, Any]], k3: Sequence[float | None]) -> Onse
     known = [value for value in k3 if value is not None]
     if len(known) < len(k3) or not known[0] or not all(map(_is_place, places)):
         return None
-    for i in range(1, len(known)):
-        lowest = min(known[i:])
+    lowest_on = list(accumulate(reversed(known), min))[::-1]  # the lowest from each group to the last
+    for place, lowest in zip(places[1:], lowest_on[1:], strict=True):
         if lowest > ONSET_FACTOR * known[0] and lowest > ROUNDING_K3:
-            return Onset(column=column, place=places[i], reference=places[0], factor=lowest / known[0])
+            return Onset(column=column, place=place, reference=places[0], factor=lowest / known[0])
     return None
 
 

@@ -14,7 +14,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.catalog import is_two_sided
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.rule import Over, Rule, Severity
-from rlcorr_cli.totals.families import Value, Values
+from rlcorr_cli.totals.families import Value
 
 EXAMPLES = {
     "--max": "kl=0.1",
@@ -30,7 +30,7 @@ class Section:
     """The whole dump (its key is empty) or one of its groups, with every metric that a rule may be on."""
 
     key: Mapping[str, Any]
-    values: Values
+    values: Mapping[str, Value]
 
 
 Status = Literal["ok", "warn", "fail", "no data"]

@@ -121,7 +121,7 @@ class Binned(Generic[BinningT]):
     @classmethod
     def of_values(cls, binning: BinningT, bins: Bins, values: Mapping[str, Floats]) -> "Binned[BinningT]":
         """One value of each name for every number binned; bins: which bin each falls into, in any order."""
-        return Binned(binning, *_added_up(bins, np.ones(len(bins), np.int64), values))
+        return Binned(binning, *added_up(bins, np.ones(len(bins), np.int64), values))
 
     @classmethod
     def of_table(
@@ -143,7 +143,7 @@ class Binned(Generic[BinningT]):
             raise ValueError("totals over different bins, or of different sums, do not add")
         if not len(self.bins) or not len(other.bins):
             return self if len(self.bins) else other
-        bins, counts, sums = _added_up(
+        bins, counts, sums = added_up(
             np.concatenate([self.bins, other.bins]),
             np.concatenate([self.counts, other.counts]),
             {name: np.concatenate([column, other.sums[name]]) for name, column in self.sums.items()},
@@ -182,7 +182,7 @@ class Binned(Generic[BinningT]):
         return Binned(binning, np.array(data["bins"], np.uint16), np.array(data["counts"], np.int64), sums)
 
 
-def _added_up(bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> tuple[Bins, Counts, dict[str, Floats]]:
+def added_up(bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> tuple[Bins, Counts, dict[str, Floats]]:
     """Distinct bins in ascending order, and each column added up over equal ones."""
     if not len(bins):
         return bins, counts, dict(sums)

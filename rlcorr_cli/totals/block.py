@@ -5,7 +5,7 @@ rest so that a sequence log-ratio of +-5000 neither overflows nor vanishes), his
 log-weights).  Sums are float64; integers in them are exact up to 2^53.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,8 @@ import numpy as np
 
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
-from rlcorr_cli.totals.histogram import Floats, Histogram
-from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
+from rlcorr_cli.totals.histogram import Floats, Histogram, Histograms
+from rlcorr_cli.totals.tail import GROUP_SIZE, Tail, Tails
 
 
 def diagnostics_block(mode: Mode) -> str:
@@ -55,7 +55,7 @@ class Layout:
         return {kind: {name: place for place, name in enumerate(names)} for kind, names in kinds.items()}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Block:
     """Totals of one kind; see the module.  sums f64[K], mins, maxs, log_peaks and log_rests f64 by layout.
 
@@ -101,6 +101,27 @@ class Block:
             tuple(a + b for a, b in zip(self.tails, other.tails, strict=True)),
         )
 
+    @classmethod
+    def total(cls, blocks: Sequence["Block"]) -> "Block":
+        """The sum of at least one block, at once: pair by pair, a histogram would be sorted again for each."""
+        layout = blocks[0].layout
+        if any(block.layout != layout for block in blocks):
+            raise ValueError("blocks of different layouts do not add")
+        peaks = np.stack([block.log_peaks for block in blocks])
+        peak = peaks.max(axis=0)
+        shift = np.where(np.isfinite(peak), peak, 0.0)
+        rests = np.stack([block.log_rests for block in blocks]) * np.exp(peaks - shift)
+        return cls(
+            layout,
+            np.stack([block.sums for block in blocks]).sum(axis=0),
+            np.stack([block.mins for block in blocks]).min(axis=0),
+            np.stack([block.maxs for block in blocks]).max(axis=0),
+            peak,
+            rests.sum(axis=0),
+            tuple(map(Histogram.total, zip(*(block.histograms for block in blocks), strict=True))),
+            tuple(map(Tail.total, zip(*(block.tails for block in blocks), strict=True))),
+        )
+
     def sum(self, name: str) -> float:
         """A sum by name."""
         return float(self.sums[self.layout.places["sums"][name]])
@@ -131,6 +152,34 @@ class Block:
             floats_from_list([rest for _, rest in data["logs"].values()]),
             tuple(Histogram.from_dict(histogram) for histogram in data["histograms"].values()),
             tuple(Tail.from_dict(tail) for tail in data["tails"].values()),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockColumns:
+    """The blocks of G groups by name: sums f64[K, G], mins, maxs, log_peaks and log_rests likewise."""
+
+    layout: Layout
+    sums: Floats
+    mins: Floats
+    maxs: Floats
+    log_peaks: Floats
+    log_rests: Floats
+    histograms: tuple[Histograms, ...]
+    tails: tuple[Tails, ...]
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> "BlockColumns":
+        """Of at least one block, all of one layout."""
+        return cls(
+            layout=blocks[0].layout,
+            sums=np.stack([block.sums for block in blocks], axis=1),
+            mins=np.stack([block.mins for block in blocks], axis=1),
+            maxs=np.stack([block.maxs for block in blocks], axis=1),
+            log_peaks=np.stack([block.log_peaks for block in blocks], axis=1),
+            log_rests=np.stack([block.log_rests for block in blocks], axis=1),
+            histograms=tuple(map(Histograms, zip(*(block.histograms for block in blocks), strict=True))),
+            tails=tuple(map(Tails, zip(*(block.tails for block in blocks), strict=True))),
         )
 
 

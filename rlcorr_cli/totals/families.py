@@ -21,7 +21,8 @@ class StatisticFamily:
     """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
 
     Units are tokens at token scope and non-empty sequences otherwise; `seq_*` is of each sequence's token mean.
-    Every result is None where there is nothing to take it of.  A spread below 1e-6 of the distances from the centre or
+    Every result is None where there is nothing to take it of; of totals of many groups at once it is an f64[G], NaN
+    there.  A spread below 1e-6 of the distances from the centre or
     from 0 (the smaller root mean square) is 0: two sums do not tell it from rounding.
     """
 
@@ -44,7 +45,7 @@ class StatisticFamily:
 
     def std(self, moment: str = "tok") -> Value:
         """Population standard deviation over tokens ("trim": of the clamped statistic)."""
-        return finite(lambda: math.sqrt(self._variance(moment, self.numbers.tokens)))
+        return finite(lambda: self._variance(moment, self.numbers.tokens) ** 0.5)
 
     def token_ess(self, moment: str = "tok") -> Value:
         """(sum w)^2 / (N sum w^2) over tokens."""
@@ -60,7 +61,7 @@ class StatisticFamily:
 
     def unit_std(self) -> Value:
         """Population standard deviation over units."""
-        return finite(lambda: math.sqrt(self._variance(self._unit, self._n_units)))
+        return finite(lambda: self._variance(self._unit, self._n_units) ** 0.5)
 
     def seq_mean(self) -> Value:
         """Mean over sequences of the sequence's token mean."""
@@ -69,12 +70,14 @@ class StatisticFamily:
     def seq_std(self) -> Value:
         """Sample standard deviation (n - 1) of the sequences' token means."""
         n = self.numbers.sequences
-        return finite(lambda: math.sqrt(self._variance("seq", n) * n / (n - 1)))
+        return finite(lambda: (self._variance("seq", n) * n / (n - 1)) ** 0.5)
 
     def seq_max_deviation(self) -> Value:
         """Largest distance of a sequence's token mean from the centre."""
-        low, high = self.min("seq"), self.max("seq")
-        return None if low is None or high is None else max(self.centre - low, high - self.centre)
+        import numpy as np
+
+        low, high = (end(f"{self.prefix}seq") for end in (self.numbers.min, self.numbers.max))
+        return finite(lambda: np.maximum(self.centre - low, high - self.centre))
 
     def fraction(self, end: str, bounded: bool) -> Value:
         """Share of units beyond a bound; None when the bound is absent."""
@@ -94,26 +97,29 @@ class StatisticFamily:
 
     def only(self, name: str) -> Value:
         """The one value that a minimum and a maximum agree on, to rounding; None where they differ."""
-        low, high = self.min(name), self.max(name)
-        return low if low is not None and high is not None and math.isclose(low, high, rel_tol=1e-9) else None
+        import numpy as np
+
+        low, high = (end(self.prefix + name) for end in (self.numbers.min, self.numbers.max))
+        return finite(lambda: np.where(np.isclose(low, high, rtol=1e-9, atol=0.0), low, np.nan))
 
     @property
     def _unit(self) -> str:
         return "tok" if self.token_scope else "seq"
 
     @property
-    def _n_units(self) -> float:
+    def _n_units(self) -> Any:
         return self.numbers.tokens if self.token_scope else self.numbers.sequences
 
-    def _variance(self, moment: str, n: float) -> float:
+    def _variance(self, moment: str, n: Any) -> Any:
         """From the sum of squares about the centre or about 0, whichever is smaller: it keeps more digits."""
+        import numpy as np
+
         mean = self.numbers.sum(self.prefix + moment) / n
         about_centre, about_0 = (self.numbers.sum(f"{self.prefix}{moment}_{of}") / n for of in ("dev", "sq"))
-        if about_0 < about_centre:
-            return float(variance(mean, about_0))
-        return float(variance(mean - self.centre, about_centre))
+        nearest_0 = about_0 < about_centre
+        return variance(np.where(nearest_0, mean, mean - self.centre), np.where(nearest_0, about_0, about_centre))
 
-    def _ess(self, moment: str, n: float) -> Value:
+    def _ess(self, moment: str, n: Any) -> Value:
         total, squares = self.numbers.sum(self.prefix + moment), self.numbers.sum(f"{self.prefix}{moment}_sq")
         return finite(lambda: total * total / (n * squares))
 
@@ -128,13 +134,19 @@ def variance(mean: Any, mean_square: Any) -> Any:
         return np.where(np.isfinite(mean_square), held, np.nan)
 
 
-def finite(compute: Callable[[], Any]) -> Value:
-    """A number, or None for no data (a division by zero) and for what float64 cannot hold."""
+def finite(compute: Callable[[], Any]) -> Any:
+    """A number, or None for no data (a division by zero) and for what float64 cannot hold.
+
+    Of many groups' numbers, an f64[G], with NaN for None.
+    """
     import numpy as np
 
     try:
         with np.errstate(all="ignore"):
-            value = float(compute())
+            value = compute()
+            if isinstance(value, np.ndarray) and value.ndim:
+                return np.where(np.isfinite(value), value, np.nan)
+            value = float(value)
     except (ZeroDivisionError, OverflowError, TypeError):
         return None
     return value if math.isfinite(value) else None

@@ -8,8 +8,9 @@ Frameworks differ in how f is taken (BatchMean).  Metrics and the weights that `
 `factors`, so the two cannot disagree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ import numpy as np
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.block import Layout, plan_block
 from rlcorr_cli.totals.families import StatisticFamily
-from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary, total
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Summary, total
+from rlcorr_cli.totals.view import GroupTotals, TotalsView
 
 _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
 """Moment -> what it counts, and whose extremes are its own."""
@@ -61,7 +63,11 @@ def normalize(
     by_batch: keys are (batch, *group); else everything is one batch.
     """
     divisors = factors(groups, layouts, plan, by_batch, batch_mean)
-    return {key: _scaled(summary, plan, divisors[key]) for key, summary in groups.items()}
+    items, normed = list(groups.items()), dict[GroupKey, Summary]()
+    for first in range(0, len(items), GROUPS_AT_ONCE):
+        keys, summaries = zip(*items[first : first + GROUPS_AT_ONCE], strict=True)
+        normed |= zip(keys, _scaled(summaries, plan, np.array([divisors[key] for key in keys])), strict=True)
+    return normed
 
 
 def factors(
@@ -90,40 +96,50 @@ def normed_layouts(layouts: Layouts, plan: Plan) -> Layouts:
     return {**layouts, name: _normed(layouts[name])}
 
 
+@lru_cache(maxsize=64)
 def _normed(layout: Layout) -> Layout:
     sums = tuple(f"normed.{name}" for name in _SUMS)
     ends = ("normed.unit", "normed.seq", "normed.factor")
     return replace(layout, sums=layout.sums + sums, mins=layout.mins + ends, maxs=layout.maxs + ends)
 
 
-def _scaled(summary: Summary, plan: Plan, factor: float) -> Summary:
-    numbers = TotalsView(summary, plan)
-    sums: list[Any] = []
+def _scaled(summaries: Sequence[Summary], plan: Plan, factors: Floats) -> Iterator[Summary]:
+    """Each with what its own factor makes of its weights; factors: f64[G]."""
+    numbers = GroupTotals(summaries, plan)
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = np.stack([*_scaled_moments(numbers, factors), *_scaled_rows(numbers, factors)])
+        lows = np.stack([*(numbers.min(f"applied.{name}") / factors for name in ("unit", "seq")), factors])
+        highs = np.stack([*(numbers.max(f"applied.{name}") / factors for name in ("unit", "seq")), factors])
+    lows[-1, numbers.tokens == 0], highs[-1, numbers.tokens == 0] = np.inf, -np.inf
+    name = plan_block(plan)
+    for i, summary in enumerate(summaries):
+        block = summary.blocks[name]
+        normed = replace(
+            block,
+            layout=_normed(block.layout),
+            sums=np.append(block.sums, sums[:, i]),
+            mins=np.append(block.mins, lows[:, i]),
+            maxs=np.append(block.maxs, highs[:, i]),
+        )
+        yield replace(summary, blocks={**summary.blocks, name: normed})
+
+
+def _scaled_moments(numbers: GroupTotals, factors: Floats) -> Iterator[Floats]:
+    """Sum, squares about 1 and squares of the scaled weights, over tokens and over sequences."""
     for moment, (counted, unit) in _UNITS.items():
         names = counted, f"applied.{moment}", f"applied.{moment}_dev", f"applied.{moment}_sq"
         n, total_x, dev, squares = map(numbers.sum, names)
         lowest, highest = numbers.min(f"applied.{unit}"), numbers.max(f"applied.{unit}")
         # sum (x/f - 1)^2: from the moments about 1 where x and f are near it, else from the plain ones, because
         # either keeps digits only on its own side; of equal weights neither is needed.
-        shift = factor - 1
-        if lowest == highest:
-            scaled_dev = n * (lowest / factor - 1) ** 2
-        elif abs(shift) < 0.5:
-            scaled_dev = (dev - 2 * shift * (total_x - n) + shift * shift * n) / factor**2
-        else:
-            scaled_dev = squares / factor**2 - 2 * total_x / factor + n
-        sums += [total_x / factor, scaled_dev, squares / factor**2]
-    sums += [numbers.sum(f"applied.{row}") / factor for row in ("row_low", "row_high")]
-    lows = [numbers.min(f"applied.{name}") / factor for name in ("unit", "seq")]
-    highs = [numbers.max(f"applied.{name}") / factor for name in ("unit", "seq")]
-    used = (factor, factor) if numbers.tokens else (np.inf, -np.inf)
-    name = plan_block(plan)
-    block = summary.blocks[name]
-    normed = replace(
-        block,
-        layout=_normed(block.layout),
-        sums=np.append(block.sums, sums),
-        mins=np.append(block.mins, [*lows, used[0]]),
-        maxs=np.append(block.maxs, [*highs, used[1]]),
-    )
-    return replace(summary, blocks={**summary.blocks, name: normed})
+        shift = factors - 1
+        about_1 = (dev - 2 * shift * (total_x - n) + shift * shift * n) / factors**2
+        about_0 = squares / factors**2 - 2 * total_x / factors + n
+        of_equal = n * (lowest / factors - 1) ** 2
+        scaled_dev = np.where(lowest == highest, of_equal, np.where(np.abs(shift) < 0.5, about_1, about_0))
+        yield from (total_x / factors, scaled_dev, squares / factors**2)
+
+
+def _scaled_rows(numbers: GroupTotals, factors: Floats) -> Iterator[Floats]:
+    for name in ("row_low", "row_high"):
+        yield numbers.sum(f"applied.{name}") / factors

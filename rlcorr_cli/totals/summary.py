@@ -5,8 +5,9 @@ associative and commutative, `Summary.empty(layouts)` is its identity, neither o
 `observe(a ++ b) == observe(a) + observe(b)`; so threads, shards, files and machines are one case.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from rlcorr_cli.totals.block import Block, Layout, add_logs
@@ -15,13 +16,16 @@ from rlcorr_cli.totals.histogram import Floats
 
 GroupKey = tuple[Any, ...]
 """One group's values, in the order of the columns asked for: (3,), ("math", 3), ()."""
+GROUPS_AT_ONCE = 4096
+"""Summaries that are added, or whose metrics are computed, in one step: enough for arrays to pay, and few enough for
+them to be small."""
 Layouts = Mapping[str, Layout]
 """The layout of each block by the block's name."""
 COUNTS = ("rows", "empty", "masked_tokens")
 """Counts of all rows, those without a valid token too."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Summary:
     """One group's totals; see the module.  counts: by the names of COUNTS.  blocks: by name."""
 
@@ -97,7 +101,18 @@ class Replicates:
 
 def total(summaries: Iterable[Summary], layouts: Layouts) -> Summary:
     """The sum of any number of summaries, none included."""
-    result = Summary.empty(layouts)
-    for summary in summaries:
-        result = result + summary
+    result, rest = Summary.empty(layouts), iter(summaries)
+    # A portion at a time, because a sum of many needs room for all of them beside each other.
+    while portion := list(islice(rest, GROUPS_AT_ONCE)):
+        result = _total((result, *portion))
     return result
+
+
+def _total(summaries: Sequence[Summary]) -> Summary:
+    first, *others = summaries
+    if any(summary.blocks.keys() != first.blocks.keys() for summary in others):
+        raise ValueError("summaries of different blocks do not add")
+    return Summary(
+        {name: sum(summary.counts[name] for summary in summaries) for name in first.counts},
+        {name: Block.total([summary.blocks[name] for summary in summaries]) for name in first.blocks},
+    )

@@ -5,7 +5,7 @@ Source: Vehtari, Simpson, Gelman, Yao, Gabry 2024, "Pareto smoothed importance s
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,11 @@ WHOLE_SIZE = 16_384
 """Log-weights kept of a whole dump: exact up to 29.8 million weights."""
 GROUP_SIZE = 2_048
 """Of each group: exact up to 465 thousand."""
+FITTED_AT_ONCE = 1 << 17
+"""Numbers of one step of a fit: few enough for a processor's cache."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Tail:
     """The largest of n log-weights, at most `size` of them, in no order; + keeps the largest `size` of both."""
 
@@ -43,6 +45,12 @@ class Tail:
             raise ValueError("tails of different sizes do not add")
         return Tail(largest(np.concatenate([self.largest, other.largest]), self.size), self.n + other.n, self.size)
 
+    @classmethod
+    def total(cls, tails: Sequence["Tail"]) -> "Tail":
+        """The sum of at least one."""
+        (size,) = {tail.size for tail in tails}
+        return cls(largest(np.concatenate([tail.largest for tail in tails]), size), sum(tail.n for tail in tails), size)
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Tail)
@@ -64,19 +72,15 @@ class Tail:
         return Tail(largest(self.largest, size), self.n, size)
 
     @property
-    def pareto_k(self) -> float | None:
-        """Shape of the generalised Pareto distribution fitted to the tail, the prior of PSIS in it.
+    def n_fitted(self) -> int:
+        """How many weights the Pareto shape is fitted to: the largest 3 sqrt(n), or a fifth of few."""
+        return min(math.floor(3 * math.sqrt(self.n)) if self.n > 225 else self.n // 5, self.size - 1)
 
-        None of a tail under 5 weights, of one that is all equal, and where a quarter of it equals the weight below it.
-        """
-        n_tail = min(_tail_length(self.n), self.size - 1)
-        if n_tail < 5:
-            return None
-        ordered = np.sort(self.largest)[-n_tail - 1 :]
-        if not ordered[-1] > ordered[1]:
-            return None
-        weights = np.exp(ordered - ordered[-1])
-        return _fitted_shape(weights[1:] - weights[0])
+    @property
+    def pareto_k(self) -> float | None:
+        """The Pareto shape of `pareto_shapes`; None where there is none."""
+        (shape,) = pareto_shapes([self])
+        return float(shape) if math.isfinite(shape) else None
 
     @property
     def limit(self) -> float | None:
@@ -89,25 +93,69 @@ def largest(values: Floats, size: int) -> Floats:
     return values.copy() if len(values) <= size else np.partition(values, len(values) - size)[-size:].copy()
 
 
-def _tail_length(n: int) -> int:
-    return math.floor(3 * math.sqrt(n)) if n > 225 else n // 5
+@dataclass(frozen=True)
+class Tails:
+    """The tails of many groups, whose numbers are read at once, f64[G]."""
+
+    tails: Sequence[Tail]
+
+    @property
+    def pareto_k(self) -> Floats:
+        """The Pareto shape of each; NaN where there is none."""
+        return pareto_shapes(self.tails)
+
+    @property
+    def limit(self) -> Floats:
+        """The limit of each; NaN of a single weight or none."""
+        limits = (tail.limit for tail in self.tails)
+        return np.array([math.nan if limit is None else limit for limit in limits])
 
 
-def _fitted_shape(excess: Floats) -> float | None:
-    """The posterior mean of the shape k, excess ascending and >= 0: an average over a grid of b = k / sigma."""
-    n = len(excess)
-    quartile = float(excess[int(n / 4 + 0.5) - 1])
-    if not quartile > 0:
-        return None
-    n_grid = 30 + int(math.sqrt(n))
-    grid = 1 / excess[-1] + (1 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))) / (3 * quartile)
+def pareto_shapes(tails: Sequence[Tail]) -> Floats:
+    """Shape of the generalised Pareto distribution fitted to each tail, the prior of PSIS in it.
+
+    NaN of a tail under 5 weights, of one that is all equal, and where a quarter of it equals the weight below it.
+    """
+    shapes = np.full(len(tails), np.nan)
+    by_length: dict[int, list[int]] = {}
+    for place, tail in enumerate(tails):
+        by_length.setdefault(tail.n_fitted, []).append(place)
+    for length, places in by_length.items():
+        if length < 5:
+            continue
+        at_once = max(1, FITTED_AT_ONCE // (length * _grid_size(length)))
+        for first in range(0, len(places), at_once):
+            part = places[first : first + at_once]
+            ordered = np.stack([np.sort(tails[place].largest)[-length - 1 :] for place in part])
+            weights = np.exp(ordered - ordered[:, -1:])
+            rises = ordered[:, -1] > ordered[:, 1]
+            shapes[part] = np.where(rises, _fitted_shapes(weights[:, 1:] - weights[:, :1]), np.nan)
+    return shapes
+
+
+def _grid_size(n: int) -> int:
+    return 30 + int(math.sqrt(n))
+
+
+def _fitted_shapes(excess: Floats) -> Floats:
+    """The posterior mean of each row's shape k, rows ascending and >= 0: an average over a grid of b = k / sigma."""
+    n = excess.shape[1]
+    n_grid = _grid_size(n)
     with np.errstate(all="ignore"):
-        shapes = np.array([np.log1p(-b * excess).mean() for b in grid])
+        quartiles = excess[:, int(n / 4 + 0.5) - 1]
+        steps = 1 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))
+        grid = 1 / excess[:, -1:] + steps / (3 * quartiles[:, None])
+        shapes = _means_of_log1p(grid[:, :, None] * -excess[:, None, :])
         log_likelihood = n * (np.log(-grid / shapes) - shapes - 1)
-        likelihood = np.exp(log_likelihood - log_likelihood.max())
-        weights = likelihood / likelihood.sum()
+        likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+        weights = likelihood / likelihood.sum(axis=1, keepdims=True)
         # Grid points of no weight would only add rounding; arviz leaves them out, too.
-        used = weights >= 10 * np.finfo(np.float64).eps
-        b = float((grid[used] * weights[used]).sum() / weights[used].sum())
-        shape = float(np.log1p(-b * excess).mean())
-    return (n * shape + 5) / (n + 10) if math.isfinite(shape) else None
+        weights = np.where(weights >= 10 * np.finfo(np.float64).eps, weights, 0.0)
+        b = (grid * weights).sum(axis=1) / weights.sum(axis=1)
+        shape = _means_of_log1p(b[:, None] * -excess)
+        return np.where((quartiles > 0) & np.isfinite(shape), (n * shape + 5) / (n + 10), np.nan)
+
+
+def _means_of_log1p(values: Floats) -> Floats:
+    """The mean of log(1 + x) along the last axis; the values are overwritten, because they are many."""
+    return np.log1p(values, out=values).mean(axis=-1)

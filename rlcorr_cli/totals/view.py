@@ -1,15 +1,15 @@
 """Totals as formulas read them: by name, over all tokens or over what a plan keeps, once or for every replicate."""
 
 import math
+from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.block import Block, diagnostics_block, plan_block
-from rlcorr_cli.totals.histogram import Histogram
-from rlcorr_cli.totals.summary import Replicates, Summary
-from rlcorr_cli.totals.tail import Tail
+from rlcorr_cli.totals.block import BlockColumns, diagnostics_block, plan_block
+from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary
 
 
 class TotalsView:
@@ -20,17 +20,20 @@ class TotalsView:
     """
 
     def __init__(self, summary: Summary, plan: Plan, prefix: str = "") -> None:
-        self.summary = summary
         self.plan = plan
         self.prefix = prefix
-        self._blocks = tuple(summary.blocks[name] for name in (plan_block(plan), diagnostics_block(plan.mode)))
+        self._blocks: tuple[Any, ...] = tuple(
+            summary.blocks[name] for name in (plan_block(plan), diagnostics_block(plan.mode))
+        )
         self._sums: dict[str, Any] = dict(summary.counts)
         for block in self._blocks:
             self._sums |= zip(block.layout.sums, block.sums.tolist(), strict=True)
 
     def under(self, prefix: str) -> "TotalsView":
         """The same totals read under another prefix."""
-        return TotalsView(self.summary, self.plan, prefix)
+        other = copy(self)
+        other.prefix = prefix
+        return other
 
     def has(self, name: str) -> bool:
         """Whether the layout holds this sum."""
@@ -64,32 +67,63 @@ class TotalsView:
         rest = float(block.log_rests[i])
         return float(block.log_peaks[i]) + math.log(rest) if rest else -math.inf
 
-    def min(self, name: str) -> float:
+    def min(self, name: str) -> Any:
         """A minimum (inf of no values)."""
         block, i = self._place("mins", name)
         return float(block.mins[i])
 
-    def max(self, name: str) -> float:
+    def max(self, name: str) -> Any:
         """A maximum (-inf of no values)."""
         block, i = self._place("maxs", name)
         return float(block.maxs[i])
 
-    def histogram(self, name: str) -> Histogram:
+    def histogram(self, name: str) -> Any:
         """A histogram by name."""
         block, i = self._place("histograms", name)
         return block.histograms[i]
 
-    def tail(self, name: str) -> Tail:
+    def tail(self, name: str) -> Any:
         """An upper tail by name."""
         block, i = self._place("tails", name)
         return block.tails[i]
 
-    def _place(self, kind: str, name: str) -> tuple[Block, int]:
+    def _place(self, kind: str, name: str) -> tuple[Any, int]:
         for block in self._blocks:
             i = block.layout.places[kind].get(self.prefix + name)
             if i is not None:
                 return block, i
         raise KeyError(self.prefix + name)
+
+
+class GroupTotals(TotalsView):
+    """Totals of many groups as formulas read them: every total is an f64[G], or Histograms or Tails of G groups."""
+
+    def __init__(self, summaries: Sequence[Summary], plan: Plan) -> None:
+        self.plan = plan
+        self.prefix = ""
+        self._blocks = tuple(
+            BlockColumns.of([summary.blocks[name] for summary in summaries])
+            for name in (plan_block(plan), diagnostics_block(plan.mode))
+        )
+        self._sums = {name: np.array([summary.counts[name] for summary in summaries]) for name in COUNTS}
+        for block in self._blocks:
+            self._sums |= zip(block.layout.sums, block.sums, strict=True)
+
+    def log(self, name: str) -> Any:
+        """log of a sum of exponentials, f64[G]."""
+        block, i = self._place("peaks", name)
+        with np.errstate(divide="ignore"):
+            return block.log_peaks[i] + np.log(block.log_rests[i])
+
+    def min(self, name: str) -> Any:
+        """Minima (inf of no values), f64[G]."""
+        block, i = self._place("mins", name)
+        return block.mins[i]
+
+    def max(self, name: str) -> Any:
+        """Maxima (-inf of no values), f64[G]."""
+        block, i = self._place("maxs", name)
+        return block.maxs[i]
 
 
 class ResampledTotals(TotalsView):

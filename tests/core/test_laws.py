@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import CPU, batch, bounds, dumps, observed
+from made import CPU, batch, bounds, dumps, observed, simulated
 from oracle import Row
 
 import rlcorr_cli
@@ -36,7 +36,7 @@ from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Provenance, ShardId
 from rlcorr_cli.totals.row_keys import RowSketch
-from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary
+from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary, total
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole
 
@@ -261,6 +261,23 @@ def test_addition_is_associative(name: str, data: st.DataObject) -> None:
 def test_addition_is_commutative(name: str, data: st.DataObject) -> None:
     a, b = data.draw(LAWS[name].cases), data.draw(LAWS[name].cases)
     assert plain(a + b) == plain(b + a)
+
+
+@given(parts=st.lists(summaries(), max_size=5))
+def test_the_total_of_many_is_their_sum(parts: list[Summary]) -> None:
+    assert_equal(total(parts, LAYOUTS), sum(parts, start=Summary.empty(LAYOUTS)))
+
+
+def test_the_total_of_more_than_one_step_is_their_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlcorr_cli.totals.summary.GROUPS_AT_ONCE", 2)
+    parts = [next(iter(observed(simulated(5, seed=i), PLANS[2]).groups.values())) for i in range(5)]
+    layouts = parts[0].layouts
+    together, one_by_one = total(parts, layouts), sum(parts, start=Summary.empty(layouts))
+    assert together.counts == one_by_one.counts
+    for name, block in together.blocks.items():
+        np.testing.assert_allclose(block.sums, one_by_one.blocks[name].sums, rtol=1e-12, atol=1e-12)
+        assert plain(block.histograms) == plain(one_by_one.blocks[name].histograms)
+        assert plain(block.tails) == plain(one_by_one.blocks[name].tails)
 
 
 @EACH

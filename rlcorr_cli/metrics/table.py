@@ -1,0 +1,54 @@
+"""The metrics of many groups in one array, and one group's as a mapping: a dict of floats for each takes ten times as
+much room."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlcorr_cli.totals.families import Value
+
+if TYPE_CHECKING:
+    from rlcorr_cli.totals.histogram import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class MetricTable:
+    """places: metric -> its column.  numbers: f64[G, M]; NaN where a group has no value."""
+
+    places: Mapping[str, int]
+    numbers: "Floats"
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any], n_groups: int) -> "MetricTable":
+        """columns: metric -> f64[G], or None where no group has a value."""
+        import numpy as np
+
+        numbers = np.full((n_groups, len(columns)), np.nan)
+        for place, column in enumerate(columns.values()):
+            if column is not None:
+                numbers[:, place] = column
+        return cls({name: place for place, name in enumerate(columns)}, numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, group: int) -> "MetricRow":
+        return MetricRow(self, group)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MetricRow(Mapping[str, Value]):
+    """The metrics of one group of a table."""
+
+    table: MetricTable
+    group: int
+
+    def __getitem__(self, metric: str) -> Value:
+        value = float(self.table.numbers[self.group, self.table.places[metric]])
+        return None if value != value else value  # NaN alone differs from itself
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table.places)
+
+    def __len__(self) -> int:
+        return len(self.table.places)
