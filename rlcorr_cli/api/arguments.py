@@ -71,6 +71,8 @@ def names(argument: str, values: Any) -> tuple[str, ...]:
     for name in listed:
         if not isinstance(name, str):
             raise UsageError(f"{argument} should be a name, or a list of names, not {kind_of(name)}.", "Name columns.")
+        if not name:
+            raise UsageError(f"{argument} holds an empty name.", "Name columns.")
     return tuple(listed)
 
 

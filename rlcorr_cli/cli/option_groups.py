@@ -3,7 +3,7 @@
 A command names a group as a parameter, `plan: PlanOptions`, and receives one object; typer sees single options.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -143,6 +143,7 @@ def flat(command: Callable[..., int | None]) -> Callable[..., int | None]:
         parameters += _options(groups[name]) if name in groups else [parameter.replace(annotation=hints[name])]
 
     def run(**arguments: Any) -> int | None:
+        _refuse_empty(arguments, parameters)
         made = {name: _taken(group, arguments) for name, group in groups.items()}
         return command(**made, **arguments)
 
@@ -150,6 +151,18 @@ def flat(command: Callable[..., int | None]) -> Callable[..., int | None]:
     run.__signature__ = Signature([parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _refuse_empty(arguments: Mapping[str, Any], parameters: Sequence[Parameter]) -> None:
+    """An empty text is a shell variable that was not set: taken for no text, it would change what is done unseen."""
+    for parameter in parameters:
+        value = arguments[parameter.name]
+        if value == "" or (isinstance(value, list) and "" in value):
+            (info,) = (data for data in parameter.annotation.__metadata__ if hasattr(data, "param_decls"))
+            # typer takes the first of an option's names for its default until it sees the signature.
+            names = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]
+            named = names[-1] if names else f"The name of the {'dump' if parameter.name == 'dumps' else parameter.name}"
+            raise UsageError(f"{named} is empty: is a variable unset?", "Give it a value, or leave it out.")
 
 
 def _taken(group: Any, arguments: dict[str, Any]) -> Any:

@@ -127,6 +127,28 @@ def test_choices_are_in_help_and_a_wrong_one_is_refused_with_the_nearest(monkeyp
         refused(ran, 2, f"{option} must be one of {', '.join(choices)}, got '{choices[0]}x'.", f"Try {choices[0]}.")
 
 
+TEXT_OPTIONS = [
+    (command, option.opts[-1])
+    for command, function in app.COMMANDS.items()
+    for option, parameter in zip(
+        COMMANDS.commands[command].params, inspect.signature(flat(function)).parameters.values(), strict=False
+    )
+    if option.param_type_name == "option" and get_args(parameter.annotation)[0] in (str, str | None, list[str] | None)
+]
+
+
+def test_an_empty_text_is_refused_by_every_option() -> None:
+    assert {option for _, option in TEXT_OPTIONS} >= {"--preset", "--plan", "--profile", "--group-by", "--rules", "-o"}
+    for command, option in TEXT_OPTIONS:
+        refused(run(command, BF16, option, ""), 2, f"{option} is empty: is a variable unset?")
+
+
+def test_an_empty_name_of_a_dump_is_refused() -> None:
+    for command in ("analyze", "filter", "plot", "check", "inspect"):
+        refused(run(command, ""), 2, "The name of the dump is empty: is a variable unset?")
+    refused(run("analyze", BF16, ""), 2, "The name of the dump is empty: is a variable unset?")
+
+
 def test_choices_are_those_of_the_code() -> None:
     assert get_args(options.Format) == ("auto", *NAMES)
     assert next(choices for _, option, choices in CHOICES if option == "--by") == tuple(MEASURES)
