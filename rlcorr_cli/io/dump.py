@@ -14,7 +14,7 @@ from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.formats import container
 from rlcorr_cli.io.readers import ShardReader
 from rlcorr_cli.io.schema import needed_columns, resolve_schema
-from rlcorr_cli.io.sources import Source, find
+from rlcorr_cli.io.sources import Source, find, find_noting
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.requests import PlanColumns, ReadRequest
 
@@ -24,7 +24,8 @@ class Dump:
     """What `reader` is made of, and what a report says about its inputs.
 
     columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
-    notes: what was chosen for the user, in sentences.  available: columns that every file has.
+    notes: what was chosen for the user, in sentences, search_notes among them: on files that are not read.
+    available: columns that every file has.
     indexes: path -> what its one opening told.  step: that of steps, where all files have one.  by_batch: whether rows
     are grouped by their training batch before all else.
     stdin: where '-' is among the sources; then the dump can be read once.
@@ -39,6 +40,7 @@ class Dump:
     notes: tuple[str, ...]
     available: tuple[str, ...]
     indexes: Mapping[str, Index]
+    search_notes: tuple[str, ...] = ()
     step: str | None = None
     by_batch: bool = False
     stdin: Stdin | None = None
@@ -48,7 +50,7 @@ class Dump:
         if names == self.request.group_by:
             return self
         request = replace(self.request, group_by=names)
-        return _settled(request, self.plan_columns, self.sources, self.indexes, self.stdin)
+        return _settled(request, self.plan_columns, self.sources, self.indexes, self.search_notes, self.stdin)
 
     @cached_property
     def reader(self) -> ShardReader:
@@ -104,7 +106,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
     A dump without rows opens, and has no shards or shards that yield nothing.
     """
     check_names(request.columns)
-    sources = tuple(find(request.paths, request.format))
+    sources, search_notes = find_noting(request.paths, request.format)
     stdin = Stdin(sys.stdin.buffer) if any(source.path == STDIN for source in sources) else None
     plan_columns = plan_columns or PlanColumns()
 
@@ -115,7 +117,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
         return container(source.format).reader.index(source, needed, stdin)
 
     indexes = {source.path: indexed(source) for source in sources}
-    return _settled(request, plan_columns, sources, indexes, stdin)
+    return _settled(request, plan_columns, tuple(sources), indexes, search_notes, stdin)
 
 
 def _settled(
@@ -123,9 +125,10 @@ def _settled(
     plan_columns: PlanColumns,
     sources: tuple[Source, ...],
     indexes: Mapping[str, Index],
+    search_notes: tuple[str, ...],
     stdin: Stdin | None,
 ) -> Dump:
-    """The dump of files that were indexed."""
+    """The dump of files that were indexed.  search_notes: on files that were not."""
     schemas = {path: index.schema for path, index in indexes.items()}
     resolved = resolve_schema(schemas, request, plan_columns)
     needed = {path: pa.schema([schema.field(n) for n in resolved.roles.needed]) for path, schema in schemas.items()}
@@ -138,7 +141,8 @@ def _settled(
         columns=resolved.columns,
         roles=resolved.roles,
         shards=_shards(sources, indexes, needed, resolved.roles),
-        notes=resolved.notes + limit,
+        notes=(*search_notes, *resolved.notes, *limit),
+        search_notes=search_notes,
         available=tuple(name for name in first if all(name in names for names in others)),
         indexes=indexes,
         step=resolved.step,

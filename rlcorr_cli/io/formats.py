@@ -42,7 +42,7 @@ CONTAINERS: tuple[Container, ...] = (
     Container(
         name="parquet",
         title="Parquet",
-        suffixes=(".parquet",),
+        suffixes=(".parquet", ".pq", ".parq"),
         magic=(b"PAR1",),
         module="parquet",
         written=(".parquet",),

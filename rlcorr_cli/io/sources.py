@@ -10,10 +10,9 @@ from pathlib import Path
 
 from rlcorr_cli.batch import Stamp
 from rlcorr_cli.errors import DataError, UsageError, nearest
-from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, SUFFIXES, by_magic, by_suffix, container
+from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, by_magic, by_suffix, container
+from rlcorr_cli.io.searching import Hits, matching, within
 from rlcorr_cli.places import STDIN
-
-SEARCHED = "*" + ", *".join(SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,12 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 
 def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
-    """Files in the order named; directories and globs expand in sorted order.
+    """As `find_noting`, without the notes."""
+    return find_noting(paths, format)[0]
+
+
+def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source], tuple[str, ...]]:
+    """Files in the order named, and notes on files that are not read; directories and globs expand in sorted order.
 
     format: 'auto' goes by suffix, then by the first bytes; a container's name holds for every file.
     A file reached twice through different arguments would be counted twice, so that is a UsageError.
@@ -52,69 +56,39 @@ def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
         raise UsageError(f"Unknown format '{format}'.", f"Try one of: auto, {', '.join(NAMES)}.")
     if not paths:
         raise UsageError("No dump is named.", f"Name a file, a directory, a glob, or - for {STREAMED.title} on stdin.")
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
+    notes: list[str] = []
     for typed in paths:
-        for path in _expand(typed):
+        hits = _expanded(typed)
+        notes += hits.notes
+        for path in hits.paths:
             same = path if path == STDIN else os.path.realpath(path)
-            if same in found:
+            if same in sources:
                 raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
-            found[same] = _source(path, format)
-    return list(found.values())
+            sources[same] = _source(path, format)
+    return list(sources.values()), tuple(notes)
 
 
 def files(paths: Sequence[str]) -> Iterator[str]:
     """The files that a dump's names stand for, unopened."""
     for typed in paths:
-        yield from _expand(typed)
+        yield from _expanded(typed).paths
 
 
-def _expand(typed: str) -> Iterator[str]:
+def _expanded(typed: str) -> Hits:
     if "\0" in typed:
         raise UsageError(f"{typed!r} is not a path: it holds a NUL.", "Name a file, a directory or a glob.")
-    if typed == STDIN:
-        yield typed
-    elif re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", typed):
+    if not typed:
+        raise UsageError("The name of the dump is empty: is a variable unset?", "Name a file, a directory or a glob.")
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", typed):
         raise UsageError(f"{typed}: object stores are not read in this version.", "Download it first, then name it.")
-    elif os.path.isdir(typed):
-        yield from _within(typed)
-    elif not os.path.lexists(typed) and glob.has_magic(typed):
-        yield from _matching(typed)
-    else:
-        yield typed
-
-
-def _within(directory: str) -> list[str]:
-    paths = [os.path.join(top, name) for top, name in _walk(directory) if by_suffix(name)]
-    if not paths:
-        raise DataError(
-            f"{directory} holds no dump.", f"A directory is searched for {SEARCHED}; name other files singly."
-        )
-    return sorted(paths)
-
-
-def _walk(directory: str) -> Iterator[tuple[str, str]]:
-    def unreadable(error: OSError) -> None:
-        raise _unreadable(error.filename or directory, error) from error
-
-    for top, below, names in os.walk(directory, onerror=unreadable):
-        below[:] = [name for name in below if not name.startswith((".", "_"))]
-        yield from ((top, name) for name in names if not name.startswith((".", "_")))
-
-
-def _matching(pattern: str) -> list[str]:
-    """Files by the glob; those without a dump's suffix only where no match has one (`part-*`)."""
-    hits = glob.glob(pattern, recursive=True)
-    if not any(part.startswith("_") for part in Path(pattern).parts):
-        hits = [path for path in hits if not any(part.startswith("_") for part in Path(path).parts)]
-    files = [path for path in hits if not os.path.isdir(path)]
-    chosen = {os.path.normpath(path) for path in files if by_suffix(path)} or set(files)
-    if not chosen:
-        chosen = {os.path.normpath(path) for hit in hits for path in _within(hit)}
-    if not chosen:
-        raise DataError(
-            f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
-        )
-    return sorted(chosen)
+    if typed == STDIN:
+        return Hits([typed])
+    if os.path.isdir(typed):
+        return within(typed)
+    if not os.path.lexists(typed) and glob.has_magic(typed):
+        return matching(typed)
+    return Hits([typed])
 
 
 def _source(path: str, format: str) -> Source:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.io.sources import Source, find
+from rlcorr_cli.io.sources import Source, find, find_noting
 
 
 def touch(path: Path, content: bytes = b"{}\n") -> str:
@@ -38,6 +38,58 @@ def test_a_double_star_reaches_below(tree: Path) -> None:
 
 def test_a_glob_over_directories_searches_them(tree: Path) -> None:
     assert names(find([f"{tree}/s*"])) == ["c.jsonl.gz", "d.jsonl.zst", "e.ndjson"]
+
+
+def notes(typed: Path | str) -> tuple[str, ...]:
+    return find_noting([str(typed)])[1]
+
+
+def test_files_of_a_directory_that_are_not_read_are_counted_by_suffix(tree: Path) -> None:
+    for name in ("x.json.gz", "y.jsonl.bz2", "sub/z.jsonl.xz", "part-00000", "h.json"):
+        touch(tree / name)
+    listed = "8 files (2 .json, 1 .json.gz, 1 .jsonl.bz2, 1 .jsonl.xz, 1 .md, 1 .pt, …)"
+    assert notes(tree) == (f"{listed} in {tree} are not read.",)
+    assert notes(tree / "sub" / "deep") == ()
+
+
+def test_a_directory_of_other_files_says_which(tmp_path: Path) -> None:
+    touch(tmp_path / "a.json")
+    with pytest.raises(DataError, match=r"holds no dump, but 1 file \(1 .json\)"):
+        find([str(tmp_path)])
+
+
+@pytest.mark.parametrize("suffix", [".pq", ".parq", ".PARQUET"])
+def test_other_suffixes_of_parquet_are_read(tmp_path: Path, suffix: str) -> None:
+    path = touch(tmp_path / f"a{suffix}", b"PAR1")
+    assert [(source.path, source.format) for source in find([str(tmp_path)])] == [(path, "parquet")]
+
+
+def test_a_linked_folder_is_read_once(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    touch(outside / "far.jsonl")
+    (tree / "a-link").symlink_to(outside)
+    (tree / "a-second-link").symlink_to(outside)
+    (tree / "a-sub-link").symlink_to(tree / "sub")
+    (tree / "sub" / "up").symlink_to(tree)
+    (tree / "latest.parquet").symlink_to(tree / "a.parquet")
+    paths = [str(Path(source.path).relative_to(tree)) for source in find([str(tree)])]
+    assert paths == [
+        "a-link/far.jsonl",
+        "a.parquet",
+        "b.jsonl",
+        "sub/c.jsonl.gz",
+        "sub/d.jsonl.zst",
+        "sub/deep/e.ndjson",
+    ]
+
+
+def test_a_glob_that_hits_files_and_directories_reads_both(tree: Path) -> None:
+    touch(tree / "spark.parquet" / "part-0.parquet", b"PAR1")
+    touch(tree / "spark.parquet" / "schema.json")
+    assert names(find([f"{tree}/*.parquet"])) == ["a.parquet", "part-0.parquet"]
+    assert notes(f"{tree}/*.parquet") == (f"1 file (1 .json) in {tree}/*.parquet is not read.",)
+    with pytest.raises(DataError, match=r"matches no dump, but 1 file \(1 .txt\)"):
+        find([str(Path(touch(tree / "texts" / "x.txt")).parent.with_name("text*"))])
 
 
 def test_a_file_whose_name_looks_like_a_glob_is_itself(tmp_path: Path) -> None:

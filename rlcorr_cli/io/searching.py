@@ -1,0 +1,110 @@
+"""From a directory or a glob to the files of a dump, and to a sentence on those that are not read."""
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.formats import SUFFIXES, by_suffix
+
+SEARCHED = "*" + ", *".join(SUFFIXES)
+COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
+SHOWN = 6
+"""Suffixes that a note names."""
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Files to read, sorted, each once, and notes on what is not read."""
+
+    paths: list[str]
+    notes: tuple[str, ...] = ()
+
+
+def within(directory: str) -> Hits:
+    """A directory's files with a dump's suffix.  Linked folders count, each folder once, so a loop ends."""
+    files = sorted(_files(directory))
+    paths = _each_once(path for path in files if by_suffix(path))
+    others = [path for path in files if not by_suffix(path)]
+    if not paths:
+        holds = f", but {_listed(others)}" if others else ""
+        raise DataError(
+            f"{directory} holds no dump{holds}.", f"A directory is searched for {SEARCHED}; name other files singly."
+        )
+    return Hits(paths, _notes(directory, others))
+
+
+def matching(pattern: str) -> Hits:
+    """Files by the glob, and those of the directories that it hits; files without a dump's suffix only where no match
+    has one (`part-*`)."""
+    hits = glob.glob(pattern, recursive=True)
+    if not any(part.startswith("_") for part in Path(pattern).parts):
+        hits = [path for path in hits if not any(part.startswith("_") for part in Path(path).parts)]
+    named = {os.path.normpath(hit) for hit in hits if not os.path.isdir(hit)}
+    below = {os.path.normpath(path) for hit in hits if os.path.isdir(hit) for path in _files(hit)}
+    chosen = {path for path in named | below if by_suffix(path)} or named
+    if not chosen and below:
+        raise DataError(
+            f"{pattern} matches no dump, but {_listed(below)}.",
+            f"Directories are searched for {SEARCHED}; name other files singly.",
+        )
+    if not chosen:
+        raise DataError(
+            f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
+        )
+    return Hits(_each_once(sorted(chosen)), _notes(pattern, (named | below) - chosen))
+
+
+def _files(directory: str) -> Iterator[str]:
+    """All below but what is hidden or set aside by a leading _."""
+
+    def unreadable(error: OSError) -> None:
+        path = error.filename or directory
+        raise DataError(f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.") from error
+
+    seen: set[tuple[int, int]] = set()
+    for top, below, names in os.walk(directory, onerror=unreadable, followlinks=True):
+        status = os.stat(top)
+        if (status.st_dev, status.st_ino) in seen:
+            below.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        # Links last, so that a folder that is there itself is not called by the name of a link to it.
+        below[:] = sorted(
+            (name for name in below if not name.startswith((".", "_"))),
+            key=lambda name: (os.path.islink(os.path.join(top, name)), name),
+        )
+        yield from (os.path.join(top, name) for name in names if not name.startswith((".", "_")))
+
+
+def _each_once(paths: Iterable[str]) -> list[str]:
+    """Without links to files that are there, too."""
+    by_file: dict[str, str] = {}
+    for path in sorted(paths, key=os.path.islink):
+        by_file.setdefault(os.path.realpath(path), path)
+    return sorted(by_file.values())
+
+
+def _notes(place: str, others: Iterable[str]) -> tuple[str, ...]:
+    others = list(others)
+    verb = "is" if len(others) == 1 else "are"
+    return (f"{_listed(others)} in {place} {verb} not read.",) if others else ()
+
+
+def _listed(paths: Iterable[str]) -> str:
+    """'3 files (2 .json, 1 .txt)'."""
+    counts = Counter(map(_suffix, paths))
+    kinds = [f"{n:,} {suffix}" for suffix, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    more = ", …" if len(kinds) > SHOWN else ""
+    n = counts.total()
+    return f"{n:,} file{'' if n == 1 else 's'} ({', '.join(kinds[:SHOWN])}{more})"
+
+
+def _suffix(path: str) -> str:
+    suffixes = Path(path).suffixes
+    if not suffixes:
+        return "without a suffix"
+    return "".join(suffixes[-2:] if suffixes[-1].lower() in COMPRESSED else suffixes[-1:])
