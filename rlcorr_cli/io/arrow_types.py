@@ -7,7 +7,7 @@ LOG_PROBS = "a list of floats per row"
 MASK = "a list of 0/1 or booleans per row"
 REWARD = "one number per row"
 ADVANTAGES = "one number per row, or a list of numbers per row"
-KEY = "one number, string, boolean or date per row"
+KEY = "one value per row, such as a number, a text or a date"
 
 
 def holds_log_probs(type: pa.DataType) -> bool:
@@ -32,11 +32,12 @@ def holds_advantages(type: pa.DataType) -> bool:
 
 
 def holds_key(type: pa.DataType) -> bool:
-    """A scalar with a plain Python value, or a dictionary of them."""
-    if is_.is_dictionary(type):
+    """Whatever is one value: no list, no map, no object, no months and days at once."""
+    if is_.is_dictionary(type) or is_.is_run_end_encoded(type):
         return holds_key(type.value_type)
-    text = is_.is_string(type) or is_.is_large_string(type) or is_.is_string_view(type)
-    return text or holds_reward(type) or is_.is_date(type) or is_.is_timestamp(type)
+    if isinstance(type, pa.BaseExtensionType):
+        return holds_key(type.storage_type)
+    return not (is_.is_nested(type) or is_.is_interval(type))
 
 
 def is_nested_list(type: pa.DataType) -> bool:

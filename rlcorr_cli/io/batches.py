@@ -7,7 +7,6 @@ CheckedRows it was taken from.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import isnan
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,13 @@ from rlcorr_cli.batch import Batch
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io import checks
 from rlcorr_cli.io.arrow_types import is_list
-from rlcorr_cli.io.as_numpy import as_indices, as_numpy
+from rlcorr_cli.io.as_numpy import as_indices
 from rlcorr_cli.io.checks import Fault, Lists, Valid
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.duplicates import Seen, keys
 from rlcorr_cli.io.places import Places, resolved
+from rlcorr_cli.io.plain_values import coded, texts
 from rlcorr_cli.quality.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.summary import GroupKey
@@ -238,8 +238,9 @@ def _repeated(cut: _Cut, seen: Seen | None) -> list[Fault]:
 
 
 def _twice(rows: Rows, ids: Sequence[str], row: int) -> str:
-    one, *others = (f"{name} {rows.data.column(name)[row].as_py()}" for name in ids)
-    return f"{one} is there twice" + (f" in {' and '.join(others)}" if others else "")
+    row_ids = rows.data.slice(row, 1)
+    first, *others = (f"{name} {texts(row_ids.column(name))[0].as_py()}" for name in ids)
+    return f"{first} is there twice" + (f" in {' and '.join(others)}" if others else "")
 
 
 def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> tuple[Rows, SetAside]:
@@ -298,25 +299,7 @@ def _grouped(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int32], tuple
     code: NDArray[np.int64] = np.zeros(rows.data.num_rows, np.int64)
     groups: list[GroupKey] = [()]
     for name in names:
-        try:
-            codes, values = _coded(rows.data.column(name))
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{resolved(rows.places[0]).text} or later: {name} is not UTF-8.", "Write the column again."
-            ) from error
+        codes, values = coded(rows.data.column(name))
         used, code = np.unique(code * len(values) + codes, return_inverse=True)
         groups = [(*groups[i // len(values)], values[i % len(values)]) for i in used.tolist()]
     return code.astype(np.int32), tuple(groups)
-
-
-def _coded(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
-    """One key column as codes into its distinct Python values; null and NaN are None."""
-    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    if pa.types.is_timestamp(plain.type) and plain.type.unit == "ns":
-        plain = plain.cast(pa.timestamp("us", plain.type.tz), safe=False)  # Python's datetime has no nanoseconds
-    encoded = plain.dictionary_encode()
-    seen = [None if isinstance(v, float) and isnan(v) else v for v in encoded.dictionary.to_pylist()]
-    distinct = {value: i for i, value in enumerate(dict.fromkeys([*seen, None]))}
-    recode = np.array([distinct[value] for value in [*seen, None]])
-    indices = as_numpy(encoded.indices, null=len(seen))
-    return recode[indices], list(distinct)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rlcorr_cli.io.as_numpy import as_numpy
+from rlcorr_cli.io.plain_values import texts
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
 
 DRAW = "rlcorr_draw"
@@ -26,12 +26,7 @@ def keys(columns: Sequence[pa.Array]) -> Keys:
 
 def _hashes(column: pa.Array) -> Keys:
     """Of each value's text; a null's is that of no text."""
-    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    try:
-        text = pc.cast(plain, pa.large_string())
-    except pa.ArrowException:
-        # A type that Arrow writes no text of, or a time zone that it does not know.
-        text = pa.array([None if value is None else str(value) for value in plain.to_pylist()], pa.large_string())
+    text = texts(column)
     _, places, data = text.buffers()
     offsets = np.frombuffer(places, np.int64)[text.offset : text.offset + len(text) + 1]
     return keys_of(np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), offsets)

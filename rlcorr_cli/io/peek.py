@@ -12,6 +12,7 @@ from rlcorr_cli.io.batches import Rows, lists_of
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import container
+from rlcorr_cli.io.plain_values import keys
 from rlcorr_cli.quality.anomalies import Sample
 
 MAX_FILES = 64
@@ -50,6 +51,6 @@ def _ends(column: pa.Array) -> tuple[float | None, float | None]:
     """The first and the last value, where they are numbers."""
     if not len(column):
         return None, None
-    ends = (column[0].as_py(), column[len(column) - 1].as_py())
+    ends = (*keys(column[:1]), *keys(column[-1:]))
     first, last = (float(end) if isinstance(end, int | float) else None for end in ends)
     return first, last

@@ -55,6 +55,7 @@ def resolve_schema(
     names = (*batch, *request.group_by)
     keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
     ids = {_ids(schema, request) for schema in schemas.values()}
+    notes += _unused_marks(schemas, request, n_ids=len(ids))
     roles = roles_of(columns, tuple(keys[name] for name in names), ids.pop() if len(ids) == 1 else ())
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
@@ -154,9 +155,19 @@ def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:
 
 
 def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
-    """Columns that tell a file's rows apart; none where one of them holds no plain values."""
+    """Columns that tell a file's rows apart, of whatever type; none where the file lacks one of them."""
     names = id_columns(schema.names, request.columns)
-    return names if all(name in schema.names and types.holds_key(_type(schema, name)) for name in names) else ()
+    return names if all(name in schema.names and _type(schema, name) for name in names) else ()
+
+
+def _unused_marks(schemas: Mapping[str, pa.Schema], request: ReadRequest, n_ids: int) -> Iterator[str]:
+    """Sentences on what would tell rows and files apart and does not.  n_ids: in how many ways files do it."""
+    if n_ids > 1:
+        yield "sample_id is not in every file, or not beside the same step: rows that are there twice are not found."
+    for schema in schemas.values():
+        columns = candidates("step", schema.names, request.columns)
+        if len(columns) == 1 and columns[0] in schema.names and not types.holds_key(type := _type(schema, columns[0])):
+            yield f"{columns[0]} is not used as step: it holds {type}, not {types.KEY}."
 
 
 def _type(schema: pa.Schema, column: str) -> pa.DataType:

@@ -23,6 +23,7 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.find_row import TEXTS, Found, find_row
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.io.places import resolved
+from rlcorr_cli.io.plain_values import texts
 from rlcorr_cli.pipeline.analyze import opened
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
@@ -180,8 +181,7 @@ def _tally(rows: CheckedRows, roles: Roles) -> Tally:
 
 
 def _id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
-    value = rows.data.column(roles.ids[0])[row].as_py() if roles.ids else None
-    return None if value is None else str(value)
+    return texts(rows.data.column(roles.ids[0])[row : row + 1])[0].as_py() if roles.ids else None
 
 
 def _worst_of(value: float, candidate: Candidate) -> Worst:

@@ -178,10 +178,10 @@ def _alike(of_whole: Whole | None) -> list[str]:
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    """Numbers first, text that is a number among them; then other text, then dates; null last."""
+    """Numbers first, text that is a number among them; then other text; null last."""
     if value is None:
-        return (3, "")
+        return (2, "")
     try:
         return (0, float(value))
-    except (TypeError, ValueError):
-        return (1, value) if isinstance(value, str) else (2, str(value))
+    except ValueError:
+        return (1, value)

@@ -8,7 +8,6 @@ JSON form; `schema` changes when a key changes meaning.
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,7 @@ class Group:
 
     @property
     def plain_key(self) -> dict[str, Any]:
-        """The key as JSON has it: dates and times in ISO form, infinities as text."""
+        """The key as JSON has it: infinities as text."""
         return {name: _json(value) for name, value in self.key.items()}
 
 
@@ -196,6 +195,4 @@ class Report:
 
 
 def _json(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value.isoformat() if isinstance(value, date) else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -80,9 +80,11 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: boo
     """A block that is not blank."""
     lines = [line for _, line in numbered(block.data, 0)] if whole else None
     numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
-    table, unread = _fast(block.data, declared, len(numbers)), {}
+    ids = [name for name in roles.ids if name not in roles.group_keys]
+    # Arrow would read of an id that is a list or an object what the first rows had of it.
+    nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
+    table, unread = None if nested else _fast(block.data, declared, len(numbers)), {}
     if table is None:
-        ids = [name for name in roles.ids if name not in roles.group_keys]
         table, unread = parsed(lines or (line for _, line in numbered(block.data, 0)), declared, path, ids)
     (batch,) = table.combine_chunks().to_batches()
     return Rows(data=batch, places=Places(path, "line", numbers, block.start), lines=lines, unread=unread)

@@ -95,7 +95,7 @@ def _fitted(line: bytes, schema: pa.Schema, ids: Sequence[str]) -> dict[str, Any
 
 
 def _id(value: Any) -> str | None:
-    return None if value is None else _text(str(value))
+    return None if value is None else _text(value if isinstance(value, str) else json.dumps(value))
 
 
 def _text(value: str) -> str:
