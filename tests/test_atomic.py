@@ -359,8 +359,7 @@ def test_what_may_not_be_looked_at_is_an_error_of_two_lines(tmp_path: Path) -> N
         folder.mkdir()
         folder.chmod(mode)
     for folder in (tmp_path, *tmp_path.parents):
-        if not folder.stat().st_mode & 0o001:
-            folder.chmod(0o711)
+        folder.chmod(folder.stat().st_mode | 0o011)
     os.seteuid(65534)
     try:
         for place in (

@@ -102,7 +102,7 @@ def check_run(
     _refuse_what_is_read(located, reads)
     for destination in destinations:
         _refuse_place(destination)
-    return sweep(directory for destination in destinations if (directory := destination.place.parent).is_dir())
+    return sweep(directory for destination in destinations if os.path.isdir(directory := destination.place.parent))
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _refuse_one_place(located: Sequence[_Located]) -> None:
 def _refuse_what_is_read(located: Sequence[_Located], reads: Iterable[tuple[str, str | os.PathLike[str]]]) -> None:
     """Refuse a destination that is a file that is read, or a directory that holds one."""
     by_identity = {output.identity: output.destination for output in located}
-    directories = {identity for identity, destination in by_identity.items() if destination.place.is_dir()}
+    directories = {identity for identity, destination in by_identity.items() if os.path.isdir(destination.place)}
     above: dict[str, frozenset[Identity]] = {}
     for option, path in reads if located else ():
         try:
@@ -174,7 +174,7 @@ def _refuse_place(destination: Destination) -> None:
         if kind != "a directory":
             raise OutputError(f"{path}: {above} is {kind}, not a directory.", destination.elsewhere)
         if not os.access(above, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-            raise OutputError(f"Cannot write {path}: the directory cannot be written to.", destination.elsewhere)
+            raise OutputError(f"Cannot write {path}: {above} takes no new files.", destination.elsewhere)
         if destination.directory and _holds_current_directory(place):
             raise OutputError(f"{path} is the current directory, or holds it.", destination.elsewhere)
         if destination.refuse(path) and not destination.overwrite:

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,12 +126,14 @@ def _format(path: str, head: bytes, format: str) -> str:
 
 def _missing(path: str) -> DataError:
     folder = Path(path).parent
-    names = [name for name in os.listdir(folder) if not name.startswith(".")] if folder.is_dir() else []
+    names: list[str] = []
+    with suppress(OSError):  # no directory, or one that may not be listed
+        names = [name for name in os.listdir(folder) if not name.startswith(".")]
     if names:
         return DataError(f"{path}: no such file.", f"Similar names in {folder}: {nearest(Path(path).name, names)}.")
     return DataError(
         f"{path}: no such file.",
-        f"{folder} is empty." if folder.is_dir() else f"No directory {folder} either.",
+        f"No file is to be seen in {folder}." if os.path.isdir(folder) else f"No directory {folder} either.",
     )
 
 

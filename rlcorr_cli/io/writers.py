@@ -97,7 +97,9 @@ class _Lines:
 
     def __init__(self, file: BinaryIO, suffix: str) -> None:
         if suffix == ".jsonl.gz":
-            self._file: Any = gzip.GzipFile(fileobj=file, mode="wb", mtime=0)
+            self._file: Any = gzip.GzipFile(
+                filename="", fileobj=file, mode="wb", mtime=0
+            )  # else it names the temporary
         elif suffix == ".jsonl.zst":
             self._file = pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd")
         else:

@@ -50,6 +50,15 @@ def test_an_output_that_came_meanwhile_stays(tmp_path: Path, name: str) -> None:
             assert left(path) == ["part-00000.parquet", *([] if overwrite else ["part-00001.parquet"])]
 
 
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "out.parquet"])
+def test_the_same_rows_are_the_same_bytes(tmp_path: Path, name: str) -> None:
+    written(tmp_path / name)
+    first = (tmp_path / name).read_bytes()
+    written(tmp_path / name, overwrite=True)
+    assert (tmp_path / name).read_bytes() == first
+    assert b"rlcorr-" not in first
+
+
 def other_part(path: Path) -> None:
     pq.write_table(ROWS, path)
 

@@ -6,6 +6,7 @@ import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.sources import Source, find, find_noting
+from rlcorr_cli.report.saved import is_report
 
 
 def touch(path: Path, content: bytes = b"{}\n") -> str:
@@ -16,6 +17,23 @@ def touch(path: Path, content: bytes = b"{}\n") -> str:
 
 def names(sources: list[Source]) -> list[str]:
     return [Path(source.path).name for source in sources]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize(("mode", "part"), [(0o600, "Permission denied"), (0o333, "no such file")])
+def test_a_file_in_a_directory_that_may_not_be_looked_at_is_no_fault(tmp_path: Path, mode: int, part: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    for above in (tmp_path, *tmp_path.parents):
+        above.chmod(above.stat().st_mode | 0o011)
+    os.seteuid(65534)
+    try:
+        assert not is_report([str(folder / "r.json")])
+        with pytest.raises(DataError, match=part):
+            find([str(folder / "none.parquet")])
+    finally:
+        os.seteuid(0)
 
 
 @pytest.fixture

@@ -1,0 +1,159 @@
+"""Kill runs at random moments, over every kind of output: old or new, and whole, and no litter after the next run.
+
+    python tests/benchmarks/kills.py --kills 50
+
+A run is killed a moment after it began to write, over older outputs and over none in turn.  Old is what comes of the
+first 100 rows, new what comes of all; runs of the same rows write the same bytes, but for the time in event files.
+"""
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+from running import STEPS, command
+
+Contents = dict[str, bytes]
+"""Output, or file of one that is a directory -> what it holds."""
+MOMENTS = (0.0, 0.002, 0.01, 0.05, 0.5)
+"""Seconds within which a run is killed once it began to write."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command and its outputs.  overwrite: what it is told in order to replace older ones."""
+
+    args: tuple[str, ...]
+    outputs: tuple[str, ...]
+    overwrite: tuple[str, ...] = ()
+
+
+def filtering(*args: str, outputs: tuple[str, ...]) -> Case:
+    """A case of filter, with a plan that keeps some rows and rejects others."""
+    return Case(("filter", "DUMP", "--rs", "ratio.seq_mean:0.999,1.001", *args), outputs, ("--overwrite",))
+
+
+SKIP = ("--on-bad-row", "skip", "--max-bad-fraction", "0.5")
+ASIDE = ("--quarantine", "bad.jsonl", "--max-bad-fraction", "0.5")
+GROUPED = ("analyze", "DUMP", *SKIP, "--group-by", "step")
+FILES = ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.parquet")
+CASES = (
+    *(filtering("-o", name, *SKIP, outputs=(name,)) for name in FILES),
+    filtering("-o", "parts", "--rows-per-file", "50", *SKIP, outputs=("parts",)),
+    filtering("-o", "a.jsonl", "--rejected-output", "no.jsonl", *ASIDE, outputs=("a.jsonl", "no.jsonl", "bad.jsonl")),
+    Case((*GROUPED, "-o", "r.html", "-o", "r.csv"), ("r.html", "r.csv")),
+    Case((*GROUPED, "-o", "r.md"), ("r.md", "r-figures")),
+    Case((*GROUPED, "-o", "r.tb", "-o", "r.json"), ("r.tb", "r.json")),
+    Case(("plot", "DUMP", *SKIP, "--kind", "ratio", "--kind", "weights", "-o", "pictures"), ("pictures",)),
+    Case(("check", "DUMP", *SKIP, "--group-by", "step", "--junit", "r.xml"), ("r.xml",)),
+)
+
+
+def contents(case: Case, folder: Path) -> dict[str, Contents]:
+    """Each output, and what it holds; those that are not there hold nothing."""
+    return {name: _contents(folder / name) for name in case.outputs}
+
+
+def _contents(path: Path) -> Contents:
+    if path.suffix == ".tb" and path.is_dir():
+        (file,) = path.iterdir()
+        return {"events": b"".join(_events(file.read_bytes()))}
+    files = sorted(path.iterdir()) if path.is_dir() else [path] * path.exists()
+    return {file.name: file.read_bytes() for file in files}
+
+
+def _events(data: bytes) -> list[bytes]:
+    """The records of an event file, without their first field, the time, and without their checksums."""
+    records: list[bytes] = []
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        assert len(data) >= 16 + size, "half a record"
+        records.append(data[12 + 9 : 12 + size])
+        data = data[16 + size :]
+    return records
+
+
+def arguments(case: Case, dump: Path, *more: str) -> list[str]:
+    """The command line."""
+    return [command(), *(str(dump) if part == "DUMP" else part for part in case.args), *case.overwrite, *more]
+
+
+def completed(case: Case, dump: Path, folder: Path, *more: str) -> dict[str, Contents]:
+    """What a run writes that is not killed."""
+    done = subprocess.run(arguments(case, dump, *more), cwd=folder, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    return contents(case, folder)
+
+
+def killed(case: Case, dump: Path, folder: Path, choice: random.Random) -> bool:
+    """Whether a run was killed before its end."""
+    before = set(folder.iterdir())
+    process = subprocess.Popen(arguments(case, dump), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and set(folder.iterdir()) == before:
+        time.sleep(0.001)
+    time.sleep(choice.choice(MOMENTS) * choice.random())
+    process.kill()
+    return process.wait() == -signal.SIGKILL
+
+
+def kill_one(case: Case, dump: Path, folder: Path, choice: random.Random, *, over: bool) -> str:
+    """Kill one run, look at what is there, and run it again.  Returns what the kill left, in words."""
+    new = completed(case, dump, folder)
+    for path in folder.iterdir():
+        path.rename(folder.with_name(f"{folder.name}-{path.name}"))
+    old = completed(case, dump, folder, "--limit", "100") if over else contents(case, folder)
+    was_killed = killed(case, dump, folder, choice)
+    after, litter = contents(case, folder), list(folder.rglob(".*"))
+    for name in case.outputs:
+        # A directory of pictures is replaced picture by picture, and any other whole.
+        pieces = after[name] if name in ("pictures", "r-figures") else {name: after[name]}
+        for piece, held in pieces.items():
+            either = [state[name].get(piece) if pieces is after[name] else state[name] for state in (old, new)]
+            assert held in either, f"{name}, {piece}: neither old nor new"
+    assert completed(case, dump, folder) == new
+    assert not list(folder.rglob(".*")), "litter stays"
+    state = "new" if after == new else "old" if after == old else "some old, some new"
+    return f"{'killed' if was_killed else 'ended before'}, {state}, {len(litter)} temporaries left and removed"
+
+
+def made(path: Path) -> Path:
+    """The sample's rows as JSON lines, every eleventh of them bad."""
+    rows = pq.read_table(STEPS).drop_columns(["sample_id"]).to_pylist()
+    for row in rows[::11]:
+        row["old_log_probs"] = None
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def main() -> None:
+    """Kill as many runs as are asked for; the first output that is neither old nor new ends it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    choice = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as top:
+        dump = made(Path(top) / "in.jsonl")
+        for n in range(options.kills):
+            case, over = CASES[n % len(CASES)], n // len(CASES) % 2 == 0
+            folder = Path(top) / str(n)
+            folder.mkdir()
+            came = kill_one(case, dump, folder, choice, over=over)
+            print(
+                f"{n + 1:3d}  {case.args[0]} {', '.join(case.outputs)}, {'' if over else 'not '}there: {came}",
+                flush=True,
+            )
+    print(f"{options.kills} kills: every output old or new and whole, no litter after the next run.")
+
+
+if __name__ == "__main__":
+    main()
