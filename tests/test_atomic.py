@@ -179,6 +179,16 @@ def test_a_temporary_that_was_taken_away_takes_no_older_output_with_it(tmp_path:
     assert (tmp_path / "a").read_bytes() == b"old"
 
 
+def test_what_has_a_temporarys_name_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "urandom", bytes)
+    other = tmp_path / "other"
+    other.write_bytes(b"other")
+    temporary_name(tmp_path / "a").symlink_to(other)
+    with pytest.raises(OutputError, match="File exists"):
+        publish((Destination(path=tmp_path / "a"), b"ours"))
+    assert other.read_bytes() == b"other"
+
+
 def test_a_link_to_a_file_stays_and_the_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "real").write_bytes(b"old")
