@@ -58,8 +58,6 @@ def paths(dumps: Any) -> tuple[str, ...]:
     for path in listed:
         if not isinstance(path, str | Path):
             raise UsageError(f"dumps should be a path, or a list of paths, not {kind_of(path)}.", SAVE_FIRST)
-    if "" in listed:
-        raise UsageError("The name of a dump is empty.", "Name a file, a directory or a glob; is a variable empty?")
     if not listed:
         raise UsageError("dumps is empty: there is nothing to read.", "Name a file, a directory or a glob.")
     return tuple(str(path) for path in listed)

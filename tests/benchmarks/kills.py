@@ -119,8 +119,9 @@ def kill_one(case: Case, dump: Path, folder: Path, choice: random.Random, *, ove
         for piece, held in pieces.items():
             either = [state[name].get(piece) if pieces is after[name] else state[name] for state in (old, new)]
             assert held in either, f"{name}, {piece}: neither old nor new"
-    assert completed(case, dump, folder) == new
+    completed(case, dump, folder)
     assert not list(folder.rglob(".*")), "litter stays"
+    assert completed(case, dump, folder) == new  # the run before says in its report what it removed
     state = "new" if after == new else "old" if after == old else "some old, some new"
     return f"{'killed' if was_killed else 'ended before'}, {state}, {len(litter)} temporaries left and removed"
 
