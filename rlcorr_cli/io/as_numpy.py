@@ -41,5 +41,18 @@ def as_indices(rows: NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])
 
 
+def as_lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]) -> pa.Array:
+    """A list column of any list type over flat values; flags become 1 and 0 in the column's own unit."""
+    item = type.value_type
+    flat = (
+        pa.array(values, pa.bool_()) if pa.types.is_boolean(item) else pa.array(values.astype(item.to_pandas_dtype()))
+    )
+    if pa.types.is_fixed_size_list(type):
+        return pa.FixedSizeListArray.from_arrays(flat, type=type)
+    if pa.types.is_large_list(type):
+        return pa.LargeListArray.from_arrays(pa.array(offsets), flat, type=type)
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), flat, type=type)
+
+
 def _dtype(type: pa.DataType) -> np.dtype[Any]:
     return np.dtype(type.to_pandas_dtype())

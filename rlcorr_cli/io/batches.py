@@ -7,7 +7,6 @@ CheckedRows it was taken from.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +19,8 @@ from rlcorr_cli.io.arrow_types import is_list
 from rlcorr_cli.io.as_numpy import as_indices
 from rlcorr_cli.io.checks import Fault, Lists, Valid
 from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.duplicates import Seen, keys
+from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.places import Places, resolved
 from rlcorr_cli.io.plain_values import coded, texts
 from rlcorr_cli.quality.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow
@@ -36,13 +35,13 @@ ROW_TOKENS = 1 << 22
 class Rows:
     """Rows as read, unchecked.
 
-    lines: the rows' own bytes, where they are JSON lines that are wanted whole; data then holds only the columns that
-    are needed.  unread: rows whose line could not be read, and why; all their columns are null.
+    data: the columns that are needed.  original: the rows whole, where they are wanted so.  unread: rows whose line
+    could not be read, and why; all their columns are null.
     """
 
     data: pa.RecordBatch
     places: Places
-    lines: list[bytes] | None = None
+    original: OriginalRows | None = None
     unread: Mapping[int, str] = field(default_factory=dict[int, str])
 
     def part(self, first: int, last: int) -> "Rows":
@@ -52,17 +51,16 @@ class Rows:
         return Rows(
             data=self.data.slice(first, last - first),
             places=self.places.part(first, last),
-            lines=None if self.lines is None else self.lines[first:last],
+            original=None if self.original is None else self.original.part(first, last),
             unread={row - first: why for row, why in self.unread.items() if first <= row < last},
         )
 
     def take(self, indices: NDArray[np.int64]) -> "Rows":
         """These rows, in order; all of them could be read."""
-        lines = self.lines
         return Rows(
             data=self.data.take(as_indices(indices)),
             places=self.places.take(indices),
-            lines=None if lines is None else [lines[i] for i in indices.tolist()],
+            original=None if self.original is None else self.original.take(indices),
         )
 
 
@@ -70,13 +68,13 @@ class Rows:
 class CheckedRows:
     """A Batch and the rows that it came from.
 
-    data: the rows as read.  objects: their whole lines, of JSON lines.  offsets: i64[B+1] into all tokens, valid or
-    not.  valid: bool over all tokens, None where all are.
+    data, original: as of Rows.  offsets: i64[B+1] into all tokens, valid or not.  valid: bool over all tokens, None
+    where all are.
     """
 
     batch: Batch
     data: pa.RecordBatch
-    objects: list[dict[str, Any]] | None
+    original: OriginalRows | None
     offsets: NDArray[np.int64]
     valid: NDArray[np.bool_] | None
     places: Places
@@ -84,11 +82,10 @@ class CheckedRows:
 
 @dataclass(frozen=True)
 class SetAside:
-    """Bad rows, and tokens that were cleared.  data, lines: as of Rows, where they are wanted; reasons: by row."""
+    """Bad rows, and tokens that were cleared.  original: the rows, where they are wanted; reasons: by row."""
 
     counts: BadRowCounts
-    data: pa.RecordBatch | None = None
-    lines: list[bytes] | None = None
+    original: OriginalRows | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -150,11 +147,6 @@ class _Cut:
     clears: bool
 
     @cached_property
-    def parsed(self) -> list[dict[str, Any] | str] | None:
-        """Whole lines as objects, or what is wrong with each; None where the rows are no lines, or not wanted whole."""
-        return None if self.rows.lines is None else [row_of(line) for line in self.rows.lines]
-
-    @cached_property
     def tokens(self) -> tuple[Valid, int]:
         """The valid tokens, and how many were cleared for not being finite."""
         valid = _valid(self.rows, self.lists, self.roles, None)
@@ -190,9 +182,9 @@ def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: Seen | None) -> Iterator[C
 
 
 def _unreadable(cut: _Cut) -> list[Fault]:
-    """Lines that are no objects, whatever the reader of single columns made of them."""
-    lines = enumerate(cut.parsed or ())
-    return [Fault(row, "unreadable_line", line) for row, line in lines if isinstance(line, str)]
+    """Rows that are wanted whole, and cannot be had so."""
+    unreadable = {} if cut.rows.original is None else cut.rows.original.unreadable()
+    return [Fault(row, "unreadable_line", why) for row, why in unreadable.items()]
 
 
 def _unsound(cut: _Cut) -> list[Fault]:
@@ -262,7 +254,7 @@ def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> t
         return rest, SetAside(totals)
     bad = rows.take(np.flatnonzero(~sound))
     reasons = tuple(f"{fault.problem}: {fault.message}" for fault in fault_of.values())
-    return rest, SetAside(totals, bad.data, bad.lines, reasons)
+    return rest, SetAside(totals, bad.original, reasons)
 
 
 def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
@@ -282,9 +274,13 @@ def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
         group_keys=groups,
         row_keys=cut.row_keys,
     )
-    objects = None if cut.parsed is None else [row for row in cut.parsed if isinstance(row, dict)]
     return CheckedRows(
-        batch=batch, data=rows.data, objects=objects, offsets=offsets, valid=valid.keep, places=rows.places
+        batch=batch,
+        data=rows.data,
+        original=None if rows.original is None else rows.original.read(),
+        offsets=offsets,
+        valid=valid.keep,
+        places=rows.places,
     )
 
 

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
-from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
 
@@ -74,11 +73,8 @@ def _plain(column: pa.Array) -> pa.Array:
 
 def _found(dump: Dump, rows: Rows) -> Found:
     (read,) = checked_batches(rows, dump.roles, STEP_TOKENS, replace(dump.request.bad_rows, action="quarantine"))
-    values = rows.data.to_pylist()[0]
-    if rows.lines is not None:
-        line = row_of(rows.lines[0])
-        values = line if isinstance(line, dict) else {"line": rows.lines[0].decode("utf-8", "backslashreplace")}
-    return Found(resolved(rows.places[0]).text, json_like(values), read)
+    assert rows.original is not None
+    return Found(resolved(rows.places[0]).text, json_like(rows.original.values(0)), read)
 
 
 def json_like(values: dict[str, Any]) -> dict[str, Any]:

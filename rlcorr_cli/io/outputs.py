@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.atomic.staging import sync
 from rlcorr_cli.errors import DataError, OutputError, UsageError
-from rlcorr_cli.io.corrected import Rows
 from rlcorr_cli.io.formats import WRITTEN
+from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.writers import MARK, Writer, writer
 
 PART = re.compile(r"part-\d{5,}\.parquet")
@@ -58,7 +58,7 @@ class Output:
         """Bytes on the disk so far."""
         return self._closed_bytes + (self._parts[-1].stat().st_size if self._part else 0)
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: OriginalRows) -> None:
         """Rows in order, cut over parts where the output is a directory."""
         with self._saying_how_much():
             self._write(rows)
@@ -78,7 +78,7 @@ class Output:
         else:
             self._staging.remove(self.destination)
 
-    def _write(self, rows: Rows) -> None:
+    def _write(self, rows: OriginalRows) -> None:
         first = 0
         while first < len(rows):
             room = len(rows) - first
@@ -86,7 +86,7 @@ class Output:
                 if self._in_part == self._rows_per_file:
                     self._close(self._about)
                 room = min(room, self._rows_per_file - self._in_part)
-            self._open().write(rows[first : first + room] if isinstance(rows, list) else rows.slice(first, room))
+            self._open().write(rows.part(first, first + room))
             self._in_part += room
             self.rows += room
             first += room

@@ -12,16 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.corrected import Rows
+from rlcorr_cli.io.original_rows import LINES, OriginalRows
 
 GROUP_BYTES = 16 << 20
 """A row group holds about this much before compression: a training reader loads one at a time."""
 HELD = 8
 """Tables held before they are copied into one: rows picked out of a large table may keep room for all of it."""
-DEEPEST = 40
-"""Levels of nesting that Parquet readers still open."""
-TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
-LINES = "Write .jsonl instead, where every row may differ."
 MARK = "rlcorr"
 """The key of a Parquet file's metadata by which it tells who wrote it, and how."""
 
@@ -29,7 +25,7 @@ MARK = "rlcorr"
 class Writer(Protocol):
     """One file being written."""
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: OriginalRows) -> None:
         """Some more rows."""
         ...
 
@@ -50,8 +46,8 @@ class _Parquet:
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.Table] = []
 
-    def write(self, rows: Rows) -> None:
-        table = _as_table(rows, self._writer and self._writer.schema)
+    def write(self, rows: OriginalRows) -> None:
+        table = rows.as_table(self._writer and self._writer.schema)
         if self._writer is None:
             self._writer = _parquet(self._file, table.schema)
         elif table.schema != self._writer.schema:
@@ -106,8 +102,8 @@ class _Lines:
             self._file = file
         self._own = self._file is not file
 
-    def write(self, rows: Rows) -> None:
-        for row in rows if isinstance(rows, list) else _as_objects(rows):
+    def write(self, rows: OriginalRows) -> None:
+        for row in rows.as_objects():
             self._file.write(_line(row))
 
     def close(self, metadata: str) -> None:
@@ -123,44 +119,6 @@ class _Lines:
 def writer(suffix: str, file: BinaryIO) -> Writer:
     """The Writer of a suffix, which closes nothing but what it opens itself."""
     return _Parquet(file) if suffix == ".parquet" else _Lines(file, suffix)
-
-
-def _as_table(rows: Rows, schema: pa.Schema | None) -> pa.Table:
-    """Objects of JSON lines as a table; the first ones fix the columns."""
-    if not isinstance(rows, list):
-        return rows
-    try:
-        table = pa.Table.from_pylist(rows, schema=schema)
-    except RecursionError as error:
-        raise DataError(TOO_DEEP, LINES) from error
-    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError) as error:
-        raise DataError(f"These JSON lines do not fit one table: {error}.", LINES) from error
-    if any(_is_deeper(field.type, DEEPEST) for field in table.schema):
-        raise DataError(TOO_DEEP, LINES)
-    names = set(table.column_names)
-    strange = next((name for row in rows for name in row if name not in names), None)
-    if strange is not None:
-        raise DataError(
-            f"The key {strange} is not in the first rows, which fix the columns of a Parquet file.",
-            LINES,
-        )
-    return table
-
-
-def _is_deeper(type: pa.DataType, levels: int) -> bool:
-    """Whether it is nested deeper than so many levels."""
-    return levels < 0 or any(_is_deeper(type.field(i).type, levels - 1) for i in range(type.num_fields))
-
-
-def _as_objects(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows as Python has them; times in nanoseconds, which it has not, as text."""
-    twice = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"Two columns are called {twice}; a JSON object holds one.", "Write .parquet, or rename one.")
-    for i, field in enumerate(table.schema):
-        if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
-            table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
-    return table.to_pylist()
 
 
 def _line(row: dict[str, Any]) -> bytes:

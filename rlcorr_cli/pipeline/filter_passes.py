@@ -16,8 +16,9 @@ from rlcorr_cli.core.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
-from rlcorr_cli.io.corrected import Rows, chosen, corrected
+from rlcorr_cli.io.corrected import corrected
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.outputs import Output
 from rlcorr_cli.pipeline.analyze import Progress, measure
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
@@ -43,8 +44,8 @@ class FilteredRows:
     written.  The rest adds up.
     """
 
-    written: Rows | None
-    dropped: Rows | None
+    written: OriginalRows | None
+    dropped: OriginalRows | None
     stays: NDArray[np.bool_]
     row_weights: Floats
     measured: Measured
@@ -113,13 +114,15 @@ class FilterShard:
         per_token = np.repeat(divisor, np.diff(batch.offsets))
         return replace(decision, weights=decision.weights / per_token, row_weights=decision.row_weights / divisor)
 
-    def _rows(self, rows: CheckedRows, decision: Decision, stays: NDArray[np.bool_]) -> tuple[Rows, Rows | None]:
+    def _rows(
+        self, rows: CheckedRows, decision: Decision, stays: NDArray[np.bool_]
+    ) -> tuple[OriginalRows, OriginalRows | None]:
         """The rows to write and, where they are wanted, the dropped ones."""
         draws = self.target.resample is not None
         written = corrected(rows, decision, self.reading.reader.roles, weights=not draws)
-        dropped = None if self.target.rejected is None else chosen(written, np.flatnonzero(~stays))
+        dropped = None if self.target.rejected is None else written.take(np.flatnonzero(~stays))
         if not draws and not stays.all():
-            written = chosen(written, np.flatnonzero(stays))
+            written = written.take(np.flatnonzero(stays))
         return written, dropped
 
 

@@ -143,7 +143,7 @@ def test_processes_measure_what_threads_measure(dump: Dump, processes: ProcessEn
 
 def written(rows: FilteredRows) -> list[dict[str, Any]]:
     assert rows.written is not None
-    return rows.written if isinstance(rows.written, list) else rows.written.to_pylist()
+    return rows.written.as_objects()
 
 
 def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) -> None:

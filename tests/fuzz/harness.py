@@ -72,7 +72,7 @@ def fuzzed(kind: str, data: bytes) -> None:
 def counted(dump: Dump) -> tuple[int, int]:
     """Rows and tokens, which must be the same read whole."""
     narrow, whole = (portions(dump, whole) for whole in (False, True))
-    assert all(portion.objects is None or len(portion.objects) == portion.batch.n_rows for portion in whole)
+    assert all(portion.original is not None and len(portion.original) == portion.batch.n_rows for portion in whole)
     assert [portion.data.num_rows for portion in whole] == [portion.batch.n_rows for portion in whole]
     rows, tokens = added(narrow)
     assert (rows, tokens) == added(whole)

@@ -10,9 +10,10 @@ import pytest
 
 from rlcorr_cli.atomic import Staging, check_run
 from rlcorr_cli.errors import DataError, OutputError, UsageError
+from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.outputs import Output, dataset
 
-ROWS = pa.table({"a": [1, 2, 3]})
+ROWS = ArrowRows(pa.table({"a": [1, 2, 3]}))
 
 
 def left(folder: Path) -> list[str]:
@@ -35,7 +36,7 @@ def test_an_output_that_came_meanwhile_stays(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     for overwrite in (False, True):
         with Staging() as staging, output(staging, path, overwrite=overwrite) as rows:
-            rows.write(ROWS.slice(1))
+            rows.write(ROWS.part(1, 3))
             written(path, overwrite=overwrite)
             rows.finish("{}")
             if overwrite:
@@ -60,7 +61,7 @@ def test_the_same_rows_are_the_same_bytes(tmp_path: Path, name: str) -> None:
 
 
 def other_part(path: Path) -> None:
-    pq.write_table(ROWS, path)
+    pq.write_table(ROWS.table, path)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_a_name_of_no_form_is_refused(tmp_path: Path) -> None:
 
 
 def test_two_columns_of_one_name_are_not_written_as_one(tmp_path: Path) -> None:
-    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["prompt", "prompt"])
+    twice = ArrowRows(pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["prompt", "prompt"]))
     with Staging() as staging:
         with (
             output(staging, tmp_path / "a.jsonl") as rows,

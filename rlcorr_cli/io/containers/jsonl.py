@@ -16,6 +16,7 @@ from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.lines import inferred, numbered, parsed, row_of
 from rlcorr_cli.io.containers.reader import Reader
 from rlcorr_cli.io.containers.streams import Block, Stdin, blocks, head, is_compressed
+from rlcorr_cli.io.object_rows import LineRows
 from rlcorr_cli.io.places import Places, resolved
 from rlcorr_cli.io.sources import Source
 from rlcorr_cli.places import STDIN, Place, shown
@@ -87,7 +88,8 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: boo
     if table is None:
         table, unread = parsed(lines or (line for _, line in numbered(block.data, 0)), declared, path, ids)
     (batch,) = table.combine_chunks().to_batches()
-    return Rows(data=batch, places=Places(path, "line", numbers, block.start), lines=lines, unread=unread)
+    places = Places(path, "line", numbers, block.start)
+    return Rows(data=batch, places=places, original=None if lines is None else LineRows(lines), unread=unread)
 
 
 def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.batches import ROW_TOKENS, Rows
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.index import Index, NeededColumns
@@ -104,7 +105,11 @@ def read(
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
         step = _step(file.metadata, groups, roles.rollout, batch_tokens, whole)
         for batch in file.iter_batches(step, list(groups), None if whole else roles.needed, use_threads=False):
-            yield Rows(data=batch, places=Places(shard.path, "row", range(row, row + batch.num_rows)))
+            yield Rows(
+                data=batch.select(roles.needed) if whole else batch,
+                places=Places(shard.path, "row", range(row, row + batch.num_rows)),
+                original=ArrowRows.of(batch) if whole else None,
+            )
             row += batch.num_rows
         if row != end:
             raise _damaged(shard.path, f"its columns end at row {row} of {end}")

@@ -1,0 +1,82 @@
+"""Rows of a container that holds Arrow's columns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.as_numpy import as_indices, as_lists
+
+
+@dataclass(frozen=True)
+class ArrowRows:
+    """OriginalRows as a table.  Every column comes through as it was, in order."""
+
+    table: pa.Table
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> "ArrowRows":
+        """The rows of a record batch, not copied."""
+        return cls(pa.Table.from_batches([batch]))
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def part(self, first: int, last: int) -> "ArrowRows":
+        """Rows first..last-1."""
+        return ArrowRows(self.table.slice(first, last - first))
+
+    def take(self, indices: NDArray[np.int64]) -> "ArrowRows":
+        """Rows by index."""
+        return ArrowRows(self.table.take(as_indices(indices)))
+
+    def unreadable(self) -> Mapping[int, str]:
+        """None: a reader of columns reads all of a row."""
+        return {}
+
+    def read(self) -> "ArrowRows":
+        """These."""
+        return self
+
+    def values(self, row: int) -> dict[str, Any]:
+        """One row."""
+        return self.table.slice(row, 1).to_pylist()[0]
+
+    def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "ArrowRows":
+        """The mask in its own type, in its place."""
+        column, index = self.table.column(mask), self.table.schema.get_field_index(mask)
+        changed = self.table.set_column(index, self.table.schema.field(index), as_lists(column.type, offsets, keep))
+        return ArrowRows(changed.append_column(before, column))
+
+    def with_columns(self, added: Mapping[str, pa.Array]) -> "ArrowRows":
+        """The columns at the table's end."""
+        table = self.table
+        for name, column in added.items():
+            table = table.append_column(name, column)
+        return ArrowRows(table)
+
+    def replacing(self, name: str, column: pa.Array) -> "ArrowRows":
+        """The column at the table's end, wherever the other was."""
+        table = self.table.drop_columns([name]) if name in self.table.column_names else self.table
+        return ArrowRows(table.append_column(name, column))
+
+    def as_table(self, schema: pa.Schema | None) -> pa.Table:
+        """The table, whose columns are what they are."""
+        return self.table
+
+    def as_objects(self) -> list[dict[str, Any]]:
+        """Rows as Python has them; times in nanoseconds, which it has not, as text."""
+        table = self.table
+        twice = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(
+                f"Two columns are called {twice}; a JSON object holds one.", "Write .parquet, or rename one."
+            )
+        for i, field in enumerate(table.schema):
+            if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
+                table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
+        return table.to_pylist()
