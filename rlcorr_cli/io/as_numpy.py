@@ -1,9 +1,10 @@
-"""Arrow's numbers as NumPy's and back, without a detour.
+"""Arrow's numbers as NumPy's and back, and texts, without a detour.
 
 pyarrow's own `to_numpy` and `array` look for pandas, and where it is installed import it: half a second and 60 MB, at
 the start of every command, for nothing.  The buffers are what they would return.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,22 +37,33 @@ def _numbers(values: pa.Array) -> NDArray[Any]:
     return np.frombuffer(data, dtype, len(values), values.offset * dtype.itemsize)
 
 
+def as_arrow(values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Numbers or booleans in their own width, not copied unless they are booleans.  valid: where there is no null."""
+    data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(data)])
+
+
+def as_texts(texts: Sequence[str]) -> pa.Array:
+    """Strings, none of them null."""
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
 def as_indices(rows: NDArray[np.int64]) -> pa.Array:
     """Which rows to take."""
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])
+    return as_arrow(rows.astype(np.int64, copy=False))
 
 
 def as_lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]) -> pa.Array:
     """A list column of any list type over flat values; flags become 1 and 0 in the column's own unit."""
-    item = type.value_type
-    flat = (
-        pa.array(values, pa.bool_()) if pa.types.is_boolean(item) else pa.array(values.astype(item.to_pandas_dtype()))
-    )
+    flat = as_arrow(values.astype(type.value_type.to_pandas_dtype(), copy=False))
     if pa.types.is_fixed_size_list(type):
         return pa.FixedSizeListArray.from_arrays(flat, type=type)
     if pa.types.is_large_list(type):
-        return pa.LargeListArray.from_arrays(pa.array(offsets), flat, type=type)
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), flat, type=type)
+        return pa.LargeListArray.from_arrays(as_arrow(offsets), flat, type=type)
+    return pa.ListArray.from_arrays(as_arrow(offsets.astype(np.int32)), flat, type=type)
 
 
 def _dtype(type: pa.DataType) -> np.dtype[Any]:

@@ -5,6 +5,7 @@ columns of ADDED follow.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Decision
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.as_numpy import as_lists
+from rlcorr_cli.io.as_numpy import as_arrow, as_lists, as_texts
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.duplicates import DRAW
@@ -45,16 +46,14 @@ def check_added(available: Sequence[str]) -> None:
 def corrected(rows: CheckedRows, decision: Decision, roles: Roles, *, weights: bool = True) -> OriginalRows:
     """All of the rows.  weights: whether to write them, which rows that are drawn by their weights go without."""
     assert rows.original is not None
-    keep, kept = _over_all(decision.keep, rows, np.bool_), decision.kept_fraction
+    keep = _over_all(decision.keep, rows, np.bool_)
     added: dict[str, pa.Array] = {}
     if weights and decision.weights is not None:
         added[WEIGHTS] = as_lists(pa.list_(pa.float32()), rows.offsets, _over_all(decision.weights, rows, np.float32))
     if weights:
-        added[ROW_WEIGHT] = pa.array(decision.row_weights)
-    verdicts = {
-        KEPT: pa.array(kept, mask=np.isnan(kept)),
-        REJECTED_BY: pa.array(_names(decision), pa.list_(pa.string())),
-    }
+        added[ROW_WEIGHT] = as_arrow(decision.row_weights)
+    kept = decision.kept_fraction
+    verdicts = {KEPT: as_arrow(kept, ~np.isnan(kept)), REJECTED_BY: _rejected_by(decision)}
     if roles.mask is not None:
         masked = rows.original.with_columns(added).masked(roles.mask, keep, rows.offsets, before=BEFORE)
         return masked.with_columns(verdicts)
@@ -66,7 +65,7 @@ def drawn(rows: OriginalRows, times: NDArray[np.int64]) -> OriginalRows:
     """Each row as often as it was drawn, its copies numbered in DRAW."""
     copies = np.concatenate([np.arange(n) for n in times.tolist()] or [np.zeros(0, np.int64)])
     taken = rows.take(np.repeat(np.arange(len(times)), times))
-    return taken.with_columns({DRAW: pa.array(copies, pa.int32())})
+    return taken.with_columns({DRAW: as_arrow(copies.astype(np.int32))})
 
 
 def _over_all(values: NDArray[Any], rows: CheckedRows, dtype: Any) -> NDArray[Any]:
@@ -78,10 +77,11 @@ def _over_all(values: NDArray[Any], rows: CheckedRows, dtype: Any) -> NDArray[An
     return flat
 
 
-def _names(decision: Decision) -> list[list[str]]:
-    """Which rejections took each row, or tokens of it."""
+def _rejected_by(decision: Decision) -> pa.Array:
+    """Names of the rejections that took each row, or tokens of it."""
     names: list[list[str]] = [[] for _ in decision.n_kept]
     for name, rows in decision.rejected.items():
         for i in np.flatnonzero(rows).tolist():
             names[i].append(name)
-    return names
+    ends = np.cumsum([0, *map(len, names)], dtype=np.int32)
+    return pa.ListArray.from_arrays(as_arrow(ends), as_texts(list(chain.from_iterable(names))))

@@ -1,7 +1,6 @@
 """Rows set aside, as they are written apart: untouched, with the reason beside them."""
 
-import pyarrow as pa
-
+from rlcorr_cli.io.as_numpy import as_texts
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.original_rows import OriginalRows
 
@@ -11,4 +10,4 @@ REASON = "rlcorr_problem"
 def quarantined(aside: SetAside) -> OriginalRows:
     """The rows with a column REASON, which may have been set aside before and then have one."""
     assert aside.original is not None
-    return aside.original.replacing(REASON, pa.array(aside.reasons, pa.string()))
+    return aside.original.replacing(REASON, as_texts(aside.reasons))

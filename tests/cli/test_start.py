@@ -1,5 +1,7 @@
 """What a command loads before its work begins, nothing that it can do without, and that it ends with its work."""
 
+from pathlib import Path
+
 import pytest
 from running import BF16, SAMPLE, run_python
 
@@ -16,6 +18,16 @@ HEAVY = ("pandas", "polars", "matplotlib", "scipy", "torch._dynamo", "pyarrow.da
 @pytest.mark.parametrize("args", [("--quiet",), ("--json", "--group-by", "step", "--preset", "token_is")])
 def test_analyze_loads_no_pandas(name: str, args: tuple[str, ...]) -> None:
     ran = run_python(TELL, "analyze", str(SAMPLE / name), *args)
+    status, *modules = ran.out.splitlines()[-1].split()
+    assert status == "0", ran.err
+    assert "torch" in modules
+    assert [name for name in HEAVY if name in modules] == []
+
+
+@pytest.mark.parametrize(("name", "output"), [("smollm2_bf16.parquet", "o.parquet"), ("smollm2_bf16.jsonl", "o.jsonl")])
+def test_filter_loads_no_pandas(tmp_path: Path, name: str, output: str) -> None:
+    outputs = ("-o", str(tmp_path / output), "--rejected-output", str(tmp_path / f"rejected-{output}"))
+    ran = run_python(TELL, "filter", str(SAMPLE / name), *outputs, "--preset", "geo_rs", "--quiet")
     status, *modules = ran.out.splitlines()[-1].split()
     assert status == "0", ran.err
     assert "torch" in modules

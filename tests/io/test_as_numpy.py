@@ -1,10 +1,12 @@
 """Arrow's numbers as NumPy's are those that pyarrow gives, whatever was sliced off before."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from rlcorr_cli.io.as_numpy import as_indices, as_numpy
+from rlcorr_cli.io.as_numpy import as_arrow, as_indices, as_lists, as_numpy, as_texts
 
 TYPES = (pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.float16(), pa.float32(), pa.float64())
 SLICES = ((0, 40), (3, 20), (8, 1), (17, 23), (5, 0))
@@ -41,3 +43,36 @@ def test_indices_are_whole_numbers() -> None:
     rows = np.arange(10)[::3]
     assert as_indices(rows).equals(pa.array([0, 3, 6, 9], pa.int64()))
     assert len(as_indices(rows[:0])) == 0
+
+
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("type", TYPES, ids=str)
+def test_numbers_come_back(type: pa.DataType, step: int) -> None:
+    numbers = (np.arange(40) % 2).astype(type.to_pandas_dtype())[::step]
+    column = as_arrow(numbers)
+    column.validate(full=True)
+    assert column.type == type
+    assert column.to_pylist() == numbers.tolist()
+    valid = np.arange(len(numbers)) % 3 != 1
+    column = as_arrow(numbers, valid)
+    column.validate(full=True)
+    assert column.to_pylist() == [n if known else None for n, known in zip(numbers.tolist(), valid, strict=True)]
+    assert as_arrow(numbers[:0]).to_pylist() == []
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["k3", "", "é\n", "veto"]])
+def test_texts_are_strings(texts: list[str]) -> None:
+    column = as_texts(texts)
+    column.validate(full=True)
+    assert column.equals(pa.array(texts, pa.string()))
+
+
+@pytest.mark.parametrize("item", TYPES, ids=str)
+@pytest.mark.parametrize(
+    "of", [pa.list_, pa.large_list, lambda item: pa.list_(item, 2)], ids=["list", "large", "fixed"]
+)
+def test_flags_become_lists_of_their_columns_type(of: Callable[[pa.DataType], pa.DataType], item: pa.DataType) -> None:
+    column = as_lists(of(item), np.array([0, 2, 4]), np.array([True, False, False, True]))
+    column.validate(full=True)
+    assert column.type == of(item)
+    assert column.to_pylist() == [[1, 0], [0, 1]]
