@@ -24,10 +24,10 @@ from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.figures.data import rebinned
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import read_report, refuse_undrawable
-from rlcorr_cli.report.trends import lorenz, profile
+from rlcorr_cli.report.trends import concentration, lorenz, profile
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, BinnedTotals, square
-from rlcorr_cli.totals.bins import Binned, Octaves
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Octaves
 from rlcorr_cli.totals.histogram import Histogram
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
@@ -149,6 +149,17 @@ def test_a_profile_is_mean_and_spread() -> None:
     assert found.std.tolist() == [1.0, 0.0]
 
 
+@pytest.mark.parametrize("n", [40, 1_000_000])
+def test_a_small_spread_about_a_mean_is_told_from_rounding_in_a_bin_of_any_size(n: int) -> None:
+    """The values 0.999 and 1.001, as many of either: mean 1, spread 0.001; and 0.7 alone, its squares rounded up."""
+    counts = np.array([n, n], np.int64)
+    squares = np.array([n * (0.999**2 + 1.001**2) / 2, n * 0.7**2 * (1 + 1e-14)])
+    sums = {"sum": np.array([n, 0.7 * n]), "sum_of_squares": squares}
+    found = profile(Binned(LENGTH, np.array([0, 1], np.uint16), counts, sums))
+    assert found.std[0] == pytest.approx(0.001, rel=1e-6)
+    assert found.std[1] == 0.0
+
+
 def test_a_lorenz_curve_says_who_carries_the_weight() -> None:
     loads = np.array([0.0] * 50 + [1.0] * 49 + [51.0])
     one = Histogram.of_counts(np.bincount(loads.astype(np.float32).view(np.uint16)[1::2], minlength=1 << 16))
@@ -156,6 +167,16 @@ def test_a_lorenz_curve_says_who_carries_the_weight() -> None:
     assert found.top == pytest.approx(0.51, rel=5e-3)
     assert float(np.interp(0.5, found.sequences, found.weight)) == pytest.approx(0.0, abs=1e-12)
     assert (found.sequences[-1], found.weight[-1]) == (1.0, pytest.approx(1.0))
+
+
+def test_of_400_sequences_the_heaviest_percent_are_four() -> None:
+    """Powers of two, whose buckets are equally far off, so that shares are exact."""
+    loads = Histogram(FLOAT_BITS.bins_of(np.array([1.0, 64.0], np.float32)), np.array([396, 4], np.int64))
+    assert lorenz(loads).top == pytest.approx(256 / 652, rel=1e-12)
+    assert lorenz(loads).sequences.tolist() == [0.0, 0.99, 1.0]
+    shares = concentration(loads)
+    assert shares is not None
+    assert (shares.heavier_half, shares.heaviest_percent) == pytest.approx(((256 + 196) / 652, 256 / 652), rel=1e-12)
 
 
 def halved(spread: dict[str, Any], axis: str) -> dict[str, Any]:
