@@ -1,6 +1,7 @@
 """One definition per metric: every name that any report prints has one, and what it says is true of sample_data."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,25 @@ def test_ideals_are_those_of_equal_policies() -> None:
         expected = ideal(name)
         if expected is not None and value is not None and name not in {row.name for row in drift}:
             assert value == pytest.approx(expected, abs=1e-12), name
+
+
+def test_metrics_that_go_below_an_ideal_of_0_are_marked_so_and_no_others() -> None:
+    """The sign decides what `--max kl=0.05` bounds, the value or its size; log-ratios lean either way here."""
+    plan = plan_from_dict(
+        {
+            "weighting": {"scope": "token", "high": 1.1, "outside": "zero", "normalize": "batch"},
+            "rejections": [{"statistic": "ratio", "scope": "seq_min", "low": 0.5, "name": "veto"}],
+        }
+    )
+    seen = [metrics(simulated(60, seed=1, mean=mean, std=0.1), plan) for mean in (-0.4, 0.4)]
+    # The updates of these rows only lower probabilities.
+    seen.append(
+        {"ppo_kl": metrics([replace(row, train=row.current, current=row.train) for row in ROWS], plan)["ppo_kl"]}
+    )
+    below = {name for values in seen for name, value in values.items() if value is not None and value < 0}
+    centred = {name: definition for name, definition in DEFINITIONS.items() if definition.ideal == 0}
+    assert centred.keys() <= {name for values in seen for name, value in values.items() if value is not None}
+    assert {name for name, definition in centred.items() if definition.can_be_negative} == below & centred.keys()
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
