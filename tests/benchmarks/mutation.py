@@ -1,52 +1,79 @@
 """What the tests do not hold: `python tests/benchmarks/mutation.py rlcorr_cli/totals rlcorr_cli/rules --sample 40`.
 
 Applies one small change at a time to a copy of the package (a comparison flipped, + for -, a constant moved, a boolean
-turned, a return value dropped), runs the tests that are mapped to its folder until the first failure, and lists the
-changes that no test notices.  The sample is seeded.  What takes three times as long as the unchanged tests counts as
-noticed.  MUTANTS.md says what is left, and why.
+turned, a return value dropped) and runs the test files that run the changed function, the quickest first, until the
+first failure; lists the changes that no test notices.  The sample is seeded.  MUTANTS.md says what is left, and why.
 
-torch, pyarrow and pytest are imported once; each change is looked at in a fork, which imports the package anew.
+torch, pyarrow, polars and pytest are imported once; each change is looked at in a fork, which imports the package anew.
+Which functions a test file runs is found out beforehand, of each in a fork of its own, so that what one file leaves in
+a cache is not kept from the next.  Times are the processor's, so that a busy machine makes no test slow.
 """
 
 import argparse
 import ast
-import copy
+import json
+import math
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 ROOT = Path(__file__).parents[2]
-CORE = tuple(f"tests/core/test_{name}.py" for name in ("statistics", "correct", "edges", "against_oracle"))
 TESTS = {
-    "core": (*CORE, "tests/core/test_tail.py", "tests/core/test_bootstrap.py", "tests/core/test_laws.py"),
-    "totals": ("tests/core/test_tail.py", "tests/core/test_edges.py", "tests/core/test_laws.py", CORE[-1]),
-    "metrics": ("tests/metrics", "tests/core/test_against_oracle.py", "tests/report/test_verdict.py"),
-    "rules": ("tests/rules", "tests/cli/test_check.py", "tests/cli/test_check_saved.py"),
-    "report": ("tests/report", "tests/cli/test_schema.py", "tests/cli/test_check_saved.py"),
+    "core": ("core", "totals", "cli/test_inspect.py", "cli/test_normalized_rows.py"),
+    "totals": ("core", "totals", "metrics", "report/test_conclusions.py", "cli/test_normalized_rows.py"),
+    "metrics": (
+        "metrics",
+        "core/test_against_oracle.py",
+        "core/test_edges.py",
+        "report",
+        "rules",
+        "cli/test_explain.py",
+    ),
+    "rules": ("rules", "cli/test_check.py", "cli/test_check_saved.py"),
+    "report": ("report", "cli/test_schema.py", "cli/test_check_saved.py", "cli/test_inspect.py", "cli/test_filter.py"),
 }
-"""Folder of the package -> the tests that hold it, quick ones first."""
-LONGEST_BASELINE, PATIENCE = 600.0, 3.0
-"""Seconds that the tests may take without a change; how many times as long with one."""
+"""Folder of the package -> folders and files of tests/ that are to hold it."""
+LONGEST_BASELINE, LONGEST_WAIT, PATIENCE = 600.0, 3600.0, 3.0
+"""Seconds of the processor's time that a test file may take without a change; of the clock's, that any run may take;
+how many times as long tests may take with a change."""
 COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """One change to a module: what it is in words, and the module's text with it."""
+    """One change to a module: `new` in the place of the old node, which is the number'th of its tree, in a function."""
 
     module: Path
-    line: int
-    change: str
-    text: str
+    function: str
+    number: int
+    old: ast.AST
+    new: ast.AST
+
+    @property
+    def text(self) -> str:
+        """The module with the change."""
+        tree = _parsed(self.module)
+        _replace(tree, list(ast.walk(tree))[self.number], self.new)
+        return ast.unparse(ast.fix_missing_locations(tree))
+
+    def __str__(self) -> str:
+        old, new = (ast.unparse(ast.fix_missing_locations(node))[:70] for node in (self.old, self.new))
+        line = getattr(self.old, "lineno", 0)
+        return f"{self.module}:{line}  {self.function}  {old} -> {new}".replace("\n", " ")
 
 
 def changes(node: ast.AST) -> Iterator[ast.AST]:
@@ -69,16 +96,29 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
 
 def mutants(module: Path) -> Iterator[Mutant]:
     """Every change to a module but those to decorators and annotations, which no run looks at."""
-    tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+    tree = _parsed(module)
     passed_over = {id(inner) for node in ast.walk(tree) for part in _never_run(node) for inner in ast.walk(part)}
-    for number, node in enumerate(ast.walk(tree)):
-        for change in () if id(node) in passed_over else changes(node):
-            mutant = copy.deepcopy(tree)
-            old = list(ast.walk(mutant))[number]
-            words = f"{ast.unparse(node)[:70]} -> {ast.unparse(ast.fix_missing_locations(change))[:70]}"
-            _replace(mutant, old, change)
-            text = ast.unparse(ast.fix_missing_locations(mutant))
-            yield Mutant(module=module, line=getattr(node, "lineno", 0), change=words.replace("\n", " "), text=text)
+    functions = dict(_functions(tree, "<module>"))
+    for number, old in enumerate(ast.walk(tree)):
+        for new in () if id(old) in passed_over else changes(old):
+            yield Mutant(module=module, function=functions[id(old)], number=number, old=old, new=new)
+
+
+def _parsed(module: Path) -> ast.Module:
+    return ast.parse((ROOT / module).read_text(encoding="utf-8"))
+
+
+def _functions(node: ast.AST, name: str) -> Iterator[tuple[int, str]]:
+    """Every node below one with the code object that runs it, by its qualified name; a lambda runs as its function."""
+    for child in ast.iter_child_nodes(node):
+        inner = name
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            outer = (
+                "" if name == "<module>" else f"{name}.<locals>." if isinstance(node, ast.FunctionDef) else f"{name}."
+            )
+            inner = outer + child.name
+        yield id(child), inner
+        yield from _functions(child, inner)
 
 
 def _never_run(node: ast.AST) -> Iterator[ast.AST]:
@@ -101,84 +141,127 @@ def prepare(copied: Path) -> None:
     """What forks share: the large libraries, and an environment in which the copy is the package."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     os.environ["PYTHONPATH"] = str(copied)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Byte code of a change must not be taken for that of the next, made within the same second.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     os.chdir(copied)
     sys.path[:0] = [str(copied)]
+    import arviz_stats.base.array  # noqa: F401
+    import matplotlib.pyplot  # noqa: F401
+    import polars  # noqa: F401
     import pyarrow.parquet  # noqa: F401
     import pytest  # noqa: F401
     import torch  # noqa: F401
     import typer._adapters  # noqa: F401
 
 
-def passes(tests: tuple[str, ...], seconds: float, keep_byte_code: bool = False) -> bool:
-    """Whether tests pass in a fork, in time."""
+@dataclass(frozen=True)
+class TestFile:
+    """A file of tests: the processor's seconds it takes without a change, and the (module, function)s that it runs."""
+
+    path: str
+    seconds: float
+    runs: frozenset[tuple[str, str]]
+
+
+@cache
+def measured(path: str, folder: Path) -> TestFile:
+    """A file run once without a change; folder: for what it notes."""
+    record = folder / "record.json"
+    passed, seconds = passes([path], LONGEST_BASELINE, record)
+    if not passed:
+        sys.exit(f"{path} fails, or takes too long, without any change.")
+    print(f"{seconds:5.0f} s  {path}", flush=True)
+    runs = frozenset((module, function) for module, function in json.loads(record.read_text(encoding="utf-8")))
+    return TestFile(path, seconds, runs)
+
+
+def passes(paths: Sequence[str], seconds: float, record: Path | None = None) -> tuple[bool, float]:
+    """Whether test files pass in a fork, within seconds of the processor's time; how many it took.
+
+    record: where to note which functions they run.
+    """
     pid = os.fork()
     if not pid:
-        _test(tests, keep_byte_code)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return status == 0
+        _test(paths, seconds, record)
+    # What a fork leaves running goes with it, and one that waits for ever is ended.
+    end = time.monotonic() + LONGEST_WAIT
+    ended, status, usage = os.wait4(pid, os.WNOHANG)
+    while not ended and time.monotonic() < end:
         time.sleep(0.05)
-    os.killpg(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return False
+        ended, status, usage = os.wait4(pid, os.WNOHANG)
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if not ended:
+        _, status, usage = os.wait4(pid, 0)
+    return status == 0, usage.ru_utime + usage.ru_stime
 
 
-def _test(tests: tuple[str, ...], keep_byte_code: bool) -> NoReturn:
+def _test(paths: Sequence[str], seconds: float, record: Path | None) -> NoReturn:
     import pytest
 
     os.setpgid(0, 0)
-    # Byte code of a change must not be taken for that of the next, made within the same second.
-    sys.dont_write_bytecode = not keep_byte_code
-    if not keep_byte_code:
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    limit = math.ceil(time.process_time() + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    sys.dont_write_bytecode = True
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    status = 1
+    status, seen = 1, set[tuple[str, str]]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if "/rlcorr_cli/" in frame.f_code.co_filename:
+            seen.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    if record:
+        threading.settrace(note)
+        sys.settrace(note)
     try:
-        status = int(pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]))
+        status = int(pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *paths]))
+        if record:
+            record.write_text(json.dumps([(os.path.relpath(file), name) for file, name in seen]), encoding="utf-8")
     finally:
         os._exit(status)
 
 
-def survives(mutant: Mutant, tests: tuple[str, ...], seconds: float) -> bool:
+def survives(mutant: Mutant, tests: Sequence[TestFile]) -> bool:
     """Whether tests pass in spite of a change to the copy, which is as before afterwards."""
+    if not tests:
+        return True
     mutant.module.write_text(mutant.text, encoding="utf-8")
     try:
-        return passes(tests, seconds)
+        return passes([test.path for test in tests], PATIENCE * sum(test.seconds for test in tests))[0]
     finally:
         shutil.copy2(ROOT / mutant.module, mutant.module)
 
 
 def sample(target: Path, size: int, seed: int) -> list[Mutant]:
-    """Some of the changes to a folder or module; size 0: all."""
-    relative = target.resolve().relative_to(ROOT)
-    modules = sorted((ROOT / relative).rglob("*.py")) if relative.suffix != ".py" else [ROOT / relative]
-    every = [mutant for module in modules for mutant in mutants(module.relative_to(ROOT))]
+    """Some of the changes to a folder or module, named from the root; size 0: all."""
+    modules = (
+        [target] if target.suffix == ".py" else sorted(path.relative_to(ROOT) for path in (ROOT / target).rglob("*.py"))
+    )
+    every = [mutant for module in modules for mutant in mutants(module)]
     return random.Random(seed).sample(every, min(size or len(every), len(every)))
 
 
-def look_at(chosen: list[Mutant], folder: str) -> list[Mutant]:
-    """The survivors of one folder's sample; a line for each change as it is done with."""
-    tests = tuple(TESTS[folder])
-    started = time.monotonic()
-    if not passes(tests, LONGEST_BASELINE, keep_byte_code=True):
-        sys.exit(f"{folder}: the tests fail, or take too long, without any change.")
-    baseline = time.monotonic() - started
-    print(f"{folder}: {len(chosen)} changes; the tests take {baseline:.0f} s without one", flush=True)
+def look_at(chosen: list[Mutant], tests: Sequence[TestFile]) -> list[Mutant]:
+    """The survivors among some changes; a line for each as it is done with."""
     survivors: list[Mutant] = []
     for mutant in chosen:
-        survived = survives(mutant, tests, PATIENCE * baseline)
+        holding = [test for test in tests if (str(mutant.module), mutant.function) in test.runs]
+        survived = survives(mutant, holding)
         survivors += [mutant] if survived else []
-        print(f"{'SURVIVES' if survived else 'noticed '}  {_line(mutant)}", flush=True)
+        outcome = "noticed " if not survived else "SURVIVES" if holding else "NOT RUN "
+        print(f"{outcome}  {mutant}", flush=True)
     return survivors
 
 
-def _line(mutant: Mutant) -> str:
-    return f"{mutant.module}:{mutant.line}  {mutant.change}"
+def tests_of(folder: str, temporary: Path) -> list[TestFile]:
+    """The test files that are to hold a folder, the quickest first."""
+    paths = [Path("tests") / name for name in TESTS[folder]]
+    files = sorted({file for path in paths for file in (path.rglob("test_*.py") if path.is_dir() else [path])})
+    tests = sorted((measured(str(file), temporary) for file in files), key=lambda test: test.seconds)
+    print(f"{folder}: {len(tests)} test files take {sum(test.seconds for test in tests):.0f} s", flush=True)
+    return tests
 
 
 def main() -> int:
@@ -188,18 +271,21 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=25, help="how many changes to each; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    samples = {target: sample(target, args.sample, args.seed) for target in args.targets}
+    targets = [target.resolve().relative_to(ROOT) for target in args.targets]
+    samples = {target: sample(target, args.sample, args.seed) for target in targets}
     survivors: list[Mutant] = []
     with tempfile.TemporaryDirectory() as temporary:
         copied = Path(temporary) / "rlcorr"
         shutil.copytree(ROOT, copied, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__"))
         prepare(copied)
-        for chosen in samples.values():
-            if chosen:
-                survivors += look_at(chosen, chosen[0].module.parts[1])
+        tests = {
+            folder: tests_of(folder, Path(temporary)) for folder in sorted({target.parts[1] for target in samples})
+        }
+        for target, chosen in samples.items():
+            survivors += look_at(chosen, tests[target.parts[1]])
         os.chdir(ROOT)
     print(f"\n{len(survivors)} of {sum(map(len, samples.values()))} changes survive:")
-    print("\n".join(map(_line, survivors)))
+    print("\n".join(map(str, survivors)))
     return 0
 
 
