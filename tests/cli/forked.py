@@ -24,11 +24,21 @@ from pathlib import Path
 from typing import TextIO
 
 CLIENT = """\
-import array, json, os, signal, socket, struct, sys
-server = socket.socket(socket.AF_UNIX)
+import array, fcntl, json, os, signal, socket, struct, sys
+def is_open(stream):
+    try:
+        fcntl.fcntl(stream, fcntl.F_GETFD)
+    except OSError:
+        return False
+    return True
+numbers = [stream for stream in (0, 1, 2) if is_open(stream)]
+# Where a stream is closed, the socket would get its number, and go as that stream.
+low = socket.socket(socket.AF_UNIX)
+server = socket.socket(fileno=fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
+low.close()
 server.connect({address!r})
-request = json.dumps([os.getpid(), sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
-streams = array.array("i", [0, 1, 2])
+request = json.dumps([numbers, os.getpid(), sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
+streams = array.array("i", numbers)
 server.sendmsg([struct.pack("=q", len(request))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
 server.sendall(request)
 for stream in streams:
@@ -111,20 +121,23 @@ def _answered(listener: socket.socket) -> list[str] | None:
 
 
 def _taken_over(
-    streams: list[int], client: int, args: list[str], environment: dict[str, str], folder: str
+    streams: list[int], numbers: list[int], client: int, args: list[str], environment: dict[str, str], folder: str
 ) -> list[str]:
-    """Be what the client's own process would be."""
-    for number, stream in enumerate(streams):
+    """Be what the client's own process would be; a stream that it has closed is closed here, too."""
+    for number, stream in zip(numbers, streams, strict=True):
         os.dup2(stream, number)
         os.close(stream)
+    for number in {0, 1, 2}.difference(numbers):
+        os.close(number)
     resource.setrlimit(resource.RLIMIT_FSIZE, resource.prlimit(client, resource.RLIMIT_FSIZE))
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["rlcorr", *args]
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = sys.__stdout__ = _text(1, "strict")  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _text(2, "backslashreplace")  # type: ignore[misc]
+    stdin = open(0, encoding="utf-8", closefd=False) if 0 in numbers else None  # noqa: SIM115
+    sys.stdin = sys.__stdin__ = stdin  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _text(1, "strict") if 1 in numbers else None  # type: ignore[misc,assignment]
+    sys.stderr = sys.__stderr__ = _text(2, "backslashreplace") if 2 in numbers else None  # type: ignore[misc,assignment]
     return args
 
 
