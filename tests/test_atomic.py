@@ -414,6 +414,12 @@ def test_litter_of_a_process_that_is_gone_is_removed_and_told_of(tmp_path: Path)
     assert check_run((Destination(path=tmp_path / "b"),)) == ()
 
 
+def test_litter_of_a_directory_that_was_to_be_new_is_removed(tmp_path: Path) -> None:
+    (named(tmp_path) / "below").mkdir(parents=True)
+    assert check_run((Destination(path=tmp_path / "new" / "below" / "a", makes_parents=True),))
+    assert left(tmp_path) == []
+
+
 def test_litter_of_another_host_is_removed_after_a_day(tmp_path: Path) -> None:
     young, old, working = (named(tmp_path, host="00000000", pid=1) for _ in range(3))
     young.touch()

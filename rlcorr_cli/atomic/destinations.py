@@ -33,7 +33,7 @@ KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 STREAMS = ((1, "Standard output"), (2, "Standard error"))
 
 
-def _none(directory: Path) -> str | None:
+def _first_name(directory: Path) -> str | None:
     return next(iter(sorted(os.listdir(directory))), None)
 
 
@@ -51,7 +51,7 @@ class Destination:
     directory: bool = False
     overwrite: bool | None = False
     makes_parents: bool = False
-    foreign: Callable[[Path], str | None] = _none
+    foreign: Callable[[Path], str | None] = _first_name
 
     @property
     def place(self) -> Path:
@@ -102,7 +102,7 @@ def check_run(
     _refuse_what_is_read(located, reads)
     for destination in destinations:
         _refuse_place(destination)
-    return sweep(directory for destination in destinations if os.path.isdir(directory := destination.place.parent))
+    return sweep(_directory_there(destination.place) for destination in destinations)
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,7 @@ def _refuse_place(destination: Destination) -> None:
     """Refuse where a directory is missing or closed, or where something is that must stay."""
     path, place = destination.path, destination.place
     try:
-        above = place.parent
-        while destination.makes_parents and not os.path.lexists(above):
-            above = above.parent
+        above = _directory_there(place) if destination.makes_parents else place.parent
         kind = kind_at(above)
         if not kind:
             hint = f"Make it first, or name another place with {destination.option}."
@@ -181,6 +179,11 @@ def _refuse_place(destination: Destination) -> None:
             raise destination.taken("exists")
     except OSError as error:
         raise destination.failed(error) from None
+
+
+def _directory_there(place: Path) -> Path:
+    """The nearest directory above that is there, in which what is written has its temporary name."""
+    return next(above for above in place.parents if os.path.lexists(above) or above == above.parent)
 
 
 def _holds_current_directory(place: Path) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-from running import STEPS, command
+from running import STEPS, command, forked_command
 
 Contents = dict[str, bytes]
 """Output, or file of one that is a directory -> what it holds."""
@@ -68,7 +68,7 @@ def _contents(path: Path) -> Contents:
         (file,) = path.iterdir()
         return {"events": b"".join(_events(file.read_bytes()))}
     files = sorted(path.iterdir()) if path.is_dir() else [path] * path.exists()
-    return {file.name: file.read_bytes() for file in files}
+    return {file.name: file.read_bytes() for file in files if not file.name.startswith(".")}
 
 
 def _events(data: bytes) -> list[bytes]:
@@ -83,13 +83,14 @@ def _events(data: bytes) -> list[bytes]:
 
 
 def arguments(case: Case, dump: Path, *more: str) -> list[str]:
-    """The command line."""
-    return [command(), *(str(dump) if part == "DUMP" else part for part in case.args), *case.overwrite, *more]
+    """What follows `rlcorr`."""
+    return [*(str(dump) if part == "DUMP" else part for part in case.args), *case.overwrite, *more]
 
 
 def completed(case: Case, dump: Path, folder: Path, *more: str) -> dict[str, Contents]:
     """What a run writes that is not killed."""
-    done = subprocess.run(arguments(case, dump, *more), cwd=folder, capture_output=True, text=True)
+    line = [forked_command(), *arguments(case, dump, *more)]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
     return contents(case, folder)
 
@@ -97,7 +98,9 @@ def completed(case: Case, dump: Path, folder: Path, *more: str) -> dict[str, Con
 def killed(case: Case, dump: Path, folder: Path, choice: random.Random) -> bool:
     """Whether a run was killed before its end."""
     before = set(folder.iterdir())
-    process = subprocess.Popen(arguments(case, dump), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [command(), *arguments(case, dump)], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     while process.poll() is None and set(folder.iterdir()) == before:
         time.sleep(0.001)
     time.sleep(choice.choice(MOMENTS) * choice.random())
