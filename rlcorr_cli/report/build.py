@@ -1,5 +1,6 @@
 """From totals to a Report: groups in order, metrics by name, rules judged, notes."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -178,10 +179,11 @@ def _alike(of_whole: Whole | None) -> list[str]:
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    """Numbers first, text that is a number among them; then other text; null last."""
+    """Numbers first, text that is a number among them; then other text, NaN too, which has no order; null last."""
     if value is None:
         return (2, "")
     try:
-        return (0, float(value))
+        number = float(value)
     except ValueError:
         return (1, value)
+    return (1, value) if math.isnan(number) else (0, number)

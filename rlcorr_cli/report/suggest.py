@@ -52,7 +52,7 @@ def suggestions(
         # The histogram holds distances of the mismatch only, and a gate decides by the advantage, not by distance.
         plain = rejection.of == "mismatch" and rejection.gate == "any" and STATISTICS[rejection.statistic].nonnegative
         histogram = distances.get(rejection.name)
-        if lost is None or lost <= 1 - TARGET or not plain or histogram is None:
+        if lost is None or 1 - lost >= TARGET or not plain or histogram is None:
             continue
         distance = histogram.quantile(TARGET)
         if distance is None or not abs(distance) < MAX_LOG:

@@ -1,0 +1,48 @@
+"""A report's groups stand in their own order, and its notes say when intervals are not what they seem."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rlcorr_cli import analyze
+from rlcorr_cli.report.report import Report
+
+
+def reported(rows: list[dict[str, Any]], tmp_path: Path, **options: Any) -> Report:
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "d.parquet")
+    return analyze(tmp_path / "d.parquet", **options)
+
+
+def row(i: int, **more: Any) -> dict[str, Any]:
+    return {"rollout_log_probs": [-1.0, -1.0 - i / 64], "old_log_probs": [-1.25, -1.0 - i / 32], **more}
+
+
+@pytest.mark.parametrize(
+    ("values", "order"),
+    [
+        ([10, 9, None, -1], [-1, 9, 10, None]),
+        (["10", "b", "9", None, "a"], ["9", "10", "a", "b", None]),
+        (["10", "nan", "9", "a"], ["9", "10", "a", "nan"]),
+    ],
+)
+def test_groups_stand_by_number_then_by_text_and_null_last(values: list[Any], order: list[Any], tmp_path: Path) -> None:
+    report = reported([row(i, source=value) for i, value in enumerate(values)], tmp_path, group_by="source")
+    assert [group.key["source"] for group in report.groups] == order
+
+
+def test_more_than_a_tenth_of_rows_alike_are_noted(tmp_path: Path) -> None:
+    def notes(n_alike: int) -> list[str]:
+        rows = [row(max(i, n_alike - 1)) for i in range(20)]
+        return [note for note in reported(rows, tmp_path).notes if "alike" in note]
+
+    assert notes(2) == []
+    (note,) = notes(3)
+    assert note.startswith("15 % of the rows are alike: they are resampled together")
+
+
+def test_one_row_many_times_has_no_intervals(tmp_path: Path) -> None:
+    assert reported([row(1)] * 30, tmp_path).intervals == {}
+    assert "kl" in reported([row(1)] * 29 + [row(2)], tmp_path).intervals
