@@ -128,6 +128,12 @@ def test_bounds_of_rejections_are_inclusive(scope: Scope, value: float) -> None:
     assert kept(rows, Rejection("k1", scope, Bounds(None, value - 1e-9))) == [False]
 
 
+@pytest.mark.parametrize("scope", ["token", "seq_sum", "seq_mean", "seq_max", "seq_min"])
+def test_a_ratio_is_never_below_a_bound_of_0(scope: Scope) -> None:
+    rows = [row([-800.0], probs=[0.0]), row([LN2])]
+    assert kept(rows, Rejection("ratio", scope, Bounds(0.0, 1.5)), log_ratio_limit=None) == [True, False]
+
+
 def test_k1_is_minus_l_and_log_ratio_is_l() -> None:
     rows = [row([0.3]), row([-0.3])]
     assert kept(rows, Rejection("k1", "token", Bounds(0.0, None))) == [False, True]
