@@ -54,7 +54,7 @@ class Batch:
     rollout_logp, old_logp, current_logp: the policies as the dump has them, f32 or f64 [V], finite, <= 1e-6, nats; old
     is the policy before updates, current the one after.  One of the two may be None; which are compared, core decides.
     advantages: f64[V], finite, where the plan looks at them, else None.
-    n_masked: i64[B], tokens the mask left out.  reward: f64[B], NaN = none; None without a reward column.
+    n_masked: i64[B], tokens the mask left out.  reward: f64[B], none where not finite; None without a reward column.
     group_index: i32[B], index into group_keys: which group each row belongs to.
     row_keys: u64[B], a hash of each row's own id, 0 of a row without one; None without a sample_id column.
     """

@@ -232,7 +232,7 @@ def _whole_tails(parts: Mapping[str, list[Part]]) -> dict[str, Tail]:
 def _diagnostics(tokens: Tokens, settings: DiagnosticSettings, rewards: Floats | None) -> Columns:
     columns = diagnostics(tokens, settings)
     reward = np.full(tokens.ragged.n_sequences, np.nan) if rewards is None else rewards
-    unknown = np.isnan(reward)
+    unknown = ~np.isfinite(reward)
     rewarded = Columns(sums={"reward": np.where(unknown, 0.0, reward), "rewarded": (~unknown).astype(np.float64)})
     return columns | sequence_averages(columns) | rewarded
 

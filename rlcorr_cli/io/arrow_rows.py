@@ -9,7 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.as_numpy import as_indices, as_lists
+from rlcorr_cli.io.as_numpy import as_lists
+from rlcorr_cli.io.plain_values import Losses, base64, plain
+from rlcorr_cli.io.taking import take
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class ArrowRows:
 
     def take(self, indices: NDArray[np.int64]) -> "ArrowRows":
         """Rows by index."""
-        return ArrowRows(self.table.take(as_indices(indices)))
+        return ArrowRows(take(self.table, indices))
 
     def unreadable(self) -> Mapping[int, str]:
         """None: a reader of columns reads all of a row."""
@@ -44,7 +46,8 @@ class ArrowRows:
 
     def values(self, row: int) -> dict[str, Any]:
         """One row."""
-        return self.table.slice(row, 1).to_pylist()[0]
+        columns = zip(self.table.column_names, self.table.slice(row, 1).columns, strict=True)
+        return {name: value for name, column in columns for value in plain(column.combine_chunks())}
 
     def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "ArrowRows":
         """The mask in its own type, in its place."""
@@ -68,15 +71,13 @@ class ArrowRows:
         """The table, whose columns are what they are."""
         return self.table
 
-    def as_objects(self) -> list[dict[str, Any]]:
-        """Rows as Python has them; times in nanoseconds, which it has not, as text."""
-        table = self.table
-        twice = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
+    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
+        """Rows of plain values, bytes in base 64."""
+        names = self.table.column_names
+        twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise DataError(
                 f"Two columns are called {twice}; a JSON object holds one.", "Write .parquet, or rename one."
             )
-        for i, field in enumerate(table.schema):
-            if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
-                table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
-        return table.to_pylist()
+        columns = [plain(column.combine_chunks(), base64, losses) for column in self.table.columns]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -26,6 +26,8 @@ def as_numpy(values: pa.Array | pa.ChunkedArray, null: float | None = None) -> N
 
 def _numbers(values: pa.Array) -> NDArray[Any]:
     """The data buffer; what stands at a null is anything."""
+    if is_.is_null(values.type):
+        return np.zeros(len(values))
     data = values.buffers()[1]
     if data is None or not len(values):
         return np.empty(0, _dtype(values.type))
@@ -58,12 +60,20 @@ def as_indices(rows: NDArray[np.int64]) -> pa.Array:
 
 def as_lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]) -> pa.Array:
     """A list column of any list type over flat values; flags become 1 and 0 in the column's own unit."""
-    flat = as_arrow(values.astype(type.value_type.to_pandas_dtype(), copy=False))
+    if pa.types.is_null(type.value_type):
+        flat = pa.nulls(len(values))
+    else:
+        flat = as_arrow(values.astype(type.value_type.to_pandas_dtype(), copy=False))
     if pa.types.is_fixed_size_list(type):
         return pa.FixedSizeListArray.from_arrays(flat, type=type)
     if pa.types.is_large_list(type):
         return pa.LargeListArray.from_arrays(as_arrow(offsets), flat, type=type)
-    return pa.ListArray.from_arrays(as_arrow(offsets.astype(np.int32)), flat, type=type)
+    if pa.types.is_large_list_view(type):
+        return pa.LargeListViewArray.from_arrays(as_arrow(offsets[:-1]), as_arrow(np.diff(offsets)), flat, type=type)
+    narrow = offsets.astype(np.int32)
+    if pa.types.is_list_view(type):
+        return pa.ListViewArray.from_arrays(as_arrow(narrow[:-1]), as_arrow(np.diff(narrow)), flat, type=type)
+    return pa.ListArray.from_arrays(as_arrow(narrow), flat, type=type)
 
 
 def _dtype(type: pa.DataType) -> np.dtype[Any]:

@@ -16,13 +16,13 @@ from rlcorr_cli.batch import Batch
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io import checks
 from rlcorr_cli.io.arrow_types import is_list
-from rlcorr_cli.io.as_numpy import as_indices
 from rlcorr_cli.io.checks import Fault, Lists, Valid
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.duplicates import Seen, keys
 from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.places import Places, resolved
 from rlcorr_cli.io.plain_values import coded, texts
+from rlcorr_cli.io.taking import take
 from rlcorr_cli.quality.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.summary import GroupKey
@@ -58,7 +58,7 @@ class Rows:
     def take(self, indices: NDArray[np.int64]) -> "Rows":
         """These rows, in order; all of them could be read."""
         return Rows(
-            data=self.data.take(as_indices(indices)),
+            data=take(self.data, indices),
             places=self.places.take(indices),
             original=None if self.original is None else self.original.take(indices),
         )

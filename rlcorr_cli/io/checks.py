@@ -207,7 +207,7 @@ def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:
 def _values(items: pa.Array) -> NDArray[Any]:
     """Nulls become NaN, in the smallest float that has one; float16 becomes float32."""
     if items.null_count and not pa.types.is_floating(items.type):
-        items = items.cast(pa.float32())
+        items = items.cast(pa.float64(), safe=False)  # a mask's, which is only held against 0 and 1
     values = as_numpy(items, null=np.nan)
     return values.astype(np.float32) if values.dtype == np.float16 else values
 

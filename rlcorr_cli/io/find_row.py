@@ -1,6 +1,5 @@
 """One row of a dump, found by its id or its number, whatever is wrong with it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
+from rlcorr_cli.io.plain_values import texts
 
 STEP_TOKENS = 1 << 18
 TEXTS = ("prompt", "response", "completion", "output", "input")
@@ -59,24 +59,20 @@ def _matching(dump: Dump, name: str) -> list[tuple[Rows, int]]:
     for shard in dump.shards:
         for rows in dump.reader.rows(shard, STEP_TOKENS, whole=True):
             if dump.roles.ids:
-                texts = pc.cast(_plain(rows.data.column(dump.roles.ids[0])), pa.string())
-                ids += [(rows, i) for i, text in enumerate(texts.to_pylist()) if text == name]
+                ids += [(rows, i) for i in _equal(rows.data.column(dump.roles.ids[0]), name)]
             known = rows.places.resolved_numbers()
             if known and known[0] <= number <= known[-1] and number in known:
                 numbers.append((rows, known.index(number)))
     return ids or numbers
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+def _equal(ids: pa.Array, name: str) -> list[int]:
+    """Rows whose id is written so."""
+    equal = pc.call_function("equal", [texts(ids), pa.scalar(name, pa.large_string())])
+    return pc.call_function("indices_nonzero", [equal]).to_pylist()
 
 
 def _found(dump: Dump, rows: Rows) -> Found:
     (read,) = checked_batches(rows, dump.roles, STEP_TOKENS, replace(dump.request.bad_rows, action="quarantine"))
     assert rows.original is not None
-    return Found(resolved(rows.places[0]).text, json_like(rows.original.values(0)), read)
-
-
-def json_like(values: dict[str, Any]) -> dict[str, Any]:
-    """The same with what JSON has not as text."""
-    return json.loads(json.dumps(values, default=str))
+    return Found(resolved(rows.places[0]).text, rows.original.values(0), read)

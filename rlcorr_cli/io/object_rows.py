@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.as_numpy import as_numpy
 from rlcorr_cli.io.containers.lines import row_of
 from rlcorr_cli.io.original_rows import LINES
+from rlcorr_cli.io.plain_values import Losses, plain
 
 LINE, BYTES = "rlcorr_line", "rlcorr_line_base64"
 """Keys of the object that stands for a line that is none: the line, or its bytes where it is no UTF-8."""
@@ -65,7 +65,7 @@ class ObjectRows:
         """The columns' values at each object's end."""
         if not added:
             return self
-        values = zip(*map(_values, added.values()), strict=True)
+        values = zip(*map(plain, added.values()), strict=True)
         pairs = zip(self.objects, values, strict=True)
         return ObjectRows([{**row, **dict(zip(added, more, strict=True))} for row, more in pairs])
 
@@ -91,7 +91,7 @@ class ObjectRows:
             )
         return table
 
-    def as_objects(self) -> list[dict[str, Any]]:
+    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
         """The objects."""
         return self.objects
 
@@ -149,9 +149,9 @@ class LineRows:
         """As of the objects."""
         return self.read().as_table(schema)
 
-    def as_objects(self) -> list[dict[str, Any]]:
+    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
         """The objects."""
-        return self.read().as_objects()
+        return self.read().as_objects(losses)
 
 
 def _stand_in(line: bytes) -> dict[str, Any]:
@@ -159,15 +159,6 @@ def _stand_in(line: bytes) -> dict[str, Any]:
         return {LINE: line.decode("utf-8")}
     except UnicodeDecodeError:
         return {BYTES: b64encode(line).decode()}
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """A column's values as Python has them."""
-    if column.null_count == 0 and pa.types.is_list(column.type):
-        return _split(_values(column.flatten()), [0, *as_numpy(column.value_lengths()).cumsum().tolist()])
-    if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return as_numpy(column).tolist()  # in a tenth of the time that Arrow takes, which counts for tokens
-    return column.to_pylist()
 
 
 def _split(values: list[Any], offsets: Sequence[int]) -> list[list[Any]]:

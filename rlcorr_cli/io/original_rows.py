@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rlcorr_cli.io.plain_values import Losses
+
 LINES = "Write .jsonl instead, where every row may differ."
 """What to do with rows that fit no one table."""
 
@@ -59,6 +61,6 @@ class OriginalRows(Protocol):
         """The rows for a table of these columns; None where they are the first, and fix the columns."""
         ...
 
-    def as_objects(self) -> list[dict[str, Any]]:
-        """Each row as its object of JSON lines."""
+    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
+        """Each row as its object of JSON lines.  losses: where to count what could not be had as it was."""
         ...

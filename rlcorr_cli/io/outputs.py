@@ -17,6 +17,7 @@ from rlcorr_cli.atomic.staging import sync
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.io.formats import WRITTEN
 from rlcorr_cli.io.original_rows import OriginalRows
+from rlcorr_cli.io.plain_values import Losses
 from rlcorr_cli.io.writers import MARK, Writer, writer
 
 PART = re.compile(r"part-\d{5,}\.parquet")
@@ -26,14 +27,20 @@ PART = re.compile(r"part-\d{5,}\.parquet")
 class Output:
     """A dataset, one file or a directory of parts; a context, at whose end it is finished or abandoned.
 
-    rows, n_bytes: what has been written.  done: the share of the input that it stands for, as its user says.
+    rows, n_bytes: what has been written.  done: the share of the input that it stands for, as its user says.  losses:
+    what its form could not hold.
     """
 
-    def __init__(self, staging: Staging, destination: Destination, rows_per_file: int, about: str) -> None:
-        """about: the metadata of parts that are full before the end is known."""
+    def __init__(
+        self, staging: Staging, destination: Destination, rows_per_file: int, about: str, *, untouched: bool = False
+    ) -> None:
+        """about: the metadata of parts that are full before the end is known.  untouched: whether NaN stays NaN, which
+        not every reader of JSON lines knows."""
         self.destination = destination
         self.rows = 0
         self.done = 0.0
+        self.losses = Losses()
+        self._losses = None if untouched else self.losses
         self._staging = staging
         self._about = about
         self._rows_per_file = rows_per_file if destination.directory else None
@@ -96,7 +103,7 @@ class Output:
             name = self._new_part()
             file = name.open("xb")
             self._parts.append(name)
-            self._part = writer(suffix(self.destination.path), file), file
+            self._part = writer(suffix(self.destination.path), file, self._losses), file
             self._in_part = 0
         return self._part[0]
 

@@ -9,6 +9,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -29,6 +30,23 @@ Key = bool | int | float | str | None
 SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
+@dataclass
+class Losses:
+    """What a form of output could not hold as it was, counted: numbers that became null, texts with escaped bytes."""
+
+    numbers: int = 0
+    texts: int = 0
+
+    def no_number(self, _: str) -> None:
+        """Counts NaN or an infinity, and stands for it."""
+        self.numbers += 1
+
+    def escaped(self, value: bytes) -> str:
+        """Counts a text that is not UTF-8, and stands for it."""
+        self.texts += 1
+        return escaped(value)
+
+
 def base64(value: bytes) -> str:
     """Bytes as JSON lines have them: any can be had back."""
     return b64encode(value).decode()
@@ -39,23 +57,25 @@ def escaped(value: bytes) -> str:
     return value.decode("utf-8", "backslashreplace")
 
 
-def plain(column: pa.Array, of_bytes: BytesText = escaped) -> list[Any]:
+def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None = None) -> list[Any]:
     """Each value as JSON has it: null, boolean, number, text, or lists and objects of them; NaN and inf stay floats.
 
     Text that is not UTF-8 is `escaped`, a decimal is text, a duration a number of seconds (text in nanoseconds), a map
-    a list of pairs.  of_bytes: what becomes of binary values.
+    a list of pairs.  of_bytes: what becomes of binary values.  losses: where to count texts that are not UTF-8.
     """
     type = column.type
     if isinstance(type, pa.BaseExtensionType):
-        return _uuids(column) if isinstance(type, pa.UuidType) else plain(_storage(column), of_bytes)
+        return _uuids(column) if isinstance(type, pa.UuidType) else plain(_storage(column), of_bytes, losses)
     if is_.is_dictionary(type):
-        words = [*plain(column.dictionary, of_bytes), None]
+        words = [*plain(column.dictionary, of_bytes, losses), None]
         return [words[i] for i in as_numpy(column.indices.cast(pa.int64()), null=len(words) - 1).tolist()]
     if is_.is_run_end_encoded(type):
-        return plain(pc.run_end_decode(column), of_bytes)
+        return plain(pc.call_function("run_end_decode", [column]), of_bytes, losses)
     for fits, nested in NESTED:
         if fits(type):
-            return nested(column, of_bytes)
+            return nested(column, of_bytes, losses)
+    if _is_text(type):
+        return _strings(column, losses or Losses())
     convert = next((convert for fits, convert in LEAVES if fits(type)), None)
     if convert is not None:
         return convert(column)
@@ -120,25 +140,25 @@ def _uuids(column: pa.Array) -> list[str | None]:
     return [None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()]
 
 
-def _lists(column: pa.Array, of_bytes: BytesText) -> list[list[Any] | None]:
-    items = plain(column.flatten(), of_bytes)
+def _lists(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
+    items = plain(column.flatten(), of_bytes, losses)
     lengths = as_numpy(pc.call_function("list_value_length", [column]), null=0)
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).tolist()
     return _where_known(column, (items[a:b] for a, b in pairwise(ends)))
 
 
-def _maps(column: pa.Array, of_bytes: BytesText) -> list[list[Any] | None]:
+def _maps(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
     """Lists of pairs: a key need not be text, and may come twice."""
     type = column.type
     entry = pa.struct([pa.field("key", type.key_type, nullable=False), pa.field("value", type.item_type)])
-    maps = _lists(column.cast(pa.list_(entry)), of_bytes)
+    maps = _lists(column.cast(pa.list_(entry)), of_bytes, losses)
     return [None if pairs is None else [list(pair.values()) for pair in pairs] for pairs in maps]
 
 
-def _objects(column: pa.Array, of_bytes: BytesText) -> list[Any]:
+def _objects(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[Any]:
     """Objects; lists of pairs where two fields have one name, because an object would lose one of them."""
     names = column.type.names
-    values = [plain(child, of_bytes) for child in column.flatten()]
+    values = [plain(child, of_bytes, losses) for child in column.flatten()]
     rows = zip(*values, strict=True) if values else iter([()] * len(column))
     pairs = (list(zip(names, row, strict=True)) for row in rows)
     return _where_known(column, pairs if len(set(names)) < len(names) else map(dict, pairs))
@@ -154,12 +174,21 @@ def _numbers(column: pa.Array) -> list[Any]:
     return column.to_pylist() if column.null_count else as_numpy(column).tolist()
 
 
-def _strings(column: pa.Array) -> list[str | None]:
+def _strings(column: pa.Array, losses: Losses) -> list[str | None]:
     column = column.cast(pa.large_string())
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
-        return [None if value is None else escaped(value) for value in column.cast(pa.large_binary()).to_pylist()]
+        return [_string(value, losses) for value in column.cast(pa.large_binary()).to_pylist()]
+
+
+def _string(value: bytes | None, losses: Losses) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return losses.escaped(value)
 
 
 def _decimals(column: pa.Array) -> list[str | None]:
@@ -219,7 +248,6 @@ LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], list[Any
     (is_.is_boolean, _numbers),
     (is_.is_integer, _numbers),
     (is_.is_floating, _numbers),
-    (_is_text, _strings),
     (is_.is_decimal, _decimals),
     (is_.is_date, _dates),
     (is_.is_timestamp, _moments),
@@ -228,7 +256,7 @@ LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], list[Any
 )
 """Types of single values, and how those become plain."""
 
-NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, BytesText], list[Any]]], ...] = (
+NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, BytesText, Losses | None], list[Any]]], ...] = (
     (is_list, _lists),
     (is_.is_map, _maps),
     (is_.is_struct, _objects),

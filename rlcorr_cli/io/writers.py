@@ -2,10 +2,7 @@
 
 import gzip
 import json
-from base64 import b64encode
 from contextlib import suppress
-from datetime import date, time, timedelta
-from decimal import Decimal
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
@@ -13,6 +10,7 @@ import pyarrow.parquet as pq
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.original_rows import LINES, OriginalRows
+from rlcorr_cli.io.plain_values import Losses
 
 GROUP_BYTES = 16 << 20
 """A row group holds about this much before compression: a training reader loads one at a time."""
@@ -89,9 +87,10 @@ def _parquet(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 class _Lines:
-    """One JSON object per line."""
+    """One JSON object per line; a number that JSON has not is null where losses count it."""
 
-    def __init__(self, file: BinaryIO, suffix: str) -> None:
+    def __init__(self, file: BinaryIO, suffix: str, losses: Losses | None) -> None:
+        self._losses = losses
         if suffix == ".jsonl.gz":
             self._file: Any = gzip.GzipFile(
                 filename="", fileobj=file, mode="wb", mtime=0
@@ -103,8 +102,8 @@ class _Lines:
         self._own = self._file is not file
 
     def write(self, rows: OriginalRows) -> None:
-        for row in rows.as_objects():
-            self._file.write(_line(row))
+        for row in rows.as_objects(self._losses):
+            self._file.write(_line(row, self._losses))
 
     def close(self, metadata: str) -> None:
         if self._own:
@@ -116,27 +115,17 @@ class _Lines:
                 self._file.close()
 
 
-def writer(suffix: str, file: BinaryIO) -> Writer:
-    """The Writer of a suffix, which closes nothing but what it opens itself."""
-    return _Parquet(file) if suffix == ".parquet" else _Lines(file, suffix)
+def writer(suffix: str, file: BinaryIO, losses: Losses | None) -> Writer:
+    """The Writer of a suffix, which closes nothing but what it opens itself.  losses: where it counts
+    them; None where a number is to stay what it was."""
+    return _Parquet(file) if suffix == ".parquet" else _Lines(file, suffix, losses)
 
 
-def _line(row: dict[str, Any]) -> bytes:
-    text = json.dumps(row, ensure_ascii=False, default=_plain) + "\n"
+def _line(row: dict[str, Any], losses: Losses | None) -> bytes:
+    text = json.dumps(row, ensure_ascii=False)
+    if losses is not None and ("NaN" in text or "Infinity" in text):  # as numbers, or in some text
+        text = json.dumps(json.loads(text, parse_constant=losses.no_number), ensure_ascii=False)
     try:
-        return text.encode()
+        return f"{text}\n".encode()
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape and UTF-8 cannot hold
-        return (json.dumps(row, default=_plain) + "\n").encode()
-
-
-def _plain(value: Any) -> Any:
-    """What Parquet has and JSON has not."""
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Decimal):
-        return str(value)
-    raise TypeError(f"{value!r} has no JSON form")
+        return f"{json.dumps(json.loads(text))}\n".encode()

@@ -68,7 +68,7 @@ def bad_row_log(policy: BadRowPolicy, staging: Staging, *, overwrite: bool | Non
     if destination is None:
         yield BadRowLog(policy, None)
         return
-    with Output(staging, destination, 1, "") as output:
+    with Output(staging, destination, 1, "", untouched=True) as output:
         yield BadRowLog(policy, output)
 
 

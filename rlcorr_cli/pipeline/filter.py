@@ -8,6 +8,7 @@ dropped + rows set aside, checked at the end.
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -101,7 +102,8 @@ def filter_dump(
         with closing(batches):
             for batch in batches:
                 _write(batch, tally, draws, kept, dropped)
-        chosen = replace(chosen, notes=(*chosen.notes, *_unused_weights(plan, target), *_clamped(tally.n_clamped)))
+        more_notes = (*_unused_weights(plan, target), *_clamped(tally.n_clamped), *_losses(outputs))
+        chosen = replace(chosen, notes=(*chosen.notes, *more_notes))
         measured = replace(
             tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
         )
@@ -153,6 +155,15 @@ def _clamped(n_tokens: int) -> tuple[str, ...]:
         return ()
     written = f"written as {MAX_WEIGHT:.3g}, the largest float32"
     return (f"Tokens whose weight is {written}, for being larger: {n_tokens:,}; a bound (--is-high) avoids this.",)
+
+
+def _losses(outputs: Sequence[Output | None]) -> tuple[str, ...]:
+    """Notes on values that JSON lines have no form for."""
+    losses = [output.losses for output in outputs if output is not None]
+    n_numbers, n_texts = sum(loss.numbers for loss in losses), sum(loss.texts for loss in losses)
+    numbers = f"Numbers that are NaN or infinite, which JSON has not, are written as null: {n_numbers:,}."
+    texts = f"Texts that are not UTF-8 are written with their other bytes as \\x..: {n_texts:,}; .parquet keeps them."
+    return (numbers,) * bool(n_numbers) + (texts,) * bool(n_texts)
 
 
 def _check(dump: Dump, plan: Plan, target: Target) -> None:

@@ -11,9 +11,14 @@ ASCII_BLOCKS = "_.-:=+*#"
 
 
 def number(value: float | None) -> str:
-    """A number with three significant digits, four from 1 up, and all its nines just below 1; a dash for no data."""
+    """A number with three significant digits, four from 1 up, and all its nines just below 1; a dash for no data.
+
+    What is not finite is 'nan', 'inf' or '-inf': a dump's own values may be so.
+    """
     if value is None:
         return NOTHING
+    if not math.isfinite(value):
+        return str(float(value))
     size = abs(value)
     if size in (0, 1):
         return f"{value + 0.0:.0f}"

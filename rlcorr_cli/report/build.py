@@ -84,7 +84,13 @@ def build(
         whole=whole,
         intervals=drawn_intervals if profile is None else {},
         groups=tuple(groups),
-        notes=(*notes, *_remarks(profile, plan, whole_total), *_notes(whole.values, problems), *_alike(of_whole)),
+        notes=(
+            *notes,
+            *_remarks(profile, plan, whole_total),
+            *_notes(whole.values, problems),
+            *_reward_notes(TotalsView(whole_total, plan), inputs),
+            *_alike(of_whole),
+        ),
         log_ratios=TotalsView(whole_total, plan).histogram("log_ratio"),
         problems=problems.to_dict(),
         anomalies=anomalies,
@@ -167,6 +173,20 @@ def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
         notes.append(f"{problems.cleared:,} tokens that are not finite were masked.")
     if (values["logprob_abs_diff_max"] or 0) > 340:
         notes.append("Some log-ratios lie beyond +-340; metrics that float64 cannot hold are null.")
+    return notes
+
+
+def _reward_notes(numbers: TotalsView, inputs: Sequence[Input]) -> list[str]:
+    """What reward_mean leaves out, and why it may be null."""
+    if not all("reward" in source.columns for source in inputs):
+        return []
+    sequences, rewarded = int(numbers.sequences), int(numbers.sum("rewarded"))
+    notes: list[str] = []
+    if rewarded < sequences:
+        without = f"{sequences - rewarded:,} of {sequences:,} sequences have no finite reward (null, NaN or infinite)"
+        notes.append(f"{without}: reward_mean is of the others." if rewarded else f"{without}.")
+    if not math.isfinite(numbers.sum("reward")):
+        notes.append("The rewards' sum is beyond float64: reward_mean is null.")
     return notes
 
 

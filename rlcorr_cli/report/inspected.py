@@ -187,7 +187,7 @@ class OneRow:
             "place": self.place,
             "facts": {name: _json(value) for name, value in self.facts.items()},
             "texts": dict(self.texts),
-            "tokens": None if self.tokens is None else list(self.tokens),
+            "tokens": None if self.tokens is None else [_json(token) for token in self.tokens],
             "valid": list(self.valid),
             "log_probs": {name: [_json(value) for value in values] for name, values in self.log_probs.items()},
             "log_ratios": list(self.log_ratios),
