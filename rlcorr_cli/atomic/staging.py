@@ -6,7 +6,7 @@ more than temporaries, which the next run removes.
 
 import errno
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,15 +63,18 @@ class Staging:
         temporary.parent.mkdir(parents=True, exist_ok=True)
         return temporary
 
-    def write(self, destination: Destination, content: bytes, within: str = "") -> None:
-        """Stage a small file.  within: its name in the destination, where that is a directory for it alone."""
+    def write(self, destination: Destination, content: bytes | Iterable[bytes], within: str = "") -> None:
+        """Stage a file, whole or in pieces.
+
+        within: its name in the destination, where that is a directory for it alone.
+        """
         with _said(destination):
             temporary = self.add(destination)
             if destination.directory:
                 temporary.mkdir()
                 temporary /= within
             with temporary.open("xb") as file:
-                file.write(content)
+                file.writelines((content,) if isinstance(content, bytes) else content)
             sync(temporary)
 
     def remove(self, destination: Destination) -> None:

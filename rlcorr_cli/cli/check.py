@@ -82,11 +82,11 @@ def _check_summary(dumps: list[str], rules: RuleOptions, plan: PlanOptions) -> t
 
 def _show(checked: "Checked", as_json: bool) -> int:
     """What GitHub reads first, then stdout.  Returns the exit status."""
-    import json
     import os
 
+    from rlcorr_cli.present import streamed
     from rlcorr_cli.present.ci import github
-    from rlcorr_cli.present.stdout import emit
+    from rlcorr_cli.present.stdout import emit_pieces
     from rlcorr_cli.present.terminal.checked import print_checked
 
     if os.environ.get(SUMMARY):
@@ -94,7 +94,8 @@ def _show(checked: "Checked", as_json: bool) -> int:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         github.annotate(checked)
     if as_json:
-        emit(json.dumps(checked.to_dict(), indent=2, allow_nan=False) + "\n")
+        findings = (finding.to_dict() for finding in checked.findings)
+        emit_pieces(streamed.pieces(checked.to_dict(findings=False), "findings", findings))
     else:
         print_checked(checked)
     return 0 if checked.passed else 1

@@ -6,8 +6,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.present.forms.document import text as document
-from rlcorr_cli.present.stdout import emit
+from rlcorr_cli.present.forms.document import pieces as document
+from rlcorr_cli.present.stdout import emit, emit_pieces
 from rlcorr_cli.present.terminal.report import print_report
 from rlcorr_cli.report.report import Report
 
@@ -32,7 +32,7 @@ def _bar(n_bytes: int) -> "Generator[Progress]":
 def show(report: Report, as_json: bool) -> None:
     """The report on stdout."""
     if as_json:
-        emit(document(report, pictures=False))
+        emit_pieces(document(report, pictures=False))
     else:
         print_report(report)
 

@@ -1,7 +1,7 @@
 """The metrics of many groups in one array, and one group's as a mapping: a dict of floats for each takes ten times as
 much room."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,13 @@ class MetricRow(Mapping[str, Value]):
     def __getitem__(self, metric: str) -> Value:
         value = float(self.table.numbers[self.group, self.table.places[metric]])
         return None if value != value else value  # NaN alone differs from itself
+
+    def items(self) -> ItemsView[str, Value]:
+        """As of a dict, which is made of the whole row at once."""
+        row = self.table.numbers[self.group].tolist()
+        return {
+            name: None if value != value else value for name, value in zip(self.table.places, row, strict=True)
+        }.items()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.table.places)

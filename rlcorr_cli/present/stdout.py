@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import OutputError
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 def emit(text: str) -> None:
     """Write to stdout; a reader that went away (`| head`) is fine, a full disk is an OutputError."""
+    emit_pieces((text,))
+
+
+def emit_pieces(pieces: Iterable[str]) -> None:
+    """The same of a text that is too long to be held."""
     if sys.stdout is None:  # closed by the caller: `>&-`
         raise OutputError("Standard output is closed.", "Redirect it to a file, or use -o FILE.")
     encoding = sys.stdout.encoding or "ascii"
     try:
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        for piece in pieces:
+            sys.stdout.write(piece.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         drop_stdout()

@@ -61,14 +61,14 @@ class Checked:
         counts = ", ".join(f"{n} {name}" for name, n in self.counts.items())
         return f"<Checked: {'passed' if self.passed else 'failed'}, {counts}>"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+    def to_dict(self, *, findings: bool = True) -> dict[str, Any]:
+        """The JSON form.  findings: whether it holds them; they may be many, and each has its own `to_dict`."""
         return {
             "rlcorr": {"version": __version__, "schema": SCHEMA},
             "inputs": [dict(source) for source in self.measurements.inputs],
             "status": "passed" if self.passed else "failed",
             "counts": self.counts,
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings] if findings else [],
             "notes": list(self.notes),
         }
 

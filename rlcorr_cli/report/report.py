@@ -57,6 +57,10 @@ class Group:
         """The key as JSON has it: infinities as text."""
         return {name: _json(value) for name, value in self.key.items()}
 
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form of a group."""
+        return {"key": self.plain_key, "counts": dict(self.counts), "metrics": dict(self.metrics.items())}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -138,34 +142,8 @@ class Report:
         rows = [{**group.key, **group.counts, **group.metrics} for group in self.groups or (self.whole,)]
         return polars.DataFrame(rows, infer_schema_length=None)
 
-    def metric_table(self) -> "polars.DataFrame":
-        """A row per metric of the whole dump and of each group, in long form.
-
-        Columns: scope ("total" or "group"), the group's keys, sequences, tokens, metric, value, and the ends low and
-        high of its 95 % interval; null where there is none.
-        """
-        import polars
-
-        rows = [
-            {
-                "scope": "total" if group is self.whole else "group",
-                **{name: group.key.get(name) for name in (self.groups[0].key if self.groups else ())},
-                "sequences": group.counts["sequences"],
-                "tokens": group.counts["tokens"],
-                "metric": metric,
-                "value": value,
-            }
-            for group in (self.whole, *self.groups)
-            for metric, value in group.metrics.items()
-        ]
-        ends = [("total", name, low, high) for name, (low, high) in self.intervals.items()]
-        schema = {"scope": polars.String, "metric": polars.String, "low": polars.Float64, "high": polars.Float64}
-        metrics = polars.DataFrame(rows, infer_schema_length=None, schema_overrides={"value": polars.Float64})
-        intervals = polars.DataFrame(ends, schema=schema, orient="row")
-        return metrics.join(intervals, on=("scope", "metric"), how="left", maintain_order="left")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON report."""
+    def to_dict(self, *, groups: bool = True) -> dict[str, Any]:
+        """The JSON report.  groups: whether it holds them; they may be many, and each has its own `to_dict`."""
         return {
             "rlcorr": {"version": __version__, "schema": SCHEMA},
             "inputs": [source.to_dict() for source in self.inputs],
@@ -176,7 +154,7 @@ class Report:
             "counts": dict(self.whole.counts),
             "metrics": dict(self.whole.metrics),
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "groups": [{"key": g.plain_key, "counts": dict(g.counts), "metrics": dict(g.metrics)} for g in self.groups],
+            "groups": [group.to_dict() for group in self.groups] if groups else [],
             "health": [finding.to_health() for finding in self.health],
             "trends": None if self.trends is None else self.trends.to_dict(),
             "problems": {name: dict(problem) for name, problem in self.problems.items()},

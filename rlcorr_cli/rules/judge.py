@@ -7,7 +7,7 @@ ones on it.  A metric without a value has the status "no data", which a report s
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rlcorr_cli.errors import UsageError
@@ -67,7 +67,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form in `check`."""
-        data = {name: value for name, value in asdict(self).items() if name not in ("fix", "message")}
+        data = {name: getattr(self, name) for name in ("key", "metric", "value", "rule", "severity", "status")}
         return {**data, "key": dict(self.key), "remedy": self.remedy, "says": self.message}
 
     def to_health(self) -> dict[str, Any]:

@@ -147,6 +147,25 @@ def test_markdown_has_its_pictures_beside_it(tmp_path: Path) -> None:
     assert '```toml\nname = "decoupled_token_is"' in text
 
 
+def test_of_very_many_groups_the_worst_are_shown_and_all_are_saved(tmp_path: Path) -> None:
+    rows = [row(sample_id=i, old_log_probs=[-0.5 - i / 1e4, -0.25]) for i in range(1100)]
+    files = {suffix: tmp_path / f"r.{suffix}" for suffix in ("html", "md", "csv", "json")}
+    outputs = [word for path in files.values() for word in ("-o", str(path))]
+    ran = run("analyze", jsonl(tmp_path / "in.jsonl", rows), "--group-by", "sample_id", *outputs)
+    assert ran.status == 0, ran.err
+    assert "first, last and the 8 groups with the largest k3_kl, of 1,100" in ran.out
+    page, markdown = files["html"].read_text(), files["md"].read_text()
+    shown = "first, last and the 1,000 groups with the largest k3_kl, of 1,100. -o report.csv and"
+    assert shown in page
+    assert shown in markdown.replace("\\", "")
+    body = page[page.index('id="groups"') :]
+    assert body[: body.index("</table>")].count("<tr>") == 1 + 1001
+    numbers = [int(line.split("|")[1]) for line in markdown.splitlines() if re.match(r"\| \d+ \|", line)]
+    assert numbers == [0, *range(100, 1100)]
+    assert len(json.loads(files["json"].read_text())["groups"]) == 1100
+    assert files["csv"].read_text().count(",k3_kl,") == 1 + 1100
+
+
 def test_csv_holds_every_metric_of_every_group(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     report = run("analyze", STEPS, "--group-by", "step", "-o", str(path), "--json").json

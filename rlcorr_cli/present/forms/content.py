@@ -9,12 +9,16 @@ from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
 from rlcorr_cli.present.numbers import NOTHING, interval, metric_value, more, number
 from rlcorr_cli.present.stdout import clean
+from rlcorr_cli.present.terminal.groups import ends_and_worst, ends_and_worst_of
 from rlcorr_cli.present.terminal.presets import records
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence, impossible_sentence, verdict
 from rlcorr_cli.report.report import Group, Report
 from rlcorr_cli.rules.judge import worst_first
 
 LONGEST = 120
+MOST_GROUPS = 1000
+"""As many rows of groups, the first and the last beside them: a page with many more is slow to open and to sort."""
+ALL_GROUPS = "-o report.csv and -o report.json hold every group."
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class Content:
     """A report in words and rows.
 
     impossible: the sentence on a number that cannot be; empty where there is none.  symbols: each letter of the
-    metrics' formulas, and its meaning.  groups: rows of cells under the headings.
+    metrics' formulas, and its meaning.  groups: rows of cells under the headings.  groups_shown: which groups these
+    are, where they are not all.
     """
 
     title: str
@@ -56,6 +61,7 @@ class Content:
     symbols: dict[str, str]
     headings: list[str]
     groups: list[list[Cell]]
+    groups_shown: str
     figures: list[tuple[str, Drawn]]
     plan: str
     notes: list[str]
@@ -65,6 +71,8 @@ def content(report: Report) -> Content:
     """What either form says about a report, in their order."""
     broken = worst_first(report.health)
     metrics = [_metric(name, value, report) for name, value in report.whole.metrics.items()]
+    n_groups = len(report.groups)
+    groups = report.groups if n_groups <= MOST_GROUPS else ends_and_worst(report.groups, MOST_GROUPS)
     return Content(
         title=_title(report),
         impossible=impossible_sentence(report.impossible),
@@ -80,7 +88,8 @@ def content(report: Report) -> Content:
         metrics=metrics,
         symbols=symbols_in(" ".join(metric.formula for metric in metrics)),
         headings=[*map(short, report.groups[0].key), "sequences", "tokens", *_columns(report)] if report.groups else [],
-        groups=[_cells(group, _columns(report), report) for group in report.groups],
+        groups=[_cells(group, _columns(report), report) for group in groups],
+        groups_shown="" if len(groups) == n_groups else f"{ends_and_worst_of(MOST_GROUPS, n_groups)}. {ALL_GROUPS}",
         figures=[(KINDS[kind].about, draw(kind, report)) for kind in KINDS if kind != "overview"],
         plan=plan_to_toml(report.plan),
         notes=[clean(note) for note in report.notes],

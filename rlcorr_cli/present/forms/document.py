@@ -1,26 +1,24 @@
 """report.json: what `--json` prints, and what pictures are drawn from."""
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.present import streamed
 from rlcorr_cli.report.report import Report
 
 
-def text(report: Report, *, pictures: bool = True) -> str:
-    """The JSON document.
+def pieces(report: Report, *, pictures: bool = True) -> Iterator[str]:
+    """The JSON document, group by group.
 
-    pictures: whether it holds the binned totals that pictures are drawn from; they come last, in one line.
+    pictures: whether it holds the binned totals that pictures are drawn from; they come last.
     """
-    document = report.to_dict()
+    document = report.to_dict(groups=False)
     binned = document.pop("pictures", None)
-    head = json.dumps(document, indent=2, allow_nan=False)
-    if binned is None or not pictures:
-        return f"{head}\n"
-    counts = json.dumps(binned, allow_nan=False, separators=(",", ":"))
-    return f'{head.removesuffix("}").rstrip()},\n  "pictures": {counts}\n}}\n'
+    last = {"pictures": binned} if pictures and binned is not None else {}
+    return streamed.pieces(document, "groups", (group.to_dict() for group in report.groups), last)
 
 
 def write(report: Report, path: Path, staging: Staging) -> None:
     """Stage the document as a file."""
-    staging.write(Destination(path=path, overwrite=True), text(report).encode())
+    staging.write(Destination(path=path, overwrite=True), (piece.encode() for piece in pieces(report)))

@@ -30,7 +30,9 @@ def text(contents: Content, figures: str) -> str:
         lines += [f"**{drawn.kind}**: {escaped(drawn.caption)}", ""]
     if contents.groups:
         rows = [[f"{cell.text} !" if cell.status else cell.text for cell in row] for row in contents.groups]
-        lines += ["## Groups", "", *_table(contents.headings, rows), ""]
+        lines += ["## Groups", ""]
+        lines += [escaped(contents.groups_shown), ""] if contents.groups_shown else []
+        lines += [*_table(contents.headings, rows), ""]
         lines += (
             ["! marks a value that breaks a rule.", ""]
             if any(cell.status for row in contents.groups for cell in row)

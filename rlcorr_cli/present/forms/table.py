@@ -4,24 +4,57 @@ Text that a spreadsheet would take for a formula gets an apostrophe before it: a
 called.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.report import Group, Report
 
+QUOTE = '"'
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def text(report: Report) -> str:
-    """The report's `metric_table`: floats with every digit, null as nothing, text harmless in a spreadsheet."""
-    table = report.metric_table().rename(harmless)
-    text_type = table.schema["scope"]
-    return table.map_columns(table.columns, lambda column: column.map_elements(_cell, text_type)).write_csv()
+def pieces(report: Report) -> Iterator[str]:
+    """The table, group by group: floats with every digit, null as nothing, text harmless in a spreadsheet.
+
+    Columns: scope ("total" or "group"), the group's keys, sequences, tokens, metric, value, and the ends low and high
+    of its 95 % interval.
+    """
+    keys = tuple(report.groups[0].key) if report.groups else ()
+    columns = ("scope", *keys, "sequences", "tokens", "metric", "value", "low", "high")
+    metrics = {metric: _cell(metric) for metric in report.whole.metrics}
+    yield f"{','.join(map(_cell, columns))}\n"
+    yield _lines("total", keys, report.whole, metrics, report.intervals)
+    for group in report.groups:
+        yield _lines("group", keys, group, metrics, {})
+
+
+def _lines(
+    scope: str,
+    keys: Iterable[str],
+    group: Group,
+    metrics: Mapping[str, str],
+    intervals: Mapping[str, tuple[float, float]],
+) -> str:
+    """The lines of one group.  metrics: the names as cells."""
+    values = (group.key.get(name) for name in keys)
+    head = ",".join(map(_cell, (scope, *values, group.counts["sequences"], group.counts["tokens"])))
+    ends = {metric: ",".join(map(_cell, ends)) for metric, ends in intervals.items()}
+    return "".join(
+        f"{head},{metrics[metric]},{'' if value is None else repr(value)},{ends.get(metric, ',')}\n"
+        for metric, value in group.metrics.items()
+    )
 
 
 def _cell(value: object) -> str:
-    return harmless(value) if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return repr(value) if isinstance(value, float) else str(value)
+    text = harmless(value)
+    # Empty text is no null; line ends are not printable, so that none is left.
+    return f'"{text.replace(QUOTE, QUOTE + QUOTE)}"' if QUOTE in text or "," in text or not text else text
 
 
 def harmless(shown: str) -> str:
@@ -32,4 +65,4 @@ def harmless(shown: str) -> str:
 
 def write(report: Report, path: Path, staging: Staging) -> None:
     """Stage the table as a file."""
-    staging.write(Destination(path=path, overwrite=True), text(report).encode())
+    staging.write(Destination(path=path, overwrite=True), (piece.encode() for piece in pieces(report)))

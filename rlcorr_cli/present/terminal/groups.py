@@ -35,14 +35,19 @@ def print_groups(console: Console, report: Report) -> None:
         _print_table(console, report, groups)
         return
     _print_course(console, groups)
-    by_k3 = sorted(range(len(groups)), key=lambda i: -(groups[i].values["k3_kl"] or 0.0))
-    shown = [groups[i] for i in sorted({0, len(groups) - 1, *by_k3[:WORST]})]
-    console.print(
-        Padding(
-            Text(f"first, last and the {WORST} groups with the largest k3_kl, of {len(groups):,}", style="dim"), (0, 2)
-        )
-    )
-    _print_table(console, report, shown)
+    console.print(Padding(Text(ends_and_worst_of(WORST, len(groups)), style="dim"), (0, 2)))
+    _print_table(console, report, ends_and_worst(groups, WORST))
+
+
+def ends_and_worst(groups: Sequence[Group], n: int) -> Sequence[Group]:
+    """The first, the last and the n groups with the largest k3_kl, in their order."""
+    by_k3 = sorted(range(len(groups)), key=lambda i: -(groups[i].values.get("k3_kl") or 0.0))
+    return [groups[i] for i in sorted({0, len(groups) - 1, *by_k3[:n]})]
+
+
+def ends_and_worst_of(n: int, n_groups: int) -> str:
+    """The same in words."""
+    return f"first, last and the {n:,} groups with the largest k3_kl, of {n_groups:,}"
 
 
 def _print_course(console: Console, groups: Sequence[Group]) -> None:
