@@ -8,23 +8,25 @@ first 100 rows, new what comes of all; runs of the same rows write the same byte
 
 import argparse
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-from running import STEPS, command, forked_command
+from running import STEPS, forked_command
 
 Contents = dict[str, bytes]
 """Output, or file of one that is a directory -> what it holds."""
-MOMENTS = (0.0, 0.002, 0.01, 0.05, 0.5)
+MOMENTS = (0.0, 0.002, 0.01, 0.05, 0.2)
 """Seconds within which a run is killed once it began to write."""
 
 
@@ -96,15 +98,16 @@ def completed(case: Case, dump: Path, folder: Path, *more: str) -> dict[str, Con
 
 
 def killed(case: Case, dump: Path, folder: Path, choice: random.Random) -> bool:
-    """Whether a run was killed before its end."""
-    before = set(folder.iterdir())
-    process = subprocess.Popen(
-        [command(), *arguments(case, dump)], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    while process.poll() is None and set(folder.iterdir()) == before:
-        time.sleep(0.001)
-    time.sleep(choice.choice(MOMENTS) * choice.random())
-    process.kill()
+    """Whether a run was killed before its end.  Which process it is, its temporaries tell."""
+    line = [forked_command(), *arguments(case, dump)]
+    process = subprocess.Popen(line, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None:
+        temporary = next(folder.rglob(".rlcorr-*"), None)
+        if temporary is not None:
+            time.sleep(choice.choice(MOMENTS) * choice.random())
+            with suppress(ProcessLookupError):
+                os.kill(int(temporary.name.split("-")[2]), signal.SIGKILL)
+            break
     return process.wait() == -signal.SIGKILL
 
 
