@@ -341,6 +341,9 @@ BROKEN: dict[str, Broken] = {
     "nested 200,000 deep first": Broken(written(DEEP_EXTRA), ("line 1",)),
     "nested 2,000 deep much later": Broken(late(row(), DEEP), ("line 1001",)),
     "nested 200,000 deep much later": Broken(late(row(), DEEP_EXTRA), ("line 1001",), unneeded=True),
+    "a key twice": Broken(
+        written(GOOD_LINE + GOOD_LINE.replace(b"}", b', "a": 1, "a": 2}')), ("line 2", "the key a twice"), unneeded=True
+    ),
     "not UTF-8 much later": Broken(late(row(), EXTRA % b'"\xff"'), ("line 1001",), unneeded=True),
     "a number of 5,000 digits much later": Broken(late(row(), EXTRA % (b"9" * 5000)), ("line 1001",), unneeded=True),
     "half a surrogate pair in an id": Broken(written(EXTRA.replace(b"more", b"sample_id") % HALF), ("line 1",)),

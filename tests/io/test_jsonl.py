@@ -138,6 +138,14 @@ LINES: list[tuple[bytes, str]] = [
     (b'{"rollout_log_probs": [-1, -1], "old_log_probs": [-1]}', "line 5: old_log_probs has 1 tokens"),
     (b'{"rollout_log_probs": [-1]}', "line 5: old_log_probs is null"),
     (b'{"rollout_log_probs": [-1], "old_log_probs": [1e400]}', r"line 5: old_log_probs\[0\] is inf"),
+    (
+        b'{"rollout_log_probs": [-1], "old_log_probs": [-1], "old_log_probs": [-2]}',
+        "line 5 has the key old_log_probs twice",
+    ),
+    (
+        b'{"rollout_log_probs": [-1], "uid": "x", "old_log_probs": [-1], "\\u0075id": "y"}',
+        "line 5 has the key uid twice",
+    ),
     (b'{"rollout_log_probs": [-1], "old_log_probs": [null]}', r"line 5: old_log_probs\[0\] is null"),
     (b'{"rollout_log_probs": [0.5], "old_log_probs": [-1]}', r"line 5: rollout_log_probs\[0\] is 0.5"),
 ]
@@ -232,6 +240,25 @@ def test_standard_input_is_read_whole_and_only_once(tmp_path: Path, codec: str |
         check=True,
     )
     assert run.stdout.decode().splitlines() == ["300 True -", "Standard input can be read only once."]
+
+
+@pytest.mark.parametrize("value", ["0.99999999", "1.00000001", "1e-50"])
+def test_a_mask_is_compared_as_it_stands(tmp_path: Path, value: str) -> None:
+    lines = [json.dumps(row([-1.0], [-1.0], mask)) for mask in ([1], [1.0], [True])]
+    (tmp_path / "a.jsonl").write_text("\n".join(line.replace("[1.0]", f"[{value}]") for line in lines))
+    with pytest.raises(DataError, match=r"line 2: response_mask\[0\] is .*; a mask holds 0 and 1"):
+        read_rows(opened(str(tmp_path / "a.jsonl")))
+
+
+def test_a_late_mask_may_be_spelled_with_escapes(tmp_path: Path) -> None:
+    unmasked = {"rollout_log_probs": [-1.0], "old_log_probs": [-1.0], "say": "é: response_mask"}
+    rows = [unmasked] * reading.LOOKED_AT
+    late = json.dumps(row([-1.0], [-1.0], [0])).replace("response_mask", "\\u0072esponse\\u005Fmask")
+    path = Path(jsonl(tmp_path / "a.jsonl", rows))
+    assert len(read_rows(opened(str(path)))) == len(rows)
+    path.write_text(path.read_text() + late + "\n")
+    with pytest.raises(DataError, match=rf"line {len(rows) + 1} has response_mask, which"):
+        read_rows(opened(str(path)))
 
 
 def test_a_mask_that_first_appears_late_is_an_error_with_its_line(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ RANGE_BYTES = 16 << 20
 LOOKED_AT = 200
 """Rows from which columns and types are taken.  A mask that first appears later is an error, not overlooked."""
 MASK_KEY = re.compile(b'"(%s)"' % "|".join(("response_mask", *ALIASES["response_mask"])).encode())
+ESCAPED_KEY = re.compile(rb'"[^"\\]*\\u(?:[^"\\]|\\.)*"\s*:')
+"""A key that may be one of those all the same: `response\\u005fmask`."""
 
 
 def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
@@ -86,7 +88,7 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: boo
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
     table, unread = None if nested else _fast(block.data, declared, len(numbers)), {}
     if table is None:
-        table, unread = parsed(lines or (line for _, line in numbered(block.data, 0)), declared, path, ids)
+        table, unread = parsed(lines or (line for _, line in numbered(block.data, 0)), declared, path, ids, roles.mask)
     (batch,) = table.combine_chunks().to_batches()
     places = Places(path, "line", numbers, block.start)
     return Rows(data=batch, places=places, original=None if lines is None else LineRows(lines), unread=unread)
@@ -95,14 +97,14 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: boo
 def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
     """Types by role, so that a reward of 0 and 1 in the first rows may be 0.5 later.
 
-    A mask is float32, or boolean if it starts so; float64 lists are log-probs, in which a boolean is an error.
+    A mask is float64, in which nothing but 0 and 1 looks like them, or boolean if it starts so.
     """
 
     def declared(field: pa.Field) -> pa.DataType:
         if field.name in roles.log_probs:
             return pa.list_(pa.float64())
         if field.name == roles.mask:
-            return field.type if pa.types.is_boolean(field.type.value_type) else pa.list_(pa.float32())
+            return field.type if pa.types.is_boolean(field.type.value_type) else pa.list_(pa.float64())
         if field.name == roles.reward and not pa.types.is_boolean(field.type):
             return pa.float64()
         return field.type
@@ -130,10 +132,13 @@ def _fast(data: bytes, schema: pa.Schema, n_lines: int) -> pa.Table | None:
 
 def _refuse_late_mask(block: Block, path: str) -> None:
     """Rows were taken as unmasked because the first ones have no mask: a later one that has must not be."""
-    if not MASK_KEY.search(block.data):
+    # Only a key that is spelled with escapes needs its line parsed to be known.
+    spelled = ESCAPED_KEY if b"\\u" in block.data and ESCAPED_KEY.search(block.data) else None
+    if not spelled and not MASK_KEY.search(block.data):
         return
+    masks = {"response_mask", *ALIASES["response_mask"]}
     for number, line in numbered(block.data, block.lines_before):
-        names = {match.decode() for match in MASK_KEY.findall(line)}
+        names = masks if MASK_KEY.search(line) or (spelled and spelled.search(line)) else set[str]()
         row = row_of(line) if names else ""
         late = sorted(names & row.keys()) if isinstance(row, dict) else []
         if late:

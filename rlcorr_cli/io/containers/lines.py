@@ -34,16 +34,30 @@ def numbered(data: bytes, before: int) -> Iterator[tuple[int, bytes]]:
 def row_of(line: bytes) -> dict[str, Any] | str:
     """One line's object, or what is wrong with the line."""
     try:
-        row = json.loads(line.decode("utf-8"))
+        row = json.loads(line.decode("utf-8"), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         return f"is not UTF-8 at byte {error.start}"
     except json.JSONDecodeError as error:
         return f"is not JSON: {error.msg} at column {error.colno}"
     except RecursionError:
         return "is nested too deeply"
+    except _TwiceError as error:
+        return f"has the key {error} twice"
     except ValueError as error:  # more digits than Python reads
         return f"is not JSON that can be read: {error}"
     return row if isinstance(row, dict) else f"is {_kind(row)}, not an object"
+
+
+class _TwiceError(Exception):
+    """An object with two values of one key; the text is the key."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return row
 
 
 def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
@@ -61,16 +75,16 @@ def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
 
 
 def parsed(
-    lines: Iterable[bytes], schema: pa.Schema, path: str, ids: Sequence[str] = ()
+    lines: Iterable[bytes], schema: pa.Schema, path: str, ids: Sequence[str] = (), mask: str | None = None
 ) -> tuple[pa.Table, dict[int, str]]:
     """The schema's columns of all lines, and what is wrong with those that cannot be read: their rows are null.
 
-    A boolean mask becomes float32, a key column of mixed numbers float64, an id text.
+    A mask, whose lists may hold booleans, becomes float64, a key column of mixed numbers too, an id text.
     """
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
     unread: dict[int, str] = {}
     for i, line in enumerate(lines):
-        row = _fitted(line, schema, ids)
+        row = _fitted(line, schema, ids, mask)
         if isinstance(row, str):
             unread[i], row = row, {}
         for name, values in columns.items():
@@ -79,7 +93,7 @@ def parsed(
     return pa.table({name: _array(columns[name], type, name, path) for name, type in types.items()}), unread
 
 
-def _fitted(line: bytes, schema: pa.Schema, ids: Sequence[str]) -> dict[str, Any] | str:
+def _fitted(line: bytes, schema: pa.Schema, ids: Sequence[str], mask: str | None) -> dict[str, Any] | str:
     """A line's values as `_array` takes them, or what is wrong."""
     row = row_of(line)
     if isinstance(row, str):
@@ -88,7 +102,7 @@ def _fitted(line: bytes, schema: pa.Schema, ids: Sequence[str]) -> dict[str, Any
     for field in schema:
         try:
             value = row.get(field.name)
-            fitted[field.name] = _id(value) if field.name in ids else _value(value, field.type)
+            fitted[field.name] = _id(value) if field.name in ids else _value(value, field.type, field.name == mask)
         except _UnfitError as error:
             return f"has {error} in {field.name}, which holds {field.type}"
     return fitted
@@ -113,14 +127,14 @@ class _UnfitError(Exception):
     """A value of a kind that its column cannot hold; the text is the kind."""
 
 
-def _value(value: Any, type: pa.DataType) -> Any:
-    """The value as `_array` takes it.  Only a mask, declared other than float64, may hold booleans in its lists."""
+def _value(value: Any, type: pa.DataType, is_mask: bool) -> Any:
+    """The value as `_array` takes it.  Only a mask may hold booleans in its lists."""
     if value is None:
         return None
     if pa.types.is_list(type):
         if not isinstance(value, list):
             raise _UnfitError(_kind(value))
-        return [_number(item, booleans=type.value_type != pa.float64()) for item in value]
+        return [_number(item, booleans=is_mask) for item in value]
     if isinstance(value, str) and (pa.types.is_string(type) or pa.types.is_null(type)):
         return _text(value)
     if pa.types.is_string(type):
@@ -141,8 +155,8 @@ def _number(value: Any, booleans: bool) -> Any:
 
 def _array(values: list[Any], type: pa.DataType, name: str, path: str) -> pa.Array:
     if pa.types.is_list(type):
-        item = pa.float64() if type.value_type == pa.float64() else pa.float32()
-        return pa.array([None if row is None else [_float(value) for value in row] for row in values], pa.list_(item))
+        floats = [None if row is None else [_float(value) for value in row] for row in values]
+        return pa.array(floats, pa.list_(pa.float64()))
     kinds = {value.__class__ for value in values if value is not None}
     if str in kinds and len(kinds) > 1:
         raise DataError(
