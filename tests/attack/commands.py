@@ -1,0 +1,104 @@
+"""Every command with every form of output, read from the product's own tables, so that a new one is tried by itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import typer
+
+from rlcorr_cli.cli import app
+from rlcorr_cli.io.formats import WRITTEN
+from rlcorr_cli.present.figures.kinds import KINDS as PICTURES
+from rlcorr_cli.present.forms import FORMS
+
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
+READ_FILES = ("--plan", "--rules", "--baseline")
+"""Options that name a file to read; every other option that names a path names an output."""
+PATHS = ("PATH", "FILE", "DIR", "REPORT")
+PLAN = ("--rs", "ratio.seq_mean:0.9,1.1", "--is", "token")
+DUMPS = ("analyze", "filter", "inspect", "check", "plot")
+"""Commands that read a dump."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A command on a dump in one form of output: arguments to put around the dump's name, and what they name."""
+
+    args: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As it is typed."""
+        return " ".join(self.args)
+
+    def on(self, dump: str, *more: str) -> tuple[str, ...]:
+        """The command line on a dump."""
+        return (self.args[0], dump, *self.args[1:], *more)
+
+
+def _form(command: str, *options: str, **named: str) -> Form:
+    """A form with outputs, each given as option=path: `o="k.jsonl"`, `junit="j.xml"`."""
+    args = [part for name, path in named.items() for part in (_option(name), path)]
+    return Form((command, *options, *args), tuple(named.values()))
+
+
+def _option(name: str) -> str:
+    return f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+
+
+@lru_cache(1)
+def forms() -> tuple[Form, ...]:
+    """All of them."""
+    return tuple(_forms())
+
+
+def _forms() -> Iterator[Form]:
+    yield Form(("analyze",))
+    yield Form(("analyze", *PLAN, "--json"))
+    yield from (_form("analyze", o=f"r{suffix}") for suffix in FORMS)
+    yield _form("analyze", "--group-by", "step", o="r.tb")
+    for suffix in (*WRITTEN, ""):
+        yield _form("filter", *PLAN, o=f"k{suffix}")
+        yield _form("filter", *PLAN, rejected_output=f"dropped{suffix}", o=f"k{suffix}")
+    yield _form("filter", *PLAN, "--rejected", "keep", o="k.parquet")
+    yield _form("filter", *PLAN, "--json", o="k.jsonl")
+    yield _form("filter", *PLAN, "--resample", "20", o="k.jsonl")
+    yield _form("filter", *PLAN, "--resample", "3", o="k.parquet")
+    yield Form(("filter", *PLAN, "--dry-run"))
+    yield Form(("inspect",))
+    yield Form(("inspect", "--json"))
+    yield Form(("inspect", "--worst", "2"))
+    yield Form(("inspect", "--worst", "9", "--by", "seq_log_ratio", "--json"))
+    yield Form(("inspect", "--row", "1"))
+    yield Form(("inspect", "--row", "1", "--json"))
+    yield Form(("inspect", "--row", "a"))
+    yield Form(("check",))
+    yield Form(("check", "--json"))
+    yield _form("check", junit="j.xml")
+    yield from (_form("plot", "--kind", kind, o=f"p{PICTURE_SUFFIXES[1]}") for kind in PICTURES)
+    yield _form("plot", "--json", o=f"p{PICTURE_SUFFIXES[0]}")
+
+
+@lru_cache(1)
+def parameters() -> tuple[tuple[str, Any], ...]:
+    """(command, parameter) of the whole app."""
+    group: Any = typer.main.get_command(app.build(rich=False))
+    return tuple((name, parameter) for name, command in group.commands.items() for parameter in command.params)
+
+
+def long_option(parameter: Any) -> str:
+    """The name of an option that says most."""
+    return max(parameter.opts, key=len)
+
+
+def output_options() -> list[tuple[str, str]]:
+    """(command, option) that names what is written."""
+    return [
+        (command, long_option(parameter))
+        for command, parameter in parameters()
+        if parameter.param_type_name == "option"
+        and (parameter.metavar or "") in PATHS
+        and long_option(parameter) not in READ_FILES
+    ]
