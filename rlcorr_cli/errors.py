@@ -4,8 +4,15 @@ Everything raised on purpose is an RlcorrError; any other exception is a fault o
 command line turns an RlcorrError into two lines on stderr (`cli/main.py`).
 """
 
+import reprlib
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+
+LONGEST = 600
+"""Characters of a message; names and values come from outside, and may be of any length."""
+LONGEST_VALUE = 80
+LONGEST_NAME = 100
+"""Beyond this nobody mistypes a name, and looking for the nearest takes long."""
 
 
 class RlcorrError(Exception):
@@ -17,14 +24,13 @@ class RlcorrError(Exception):
     exit_status = 70
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self._raised = message, hint
+        self._raised = cut(message), cut(hint)
+        self.message, self.hint = self._raised
+        super().__init__(self.message)
 
     def word(self, words: Callable[[str], str]) -> None:
         """Say message and hint through `words`, which takes them as they were raised: they may name flags."""
-        self.message, self.hint = map(words, self._raised)
+        self.message, self.hint = (words(text) for text in self._raised)
         self.args = (self.message,)
 
 
@@ -49,7 +55,7 @@ class OutputError(RlcorrError):
 def not_one_of(name: str, value: object, choices: Iterable[str]) -> UsageError:
     """The error for an option's value that is none of its choices."""
     allowed = tuple(choices)
-    message = f"{name} must be one of {', '.join(allowed)}, got '{value}'."
+    message = f"{name} must be one of {', '.join(allowed)}, got {shortened(value)}."
     return UsageError(message, f"Try {nearest(str(value), allowed, 1)}.")
 
 
@@ -59,5 +65,32 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     At most twelve names, so that an error stays two lines.
     """
     names = sorted(known)
-    close = get_close_matches(name, names, n=n, cutoff=0.5) or names
-    return ", ".join(close[:12]) + (", …" if len(close) > 12 else "")
+    short = [known_name for known_name in names if len(known_name) <= LONGEST_NAME]
+    close = (get_close_matches(name, short, n=n, cutoff=0.5) if len(name) <= LONGEST_NAME else []) or names
+    shown = (shortened(known_name, quotes=False) for known_name in close[:12])
+    return ", ".join(shown) + (", …" if len(close) > 12 else "")
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """A text of at most about `longest` characters: its start and its end, and between them how many it had."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest * 2 // 3]} … ({len(text):,} characters) … {text[-(longest // 4) :]}"
+
+
+def shortened(value: object, longest: int = LONGEST_VALUE, *, quotes: bool = True) -> str:
+    """A value as messages show it: a short piece, however much it holds.  quotes: whether text stands in quotes."""
+    if isinstance(value, str):
+        text = cut(value, longest)
+        return repr(text) if quotes else text
+    return cut(_REPR.repr(value), longest)
+
+
+class _Repr(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        """Python refuses to write integers of more than 4,300 digits."""
+        return super().repr_int(x, level) if x.bit_length() < 4096 else f"<an integer of {x.bit_length():,} bits>"
+
+
+_REPR = _Repr()
+_REPR.maxlevel, _REPR.maxlist, _REPR.maxdict, _REPR.maxstring, _REPR.maxlong = 2, 4, 4, 40, 40

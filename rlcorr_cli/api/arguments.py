@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from rlcorr_cli.errors import UsageError, not_one_of
+from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.quality.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
 from rlcorr_cli.requests import ReadRequest
 
@@ -80,7 +80,9 @@ def refuse_below(least: float, **values: Any) -> None:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UsageError(f"{name} should be a whole number of {least} or more, not {value!r}.", "Leave it out.")
+            raise UsageError(
+                f"{name} should be a whole number of {least} or more, not {shortened(value)}.", "Leave it out."
+            )
 
 
 def one_of(option: str, value: Any, choices: Any) -> Any:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.errors import UsageError, nearest, shortened
 
 Config = Mapping[str, Any]
 
@@ -27,7 +27,7 @@ def number(config: Config, key: str, default: float | None = None) -> float | No
     except (TypeError, ValueError, OverflowError):
         result = math.nan
     if not math.isfinite(result):
-        raise UsageError(f"{key} must be a finite number, got {value!r}.", "Use null for no bound.")
+        raise UsageError(f"{key} must be a finite number, got {shortened(value)}.", "Use null for no bound.")
     return result
 
 
@@ -43,7 +43,7 @@ def flag(config: Config, key: str, default: bool = False) -> bool:
     """The option's true or false."""
     value = config.get(key, default)
     if not isinstance(value, bool):
-        raise UsageError(f"{key} must be true or false, got {value!r}.", "Write it without quotes.")
+        raise UsageError(f"{key} must be true or false, got {shortened(value)}.", "Write it without quotes.")
     return value
 
 
@@ -52,7 +52,9 @@ def choice(config: Config, key: str, allowed: tuple[str, ...], default: str | No
     value = config.get(key, default)
     if value is None or value in allowed:
         return value
-    raise UsageError(f"{key} must be one of {', '.join(allowed)}, got {value!r}.", "Use null to switch it off.")
+    raise UsageError(
+        f"{key} must be one of {', '.join(allowed)}, got {shortened(value)}.", "Use null to switch it off."
+    )
 
 
 def contradiction(first: str, second: str, hint: str) -> UsageError:

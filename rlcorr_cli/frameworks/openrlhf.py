@@ -6,7 +6,7 @@ level where the geometric ratio is inside.
 
 from typing import Any
 
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, positive
 from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
@@ -50,7 +50,7 @@ def _bounds(config: Config, key: str) -> Bounds:
     parts: list[Any] = list(threshold) if isinstance(threshold, list | tuple) else str(threshold).split()
     ends = [positive({key: part}, key) for part in parts]
     if len(ends) not in (1, 2) or None in ends:
-        raise UsageError(f"{key} must be LOW HIGH, got {threshold!r}.", f"For example {key}: [0.5, 5.0].")
+        raise UsageError(f"{key} must be LOW HIGH, got {shortened(threshold)}.", f"For example {key}: [0.5, 5.0].")
     return Bounds(ends[0] if len(ends) == 2 else 0.0, ends[-1])
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frameworks.config import Config, contradiction
 from rlcorr_cli.plans.plan import Plan
 
@@ -47,7 +47,8 @@ class Peer:
             left = self.common if path == () and options else ()
             for key in (key for key in self.keys if key in block and key not in left):
                 if options.get(key, block[key]) != block[key]:
-                    raise contradiction(f"{key}: {options[key]}", f"{key}: {block[key]}", "Keep it in one place.")
+                    first, second = (f"{key}: {shortened(value)}" for value in (options[key], block[key]))
+                    raise contradiction(first, second, "Keep it in one place.")
                 options[key] = block[key]
         return self.read(options)
 
@@ -69,7 +70,9 @@ def _is_there(data: Mapping[str, Any], path: tuple[str, ...]) -> bool:
             return bool(_at(data, path))
         inner = inner[key]
     if inner is not None and not isinstance(inner, Mapping):
-        raise UsageError(f"{'.'.join(path)} must be a block of options, got {inner!r}.", "Leave it out for none.")
+        raise UsageError(
+            f"{'.'.join(path)} must be a block of options, got {shortened(inner)}.", "Leave it out for none."
+        )
     return True
 
 

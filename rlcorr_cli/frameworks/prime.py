@@ -4,7 +4,7 @@ The masks compare the trainer's policy with the inference one; there is no weigh
 are strict there and so inclusive for what stays.
 """
 
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.frameworks.config import Config, choice, contradiction, number
 from rlcorr_cli.frameworks.peer import Peer
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
@@ -39,7 +39,9 @@ def _dppo(config: Config) -> tuple[Rejection, ...]:
 def _gap(config: Config, key: str, default: float) -> float:
     value = number(config, key, default)
     if value is None or value < 0:
-        raise UsageError(f"{key} must be a number from 0 up, got {config[key]!r}.", f"prime-rl's own is {default:g}.")
+        raise UsageError(
+            f"{key} must be a number from 0 up, got {shortened(config[key])}.", f"prime-rl's own is {default:g}."
+        )
     return value
 
 

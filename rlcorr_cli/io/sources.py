@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlcorr_cli.batch import Stamp
-from rlcorr_cli.errors import DataError, UsageError, nearest
+from rlcorr_cli.errors import DataError, UsageError, nearest, shortened
 from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, by_magic, by_suffix, container
 from rlcorr_cli.io.searching import Hits, matching, within
 from rlcorr_cli.places import STDIN
@@ -78,7 +78,7 @@ def files(paths: Sequence[str]) -> Iterator[str]:
 
 def _expanded(typed: str) -> Hits:
     if "\0" in typed:
-        raise UsageError(f"{typed!r} is not a path: it holds a NUL.", "Name a file, a directory or a glob.")
+        raise UsageError(f"{shortened(typed)} is not a path: it holds a NUL.", "Name a file, a directory or a glob.")
     if not typed:
         raise UsageError("The name of the dump is empty: is a variable unset?", "Name a file, a directory or a glob.")
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", typed):

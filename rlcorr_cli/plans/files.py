@@ -20,15 +20,16 @@ so and noted with its line.  1e-4, which PyYAML alone reads as text, is a number
 
 import json
 import math
-import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, shortened
+from rlcorr_cli.plans.documents import SUFFIXES, parse, read_text
 from rlcorr_cli.plans.plan import Plan
 
+FAULTS = 5
+"""How many of a file's faults an error names."""
 RECORDS = "See `rlcorr presets` for the records of a plan."
 
 TRAINER_KEYS = ("algorithm", "rollout_correction", "rollout_is", "rollout_rs", "use_tis", "tis_level")
@@ -55,32 +56,25 @@ def _toml_line(key: str, value: Any) -> str:
     return f"{key} = {'inf' if value == math.inf else json.dumps(value)}"
 
 
-def load(path: Path, what: str = "plan file", records: str = RECORDS) -> tuple[dict[str, Any], list[str]]:
+def load(path: Path, what: str = "plan file", records: str = RECORDS) -> tuple[dict[str, Any], tuple[str, ...]]:
     """A mapping from a TOML, YAML or JSON file, by suffix, and notes on scalars that may not mean what they show.
 
     what: the kind of file, for messages.  records: the hint for a file that holds no mapping.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"Cannot read the {what} {path}: {reason}.", "Name a TOML, YAML or JSON file.") from None
     suffix = path.suffix.lower()
-    if suffix not in (".toml", ".yaml", ".yml", ".json"):
+    if suffix not in SUFFIXES:
         raise UsageError(f"{path}: cannot tell a {what}'s format.", "Call it .toml, .yaml or .json.")
     try:
-        notes: list[str] = []
-        if suffix == ".toml":
-            data = tomllib.loads(text)
-        elif suffix == ".json":
-            data = json.loads(text)
-        else:
-            data, notes = _load_yaml(text)
-    except (ValueError, RecursionError) as error:  # tomllib's and json's errors are ValueErrors, and so is _load_yaml's
-        raise UsageError(f"{path} is not valid {suffix[1:].upper()}: {error}.", "Fix the file.") from None
-    if not isinstance(data, dict):
+        text = read_text(path)
+    except UsageError as error:
+        raise UsageError(f"Cannot read the {what} {path}: {error.message}", error.hint) from None
+    try:
+        document = parse(text, suffix)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.hint) from None
+    if not isinstance(document.data, dict):
         raise UsageError(f"{path} holds no mapping of options.", records)
-    return data, notes
+    return document.data, document.notes
 
 
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:
@@ -93,36 +87,15 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
     try:
         record = PlanRecord.model_validate(data)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())
+        faults = "; ".join(
+            f"{shortened('.'.join(map(str, e['loc'])), quotes=False)}: {e['msg'].lower()}"
+            for e in error.errors()[:FAULTS]
+        )
+        more = f"; and {error.error_count() - FAULTS:,} more" if error.error_count() > FAULTS else ""
         of_trainer = any(key in data for key in TRAINER_KEYS)
         hint = "A config of verl or slime needs its --profile (verl-0.6, verl-0.9, slime, ...)."
         raise UsageError(
-            f"not a plan: {faults}.",
+            f"not a plan: {faults}{more}.",
             hint if of_trainer else "`rlcorr presets show geo_rs` shows what a plan file looks like.",
         ) from None
     return record.plan()
-
-
-def _load_yaml(text: str) -> tuple[Any, list[str]]:
-    """What a YAML text holds, and a note for every scalar that may not mean what it shows."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """SafeLoader that reads 1e-4 as a number, as YAML 1.2 and OmegaConf do."""
-
-    Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-    )
-    try:
-        notes = [
-            f"line {token.start_mark.line + 1}: {token.value} without quotes is the number "
-            f"{yaml.load(token.value, Loader):g}, to the trainer as well; quote it if two bounds are meant."
-            for token in yaml.scan(text)
-            if isinstance(token, yaml.ScalarToken)
-            and token.plain
-            and re.fullmatch(r"[0-9.]+_[0-9_.]+", token.value)
-            and isinstance(yaml.load(token.value, Loader), int | float)
-        ]
-        return yaml.load(text, Loader), notes
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None

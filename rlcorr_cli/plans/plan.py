@@ -22,7 +22,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
 
 Scope = Literal["token", "seq_sum", "seq_mean", "seq_max", "seq_min"]
@@ -42,6 +42,7 @@ SCOPES: tuple[Scope, ...] = ("token", "seq_sum", "seq_mean", "seq_max", "seq_min
 LEVELS: dict[str, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
 """How a weight of each scope reduces l; verl and slime name a ratio's level so, too."""
 SIGNS: dict[Gate, str] = {"positive": ">", "negative": "<", "nonpositive": "<=", "nonnegative": ">="}
+MOST_RULES = 100
 RESERVED = ("seq",)
 """Rejection names whose metrics would collide with those of all rejections together."""
 
@@ -192,7 +193,7 @@ def acts_on(of: Of, gate: Gate) -> str:
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in RESERVED:
         raise UsageError(
-            f"A rejection cannot be called {name!r}.",
+            f"A rejection cannot be called {shortened(name)}.",
             "Names are lower-case letters, digits and _, for example geometric.",
         )
 
@@ -223,6 +224,8 @@ class Plan:
                 f"log_ratio_limit must lie in (0, 340], got {self.log_ratio_limit:g}.",
                 "20 is what verl and slime use; null (inf in TOML) switches it off.",
             )
+        if len(self.rules) > MOST_RULES:
+            raise UsageError(f"A plan has at most {MOST_RULES} rejections, not {len(self.rules):,}.", "Leave some out.")
         names = [rule.name for rule in self.rules]
         for name in names:
             if names.count(name) > 1:

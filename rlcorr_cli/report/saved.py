@@ -4,7 +4,6 @@
 DataError, whatever is wrong with it.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import pydantic
 from rlcorr_cli import batch
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.metrics.diagnostics import METRICS
+from rlcorr_cli.plans.documents import parse_json, read_text
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report import report
@@ -24,6 +24,8 @@ from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.totals import binned
 from rlcorr_cli.totals.histogram import Histogram
 
+MOST_BYTES = 1 << 30
+"""A group takes some 4,000."""
 AGAIN = "Write one with `rlcorr analyze DUMP -o report.json`."
 
 
@@ -35,10 +37,11 @@ def is_report(dumps: Sequence[str]) -> bool:
 def load(path: str) -> dict[str, Any]:
     """The document in a file, of which only the head is known to be one of this schema."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refused)
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"{path} cannot be read as a report: {reason}.", AGAIN) from None
+        data = parse_json(read_text(Path(path), MOST_BYTES), parse_constant=_refused)
+    except RecursionError:
+        raise DataError(f"{path} cannot be read as a report: it is nested too deep.", AGAIN) from None
+    except UsageError as error:
+        raise DataError(f"{path} cannot be read as a report: {error.message}", AGAIN) from None
     if not isinstance(data, dict) or "rlcorr" not in data:
         raise DataError(f"{path} is not a report of rlcorr's.", f"A dump of JSON lines is called .jsonl. {AGAIN}")
     head = data["rlcorr"]

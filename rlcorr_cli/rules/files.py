@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.plans.files import load
 from rlcorr_cli.rules.judge import NamedRule, written
 from rlcorr_cli.rules.rule import Over, Severity
@@ -90,12 +90,12 @@ def _checked(data: Mapping[Any, Any], keys: Mapping[str, Key], where: str) -> No
             close = nearest(str(name), keys, 1) if isinstance(name, str) else ", ".join(keys)
             raise UsageError(f"{where}: there is no key '{name}'.", f"Nearest: {close}. Keys: {', '.join(keys)}.")
         if not keys[name].fits(value):
-            raise UsageError(f"{where}: {name} must be {keys[name].takes}, got {value!r}.", EXAMPLE)
+            raise UsageError(f"{where}: {name} must be {keys[name].takes}, got {shortened(value)}.", EXAMPLE)
 
 
 def _rule(data: Any, where: str) -> NamedRule:
     if not isinstance(data, Mapping):
-        raise UsageError(f"{where} is {data!r}, no record.", EXAMPLE)
+        raise UsageError(f"{where} is {shortened(data)}, no record.", EXAMPLE)
     _checked(data, KEYS, where)
     low, high = data.get("min"), data.get("max")
     if "metric" not in data:

@@ -246,7 +246,7 @@ def test_a_rules_file_that_is_not_there_is_status_2(tmp_path: Path) -> None:
     refused(run("check", BF16, "--rules", rules(tmp_path, "", "rules.ini")), 2, "a rules file's format", ".toml")
     refused(run("check", BF16, "--rules", rules(tmp_path, "[1]", "r.json")), 2, "no mapping", "[[rule]]")
     deep = rules(tmp_path, "[" * 100_000, "deep.json")
-    refused(run("check", BF16, "--rules", deep), 2, "not valid JSON")
+    refused(run("check", BF16, "--rules", deep), 2, "deep.json: it is nested more than 64 deep")
 
 
 BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
