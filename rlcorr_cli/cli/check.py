@@ -86,7 +86,7 @@ def _show(checked: "Checked", as_json: bool) -> int:
 
     from rlcorr_cli.present import streamed
     from rlcorr_cli.present.ci import github
-    from rlcorr_cli.present.stdout import emit_pieces
+    from rlcorr_cli.present.stdout import emit_json_pieces
     from rlcorr_cli.present.terminal.checked import print_checked
 
     if os.environ.get(SUMMARY):
@@ -95,7 +95,7 @@ def _show(checked: "Checked", as_json: bool) -> int:
         github.annotate(checked)
     if as_json:
         findings = (finding.to_dict() for finding in checked.findings)
-        emit_pieces(streamed.pieces(checked.to_dict(findings=False), "findings", findings))
+        emit_json_pieces(streamed.pieces(checked.to_dict(findings=False), "findings", findings))
     else:
         print_checked(checked)
     return 0 if checked.passed else 1

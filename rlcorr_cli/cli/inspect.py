@@ -77,26 +77,22 @@ def _columns_before_errors(dumps: Sequence[str], format: str, as_json: bool) -> 
 
 def _show(inspected: "Inspected", as_json: bool) -> None:
     """Print the inspection; a dump without a valid token is a DataError after that."""
-    import json
-
-    from rlcorr_cli.present.stdout import emit
+    from rlcorr_cli.present.stdout import emit_json
     from rlcorr_cli.present.terminal.inspected import print_inspected
     from rlcorr_cli.report.build import refuse_empty
 
     if as_json:
-        emit(json.dumps(inspected.to_dict(), indent=2, allow_nan=False) + "\n")
+        emit_json(inspected.to_dict())
     else:
         print_inspected(inspected)
     refuse_empty(inspected.counts, inspected.inputs)
 
 
 def _show_row(row: "OneRow", as_json: bool) -> None:
-    import json
-
-    from rlcorr_cli.present.stdout import emit
+    from rlcorr_cli.present.stdout import emit_json
     from rlcorr_cli.present.terminal.inspected import print_row
 
     if as_json:
-        emit(json.dumps(row.to_dict(), indent=2, allow_nan=False) + "\n")
+        emit_json(row.to_dict())
     else:
         print_row(row)

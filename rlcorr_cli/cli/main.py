@@ -16,7 +16,7 @@ from typing import NoReturn
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
 from rlcorr_cli.errors import OutputError, RlcorrError, not_one_of
-from rlcorr_cli.present.stdout import drop_stdout
+from rlcorr_cli.present.stdout import clean, disarmed, disarmed_json, drop_stdout, tame_environment, write_stderr
 
 _REFUSED_CHOICE = re.compile(
     r"Invalid value for '(?P<option>--[\w-]+)'[^:]*: Value error, '(?P<value>.*)' is not one of (?P<choices>.*)\.",
@@ -29,8 +29,19 @@ _QUOTED = re.compile("'([^']+)'")
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; never returns.  Exit statuses are those of README."""
     interrupt.install()
+    _occupy_streams()
     status = run(sys.argv[1:] if args is None else args)
     _end(status)
+
+
+def _occupy_streams() -> None:
+    """Open the null device in the place of a closed stream: else the first file that is opened gets its number, and
+    what a library of C writes to stderr lands in that file."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _end(status: int) -> NoReturn:
@@ -46,6 +57,7 @@ def _end(status: int) -> NoReturn:
 def run(args: Sequence[str]) -> int:
     """The exit status of a command line, errors shown."""
     arguments = list(args)
+    tame_environment()
     try:
         return fast_path(arguments)
     except RlcorrError as error:
@@ -108,11 +120,16 @@ def parsed(args: list[str]) -> int:
 
 
 def _fault() -> int:
+    _write_traceback()
+    write_stderr("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.\n")
+    return 70
+
+
+def _write_traceback() -> None:
+    """The traceback of what is being handled, line by line; a message in it may be anything."""
     import traceback
 
-    traceback.print_exc()
-    print("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.", file=sys.stderr)
-    return 70
+    write_stderr(disarmed("\n".join(map(clean, traceback.format_exc().split("\n")))))
 
 
 def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:
@@ -120,19 +137,14 @@ def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int
     status = error.exit_status if status is None else status
     error.word(str)  # the API has it speak of arguments
     if _asks(args, "--debug"):
-        import traceback
-
-        traceback.print_exc()
+        _write_traceback()
     if _asks(args, "--json"):
         import json
 
-        text = json.dumps({"error": {"message": error.message, "hint": error.hint, "exit_status": status}})
+        told = {"error": {"message": error.message, "hint": error.hint, "exit_status": status}}
+        write_stderr(disarmed_json(json.dumps(told)) + "\n")
     else:
-        text = f"Error: {_line(error.message)}\n{_line(error.hint)}".rstrip()
-    try:
-        print(text, file=sys.stderr)
-    except BrokenPipeError:
-        pass
+        write_stderr(disarmed(f"Error: {_line(error.message)}\n{_line(error.hint)}".rstrip()) + "\n")
     return status
 
 
@@ -147,4 +159,4 @@ def _asks(args: Sequence[str], flag: str) -> bool:
 
 def _line(text: str) -> str:
     """One line without control characters: file and column names come from outside."""
-    return "".join(c if c.isprintable() else " " if c in "\n\t" else repr(c)[1:-1] for c in text)
+    return clean(re.sub(r"[\n\t]", " ", text))

@@ -51,18 +51,17 @@ def _beside(dump: str, kinds: Sequence[str]) -> dict[str, Path]:
 
 def _show(pictures: "Sequence[Picture]", as_json: bool) -> None:
     """Each picture's file and caption, or why there is none, on stdout."""
-    import json
     import sys
 
     from rlcorr_cli.errors import DataError
-    from rlcorr_cli.present.stdout import emit
+    from rlcorr_cli.present.stdout import clean, emit, emit_json
 
     for note in pictures[0].notes:
         print(note, file=sys.stderr)
     if as_json:
-        emit(json.dumps([picture.to_dict() for picture in pictures], indent=2) + "\n")
+        emit_json([picture.to_dict() for picture in pictures])
     else:
-        emit("".join(f"{p.path or p.kind + ': no picture'}\n    {p.caption}\n" for p in pictures))
+        emit("".join(f"{clean(p.path or p.kind + ': no picture')}\n    {clean(p.caption)}\n" for p in pictures))
     if all(picture.path is None for picture in pictures):
         reason = pictures[0].caption
         raise DataError(f"There is nothing to draw: {reason}", "See `rlcorr plot --help` for other kinds.")

@@ -25,15 +25,13 @@ def presets(
         print_preset(name)
         return
     if json:
-        import json as encoder
-
         from rlcorr_cli.plans.presets import PRESETS
-        from rlcorr_cli.present.stdout import emit
+        from rlcorr_cli.present.stdout import emit_json
 
         rows = [
             {**p.plan.to_dict(), "aliases": p.aliases, "when": p.when, "source": p.source} for p in PRESETS.values()
         ]
-        emit(encoder.dumps(rows, indent=2) + "\n")
+        emit_json(rows)
         return
     from rlcorr_cli.present.terminal.presets import print_presets
 

@@ -1,13 +1,12 @@
 """What commands share: arguments as values, the progress bar, printing a report."""
 
-import json
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.present.forms.document import pieces as document
-from rlcorr_cli.present.stdout import emit, emit_pieces
+from rlcorr_cli.present.stdout import emit_json, emit_json_pieces
 from rlcorr_cli.present.terminal.report import print_report
 from rlcorr_cli.report.report import Report
 
@@ -32,7 +31,7 @@ def _bar(n_bytes: int) -> "Generator[Progress]":
 def show(report: Report, as_json: bool) -> None:
     """The report on stdout."""
     if as_json:
-        emit_pieces(document(report, pictures=False))
+        emit_json_pieces(document(report, pictures=False))
     else:
         print_report(report)
 
@@ -40,7 +39,7 @@ def show(report: Report, as_json: bool) -> None:
 def show_filtered(filtered: "Filtered", as_json: bool) -> None:
     """What filter did, on stdout."""
     if as_json:
-        emit(json.dumps(filtered.to_dict(), indent=2, allow_nan=False) + "\n")
+        emit_json(filtered.to_dict())
         return
     from rlcorr_cli.present.terminal.filtered import print_filtered
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from rlcorr_cli.batch import Input, Shard
+from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.index import Index
 from rlcorr_cli.io.containers.streams import Stdin
@@ -107,7 +108,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
     """
     check_names(request.columns)
     sources, search_notes = find_noting(request.paths, request.format)
-    stdin = Stdin(sys.stdin.buffer) if any(source.path == STDIN for source in sources) else None
+    stdin = _standard_input() if any(source.path == STDIN for source in sources) else None
     plan_columns = plan_columns or PlanColumns()
 
     def indexed(source: Source) -> Index:
@@ -118,6 +119,12 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
 
     indexes = {source.path: indexed(source) for source in sources}
     return _settled(request, plan_columns, tuple(sources), indexes, search_notes, stdin)
+
+
+def _standard_input() -> Stdin:
+    if sys.stdin is None:  # closed by the caller: `<&-`
+        raise DataError("Standard input is closed.", "Pipe JSON lines to rlcorr, or name a file.")
+    return Stdin(sys.stdin.buffer)
 
 
 def _settled(

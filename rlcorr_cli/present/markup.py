@@ -2,7 +2,7 @@
 
 import re
 
-from rlcorr_cli.present.stdout import clean
+from rlcorr_cli.present.stdout import clean, disarmed
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@$-])")
 
@@ -16,7 +16,7 @@ def escaped(value: object) -> str:
 
 def command_data(value: object) -> str:
     """What stands behind the :: of a workflow command."""
-    return clean(str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+    return disarmed(clean(str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")))
 
 
 def command_property(value: object) -> str:

@@ -1,15 +1,19 @@
-"""Where text goes: one way to stdout, and how rich is set up for it.
+"""Where text goes: one way to stdout, one to stderr, and how rich is set up for the first.
 
 Text is rendered first and written in one go, because rich turns a closed pipe into exit status 1; here it is no error.
+What comes from outside is made harmless twice: `clean` takes a value's control characters, `disarmed` whatever a CI
+system's log would take for a command in the text as it is written, wherever names were joined or wrapped.
 """
 
 import io
+import json
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.errors import OutputError
 
@@ -17,13 +21,53 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+NARROWEST, WIDEST = 20, 500
+"""Columns: rich pads lines to the width that COLUMNS asks for, whatever memory that takes."""
+
+_AT_START = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
+_ANYWHERE = re.compile(r"#(?=#\w*\[)")
+"""GitHub's runner obeys `::error::` at the start of a line and `##[error]` anywhere in one; `##vso[...]` is Azure's."""
+
+
+def disarmed(text: str) -> str:
+    """Lines of which none is, or holds, a command to a CI system that reads them: ': :error::', '# #[error]'."""
+    return _ANYWHERE.sub("# ", _AT_START.sub(r"\1: ", text))
+
+
+def disarmed_json(text: str) -> str:
+    """The same of JSON, which stays the same JSON: its strings hold '\\u0023#[error]', and begin no line."""
+    return _ANYWHERE.sub(r"\\u0023", text)
+
+
+def write_stderr(text: str) -> None:
+    """Write to stderr; closed or full, it has nobody to tell, and changes no result."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def emit_json(value: Any) -> None:
+    """Write a value to stdout as indented JSON."""
+    emit_json_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def emit_json_text(text: str) -> None:
+    """Write what is JSON already to stdout."""
+    _emit((disarmed_json(text),))
+
+
 def emit(text: str) -> None:
-    """Write to stdout; a reader that went away (`| head`) is fine, a full disk is an OutputError."""
-    emit_pieces((text,))
+    """Write lines to stdout; a reader that went away (`| head`) is fine, a full disk is an OutputError."""
+    _emit((disarmed(text),))
 
 
-def emit_pieces(pieces: Iterable[str]) -> None:
-    """The same of a text that is too long to be held."""
+def emit_json_pieces(pieces: Iterable[str]) -> None:
+    """Write JSON text that is too long to be held; no string in it is cut between two pieces."""
+    _emit(map(disarmed_json, pieces))
+
+
+def _emit(pieces: Iterable[str]) -> None:
     if sys.stdout is None:  # closed by the caller: `>&-`
         raise OutputError("Standard output is closed.", "Redirect it to a file, or use -o FILE.")
     encoding = sys.stdout.encoding or "ascii"
@@ -40,14 +84,14 @@ def emit_pieces(pieces: Iterable[str]) -> None:
 
 def drop_stdout() -> None:
     """Send what is still buffered to the null device, so that the interpreter's own flush at exit cannot fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def render(draw: "Callable[[Console], None]") -> None:
     """Draw on a console as wide as the terminal (80 columns when piped), and emit the result.
 
-    NO_COLOR, like a pipe, means plain text: no bold or dim either.  No line starts with ::, which GitHub's runner would
-    take for a command, whatever names a dump has and wherever they were wrapped.
+    NO_COLOR, like a pipe, means plain text: no bold or dim either.
     """
     from rich.console import Console
 
@@ -55,7 +99,7 @@ def render(draw: "Callable[[Console], None]") -> None:
     paper = io.StringIO()
     console = Console(
         file=paper,
-        width=shutil.get_terminal_size((80, 24)).columns if terminal or "COLUMNS" in os.environ else 80,
+        width=_width(terminal),
         force_terminal=terminal,
         color_system=None if os.environ.get("NO_COLOR") or not terminal else "auto",
         highlight=False,
@@ -63,7 +107,22 @@ def render(draw: "Callable[[Console], None]") -> None:
         markup=False,
     )
     draw(console)
-    emit("\n".join(re.sub(r"^(\s*):(?=:)", r"\1: ", line.rstrip()) for line in paper.getvalue().split("\n")))
+    emit("\n".join(line.rstrip() for line in paper.getvalue().split("\n")))
+
+
+def _width(terminal: bool) -> int:
+    columns = shutil.get_terminal_size((80, 24)).columns if terminal or "COLUMNS" in os.environ else 80
+    return min(max(columns, NARROWEST), WIDEST)
+
+
+def tame_environment() -> None:
+    """Keep what the environment says of the terminal's width within reason, for typer and rich read it themselves."""
+    for name in ("COLUMNS", "TERMINAL_WIDTH"):
+        columns = os.environ.get(name, "")
+        if columns and not re.fullmatch(r"[1-9][0-9]{0,8}", columns):
+            del os.environ[name]
+        elif columns:
+            os.environ[name] = str(min(max(int(columns), NARROWEST), WIDEST))
 
 
 def is_unicode() -> bool:

@@ -3,14 +3,12 @@
 Annotations go to stderr, so that stdout holds the result alone; the runner reads both.
 """
 
-import sys
-from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.present.markup import command_data, command_property, escaped
-from rlcorr_cli.present.stdout import clean
+from rlcorr_cli.present.stdout import clean, write_stderr
 from rlcorr_cli.present.terminal.checked import counts, where
 from rlcorr_cli.report.checked import Checked
 from rlcorr_cli.rules.judge import Finding, worst_first
@@ -44,10 +42,7 @@ def _annotation(command: str, subject: str, message: str) -> str:
 
 def annotate(checked: Checked) -> None:
     """Write the annotations to stderr; a closed stderr changes no result."""
-    if sys.stderr is not None:
-        with suppress(OSError):
-            sys.stderr.write(annotations(checked))
-            sys.stderr.flush()
+    write_stderr(annotations(checked))
 
 
 def summary(checked: Checked) -> str:

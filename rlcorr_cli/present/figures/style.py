@@ -7,12 +7,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from rlcorr_cli.present.figures import own_settings
 from rlcorr_cli.present.stdout import clean
 
 INK, PAPER, GRID, PALE = "#16181d", "#ffffff", "#d9dce1", "#eef0f3"
@@ -57,7 +57,7 @@ RC: Any = {
 @contextmanager
 def styled() -> Generator[None]:
     """The matplotlib settings in which every picture is drawn and saved."""
-    with mpl.rc_context(RC):
+    with own_settings.settings(RC):
         yield
 
 
