@@ -4,7 +4,7 @@ Every column comes through as it was, in order; only the mask column changes (it
 columns of ADDED follow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -29,6 +29,8 @@ WEIGHTS, ROW_WEIGHT, BEFORE, KEPT, REJECTED_BY = ADDED = (
     "rlcorr_rejected_by",
 )
 
+COPIED_TOKENS, MOST_COPIES = 1 << 20, 1 << 14
+"""Tokens and rows of one piece of drawn rows."""
 REFUSED = (*ADDED, DRAW)
 """Columns that are added, so must not be there."""
 
@@ -61,11 +63,19 @@ def corrected(rows: CheckedRows, decision: Decision, roles: Roles, *, weights: b
     return rows.original.with_columns({MASK: after, **added, BEFORE: before, **verdicts})
 
 
-def drawn(rows: OriginalRows, times: NDArray[np.int64]) -> OriginalRows:
-    """Each row as often as it was drawn, its copies numbered in DRAW."""
-    copies = np.concatenate([np.arange(n) for n in times.tolist()] or [np.zeros(0, np.int64)])
-    taken = rows.take(np.repeat(np.arange(len(times)), times))
-    return taken.with_columns({DRAW: as_arrow(copies.astype(np.int32))})
+def drawn(rows: OriginalRows, times: NDArray[np.int64], longest: int) -> Iterator[OriginalRows]:
+    """Each row as often as it was drawn, its copies numbered in DRAW; longest: tokens of the longest row.
+
+    In pieces, because rows can be drawn any number of times.
+    """
+    ends = np.cumsum(times)
+    starts, n_copies = ends - times, int(ends[-1]) if len(ends) else 0
+    at_once = max(1, COPIED_TOKENS // max(longest, COPIED_TOKENS // MOST_COPIES))
+    for first in range(0, max(n_copies, 1), at_once):
+        copies = np.arange(first, min(first + at_once, n_copies))
+        sources = np.searchsorted(ends, copies, side="right")
+        numbers = (copies - starts[sources]).astype(np.int32)
+        yield rows.take(sources).with_columns({DRAW: as_arrow(numbers)})
 
 
 def _over_all(values: NDArray[Any], rows: CheckedRows, dtype: Any) -> NDArray[Any]:

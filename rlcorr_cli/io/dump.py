@@ -13,6 +13,7 @@ from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.index import Index
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.formats import container
+from rlcorr_cli.io.one_table import joined
 from rlcorr_cli.io.readers import ShardReader
 from rlcorr_cli.io.schema import needed_columns, resolve_schema
 from rlcorr_cli.io.sources import Source, find, find_noting
@@ -80,6 +81,13 @@ class Dump:
     def all_columns(self) -> dict[str, pa.Schema]:
         """Path -> its whole schema."""
         return {path: index.schema for path, index in self.indexes.items()}
+
+    @cached_property
+    def table_columns(self) -> pa.Schema | None:
+        """How one Parquet file is to hold the columns of files whose footers tell; None where these are all the same, a
+        DataError where it cannot."""
+        told = [source.path for source in self.sources if container(source.format).fixed_columns]
+        return joined({path: self.all_columns[path] for path in told}) if told else None
 
     @property
     def marks(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """One row of a dump, found by its id or its number, whatever is wrong with it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,10 +10,13 @@ import pyarrow.compute as pc
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.places import resolved
+from rlcorr_cli.io.places import LineCounter, all_resolved, resolved
 from rlcorr_cli.io.plain_values import texts
+from rlcorr_cli.places import Place
 
 STEP_TOKENS = 1 << 18
+NAMED = 3
+"""Rows of one id that a message names."""
 TEXTS = ("prompt", "response", "completion", "output", "input")
 """Columns of text that are shown above a row's tokens."""
 TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
@@ -42,28 +45,46 @@ def find_row(dump: Dump, name: str) -> Found:
 
     A number is what errors call a row: from 0 in Parquet, the line from 1 in JSON lines.
     """
-    found = [one for rows, i in _matching(dump, name) for one in [_found(dump, rows.part(i, i + 1))]]
-    if len(found) == 1:
-        return found[0]
+    matches = _matching(dump, name)
     what = f"sample_id {name}" if dump.roles.ids else f"number {name}"
-    if found:
-        places = ", ".join(one.place for one in found[:3])
-        raise UsageError(f"{len(found)} rows have {what}: {places}.", "Name one file, or a row by its number.")
-    raise UsageError(f"There is no row of {what}.", "`rlcorr inspect DUMP --worst 5` names some rows.")
+    if matches.row is None:
+        raise UsageError(f"There is no row of {what}.", "`rlcorr inspect DUMP --worst 5` names some rows.")
+    if matches.n > 1:
+        places = ", ".join(place.text for place in all_resolved(matches.places))
+        raise UsageError(f"{matches.n} rows have {what}: {places}.", "Name one file, or a row by its number.")
+    return _found(dump, matches.row)
 
 
-def _matching(dump: Dump, name: str) -> list[tuple[Rows, int]]:
+@dataclass
+class _Matches:
+    """How many rows match, the places of the first few, and the first of them: the others are not kept."""
+
+    n: int = 0
+    places: list[Place] = field(default_factory=list[Place])
+    row: Rows | None = None
+
+    def add(self, rows: Rows, i: int) -> None:
+        """One more."""
+        self.n += 1
+        if self.row is None:
+            self.row = rows.part(i, i + 1)
+        if len(self.places) < NAMED:
+            self.places.append(rows.places[i])
+
+
+def _matching(dump: Dump, name: str) -> _Matches:
     """Rows by id; where no row has it, by number."""
-    ids, numbers = list[tuple[Rows, int]](), list[tuple[Rows, int]]()
-    number = int(name) if name.isascii() and name.isdigit() else -1
+    by_id, by_number, lines = _Matches(), _Matches(), LineCounter()
+    number = int(name) if name.isascii() and name.isdigit() else None
     for shard in dump.shards:
         for rows in dump.reader.rows(shard, STEP_TOKENS, whole=True):
             if dump.roles.ids:
-                ids += [(rows, i) for i in _equal(rows.data.column(dump.roles.ids[0]), name)]
-            known = rows.places.resolved_numbers()
-            if known and known[0] <= number <= known[-1] and number in known:
-                numbers.append((rows, known.index(number)))
-    return ids or numbers
+                for i in _equal(rows.data.column(dump.roles.ids[0]), name):
+                    by_id.add(rows, i)
+            row = None if number is None else rows.places.row_of(number, lines)
+            if row is not None:
+                by_number.add(rows, row)
+    return by_id if by_id.n else by_number
 
 
 def _equal(ids: pa.Array, name: str) -> list[int]:

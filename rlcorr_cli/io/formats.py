@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from rlcorr_cli.io.containers.reader import Reader
 
 
+GZIP = (b"\x1f\x8b",)
+ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))
+"""How compressed files begin; pzstd puts a frame first that readers skip, of sixteen magic numbers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Container:
     """One format.
@@ -51,7 +56,7 @@ CONTAINERS: tuple[Container, ...] = (
         name="jsonl",
         title="JSON lines",
         suffixes=(".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst"),
-        magic=(b"{", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"),
+        magic=(b"{", *GZIP, *ZSTD),
         module="jsonl",
         written=(".jsonl", ".jsonl.gz", ".jsonl.zst"),
         fixed_columns=False,

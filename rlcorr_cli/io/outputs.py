@@ -32,14 +32,22 @@ class Output:
     """
 
     def __init__(
-        self, staging: Staging, destination: Destination, rows_per_file: int, about: str, *, untouched: bool = False
+        self,
+        staging: Staging,
+        destination: Destination,
+        rows_per_file: int,
+        about: str,
+        *,
+        columns: pa.Schema | None = None,
+        untouched: bool = False,
     ) -> None:
-        """about: the metadata of parts that are full before the end is known.  untouched: whether NaN stays NaN, which
-        not every reader of JSON lines knows."""
+        """about: the metadata of parts that are full before the end is known.  columns: as of `Dump.table_columns`.
+        untouched: whether NaN stays NaN, which not every reader of JSON lines knows."""
         self.destination = destination
         self.rows = 0
         self.done = 0.0
         self.losses = Losses()
+        self._columns = columns
         self._losses = None if untouched else self.losses
         self._staging = staging
         self._about = about
@@ -103,7 +111,7 @@ class Output:
             name = self._new_part()
             file = name.open("xb")
             self._parts.append(name)
-            self._part = writer(suffix(self.destination.path), file, self._losses), file
+            self._part = writer(suffix(self.destination.path), file, self._losses, self._columns), file
             self._in_part = 0
         return self._part[0]
 
@@ -162,6 +170,11 @@ def _is_own(path: Path) -> bool:
         return MARK.encode() in (pq.read_metadata(path).metadata or {})
     except (pa.ArrowException, OSError):
         return False
+
+
+def is_table(destination: Destination) -> bool:
+    """Whether it is Parquet, whose rows all have the same columns."""
+    return suffix(destination.path) == ".parquet"
 
 
 def suffix(path: Path) -> str:

@@ -31,23 +31,49 @@ class Places:
         """These rows, in order."""
         return replace(self, numbers=np.asarray(self.numbers, np.int64)[rows])
 
-    def resolved_numbers(self) -> list[int]:
-        """The rows' numbers in the whole file."""
-        before = _lines_before(self.path, self.start)
-        return [before + int(number) for number in self.numbers]
+    def row_of(self, number: int, lines: "LineCounter") -> int | None:
+        """The row that has a number in the whole file, if one of these has.  lines: of the reading, so far."""
+        at = np.flatnonzero(np.asarray(self.numbers, np.int64) == number - lines.before(self.path, self.start))
+        return int(at[0]) if len(at) else None
 
 
 def resolved(place: Place) -> Place:
     """The same place counted from the file's start: reads the file up to it where that is not known yet."""
-    return replace(place, number=place.number + _lines_before(place.path, place.start), start=0)
+    (counted,) = all_resolved([place])
+    return counted
 
 
-def _lines_before(path: str, end: int) -> int:
-    """Line ends before byte `end`."""
-    if not end:
+def all_resolved(places: Sequence[Place]) -> list[Place]:
+    """The same of many places, in their order; each file is read once."""
+    counter = LineCounter()
+    starts = sorted({(place.path, place.start) for place in places})
+    before = {(path, start): counter.before(path, start) for path, start in starts}
+    return [replace(place, number=place.number + before[place.path, place.start], start=0) for place in places]
+
+
+class LineCounter:
+    """Counts the line ends before bytes of files; where the bytes of a file ascend, it is read once."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, tuple[int, int]] = {}
+
+    def before(self, path: str, end: int) -> int:
+        """Line ends before byte `end`."""
+        start, count = self._counted.get(path, (0, 0))
+        if start > end:
+            start = count = 0
+        count += _line_ends(path, start, end)
+        self._counted[path] = (end, count)
+        return count
+
+
+def _line_ends(path: str, start: int, end: int) -> int:
+    """Line ends from byte `start` to before byte `end`; nothing is opened where there is no such byte."""
+    if start == end:
         return 0
     count = 0
     with open(path, "rb") as file:
+        file.seek(start)
         while (left := end - file.tell()) > 0 and (piece := file.read(min(left, PIECE_BYTES))):
             count += piece.count(b"\n")
     return count

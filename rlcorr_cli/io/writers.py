@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.one_table import conformed, different
 from rlcorr_cli.io.original_rows import LINES, OriginalRows
 from rlcorr_cli.io.plain_values import Losses
 
@@ -39,20 +40,20 @@ class Writer(Protocol):
 class _Parquet:
     """zstd, row groups of about GROUP_BYTES, the source's schema metadata and one more key, `rlcorr`."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, columns: pa.Schema | None) -> None:
         self._file = file
+        self._columns = columns
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.Table] = []
 
     def write(self, rows: OriginalRows) -> None:
         table = rows.as_table(self._writer and self._writer.schema)
+        if self._columns is not None:
+            table = conformed(table, self._columns)
         if self._writer is None:
             self._writer = _parquet(self._file, table.schema)
         elif table.schema != self._writer.schema:
-            raise DataError(
-                "The files of this dump have different columns, which one Parquet file cannot hold.",
-                "Filter them one by one, or write .jsonl instead.",
-            )
+            raise different(table.schema, self._writer.schema)
         self._held.append(table)
         if len(self._held) == HELD:
             self._held = [pa.concat_tables(self._held).combine_chunks()]
@@ -115,10 +116,10 @@ class _Lines:
                 self._file.close()
 
 
-def writer(suffix: str, file: BinaryIO, losses: Losses | None) -> Writer:
+def writer(suffix: str, file: BinaryIO, losses: Losses | None, columns: pa.Schema | None) -> Writer:
     """The Writer of a suffix, which closes nothing but what it opens itself.  losses: where it counts
-    them; None where a number is to stay what it was."""
-    return _Parquet(file) if suffix == ".parquet" else _Lines(file, suffix, losses)
+    them; None where a number is to stay what it was.  columns: as of `Dump.table_columns`."""
+    return _Parquet(file, columns) if suffix == ".parquet" else _Lines(file, suffix, losses)
 
 
 def _line(row: dict[str, Any], losses: Losses | None) -> bytes:

@@ -82,13 +82,13 @@ def analyze_dump(
 ) -> Report:
     """The same of a dump that was opened for this plan."""
     started = time.perf_counter()
-    plan, policy = chosen.plan, dump.request.bad_rows
+    plan = chosen.plan
     check_quarantine(dump)
     observation = Observation((plan,), settings or DiagnosticSettings(), dump.roles.current is not None, seed, pictures)
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
     budgets = search_budgets(dump, plan, computing)
-    with watched(dump, watch) as progress, Staging() as own, bad_row_log(policy, staging or own) as log:
+    with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
         measured, _ = measure(dump, observation, computing, budgets.bounds, progress, log)
         report = reported(dump, chosen, observation, measured, budgets=budgets, log=log, anomalies=anomalies)
         log.finish()

@@ -13,7 +13,7 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import holding
-from rlcorr_cli.io.outputs import Output
+from rlcorr_cli.io.outputs import Output, is_table
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.io.quarantine import quarantined
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
@@ -62,13 +62,15 @@ class BadRowLog:
 
 
 @contextmanager
-def bad_row_log(policy: BadRowPolicy, staging: Staging, *, overwrite: bool | None = None) -> Generator[BadRowLog]:
-    """An empty log, whose rows are written apart where the policy says so.  overwrite: as of `quarantine`."""
+def bad_row_log(dump: Dump, staging: Staging, *, overwrite: bool | None = None) -> Generator[BadRowLog]:
+    """An empty log, whose rows are written apart where the dump's request says so.  overwrite: as of `quarantine`."""
+    policy = dump.request.bad_rows
     destination = quarantine(policy, overwrite)
     if destination is None:
         yield BadRowLog(policy, None)
         return
-    with Output(staging, destination, 1, "", untouched=True) as output:
+    columns = dump.table_columns if is_table(destination) else None
+    with Output(staging, destination, 1, "", columns=columns, untouched=True) as output:
         yield BadRowLog(policy, output)
 
 

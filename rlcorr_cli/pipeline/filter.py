@@ -24,7 +24,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.outputs import Output, dataset
+from rlcorr_cli.io.outputs import Output, dataset, is_table
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.pipeline.analyze import Watch, opened, provenance_of, reported, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
@@ -93,9 +93,9 @@ def filter_dump(
     with ExitStack() as stack:
         progress = stack.enter_context(watched(dump, watch))
         staging = stack.enter_context(Staging())
-        log = stack.enter_context(bad_row_log(request.bad_rows, staging, overwrite=target.overwrite))
+        log = stack.enter_context(bad_row_log(dump, staging, overwrite=target.overwrite))
         kept, dropped = outputs = [
-            place and stack.enter_context(Output(staging, place, target.rows_per_file, json.dumps(_about(plan))))
+            place and stack.enter_context(_output(place, staging, dump, plan, target))
             for place in (kept_rows(target), rejected_rows(target))
         ]
         batches = filtered_rows(dump, work, computing, outputs=outputs, progress=progress, log=log)
@@ -123,6 +123,11 @@ def filter_dump(
         _finish(filtered, kept, dropped, log)
         staging.publish()
         return replace(filtered, n_bytes=kept.n_bytes if kept else 0)
+
+
+def _output(place: Destination, staging: Staging, dump: Dump, plan: Plan, target: Target) -> Output:
+    columns = dump.table_columns if is_table(place) else None
+    return Output(staging, place, target.rows_per_file, json.dumps(_about(plan)), columns=columns)
 
 
 def destinations(request: ReadRequest, target: Target) -> list[Destination]:
@@ -170,6 +175,8 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
     """Everything that can be refused before the scan."""
     check_quarantine(dump)
     check_added(dump.available)
+    if any(is_table(place) for place in destinations(dump.request, target)):
+        _ = dump.table_columns  # an error, if files cannot be written as one
     if target.rejected is not None and target.keep_rejected:
         raise UsageError("--rejected keep leaves nothing for --rejected-output.", "Use one of the two.")
     if target.resample is not None and (target.keep_rejected or target.rejected is not None):
@@ -182,14 +189,15 @@ def _write(
     batch: FilteredRows, tally: _Tally, draws: NDArray[np.int64] | None, kept: Output | None, dropped: Output | None
 ) -> None:
     """Send one batch's rows where they belong."""
-    times, rows = batch.stays.astype(np.int64), batch.written
+    times = batch.stays.astype(np.int64)
     if draws is not None:
         times = draws[tally.rows_in : tally.rows_in + len(times)]
-        rows = None if rows is None else drawn(rows, times)
     tally.add(batch, times)
-    for output, written in ((kept, rows), (dropped, batch.dropped)):
-        if output is not None and written is not None:
-            output.write(written)
+    if kept is not None and batch.written is not None:
+        for rows in (batch.written,) if draws is None else drawn(batch.written, times, batch.longest):
+            kept.write(rows)
+    if dropped is not None and batch.dropped is not None:
+        dropped.write(batch.dropped)
 
 
 def _finish(filtered: Filtered, kept: Output | None, dropped: Output | None, log: BadRowLog) -> None:

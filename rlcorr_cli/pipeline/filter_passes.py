@@ -39,14 +39,15 @@ Scales = Mapping[GroupKey, float]
 class FilteredRows:
     """One batch under the plan.
 
-    stays: bool[B], rows that keep a token, or are kept all the same.  written: the corrected rows that stay, or all
-    where rows are yet to be drawn.  dropped: the others, where they are to be written.  Both are None where nothing is
-    written.  The rest adds up.
+    stays: bool[B], rows that keep a token, or are kept all the same. longest: tokens of the longest row, masked
+    too. written: the corrected rows that stay, or all where rows are yet to be drawn. dropped: the others, where
+    they are to be written. Both are None where nothing is written. The rest adds up.
     """
 
     written: OriginalRows | None
     dropped: OriginalRows | None
     stays: NDArray[np.bool_]
+    longest: int
     row_weights: Floats
     measured: Measured
     rejected: Mapping[str, int]
@@ -83,6 +84,7 @@ class FilterShard:
             written=written,
             dropped=dropped,
             stays=stays,
+            longest=int(np.diff(rows.offsets).max(initial=0)),
             row_weights=decision.row_weights,
             measured=Measured(
                 provenance=self.provenance,

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.find_row import TEXTS, Found, find_row
 from rlcorr_cli.io.peek import samples
-from rlcorr_cli.io.places import resolved
+from rlcorr_cli.io.places import all_resolved
 from rlcorr_cli.io.plain_values import texts
 from rlcorr_cli.pipeline.analyze import opened
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
@@ -131,7 +131,7 @@ def inspect(
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
     tally, n_rows = Tally(), Counter[str]()
     work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by)
-    with Staging() as staging, bad_row_log(request.bad_rows, staging) as log:
+    with Staging() as staging, bad_row_log(dump, staging) as log:
         for shard, inspection in scan(dump, computing, work, log):
             tally += inspection.tally
             n_rows[shard.path] += inspection.n_rows
@@ -147,8 +147,8 @@ def inspect(
             anomalies=anomalies,
             notes=dump.notes,
             by=by if n_worst else None,
-            worst_sequences=tuple(_worst_of(value, candidate) for value, candidate in sequences.ranked),
-            worst_tokens=tuple(_worst_of(value, candidate) for value, candidate in tokens.ranked),
+            worst_sequences=_named(sequences.ranked),
+            worst_tokens=_named(tokens.ranked),
         )
         log.finish()
         staging.publish()
@@ -184,13 +184,18 @@ def _id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
     return texts(rows.data.column(roles.ids[0])[row : row + 1])[0].as_py() if roles.ids else None
 
 
-def _worst_of(value: float, candidate: Candidate) -> Worst:
-    return Worst(
-        value=value,
-        place=resolved(candidate.place).text,
-        sample_id=candidate.sample_id,
-        n_tokens=candidate.n_tokens,
-        token=candidate.token,
+def _named(ranked: Sequence[tuple[float, Candidate]]) -> tuple[Worst, ...]:
+    """The worst with their places as reports show them."""
+    places = all_resolved([candidate.place for _, candidate in ranked])
+    return tuple(
+        Worst(
+            value=value,
+            place=place.text,
+            sample_id=candidate.sample_id,
+            n_tokens=candidate.n_tokens,
+            token=candidate.token,
+        )
+        for (value, candidate), place in zip(ranked, places, strict=True)
     )
 
 

@@ -37,7 +37,8 @@ class Problem:
 PROBLEMS: tuple[Problem, ...] = (
     Problem(
         "unreadable_line",
-        "A line of JSON lines that is no JSON object, or holds a value of another kind than its column.",
+        "A line of JSON lines that is no JSON object, has a key twice, or holds a value of another kind than its "
+        "column.",
         "Repair or delete the line; a last line that was cut short can go.",
         "a writer that was stopped, or two that wrote at once",
     ),

@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from rlcorr_cli.errors import UsageError
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.exact import key_from_list, key_to_list
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.summary import GroupKey, Replicates, Summary
 from rlcorr_cli.totals.whole import Whole
 
+MOST_GROUPS = 200_000
+"""Groups of one dump; each takes from 5 to 15 kB."""
 K = TypeVar("K")
 V = TypeVar("V", Summary, Replicates)
 
@@ -91,12 +94,21 @@ class Gathering:
             self.provenance = self.provenance or part.provenance
         self.coverage.add(part.covered)
         _add_each(self.groups, part.groups)
+        self._check_few()
         _add_each(self.replicates, part.replicates)
         if part.pictures is not None:
             self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
         if part.whole is not None:
             self.whole = part.whole if self.whole is None else self.whole + part.whole
         self.rows.update(part.rows)
+
+    def _check_few(self) -> None:
+        if len(self.groups) > MOST_GROUPS:
+            columns = ", ".join(self.provenance.groups) if self.provenance else ""
+            raise UsageError(
+                f"There are over {MOST_GROUPS:,} groups by {columns}, more than are kept in memory.",
+                "Group by a column of fewer values, such as step, or name some of the dump's files at a time.",
+            )
 
     @property
     def measured(self) -> Measured:

@@ -257,3 +257,14 @@ def test_a_failed_run_leaves_an_earlier_report_alone(tmp_path: Path) -> None:
     assert run("analyze", bad, "-o", str(path)).status == 3
     assert path.read_text() == "an earlier report"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.parquet", "report.json"]
+
+
+def test_more_groups_than_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlcorr_cli.totals.measured.MOST_GROUPS", 5)
+    assert run("analyze", STEPS, "--group-by", "step").status == 0
+    monkeypatch.setattr("rlcorr_cli.totals.measured.MOST_GROUPS", 4)
+    ran = run("analyze", STEPS, "--group-by", "step")
+    assert ran.status == 2
+    assert "over 4 groups by step" in ran.err
+    assert "Group by a column of fewer values" in ran.err
+    assert run("analyze", STEPS).status == 0

@@ -240,6 +240,28 @@ def test_a_suggested_threshold_keeps_what_it_says(tmp_path: Path) -> None:
     assert "--rs" not in run("filter", BF16, "--preset", "geo_rs", "--rs", flag, "--dry-run").out
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_rows_drawn_in_pieces_are_those_drawn_at_once(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(name: str) -> list[dict[str, Any]]:
+        given = (JSONL if suffix == ".jsonl" else BF16, "--preset", "seq_is_rs", "--resample", "1000")
+        ran = run("filter", *given, "-o", str(tmp_path / (name + suffix)))
+        assert ran.status == 0, ran.err
+        return (pl.read_parquet if suffix == ".parquet" else pl.read_ndjson)(tmp_path / (name + suffix)).to_dicts()
+
+    whole = drawn("whole")
+    monkeypatch.setattr("rlcorr_cli.io.corrected.COPIED_TOKENS", 1)
+    assert drawn("pieces") == whole
+    monkeypatch.setattr("rlcorr_cli.io.corrected.COPIED_TOKENS", 2000)
+    assert drawn("some") == whole
+    copies: dict[str, list[int]] = {}
+    for one in whole:
+        copies.setdefault(one["sample_id"], []).append(one["rlcorr_draw"])
+    assert all(numbers == list(range(len(numbers))) for numbers in copies.values())
+    assert max(map(len, copies.values())) > 10
+
+
 def test_resampling_follows_the_weights(tmp_path: Path) -> None:
     def drawn(name: str, seed: str) -> list[dict[str, Any]]:
         return output(tmp_path / name, STEPS, "--preset", "seq_is_rs", "--resample", "10000", "--seed", seed)
@@ -310,6 +332,49 @@ def test_files_of_different_columns_do_not_share_a_parquet_file(tmp_path: Path) 
     given = [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet"), "--preset", "token_is"]
     refused(run("filter", *given, "-o", str(tmp_path / "out.parquet")), 3, "different columns")
     assert run("filter", *given, "-o", str(tmp_path / "out.jsonl")).status == 0
+
+
+def test_different_columns_are_named_before_the_scan(tmp_path: Path) -> None:
+    first = parquet(tmp_path / "a.parquet", [row(x=1), row(old=(math.nan, -1.0), x=1)])
+    second, options = str(tmp_path / "b.parquet"), ("--preset", "token_is", "--quarantine", str(tmp_path / "q.parquet"))
+    others = {
+        f": x is int64 in {first}, string in {second}.": row(x="one"),
+        f": {first} has x, {second} has not.": row(),
+        f": {second} has y, {first} has not.": row(x=1, y=1),
+    }
+    for says, other in others.items():
+        parquet(tmp_path / "b.parquet", [other])
+        for command in (("filter", "-o", str(tmp_path / "out.parquet")), ("filter", "--dry-run"), ("analyze",)):
+            ran = run(command[0], first, second, *command[1:], *options)
+            refused(ran, 3, f"The files have different columns, which one Parquet file cannot hold{says}")
+
+
+def test_columns_in_another_order_or_that_allow_null_share_a_parquet_file(tmp_path: Path) -> None:
+    policies = [pa.field(name, pa.list_(pa.float64()), nullable=False) for name in row()]
+    fields = [*policies, pa.field("x", pa.int64(), nullable=False), pa.field("y", pa.list_(pa.string()))]
+    strict = pa.schema(fields)
+    item = pa.field("item", pa.string(), nullable=False)
+    loose = pa.schema([fields[-1].with_type(pa.list_(item)), fields[2].with_nullable(True), *policies])
+    rows = [row(x=1, y=["a"]), row(x=None, y=["b"])]
+    for name, schema, one in (("a", strict, rows[0]), ("b", loose, rows[1])):
+        pq.write_table(pa.Table.from_pylist([one], schema=schema), tmp_path / f"{name}.parquet")
+    for order in ("ab", "ba"):
+        out = tmp_path / f"{order}.parquet"
+        sources = [str(tmp_path / f"{name}.parquet") for name in order]
+        assert run("filter", *sources, "--preset", "token_is", "-o", str(out)).status == 0
+        table = pq.read_table(out)
+        assert table.column_names[: len(fields)] == (strict if order == "ab" else loose).names
+        assert table.schema.field("x").nullable
+        assert not table.schema.field("old_log_probs").nullable
+        written = [{name: line[name] for name in rows[0]} for line in table.to_pylist()]
+        assert written == [rows["ab".index(name)] for name in order]
+
+
+def test_rows_of_lines_and_of_parquet_that_share_no_table_are_refused(tmp_path: Path) -> None:
+    first = jsonl(tmp_path / "a.jsonl", [row(x=1)])
+    second = parquet(tmp_path / "b.parquet", [row(x="one")])
+    ran = run("filter", first, second, "--preset", "token_is", "-o", str(tmp_path / "out.parquet"))
+    refused(ran, 3, "different columns", "x is int64 in the first rows, string in later ones")
 
 
 def test_json_lines_that_fit_no_table(tmp_path: Path) -> None:

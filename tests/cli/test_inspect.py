@@ -157,6 +157,14 @@ def test_a_name_of_several_rows_is_refused(tmp_path: Path) -> None:
     assert "row 0 (0-based)" in ran.err
 
 
+def test_of_a_name_of_very_many_rows_three_are_named(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "d.jsonl", [row(sample_id="a", step=i) for i in range(50)])
+    ran = run("inspect", path, "--row", "a")
+    assert ran.status == 2
+    assert "50 rows have sample_id a" in ran.err
+    assert [f"line {i}" in ran.err for i in (1, 2, 3, 4)] == [True, True, True, False]
+
+
 def test_text_fits_80_columns() -> None:
     for args in ((), ("--worst", "3"), ("--row", "s003", "--preset", "seq_is_rs")):
         text = run("inspect", BF16, *args).out

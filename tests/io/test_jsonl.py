@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from dumps import compressed, jsonl, opened, parquet, plain, read_rows, row
 
@@ -273,3 +274,23 @@ def test_a_nested_key_that_looks_like_a_mask_is_none(tmp_path: Path) -> None:
     nested = {"rollout_log_probs": [-1.0], "old_log_probs": [-1.0], "meta": {"loss_mask": 1}}
     path = jsonl(tmp_path / "a.jsonl", [nested, nested])
     assert len(read_rows(opened(path))) == 2
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.zst", "a"])
+@pytest.mark.parametrize("first", [0x50, 0x5F])
+def test_zstd_that_begins_with_a_skippable_frame_is_read(tmp_path: Path, name: str, first: int) -> None:
+    rows = plain(3)
+    frames = [pa.compress(json.dumps(one).encode() + b"\n", codec="zstd", asbytes=True) for one in rows]
+    skipped = bytes([first]) + b"\x2a\x4d\x18\x04\x00\x00\x00size"  # as pzstd has it before each frame
+    (tmp_path / name).write_bytes(b"".join(skipped + frame for frame in frames))
+    assert len(read_rows(opened(str(tmp_path / name)))) == 3
+
+
+def test_zstd_of_too_large_a_window_says_what_to_do(tmp_path: Path) -> None:
+    window = 31
+    header = b"\x28\xb5\x2f\xfd\x00" + bytes([(window - 10) << 3])
+    line = json.dumps(plain(1)[0]).encode() + b"\n"
+    (tmp_path / "a.jsonl.zst").write_bytes(header + (len(line) << 3 | 1).to_bytes(3, "little") + line)
+    with pytest.raises(DataError, match=r"too much memory") as caught:
+        opened(str(tmp_path / "a.jsonl.zst"))
+    assert caught.value.hint == "Compress it again with a window of --long=27 at most."

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -309,3 +310,30 @@ def test_a_row_of_millions_of_tokens_is_refused(others: int, tmp_path: Path) -> 
     pq.write_table(pa.table({"rollout_log_probs": lists, "old_log_probs": lists}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"a.parquet.* has .*tokens"):
         read_rows(opened(str(tmp_path / "a.parquet")))
+
+
+def test_an_encrypted_file_says_so(tmp_path: Path) -> None:
+    encryption = pytest.importorskip("pyarrow.parquet.encryption")
+
+    class Keys(encryption.KmsClient):  # type: ignore[misc, name-defined]
+        def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+            return key_bytes
+
+    factory = encryption.CryptoFactory(lambda _: Keys())
+    table = pa.Table.from_pylist(plain(1))
+    for plaintext_footer in (True, False):
+        columns = {"key": ["old_log_probs.list.element"]}
+        how = encryption.EncryptionConfiguration("key", column_keys=columns, plaintext_footer=plaintext_footer)
+        properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), how)
+        pq.write_table(table, tmp_path / "a.parquet", encryption_properties=properties)
+        with pytest.raises(DataError, match=r"a.parquet cannot be read as Parquet") as caught:
+            read_rows(opened(str(tmp_path / "a.parquet")))
+        assert caught.value.hint == "It is encrypted: decrypt it first."
+
+
+def test_a_type_that_arrow_does_not_read_is_no_damage(tmp_path: Path) -> None:
+    frame = polars.DataFrame(plain(1)).with_columns(n=polars.lit(1, polars.Int128))
+    frame.write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"64 bits not implemented") as caught:
+        read_rows(opened(str(tmp_path / "a.parquet")))
+    assert caught.value.hint == "Write it again in types that Arrow reads."

@@ -24,6 +24,7 @@ STEP_TOKENS = 1 << 14, 1 << 22
 WHOLE_ROWS, WHOLE_BYTES = 1 << 9, 1 << 26
 """The most of whole rows in one step."""
 FOOTER_BYTES = 32 << 20
+CUT_SHORT = "It may be cut short: write it again."
 PEEKED_TOKENS = 1 << 17
 """What is looked at of a file before it is read."""
 
@@ -173,12 +174,16 @@ def _reading(path: str) -> Generator[None]:
         yield
     except UnicodeDecodeError as error:
         raise _damaged(path, "a column's name is not UTF-8") from error
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise _damaged(path, " ".join(str(error).split())) from error
+    except pa.ArrowNotImplementedError as error:
+        raise _damaged(path, " ".join(str(error).split()), "Write it again in types that Arrow reads.") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        encrypted = "crypt" in str(error)
+        hint = "It is encrypted: decrypt it first." if encrypted else CUT_SHORT
+        raise _damaged(path, " ".join(str(error).split()), hint) from error
 
 
-def _damaged(path: str, what: str) -> DataError:
-    return DataError(f"{path} cannot be read as Parquet: {what}", "It may be cut short: write it again.")
+def _damaged(path: str, what: str, hint: str = CUT_SHORT) -> DataError:
+    return DataError(f"{path} cannot be read as Parquet: {what}", hint)
 
 
 READER = Reader(index, parts, read, peek)

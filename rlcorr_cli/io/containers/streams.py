@@ -12,12 +12,13 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.io.formats import GZIP, ZSTD
 from rlcorr_cli.places import STDIN, shown
 
 BLOCK_BYTES = 16 << 20
 HEAD_BYTES = 1 << 20
 LINE_LIMIT = 128 << 20
-COMPRESSIONS: dict[bytes, str] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+COMPRESSIONS: dict[bytes, str] = dict.fromkeys(GZIP, "gzip") | dict.fromkeys(ZSTD, "zstd")
 BOM = b"\xef\xbb\xbf"
 
 
@@ -90,7 +91,11 @@ def reading(path: str) -> Generator[None]:
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
-        raise DataError(f"{shown(path)} cannot be read: {error}.", "It may be cut short: write it again.") from error
+        far = "too much memory" in str(error)  # what zstd says of a window beyond 128 MiB
+        hint = (
+            "Compress it again with a window of --long=27 at most." if far else "It may be cut short: write it again."
+        )
+        raise DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
 
 
 def head(path: str) -> bytes:
