@@ -7,7 +7,7 @@ from typing import Any
 from rlcorr_cli.api.choosing import plan_file
 from rlcorr_cli.atomic import Destination, check_run
 from rlcorr_cli.atomic.destinations import DUMP
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 
@@ -15,9 +15,9 @@ from rlcorr_cli.quality.bad_rows import BadRowPolicy
 def written(option: str, path: Any) -> Path:
     """The path that an option names for an output."""
     if not isinstance(path, str | Path):
-        raise UsageError(f"{option} should be a path, not {path!r}.", "Name a file.")
+        raise UsageError(f"{option} should be a path, not {shortened(path)}.", "Name a file.")
     if str(path) == "" or "\0" in str(path):
-        raise UsageError(f"{option} names no file: {str(path)!r}.", "Is a variable of the shell empty?")
+        raise UsageError(f"{option} names no file: {shortened(str(path))}.", "Is a variable of the shell empty?")
     if str(path) == STDIN:
         what = f"{option} takes no '{STDIN}': nothing but text goes to standard output."
         raise UsageError(what, "Name a file, or a directory.")

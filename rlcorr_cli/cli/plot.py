@@ -51,13 +51,11 @@ def _beside(dump: str, kinds: Sequence[str]) -> dict[str, Path]:
 
 def _show(pictures: "Sequence[Picture]", as_json: bool) -> None:
     """Each picture's file and caption, or why there is none, on stdout."""
-    import sys
-
     from rlcorr_cli.errors import DataError
-    from rlcorr_cli.present.stdout import clean, emit, emit_json
+    from rlcorr_cli.present.stdout import clean, disarmed, emit, emit_json, write_stderr
 
     for note in pictures[0].notes:
-        print(note, file=sys.stderr)
+        write_stderr(disarmed(clean(note)) + "\n")
     if as_json:
         emit_json([picture.to_dict() for picture in pictures])
     else:

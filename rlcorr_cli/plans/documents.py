@@ -60,10 +60,12 @@ def _read(path: Path, n_bytes: int) -> bytes:
     # Opening a pipe would wait for someone to write to it, were it not for O_NONBLOCK.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise UsageError("it is not a regular file.", "Write it to a file, and name that.")
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(n_bytes)
+            # What is asked for is allocated, be there that much or not; files of /proc say that they have no bytes.
+            return file.read(min(n_bytes, max(status.st_size, MOST_BYTES) + 1))
     finally:
         os.close(descriptor)
 

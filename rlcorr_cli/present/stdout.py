@@ -49,22 +49,17 @@ def write_stderr(text: str) -> None:
 
 def emit_json(value: Any) -> None:
     """Write a value to stdout as indented JSON."""
-    emit_json_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    emit_json_pieces((json.dumps(value, indent=2, allow_nan=False), "\n"))
 
 
-def emit_json_text(text: str) -> None:
-    """Write what is JSON already to stdout."""
-    _emit((disarmed_json(text),))
+def emit_json_pieces(pieces: Iterable[str]) -> None:
+    """The same of JSON that is text already, too long to be held, and nowhere cut inside a string."""
+    _emit(map(disarmed_json, pieces))
 
 
 def emit(text: str) -> None:
     """Write lines to stdout; a reader that went away (`| head`) is fine, a full disk is an OutputError."""
     _emit((disarmed(text),))
-
-
-def emit_json_pieces(pieces: Iterable[str]) -> None:
-    """Write JSON text that is too long to be held; no string in it is cut between two pieces."""
-    _emit(map(disarmed_json, pieces))
 
 
 def _emit(pieces: Iterable[str]) -> None:
