@@ -11,6 +11,11 @@ from rlcorr_cli.quality.bad_rows import BadRowPolicy
 
 NO_BATCH = "none"
 """What --batch-by takes for: the whole dump is one training batch."""
+MOST_ROWS = 2**53 - 1
+"""Counts of rows and tokens stay below what a float64 holds exactly."""
+MOST_SEED = 2**32 - 1
+"""A larger seed would be cut to 32 bits, and give the same draws as a smaller one."""
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.quality.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
-from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.requests import MOST_ROWS, MOST_THREADS, ReadRequest
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.scan import Computing
@@ -28,7 +28,7 @@ def request(
     bad_rows: BadRowPolicy | None = None,
 ) -> ReadRequest:
     """The dump to read, and how."""
-    refuse_below(1, limit=limit)
+    refuse_outside(1, MOST_ROWS, limit=limit)
     return ReadRequest(
         paths=paths(dumps),
         format=format,
@@ -44,7 +44,8 @@ def computing(device: Any, threads: int | None, batch_tokens: int | None) -> "Co
     """Where and in what portions to compute."""
     from rlcorr_cli.pipeline import scan
 
-    refuse_below(1, threads=threads, batch_tokens=batch_tokens)
+    refuse_outside(1, MOST_THREADS, threads=threads)
+    refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)
     if not isinstance(device, str):
         raise UsageError(f"device should be a name such as 'cpu', not {kind_of(device)}.", 'Write device="auto".')
     return scan.computing(device, threads, batch_tokens)
@@ -74,14 +75,14 @@ def names(argument: str, values: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def refuse_below(least: float, **values: Any) -> None:
-    """Refuse a whole number below what it may be at least; None stands for a default."""
+def refuse_outside(least: int, most: int, **values: Any) -> None:
+    """Refuse what is no whole number between two ends, both allowed; None stands for a default."""
     for name, value in values.items():
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise UsageError(
-                f"{name} should be a whole number of {least} or more, not {shortened(value)}.", "Leave it out."
+                f"{name} should be a whole number from {least} to {most}, not {shortened(value)}.", "Leave it out."
             )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.api.arguments import Names, Paths, computing, names, one_of, refuse_below, request
+from rlcorr_cli.api.arguments import Names, Paths, computing, names, one_of, refuse_outside, request
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.drawing import report_files
 from rlcorr_cli.api.touched import check_touched, quarantines, written
@@ -21,6 +21,7 @@ from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.report.inspected import Inspected, OneRow
 from rlcorr_cli.report.report import Report
+from rlcorr_cli.requests import MOST_ROWS, MOST_SEED
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
@@ -58,7 +59,7 @@ def analyze(
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
     `onset` and `trends` are its conclusions.
     """
-    refuse_below(0, seed=seed)
+    refuse_outside(0, MOST_SEED, seed=seed)
     chosen = choose_plan(plan, profile=profile, mode=mode)
     outputs = report_files(output, n_group_columns=len(names("group_by", group_by)))
     reading = request(
@@ -124,8 +125,8 @@ def filter_dump(
     """
     from rlcorr_cli.pipeline import filter as filtering
 
-    refuse_below(0, seed=seed)
-    refuse_below(1, rows_per_file=rows_per_file, resample=resample)
+    refuse_outside(0, MOST_SEED, seed=seed)
+    refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file, resample=resample)
     chosen = choose_plan(plan, profile=profile, mode=mode)
     _refuse_idle(chosen)
     target = Target(
@@ -170,7 +171,7 @@ def inspect(
     from rlcorr_cli.core.worst import MEASURES
     from rlcorr_cli.pipeline import inspect as inspection
 
-    refuse_below(0, worst=worst)
+    refuse_outside(0, MOST_ROWS, worst=worst)
     one_of("--by", by, tuple(MEASURES))
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)

@@ -8,6 +8,7 @@ import typer
 
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
+from rlcorr_cli.requests import MOST_ROWS
 
 if TYPE_CHECKING:
     from rlcorr_cli.report.inspected import Inspected, OneRow
@@ -32,7 +33,12 @@ def inspect(
     worst: Annotated[
         int,
         typer.Option(
-            "--worst", min=0, metavar="N", help="Name the N worst sequences and tokens.", rich_help_panel=LOOKING
+            "--worst",
+            min=0,
+            max=MOST_ROWS,
+            metavar="N",
+            help="Name the N worst sequences and tokens.",
+            rich_help_panel=LOOKING,
         ),
     ] = 0,
     by: Annotated[

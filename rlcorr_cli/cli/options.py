@@ -8,6 +8,7 @@ from rlcorr_cli.io.formats import CONTAINERS, STREAMED, WRITTEN
 from rlcorr_cli.plans.plan import Mode, Normalize, WeightScope
 from rlcorr_cli.present.forms import FORMS
 from rlcorr_cli.quality.bad_rows import BadRowAction, NonfiniteAction
+from rlcorr_cli.requests import MOST_ROWS, MOST_SEED, MOST_THREADS
 
 READING = "Reading the dump"
 PLAN = "Correction plan"
@@ -50,7 +51,14 @@ BatchBy = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", min=1, metavar="N", help="Read only the first N rows.", rich_help_panel=READING),
+    typer.Option(
+        "--limit",
+        min=1,
+        max=MOST_ROWS,
+        metavar="N",
+        help="Read only the first N rows.",
+        rich_help_panel=READING,
+    ),
 ]
 OnBadRow = Annotated[
     BadRowAction,
@@ -200,16 +208,35 @@ Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N
 BatchTokens = Annotated[
     int | None,
     typer.Option(
-        "--batch-tokens", min=1, metavar="N", help="Tokens held at once by a thread.", rich_help_panel=COMPUTING
+        "--batch-tokens",
+        min=1,
+        max=MOST_ROWS,
+        metavar="N",
+        help="Tokens held at once by a thread.",
+        rich_help_panel=COMPUTING,
     ),
 ]
 Threads = Annotated[
     int | None,
     typer.Option(
-        "--threads", min=1, metavar="N", help="Worker threads; default one a core.", rich_help_panel=COMPUTING
+        "--threads",
+        min=1,
+        max=MOST_THREADS,
+        metavar="N",
+        help="Worker threads; default one a core.",
+        rich_help_panel=COMPUTING,
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the bootstrap intervals.", rich_help_panel=COMPUTING)]
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=MOST_SEED,
+        help="Seed of the bootstrap intervals.",
+        rich_help_panel=COMPUTING,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.", rich_help_panel=OUTPUT)]
 Outputs = Annotated[
     list[str] | None,
@@ -261,19 +288,36 @@ RejectedOutput = Annotated[
 ]
 RowsPerFile = Annotated[
     int,
-    typer.Option("--rows-per-file", min=1, metavar="N", help="Of a directory's parts.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--rows-per-file",
+        min=1,
+        max=MOST_ROWS,
+        metavar="N",
+        help="Of a directory's parts.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 Resample = Annotated[
     int | None,
     typer.Option(
         "--resample",
         min=1,
+        max=MOST_ROWS,
         metavar="N",
         help="Draw N rows in proportion to their weights, instead of writing weights.",
         rich_help_panel=OUTPUT,
     ),
 ]
-DrawSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of --resample.", rich_help_panel=OUTPUT)]
+DrawSeed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=MOST_SEED,
+        help="Seed of --resample.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 WriteUnusedWeights = Annotated[
     bool,
     typer.Option(
