@@ -1,4 +1,4 @@
-"""README is true: its commands run, its options exist, and every command and option it leaves out is known."""
+"""README and the manual are true: their commands run, their options exist, what they show is what is printed."""
 
 import json
 import re
@@ -14,14 +14,18 @@ from rlcorr_cli.api import save
 from rlcorr_cli.cli import app, main
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.present.forms import FORMS
+from rlcorr_cli.present.terminal.help import PAGES
 
 ROOT = Path(__file__).parent.parent
+MANUAL = ROOT / "rlcorr_cli" / "manual"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+BOOK = "\n".join([README, *((MANUAL / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)])
+"""README, and all pages of the manual after it."""
+BLOCKS = re.findall(r"```sh\n(.*?)```", BOOK, re.DOTALL)
 LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines()]
-COMMANDS = [line for line in LINES if line.startswith("rlcorr ")]
-YAML = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-TOML = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+COMMANDS = list(dict.fromkeys(line for line in LINES if line.startswith("rlcorr ")))
+YAML = re.findall(r"```yaml\n(.*?)```", BOOK, re.DOTALL)
+TOML = re.findall(r"```toml\n(.*?)```", BOOK, re.DOTALL)
 CI = {"vendor.github-workflows": "# .github/workflows", "vendor.gitlab-ci": "# .gitlab-ci"}
 """The schema of a CI system's file -> how README's block of it starts."""
 VERL = {"algorithm": {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": "0.5_5.0"}}, "seed": 1}
@@ -59,7 +63,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes) -> P
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_in_readme_runs(command: str, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_in_readme_and_manual_runs(
+    command: str, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     args = [arg.replace("*.jsonl.gz", "*.jsonl") for arg in shlex.split(command)[1:]]
     assert main.run(args) == 0, capsys.readouterr().err
     assert capsys.readouterr().out
@@ -93,8 +99,8 @@ def test_the_ci_jobs_in_readme_are_jobs_and_their_check_runs(
     assert main.run(shlex.split(command)[1:]) == 0, capsys.readouterr().err
 
 
-SHOWN = re.findall(r"rlcorr ([^\n]*)\n```\n\n```text\n(.*?)```", README, re.DOTALL)
-"""A command of README's and what it shows of its output, with ... for what it leaves out."""
+SHOWN = re.findall(r"rlcorr ([^\n]*)\n```\n\n```text\n(.*?)```", BOOK, re.DOTALL)
+"""A command and what it shows of its output, with ... for what it leaves out."""
 
 
 @pytest.mark.parametrize(("command", "shown"), SHOWN)
@@ -108,20 +114,21 @@ def test_the_output_in_readme_is_what_is_printed(
         assert part in printed
 
 
-def test_two_outputs_are_in_readme() -> None:
+def test_two_outputs_are_shown() -> None:
     assert len(SHOWN) == 2
 
 
 def test_the_failing_check_in_readme_is_what_it_prints(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (shown,) = re.findall(r"```text\n\$ rlcorr (check [^\n]*)\n(.*?)```", README, re.DOTALL)
+    (shown,) = re.findall(r"```text\n\$ rlcorr (check [^\n]*)\n(.*?)```", BOOK, re.DOTALL)
     assert main.run(shlex.split(shown[0])) == 1
     assert capsys.readouterr().out == shown[1]
 
 
 def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
-    links = re.findall(r"!\[.+?\]\((.+?)\)", README)
-    assert len(links) == 3
-    assert all((ROOT / link).read_bytes().startswith(b"\x89PNG") for link in links)
+    links = [ROOT / link for link in re.findall(r"!\[.+?\]\((.+?)\)", README)]
+    links += [MANUAL / link for link in re.findall(r"!\[.+?\]\((.+?)\)", BOOK.removeprefix(README))]
+    assert len(links) == 4
+    assert all(link.read_bytes().startswith(b"\x89PNG") for link in links)
     sizes = sum(path.stat().st_size for path in (ROOT / "sample_data").rglob("*"))
     assert sizes < 2_000_000
 
@@ -131,7 +138,7 @@ def test_every_option_in_readme_exists(capsys: pytest.CaptureFixture[str], monke
     for command in app.COMMANDS:
         assert main.run([command, "--help"]) == 0
     known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
-    prose = "\n".join(line for line in README.splitlines() if "pip" not in line and not line.startswith("python "))
+    prose = "\n".join(line for line in BOOK.splitlines() if "pip" not in line and "python " not in line)
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", prose)) <= known
 
 
@@ -142,13 +149,13 @@ def test_every_command_is_in_readme() -> None:
 
 
 def test_the_layers_in_readme_are_those_that_are_held() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:`\w+`(?:, )?)*) ?\|$", README, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:`\w+`(?:, )?)*) ?\|$", BOOK, re.MULTILINE)
     layers = {part: set(re.findall(r"\w+", below)) for part, below in rows if part in MAY_IMPORT}
     assert layers == {part: set(below) - {"errors"} for part, below in MAY_IMPORT.items() if part != "errors"}
 
 
 def test_what_readme_says_to_touch_is_there() -> None:
-    table = README.split("| new | touch |")[1].split("\n\n")[0]
+    table = BOOK.split("| new | touch |")[1].split("\n\n")[0]
     paths = set(re.findall(r"`([a-z_]+/[a-z_/.]*)`", table))
     assert len(paths) > 15
     roots = {path: ROOT if path.startswith("tests/") else ROOT / "rlcorr_cli" for path in paths}
@@ -156,20 +163,42 @@ def test_what_readme_says_to_touch_is_there() -> None:
 
 
 def test_every_form_of_a_report_is_named_where_forms_are_listed() -> None:
-    written = next(part for part in README.split("\n\n") if part.startswith("`analyze -o` writes reports"))
+    written = next(part for part in BOOK.split("\n\n") if part.startswith("`analyze -o` writes reports"))
     for suffix in FORMS:
         assert suffix in (save.__doc__ or "")
         assert f"`{suffix}`" in written
 
 
 def test_readme_names_every_statistic() -> None:
-    (named,) = re.findall(r"a rejection; statistics: (.*?); scopes:", README)
+    (named,) = re.findall(r"a rejection; statistics: (.*?); scopes:", BOOK)
     assert re.findall(r"`(\w+)`", named) == list(STATISTICS)
 
 
-def test_the_manual_pages_that_readme_links_are_there() -> None:
-    links = set(re.findall(r"\((rlcorr_cli/manual/\w+\.md)\)", README))
-    assert links == {str(page.relative_to(ROOT)) for page in (ROOT / "rlcorr_cli" / "manual").glob("*.md")}
+def test_readme_lists_every_page_of_the_manual_as_help_does() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(rlcorr_cli/manual/\1\.md\) \| (.*) \|$", README, re.MULTILINE)
+    assert dict(rows) == PAGES
+    assert sorted(PAGES) == sorted(page.stem for page in MANUAL.glob("*.md"))
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", *MANUAL.glob("*.md")):
+        for link in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), (page.name, link)
+
+
+def test_readme_is_read_in_one_sitting() -> None:
+    assert len(README.splitlines()) <= 200
+
+
+def test_help_prints_each_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["help"]) == 0
+    listed = capsys.readouterr().out
+    for page in PAGES:
+        assert f"  {page} " in listed
+        assert main.run(["help", page]) == 0
+        assert capsys.readouterr().out == (MANUAL / f"{page}.md").read_text(encoding="utf-8")
+    assert main.run(["help", "correction"]) == 2
+    assert "corrections" in capsys.readouterr().err
 
 
 def test_ci_runs_readmes_test_command() -> None:
@@ -181,11 +210,11 @@ def test_every_exit_status_in_readme_is_an_error_kind() -> None:
     from rlcorr_cli import errors
 
     for kind in (errors.UsageError, errors.DataError, errors.OutputError):
-        assert re.search(rf"^\| {kind.exit_status} \|", README, re.MULTILINE)
+        assert re.search(rf"^\| {kind.exit_status} \|", BOOK, re.MULTILINE)
 
 
 def test_the_python_example_in_readme_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = (block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "rlcorr_cli" in block)
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", BOOK, re.DOTALL) if "rlcorr_cli" in block)
     exec(compile(code, "README.md", "exec"), {})
     out = capsys.readouterr().out
     assert "shape: (1," in out

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import analyze, check, explain, filter, inspect, plot, presets
+from rlcorr_cli.cli import analyze, check, explain, filter, help, inspect, plot, presets
 from rlcorr_cli.cli.option_groups import flat
 
 COMMANDS = {
@@ -22,6 +22,7 @@ COMMANDS = {
     "inspect": inspect.inspect,
     "presets": presets.presets,
     "explain": explain.explain,
+    "help": help.help,
 }
 
 

@@ -93,7 +93,9 @@ def reading(path: str) -> Generator[None]:
     except (OSError, pa.ArrowInvalid) as error:
         far = "too much memory" in str(error)  # what zstd says of a window beyond 128 MiB
         hint = (
-            "Compress it again with a window of --long=27 at most." if far else "It may be cut short: write it again."
+            "Compress it again with a window of 128 MiB at most, as zstd does unless told otherwise."
+            if far
+            else "It may be cut short: write it again."
         )
         raise DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
 
