@@ -81,7 +81,7 @@ def metrics(rows: Sequence[Row], plan: Plan) -> Values:
     observation = Observation((plan,), has_current=one.current_logp is not None, seed=None)
     groups, layouts = observe(one, observation, CPU, bounds(one, plan)).groups, layouts_of(observation)
     if plan.normalizes:
-        groups = normalize(groups, layouts, plan, by_batch=True)
+        groups = normalize(groups, layouts, plan)
         layouts = normed_layouts(layouts, plan)
     return canonical(TotalsView(total(groups.values(), layouts), plan), plan)
 

@@ -261,7 +261,7 @@ def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
     rows, roles = cut.rows, cut.roles
     offsets = cut.lists[roles.rollout].offsets
     n_masked = _masked_per_row(valid.keep, offsets)
-    group_index, groups = _grouped(rows, roles.group_keys)
+    group_index, groups = _grouped(rows, roles)
     batch = Batch(
         offsets=offsets - np.concatenate([[0], np.cumsum(n_masked)]),
         rollout_logp=valid.log_probs[roles.rollout],
@@ -290,11 +290,11 @@ def _masked_per_row(keep: NDArray[np.bool_] | None, offsets: NDArray[np.int64]) 
     return np.diff(np.searchsorted(np.flatnonzero(~keep), offsets)).astype(np.int64)
 
 
-def _grouped(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int32], tuple[GroupKey, ...]]:
-    """Which group each row is in, and the groups there are; without columns all rows are one group, ()."""
+def _grouped(rows: Rows, roles: Roles) -> tuple[NDArray[np.int32], tuple[GroupKey, ...]]:
+    """Which group each row is in, and the groups there are; without columns all rows are one group, (None,)."""
     code: NDArray[np.int64] = np.zeros(rows.data.num_rows, np.int64)
-    groups: list[GroupKey] = [()]
-    for name in names:
+    groups: list[GroupKey] = [(None,) if roles.batch is None else ()]
+    for name in roles.group_keys if roles.batch is None else (roles.batch, *roles.group_keys):
         codes, values = coded(rows.data.column(name))
         used, code = np.unique(code * len(values) + codes, return_inverse=True)
         groups = [(*groups[i // len(values)], values[i % len(values)]) for i in used.tolist()]

@@ -99,7 +99,8 @@ class Roles:
     """The columns that are read, by what they are for.
 
     old, current: the policies before and after updates, at least one of them.
-    group_keys: what rows are grouped by, in the order asked for.  ids: what tells rows apart, sample_id first.
+    batch: of training batches; None where all rows are one.  group_keys: what else rows are grouped by, in the order
+    asked for.  ids: what tells rows apart, sample_id first.
     """
 
     rollout: str
@@ -108,6 +109,7 @@ class Roles:
     mask: str | None = None
     reward: str | None = None
     advantages: str | None = None
+    batch: str | None = None
     group_keys: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
 
@@ -126,12 +128,18 @@ class Roles:
     @property
     def needed(self) -> list[str]:
         """Every column to read, each once."""
-        rest = [column for column in (self.mask, self.reward, self.advantages, *self.group_keys, *self.ids) if column]
-        return list(dict.fromkeys(self.log_probs + rest))
+        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages)
+        return list(dict.fromkeys(column for column in (*of_tokens, self.batch, *self.group_keys, *self.ids) if column))
 
 
-def roles_of(columns: Mapping[str, str], group_keys: tuple[str, ...] = (), ids: tuple[str, ...] = ()) -> Roles:
-    """A resolved mapping read by role; group_keys and ids are columns of the dump."""
+def roles_of(
+    columns: Mapping[str, str],
+    *,
+    batch: str | None = None,
+    group_keys: tuple[str, ...] = (),
+    ids: tuple[str, ...] = (),
+) -> Roles:
+    """A resolved mapping read by role; batch, group_keys and ids are columns of the dump."""
     return Roles(
         rollout=columns["rollout_log_probs"],
         old=columns.get("old_log_probs"),
@@ -139,6 +147,7 @@ def roles_of(columns: Mapping[str, str], group_keys: tuple[str, ...] = (), ids: 
         mask=columns.get("response_mask"),
         reward=columns.get("reward"),
         advantages=columns.get("advantages"),
+        batch=batch,
         group_keys=group_keys,
         ids=ids,
     )

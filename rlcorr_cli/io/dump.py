@@ -28,8 +28,7 @@ class Dump:
     columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
     notes: what was chosen for the user, in sentences, search_notes among them: on files that are not read.
     available: columns that every file has.
-    indexes: path -> what its one opening told.  step: that of steps, where all files have one.  by_batch: whether rows
-    are grouped by their training batch before all else.
+    indexes: path -> what its one opening told.  step: that of steps, where all files have one.
     stdin: where '-' is among the sources; then the dump can be read once.
     """
 
@@ -44,7 +43,6 @@ class Dump:
     indexes: Mapping[str, Index]
     search_notes: tuple[str, ...] = ()
     step: str | None = None
-    by_batch: bool = False
     stdin: Stdin | None = None
 
     def grouped_by(self, names: tuple[str, ...]) -> "Dump":
@@ -161,7 +159,6 @@ def _settled(
         available=tuple(name for name in first if all(name in names for names in others)),
         indexes=indexes,
         step=resolved.step,
-        by_batch=resolved.by_batch,
         stdin=stdin,
     )
 

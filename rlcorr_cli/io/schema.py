@@ -23,13 +23,12 @@ APART = "Read such files apart, or use --map to name a column that all of them h
 @dataclass(frozen=True, kw_only=True)
 class ResolvedColumns:
     """columns: canonical or key name -> column, as reported.  roles: the same, as read.  step: the column of steps,
-    where all files have the same one.  by_batch: whether the first group key is the training batch."""
+    where all files have the same one."""
 
     columns: dict[str, str]
     roles: Roles
     notes: tuple[str, ...]
     step: str | None
-    by_batch: bool
 
 
 def resolve_schema(
@@ -52,11 +51,16 @@ def resolve_schema(
         for name in sorted({name for theirs in resolved.values() for name in theirs} - set(columns))
     ]
     batch = _batch(schemas, request, plan_columns)
-    names = (*batch, *request.group_by)
+    names = request.group_by if batch is None else (batch, *request.group_by)
     keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
     ids = {_ids(schema, request) for schema in schemas.values()}
     notes += _unused_marks(schemas, request, n_ids=len(ids))
-    roles = roles_of(columns, tuple(keys[name] for name in names), ids.pop() if len(ids) == 1 else ())
+    roles = roles_of(
+        columns,
+        batch=None if batch is None else keys[batch],
+        group_keys=tuple(keys[name] for name in request.group_by),
+        ids=ids.pop() if len(ids) == 1 else (),
+    )
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
     steps = {_mark("step", schema, request) for schema in schemas.values()}
@@ -65,7 +69,6 @@ def resolve_schema(
         roles=roles,
         notes=tuple(dict.fromkeys([*_choices(columns, available, request), *notes])),
         step=steps.pop() if len(steps) == 1 else None,
-        by_batch=bool(batch),
     )
 
 
@@ -127,13 +130,13 @@ def _resolved(
     return columns
 
 
-def _batch(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> tuple[str, ...]:
-    """The column of training batches, as a key to go before the groups'; nothing where there is none."""
+def _batch(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> str | None:
+    """The name of the column of training batches; None where all rows are one batch."""
     batch = plan_columns.batch
-    if batch is None:
-        return ()
+    if batch is None or plan_columns.batch_required:
+        return batch
     everywhere = all(len(candidates(batch, schema.names, request.columns)) == 1 for schema in schemas.values())
-    return (batch,) if everywhere or plan_columns.batch_required else ()
+    return batch if everywhere else None
 
 
 def _keys(path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest) -> dict[str, str]:

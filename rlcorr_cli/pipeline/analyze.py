@@ -1,7 +1,7 @@
 """measure() and analyze(): a dump's totals, and its report.
 
-Shards go through an engine; each becomes a small Measured, and Measureds add.  Leaf keys are the values of the
-dump's key columns: the training batch first, where weights are normalised per batch, then the groups asked for.
+Shards go through an engine; each becomes a small Measured, and Measureds add.  A group's key is its training batch
+(None where the plan looks at none, or the dump has no column of them), then its values of the columns asked for.
 What the totals mean is decided in `report/build.py`.
 """
 
@@ -27,7 +27,7 @@ from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding, find_anomalies
-from rlcorr_cli.report.build import Grouping, build
+from rlcorr_cli.report.build import build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.block import diagnostics_block
@@ -137,7 +137,7 @@ def reported(
         by_group=measured.groups,
         layouts=layouts_of(observation),
         replicates=measured.replicates,
-        grouping=Grouping(dump.by_batch, dump.request.group_by),
+        group_by=dump.request.group_by,
         plan=plan,
         profile=chosen.profile,
         inputs=dump.inputs(Counter(measured.rows) + log.rows),
@@ -177,13 +177,12 @@ def measure(
 
 def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:
     """What the totals of a dump are of."""
-    batch = dump.plan_columns.batch
     return Provenance(
         plans=Provenance.records(*observation.plans),
         settings={**asdict(observation.settings), "pictures": observation.pictures},
         columns=dump.columns,
-        groups=(*((batch,) if dump.by_batch and batch else ()), *dump.request.group_by),
-        by_batch=dump.by_batch,
+        batch=dump.roles.batch,
+        groups=dump.request.group_by,
         seed=observation.seed,
         budget_bounds=_digest(budget_bounds),
     )
@@ -243,10 +242,10 @@ def _batch_notes(dump: Dump, plan: Plan, measured: Measured) -> list[str]:
         return [] if dump.request.batch_by is None else ["--batch-by changes nothing: the plan looks at no batches."]
     does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
     does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
-    if dump.by_batch:
-        batches = len({key[0] for key in measured.groups})
+    if dump.roles.batch is not None:
+        batches = len({batch for batch, *_ in measured.groups})
         found = "one value" if batches == 1 else f"{batches:,} values"
-        return [f"{what}: {found} of {dump.roles.group_keys[0]}." for what in does]
+        return [f"{what}: {found} of {dump.roles.batch}." for what in does]
     return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
 
 

@@ -36,23 +36,23 @@ class BudgetThresholds:
 
 
 def search_budgets(dump: Dump, plan: Plan, computing: Computing) -> BudgetThresholds:
-    """What each budget of a plan lets stay, the same for all groups of a training batch (or of the whole dump)."""
+    """What each budget of a plan lets stay, the same for all groups of a training batch."""
     if not plan.budgets:
         return BudgetThresholds()
     check_rereadable(dump)
     limit_of = {budget.name: budget.mean_below for budget in plan.budgets}
     # Each reading has a ShardReading of its own, which remembers the row ids that it met.
     by_group = add_up(_each(dump, computing, BudgetTotals(ShardReading.of(dump, computing), plan)))
-    batch_of = {group: group.of_batch(dump.by_batch) for group in by_group}
-    by_batch = add_up({batch_of[group]: totals} for group, totals in by_group.items())
-    crossing_of = {batch: crossing(totals, limit_of[batch.budget]) for batch, totals in by_batch.items()}
+    batch_of = {group: group.of_batch for group in by_group}
+    totals_of = add_up({batch_of[group]: totals} for group, totals in by_group.items())
+    crossing_of = {batch: crossing(totals, limit_of[batch.budget]) for batch, totals in totals_of.items()}
     group_crossings = {group: crossing_of[batch] for group, batch in batch_of.items()}
     candidates: dict[BudgetBatch, list[Floats]] = defaultdict(list)
     picking = BudgetCandidates(ShardReading.of(dump, computing), plan, group_crossings)
     for values_of in itertools.chain.from_iterable(_each(dump, computing, picking)):
         for group, values in values_of.items():
             candidates[batch_of[group]].append(values)
-    threshold_of = {batch: cut(crossing_of[batch], candidates[batch], limit_of[batch.budget]) for batch in by_batch}
+    threshold_of = {batch: cut(crossing_of[batch], candidates[batch], limit_of[batch.budget]) for batch in totals_of}
     budget_bounds: dict[str, dict[GroupKey, float]] = {name: {} for name in limit_of}
     for group, batch in batch_of.items():
         budget_bounds[group.budget][group.group], _ = threshold_of[batch]

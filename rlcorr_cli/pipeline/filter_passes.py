@@ -32,7 +32,7 @@ from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import GroupKey
 
 Scales = Mapping[GroupKey, float]
-"""Leaf -> what its weights are divided by."""
+"""Group -> what its weights are divided by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ def batch_scales(
     if not plan.normalizes:
         return None
     measured, layouts = measure(dump, observation, computing, budget_bounds)
-    return factors(measured.groups, layouts, plan, dump.by_batch, batch_mean)
+    return factors(measured.groups, layouts, plan, batch_mean)
 
 
 def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np.int64] | None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rlcorr_cli.batch import Input
@@ -25,20 +25,12 @@ from rlcorr_cli.totals.view import GroupTotals, TotalsView
 from rlcorr_cli.totals.whole import Whole, whole_tail
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """How group keys are laid out.  batch: whether their first value is the training batch; columns: the others."""
-
-    batch: bool
-    columns: tuple[str, ...]
-
-
 def build(
     *,
     by_group: Mapping[GroupKey, Summary],
     layouts: Layouts,
     replicates: Mapping[str, Replicates],
-    grouping: Grouping,
+    group_by: tuple[str, ...],
     plan: Plan,
     profile: Profile | None,
     inputs: Sequence[Input],
@@ -47,26 +39,29 @@ def build(
     anomalies: tuple[AnomalyFinding, ...],
     of_whole: Whole | None = None,
 ) -> Report:
-    """A report of finished totals.  A dump without rows or without a valid token is a DataError."""
+    """A report of finished totals.  A dump without rows or without a valid token is a DataError.
+
+    group_by: the columns of a group's key after its training batch; batches are not told apart in a report.
+    """
     whole_total = total(by_group.values(), layouts)
     whole_counts = counts(whole_total, plan)
     whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
     if plan.normalizes:
         batch_mean = CANONICAL if profile is None else profile.batch_mean
-        by_group = normalize(by_group, layouts, plan, grouping.batch, batch_mean)
+        by_group = normalize(by_group, layouts, plan, batch_mean)
         layouts = normed_layouts(layouts, plan)
         whole_total = total(by_group.values(), layouts)
     if of_whole is not None:
         whole_total = _with_whole_tails(whole_total, of_whole)
-    by_key: dict[GroupKey, list[Summary]] = {}
-    for key, summary in by_group.items():
-        by_key.setdefault(key[1:] if grouping.batch else key, []).append(summary)
-    keys = sorted(by_key, key=lambda key: [_order(value) for value in key]) if grouping.columns else []
+    by_values: dict[tuple[Any, ...], list[Summary]] = {}
+    for (_, *values), summary in by_group.items():
+        by_values.setdefault(tuple(values), []).append(summary)
+    keys = sorted(by_values, key=lambda values: [_order(value) for value in values]) if group_by else []
     groups = [
         group
         for first in range(0, len(keys), GROUPS_AT_ONCE)
-        for group in _groups(keys[first : first + GROUPS_AT_ONCE], by_key, grouping.columns, layouts, plan, profile)
+        for group in _groups(keys[first : first + GROUPS_AT_ONCE], by_values, group_by, layouts, plan, profile)
     ]
     whole = Group(
         key={},
@@ -141,20 +136,20 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
 
 
 def _groups(
-    keys: Sequence[GroupKey],
-    by_key: Mapping[GroupKey, Sequence[Summary]],
-    columns: Sequence[str],
+    keys: Sequence[tuple[Any, ...]],
+    by_values: Mapping[tuple[Any, ...], Sequence[Summary]],
+    group_by: Sequence[str],
     layouts: Layouts,
     plan: Plan,
     profile: Profile | None,
 ) -> Iterator[Group]:
-    """The groups of these keys, whose metrics are computed together."""
-    summaries = [total(by_key[key], layouts) if len(by_key[key]) > 1 else by_key[key][0] for key in keys]
+    """The groups of these values of the columns, whose metrics are computed together."""
+    summaries = [total(by_values[key], layouts) if len(by_values[key]) > 1 else by_values[key][0] for key in keys]
     numbers = GroupTotals(summaries, plan)
     table = MetricTable.of(canonical(numbers, plan), len(keys))
     for i, (key, summary) in enumerate(zip(keys, summaries, strict=True)):
         yield Group(
-            key=dict(zip(columns, key, strict=True)),
+            key=dict(zip(group_by, key, strict=True)),
             counts=counts(summary, plan),
             values=table[i],
             peer_metrics=None if profile is None else profile.write(TotalsView(summary, plan), plan),

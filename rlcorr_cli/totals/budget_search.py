@@ -21,7 +21,7 @@ from rlcorr_cli.totals.summary import GroupKey
 
 @dataclass(frozen=True)
 class BudgetBatch:
-    """A budget's name and the training batch that has to keep it (None: the whole dump)."""
+    """A budget's name and the training batch that has to keep it."""
 
     budget: str
     batch: Any
@@ -29,14 +29,15 @@ class BudgetBatch:
 
 @dataclass(frozen=True)
 class BudgetGroup:
-    """A budget's name and a group of rows, whose key begins with the training batch where the dump has such."""
+    """A budget's name and a group of rows, whose key begins with the training batch."""
 
     budget: str
     group: GroupKey
 
-    def of_batch(self, by_batch: bool) -> BudgetBatch:
+    @property
+    def of_batch(self) -> BudgetBatch:
         """The budget in the training batch that the group is part of."""
-        return BudgetBatch(self.budget, self.group[0] if by_batch else None)
+        return BudgetBatch(self.budget, self.group[0])
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Batch normalisation as a scale on totals.
 
 Dividing every applied weight of a training batch by the batch's mean f only rescales its moments, so one pass is
-enough: groups are kept per (batch, group), f comes from the batch's groups together, and each group gets columns
+enough: groups are kept per (batch, *group), f comes from the batch's groups together, and each group gets columns
 `normed.*` beside `applied.*`.  Never a mean over a reader chunk.
 
 Frameworks differ in how f is taken (BatchMean).  Metrics and the weights that `filter` writes both divide by
@@ -55,14 +55,10 @@ def normalize(
     groups: Mapping[GroupKey, Summary],
     layouts: Layouts,
     plan: Plan,
-    by_batch: bool,
     batch_mean: BatchMean = CANONICAL,
 ) -> dict[GroupKey, Summary]:
-    """Leaves with `normed.*` added to the plan's block, each divided by its own batch's factor.
-
-    by_batch: keys are (batch, *group); else everything is one batch.
-    """
-    divisors = factors(groups, layouts, plan, by_batch, batch_mean)
+    """Groups with `normed.*` added to the plan's block, each divided by its own batch's factor."""
+    divisors = factors(groups, layouts, plan, batch_mean)
     items, normed = list(groups.items()), dict[GroupKey, Summary]()
     for first in range(0, len(items), GROUPS_AT_ONCE):
         keys, summaries = zip(*items[first : first + GROUPS_AT_ONCE], strict=True)
@@ -74,20 +70,19 @@ def factors(
     groups: Mapping[GroupKey, Summary],
     layouts: Layouts,
     plan: Plan,
-    by_batch: bool,
     batch_mean: BatchMean = CANONICAL,
 ) -> dict[GroupKey, float]:
     """What each group's weights are divided by: the factor of its batch."""
     assert plan.weighting is not None
     token_scope = plan.weighting.scope == "token"
     batches: dict[Any, list[Summary]] = {}
-    for key, summary in groups.items():
-        batches.setdefault(key[0] if by_batch else None, []).append(summary)
+    for (batch, *_), summary in groups.items():
+        batches.setdefault(batch, []).append(summary)
     divisors = {
         batch: batch_mean.factor(TotalsView(total(summaries, layouts), plan), token_scope)
         for batch, summaries in batches.items()
     }
-    return {key: divisors[key[0] if by_batch else None] for key in groups}
+    return {key: divisors[key[0]] for key in groups}
 
 
 def normed_layouts(layouts: Layouts, plan: Plan) -> Layouts:

@@ -12,7 +12,7 @@ from typing import Any
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.plans.plan import Plan
 
-SCHEMA = 1
+SCHEMA = 2
 """Goes up whenever a total comes to mean something else."""
 _SHOWN = 6
 _WHOLE_FILE = (0, 1 << 62)
@@ -34,15 +34,16 @@ class ShardId:
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
     """plans: each one's records by its id.  settings: what a user may set and totals depend on, by name.  columns:
-    canonical name -> the dump's.  groups: what group keys are, in order.  by_batch: whether their first is the training
-    batch.  seed: of the bootstrap; None without one.  budget_bounds: a digest of what the data set; "" without budgets.
+    canonical name -> the dump's.  batch: the column that a group's key begins with, None where all rows are one
+    training batch.  groups: the columns of the key's other values, in order.  seed: of the bootstrap; None without one.
+    budget_bounds: a digest of what the data set; "" without budgets.
     """
 
     plans: Mapping[str, Mapping[str, Any]]
     settings: Mapping[str, float | bool]
     columns: Mapping[str, str]
+    batch: str | None = None
     groups: tuple[str, ...] = ()
-    by_batch: bool = False
     seed: int | None = None
     budget_bounds: str = ""
     schema: int = SCHEMA
@@ -83,8 +84,8 @@ class Provenance:
     def _facts(self) -> dict[str, Any]:
         """Everything but the plans."""
         return {
+            "batch column": self.batch,
             "groups": ", ".join(self.groups),
-            "grouped by batch": self.by_batch,
             "seed": self.seed,
             "budget bounds": self.budget_bounds,
             "schema": self.schema,

@@ -15,7 +15,10 @@ from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
 from rlcorr_cli.totals.histogram import Floats
 
 GroupKey = tuple[Any, ...]
-"""One group's values, in the order of the columns asked for: (3,), ("math", 3), ()."""
+"""The training batch, then one group's values in the order of the columns asked for: (None, "math"), (3, "math"), (3,).
+
+The batch is None where the dump has no column of batches, and all rows are one.
+"""
 GROUPS_AT_ONCE = 4096
 """Summaries that are added, or whose metrics are computed, in one step: enough for arrays to pay, and few enough for
 them to be small."""

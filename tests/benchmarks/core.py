@@ -50,7 +50,7 @@ def build(n_tokens: int) -> Batch:
         n_masked=np.zeros(n_rows, np.int64),
         reward=_join(groups, "reward").astype(np.float64),
         group_index=np.zeros(n_rows, np.int32),
-        group_keys=((),),
+        group_keys=((None,),),
     )
 
 

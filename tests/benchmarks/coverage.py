@@ -97,7 +97,7 @@ def measured(design: Design, rng: Generator) -> dict[str, tuple[float, float]]:
         n_masked=zeros,
         reward=None,
         group_index=zeros.astype(np.int32),
-        group_keys=((),),
+        group_keys=((None,),),
     )
     return intervals(observe(batch, Observation((Plan(),)), torch.device("cpu")).replicates["decoupled"])
 

@@ -81,7 +81,7 @@ def ours(name: str, data: Padded) -> Outcome:
         n_masked=rows,
         reward=None,
         group_index=rows.astype(np.int32),
-        group_keys=((),),
+        group_keys=((None,),),
     )
     tokens = Tokens.of(batch, CPU)
     corrected = correct(tokens, preset(name).plan, {"m2po": np.full(len(rows), m2po_bound(train - rollout))})

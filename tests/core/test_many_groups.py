@@ -35,7 +35,7 @@ EACH = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def assert_as_alone(rows: Sequence[Row], plan: Plan) -> None:
     groups = observed(rows, plan).groups
     if plan.normalizes:
-        groups = normalize(groups, layouts_of(_observation(rows, plan)), plan, by_batch=True)
+        groups = normalize(groups, layouts_of(_observation(rows, plan)), plan)
     together = MetricTable.of(canonical(GroupTotals(list(groups.values()), plan), plan), len(groups))
     for i, summary in enumerate(groups.values()):
         alone = canonical(TotalsView(summary, plan), plan)

@@ -54,7 +54,7 @@ def measured(case: str) -> Values:
     observation = Observation((plan,), seed=None)
     groups = observe(golden_batch(), observation, CPU).groups
     if plan.normalizes:
-        groups = normalize(groups, layouts_of(observation), plan, by_batch=True)
+        groups = normalize(groups, layouts_of(observation), plan)
     return PROFILES[case.split("/")[0]].write(TotalsView(groups[(None,)], plan), plan)
 
 

@@ -54,7 +54,7 @@ def batches(dump: Dump, shard: Shard, batch_tokens: int) -> list[Batch]:
 
 
 def read_rows(dump: Dump, batch_tokens: int = 10**6) -> list[Row]:
-    """Each row as read: values of valid tokens, count of masked ones, reward, key."""
+    """Each row as read: values of valid tokens, count of masked ones, reward, its group's values."""
     rows: list[Row] = []
     for shard in dump.shards:
         for batch in batches(dump, shard, batch_tokens):
@@ -73,7 +73,7 @@ def read_rows(dump: Dump, batch_tokens: int = 10**6) -> list[Row]:
                         else batch.current_logp[at].tolist(),
                         "n_masked": int(batch.n_masked[i]),
                         "reward": None if batch.reward is None else float(batch.reward[i]),
-                        "key": batch.group_keys[batch.group_index[i]],
+                        "key": batch.group_keys[batch.group_index[i]][1:],
                     }
                 )
     return rows

@@ -15,6 +15,7 @@ from rlcorr_cli.io.batches import ROW_TOKENS, CheckedRows, Rows, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers import parquet as reading
 from rlcorr_cli.io.places import Places
+from rlcorr_cli.requests import PlanColumns
 
 PAIR = Roles(rollout="r", old="o", mask="m")
 
@@ -172,10 +173,22 @@ def test_several_keys_group_by_their_combination(tmp_path: Path) -> None:
     assert batch.group_index.dtype == np.int32
 
 
+def test_a_key_begins_with_the_training_batch_where_rows_have_one(tmp_path: Path) -> None:
+    rows = [plain(1, step=s, env=e)[0] for s, e in [(1, "a"), (2, "a"), (1, "b"), (None, "b")]]
+    path, batched = parquet(tmp_path / "a.parquet", rows), PlanColumns(batch="step")
+    for group_by in ((), ("env",), ("env", "step")):
+        by_batch, as_one = opened(path, batched, group_by=group_by), opened(path, group_by=group_by)
+        assert (by_batch.roles.batch, as_one.roles.batch) == ("step", None)
+        for dump, expected in ((by_batch, {1, 2, None}), (as_one, {None})):
+            (batch,) = batches(dump, dump.shards[0], 100)
+            assert {key[0] for key in batch.group_keys} == expected
+            assert {key[1:] for key in batch.group_keys} == {tuple(row[name] for name in group_by) for row in rows}
+
+
 def test_without_keys_all_rows_are_one_group(tmp_path: Path) -> None:
     dump = opened(parquet(tmp_path / "a.parquet", plain(3)))
     (batch,) = batches(dump, dump.shards[0], 100)
-    assert batch.group_keys == ((),)
+    assert batch.group_keys == ((None,),)
     assert batch.group_index.tolist() == [0, 0, 0]
 
 
@@ -248,7 +261,7 @@ def test_a_row_group_that_swells_is_read_in_steps(tmp_path: Path) -> None:
     tables = list(reading.read(shard, dump.roles, None, 10**9))
     assert len(tables) > 2
     assert max(t.data.nbytes for t in tables) <= 2 * 4 * reading.STEP_TOKENS[1]
-    assert [key for b in batches(dump, shard, 10**9) for (key,) in b.group_keys] == list(range(rows))
+    assert [key for b in batches(dump, shard, 10**9) for (_, key) in b.group_keys] == list(range(rows))
 
 
 def test_rowless_files_open_and_yield_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from rlcorr_cli.pipeline.analyze import measure, opened
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
-from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.requests import NO_BATCH, ReadRequest
 from rlcorr_cli.totals.block import plan_block
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Provenance, ShardId, check_apart
@@ -99,6 +99,13 @@ def test_other_columns_and_groups_do_not_add() -> None:
     assert "columns.old_log_probs is old_log_probs in one and rollout_log_probs in the other" in message
     steps = measured(TOKEN, "smollm2_steps.parquet", group_by=("step",))
     assert "groups is none in one and step in the other" in refusal(measured(TOKEN, "smollm2_steps.parquet"), steps)
+
+
+def test_totals_by_training_batch_do_not_add_to_those_of_one_batch() -> None:
+    plan = Plan(weighting=Weighting("token", Bounds(None, 2.0), normalize="batch"))
+    by_step, as_one = (measured(plan, "smollm2_steps.parquet", batch_by=column) for column in ("step", NO_BATCH))
+    assert {len(key) for totals in (by_step, as_one) for key in totals.groups} == {1}
+    assert "batch column is step in one and unset in the other" in refusal(by_step, as_one)
 
 
 def test_a_plans_name_makes_no_difference() -> None:

@@ -83,7 +83,7 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: boo
     """A block that is not blank."""
     lines = [line for _, line in numbered(block.data, 0)] if whole else None
     numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
-    ids = [name for name in roles.ids if name not in roles.group_keys]
+    ids = [name for name in roles.ids if name not in (roles.batch, *roles.group_keys)]
     # Arrow would read of an id that is a list or an object what the first rows had of it.
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
     table, unread = None if nested else _fast(block.data, declared, len(numbers)), {}

@@ -1,0 +1,78 @@
+"""A group's key begins with its training batch for every plan, so that one reading serves plans with and without."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlcorr_cli.core.observe import Observation
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.pipeline.analyze import measure, opened
+from rlcorr_cli.pipeline.budget_search import search_budgets
+from rlcorr_cli.pipeline.scan import Computing
+from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting
+from rlcorr_cli.quality.bad_rows import BadRowCounts
+from rlcorr_cli.report.build import build
+from rlcorr_cli.requests import ReadRequest
+
+STEPS = str(Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet")
+CPU = Computing("cpu")
+NORMALIZED = Plan("normalized", weighting=Weighting("token", Bounds(None, 1.5), normalize="batch"))
+BUDGETED = Plan("budgeted", budgets=(Budget(1e-4),))
+UNBATCHED = Plan("unbatched", rejections=(Rejection("ratio", "seq_mean", Bounds(0.999, 1.001), "geometric"),))
+PLANS = (NORMALIZED, BUDGETED, UNBATCHED)
+
+
+def dump_for(plan: Plan, group_by: tuple[str, ...]) -> Dump:
+    return opened(ReadRequest(paths=(STEPS,), group_by=group_by), ChosenPlan(plan))
+
+
+def reports(dump: Dump, *plans: Plan) -> list[dict[str, Any]]:
+    """Each plan's report of one reading with all of them."""
+    bounds = {name: of for plan in plans for name, of in search_budgets(dump, plan, CPU).bounds.items()}
+    measured, layouts = measure(dump, Observation(plans), CPU, bounds)
+    return [
+        build(
+            by_group=measured.groups,
+            layouts=layouts,
+            replicates=measured.replicates,
+            group_by=dump.request.group_by,
+            plan=plan,
+            profile=None,
+            inputs=dump.inputs(measured.rows),
+            notes=(),
+            problems=BadRowCounts(),
+            anomalies=(),
+            of_whole=measured.whole,
+        ).to_dict()
+        for plan in plans
+    ]
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Numbers to the last digits, which the order of adding up decides."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+    if isinstance(expected, dict | list):
+        names = expected if isinstance(expected, dict) else range(len(expected))
+        assert len(found) == len(expected)
+        for name in names:
+            assert_same(found[name], expected[name])
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("group_by", [(), ("step",), ("group_id", "step")], ids=["whole", "step", "two columns"])
+def test_plans_with_and_without_batches_report_together_what_each_does_alone(group_by: tuple[str, ...]) -> None:
+    assert dump_for(NORMALIZED, group_by).roles.batch == "step"
+    assert dump_for(UNBATCHED, group_by).roles.batch is None
+    together = reports(dump_for(NORMALIZED, group_by), *PLANS)
+    alone = [reports(dump_for(plan, group_by), plan)[0] for plan in PLANS]
+    assert len({json.dumps(report["metrics"]) for report in together}) == len(PLANS)
+    for found, expected in zip(together, alone, strict=True):
+        found["inputs"] = expected["inputs"]  # a plan without batches reads no column of them
+        assert_same(found, expected)
