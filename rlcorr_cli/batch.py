@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.summary import GroupKey
 
@@ -87,8 +87,7 @@ class Decision:
 
     weights: f64[V], as applied; None where the plan weights nothing.  keep: bool[V].  n_valid, n_kept: f64[B].
     row_weights: f64[B], mean weight of the tokens kept (1 each where nothing is weighted), 0 of none.
-    rejected: rejection -> bool[B], rows it takes whole or takes tokens of.  distances: rejection -> counts of how far
-    its units lie from where it keeps everything: |log| of a ratio, else the statistic.
+    rejected: rejection -> bool[B], rows it takes whole or takes tokens of.
     """
 
     weights: Floats | None
@@ -97,7 +96,6 @@ class Decision:
     n_kept: Floats
     row_weights: Floats
     rejected: Mapping[str, NDArray[np.bool_]]
-    distances: Mapping[str, Histogram]
 
     @property
     def kept_fraction(self) -> Floats:

@@ -57,7 +57,7 @@ def analyze(
     to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw, as some of these files have
     it counted.  watch: called with the bytes to come, a context around the reading.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
-    `onset` and `trends` are its conclusions.
+    `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
     """
     refuse_outside(0, MOST_SEED, seed=seed)
     chosen = choose_plan(plan, profile=profile, mode=mode)

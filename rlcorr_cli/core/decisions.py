@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core.correct import Corrected, Rejected, correct
-from rlcorr_cli.core.histograms import histogram
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
-from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.summary import GroupKey
 
 Flags = NDArray[np.bool_]
@@ -44,7 +43,6 @@ def nothing_decided(batch: Batch, plan: Plan) -> Decision:
         n_kept=none,
         row_weights=none,
         rejected={},
-        distances={},
     )
 
 
@@ -65,7 +63,6 @@ def decide(batch: Batch, tokens: Tokens, corrected: Corrected) -> Decision:
         n_kept=_at_rows(n_kept, filled),
         row_weights=_at_rows(weight / np.maximum(n_kept, 1), filled),
         rejected={rejected.rejection.name: _at_rows(_takes(ragged, rejected), filled) for rejected in applied},
-        distances={rejected.rejection.name: _distances(rejected) for rejected in applied},
     )
 
 
@@ -106,10 +103,6 @@ def _takes(ragged: Ragged, rejected: Rejected) -> Flags:
     """Which sequences lose anything to a rejection."""
     lost = ~rejected.keep.cpu().numpy()
     return np.logical_or.reduceat(lost, ragged.offsets[:-1]) if rejected.rejection.scope == "token" else lost
-
-
-def _distances(rejected: Rejected) -> Histogram:
-    return histogram(rejected.value if rejected.log_value is None else rejected.log_value.abs())
 
 
 def _sums(ragged: Ragged, values: Floats) -> Floats:

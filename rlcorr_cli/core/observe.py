@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core import bootstrap
@@ -19,7 +20,7 @@ from rlcorr_cli.core.binning import draw
 from rlcorr_cli.core.correct import Corrected, correct
 from rlcorr_cli.core.decisions import correct_batch, decide, nothing_decided
 from rlcorr_cli.core.histograms import buckets, histogram
-from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, drift, sequence_averages
+from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, distances, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.settings import DiagnosticSettings
@@ -32,8 +33,6 @@ from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Sum
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole, whole_tail
 
-TAILS = ("token", "sequence")
-"""Weights whose upper tail is kept: rho and e^S."""
 BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 """Budget -> group -> the largest value of its statistic that stays."""
 
@@ -84,19 +83,23 @@ class Observed:
 
 @dataclass(frozen=True)
 class Part:
-    """Columns of some sequences with the group of each, under one prefix.  tokens: whose values are counted, too."""
+    """Columns of some sequences with the group of each, under one prefix.
+
+    counted: name -> values to make a histogram of.  log_weights: name -> those whose largest are kept.  Either has
+    one value for each token [V] or for each sequence [B].
+    """
 
     columns: Columns
     fold: "_Fold"
-    tokens: Tokens | None = None
+    counted: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    log_weights: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
     prefix: str = ""
 
-    @cached_property
-    def log_weights(self) -> dict[str, Floats]:
-        """Name -> log-weights whose largest are kept: of tokens [V], of sequences [B]."""
-        if self.tokens is None:
-            return {}
-        return {"token": to_numpy(self.tokens.log_ratio), "sequence": to_numpy(self.tokens.log_ratio_sum)}
+    @classmethod
+    def of_tokens(cls, columns: Columns, fold: "_Fold", tokens: Tokens, prefix: str = "") -> "Part":
+        """With the histogram of the tokens' log-ratios, and the upper tails of rho and of e^S."""
+        weights = {"token": to_numpy(tokens.log_ratio), "sequence": to_numpy(tokens.log_ratio_sum)}
+        return cls(columns, fold, {"log_ratio": tokens.log_ratio}, weights, prefix)
 
     @cached_property
     def tails(self) -> dict[str, Tail]:
@@ -121,10 +124,10 @@ def observe(
     if not filled.any():
         decision = nothing_decided(batch, observation.plan) if decides else None
         return Observed(_summaries(observation, batch, {}), decision=decision)
-    fold = _Fold(batch.group_index[filled].astype(np.int64))
     rewards = None if batch.reward is None else batch.reward[filled]
     settings = observation.settings
     tokens: dict[Mode, Tokens] = {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
+    fold = _Fold(batch.group_index[filled].astype(np.int64), tokens[observation.modes[0]].ragged)
     corrected = {plan: correct_batch(batch, tokens[plan.mode], plan, budget_bounds or {}) for plan in observation.plans}
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -168,17 +171,18 @@ def layouts_of(observation: Observation) -> Layouts:
 def _diagnosis_layout(mode: Mode, settings: DiagnosticSettings, has_current: bool) -> Layout:
     tokens = _one_token(mode, has_current)
     columns = _diagnostics(tokens, settings, None)
-    return _layout([_diagnosis(columns, tokens, settings, _Fold(np.zeros(1, np.int64)))])
+    return _layout([_diagnosis(columns, tokens, settings, _Fold(np.zeros(1, np.int64), tokens.ragged))])
 
 
 @lru_cache(maxsize=256)
 def _plan_layout(plan: Plan, settings: DiagnosticSettings, has_current: bool) -> Layout:
-    tokens, fold = _one_token(plan.mode, has_current), _Fold(np.zeros(1, np.int64))
+    tokens = _one_token(plan.mode, has_current)
+    fold = _Fold(np.zeros(1, np.int64), tokens.ragged)
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
     parts = _plan_parts(tokens, corrected, settings, fold, None)
     if len(parts) == 1 and plan.rules:
         # The plan rejects even l = 0, so that nothing is kept of this one token.
-        parts.append(Part(_diagnostics(tokens, settings, None), fold, tokens, "kept."))
+        parts.append(Part.of_tokens(_diagnostics(tokens, settings, None), fold, tokens, "kept."))
     return _layout(parts)
 
 
@@ -191,32 +195,31 @@ def _one_token(mode: Mode, has_current: bool) -> Tokens:
 
 def _layout(parts: list[Part]) -> Layout:
     tables = [part.columns.prefixed(part.prefix) for part in parts]
-    counted = [part.prefix for part in parts if part.tokens is not None]
     return Layout(
         sums=tuple(name for t in tables for name in t.sums),
         mins=tuple(name for t in tables for name in t.mins),
         maxs=tuple(name for t in tables for name in t.maxs),
         logs=tuple(name for t in tables for name in t.logs),
-        histograms=tuple(f"{prefix}log_ratio" for prefix in counted),
-        tails=tuple(prefix + name for prefix in counted for name in TAILS),
+        histograms=tuple(part.prefix + name for part in parts for name in part.counted),
+        tails=tuple(part.prefix + name for part in parts for name in part.log_weights),
     )
 
 
 def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: "_Fold") -> Part:
     """A mode's diagnostics, with drift beside them, which is not resampled."""
-    return Part(base | drift(tokens, settings.ppo_clip), fold, tokens)
+    return Part.of_tokens(base | drift(tokens, settings.ppo_clip), fold, tokens)
 
 
 def _plan_parts(
     tokens: Tokens, corrected: Corrected, settings: DiagnosticSettings, fold: "_Fold", rewards: Floats | None
 ) -> list[Part]:
     """What the plan does to all tokens, and the diagnostics of those it keeps."""
-    parts = [Part(corrections(tokens, corrected), fold)]
+    parts = [Part(corrections(tokens, corrected), fold, distances(corrected))]
     if corrected.keep is not None:
         kept, left = tokens.keep(corrected.keep)
         if left.any():
             columns = _diagnostics(kept, settings, None if rewards is None else rewards[left])
-            parts.append(Part(columns, _Fold(fold.group_index[left]), kept, "kept."))
+            parts.append(Part.of_tokens(columns, _Fold(fold.group_index[left], kept.ragged), kept, "kept."))
     return parts
 
 
@@ -266,12 +269,10 @@ def _blocks(layout: Layout, n_groups: int, parts: list[Part]) -> list[Block]:
         peaks, rests = fold.logs(columns.logs)
         tables.fill("peaks", groups, columns.logs, peaks)
         tables.fill("rests", groups, columns.logs, rests)
-        if part.tokens is None:
-            continue
-        counted = fold.histograms(part.tokens)
-        tables.histograms[f"{part.prefix}log_ratio"] |= dict(zip(groups.tolist(), counted, strict=True))
+        for name, values in part.counted.items():
+            tables.histograms[part.prefix + name] |= dict(zip(groups.tolist(), fold.histograms(values), strict=True))
         for name, tail in part.tails.items():
-            tails = [tail.cut(GROUP_SIZE)] if len(groups) == 1 else fold.tails(part.log_weights[name], part.tokens)
+            tails = [tail.cut(GROUP_SIZE)] if len(groups) == 1 else fold.tails(part.log_weights[name])
             tables.tails[part.prefix + name] |= dict(zip(groups.tolist(), tails, strict=True))
     return [tables.block(group) for group in range(n_groups)]
 
@@ -322,10 +323,14 @@ class _Tables:
 
 
 class _Fold:
-    """Rows by group: reduces tables [B] to [G, K] with one sort (none when all rows are of one group)."""
+    """Rows by group: reduces tables [B] to [G, K] with one sort (none when all rows are of one group).
 
-    def __init__(self, group_index: NDArray[np.int64]) -> None:
+    ragged: the rows' tokens.  Values to fold are one for each token or one for each row, as their number says.
+    """
+
+    def __init__(self, group_index: NDArray[np.int64], ragged: Ragged) -> None:
         self.group_index = group_index
+        self.ragged = ragged
         self.order = None if (group_index == group_index[0]).all() else np.argsort(group_index, kind="stable")
         ordered = group_index if self.order is None else group_index[self.order]
         self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -342,23 +347,25 @@ class _Fold:
         rests = np.add.reduceat(np.exp(rows - np.repeat(peaks, sizes, axis=1)), self.starts, axis=1)
         return peaks.T, rests.T
 
-    def histograms(self, tokens: Tokens) -> list[Histogram]:
-        """The log-ratio histogram of each group."""
+    def histograms(self, values: Tensor) -> list[Histogram]:
+        """The histogram of each group.  values: of tokens or of sequences, [V or B]."""
         if self.order is None:
-            return [histogram(tokens.log_ratio)]
-        bucket = buckets(tokens.log_ratio)
+            return [histogram(values)]
+        bucket = buckets(values)
         place = torch.from_numpy(np.searchsorted(self.groups, self.group_index)).to(bucket.device)
-        keyed, counts = torch.unique((tokens.ragged.broadcast(place) << 16) + bucket.long(), return_counts=True)
+        if len(values) != len(place):
+            place = self.ragged.broadcast(place)
+        keyed, counts = torch.unique((place << 16) + bucket.long(), return_counts=True)
         places, counted = keyed.cpu().numpy(), counts.cpu().numpy()
         cuts = np.searchsorted(places, np.arange(len(self.groups) + 1) << 16)
         return [Histogram((places[a:b] & 0xFFFF).astype(np.uint16), counted[a:b]) for a, b in pairwise(cuts.tolist())]
 
-    def tails(self, log_weights: Floats, tokens: Tokens) -> list[Tail]:
+    def tails(self, log_weights: Floats) -> list[Tail]:
         """The upper tail of each group; log_weights: of tokens or of sequences, f64[V or B]."""
         group_index = (
             self.group_index
             if len(log_weights) == len(self.group_index)
-            else np.repeat(self.group_index, np.diff(tokens.ragged.offsets))
+            else np.repeat(self.group_index, np.diff(self.ragged.offsets))
         )
         order = np.argsort(group_index, kind="stable")
         ends = np.searchsorted(group_index[order], self.groups, side="right")

@@ -127,6 +127,20 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
     return columns
 
 
+def distances(corrected: Corrected) -> dict[str, Tensor]:
+    """How far each unit lies from where a rejection keeps everything, [V] or [B] by name, where that decides.
+
+    |log| of a ratio, before any limit; else the statistic itself.
+    """
+    return {
+        f"rs.{rejected.rejection.name}.distance": rejected.value
+        if rejected.log_value is None
+        else rejected.log_value.abs()
+        for rejected in corrected.rejected
+        if rejected.rejection.by_distance
+    }
+
+
 def drift(tokens: Tokens, ppo_clip: float) -> Columns:
     """Old -> current policy, c = current - old: e^c, old - current, and tokens outside PPO's clip range."""
     if tokens.current_change is None or tokens.current_logp is None:

@@ -35,7 +35,6 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.requests import ReadRequest
-from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Gathering
 
 
@@ -49,7 +48,6 @@ class _Tally:
     rows_dropped: int = 0
     n_clamped: int = 0
     rejected: Counter[str] = field(default_factory=Counter[str])
-    distances: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
 
     def add(self, batch: FilteredRows, times: NDArray[np.int64]) -> None:
         """A batch.  times: how often each of its rows is written."""
@@ -59,8 +57,6 @@ class _Tally:
         self.rows_out += int(times.sum())
         self.rows_dropped += int((times == 0).sum())
         self.rejected.update(batch.rejected)
-        for name, histogram in batch.distances.items():
-            self.distances[name] = self.distances.get(name, Histogram.empty()) + histogram
 
 
 def filter_dump(
@@ -118,7 +114,6 @@ def filter_dump(
             quarantine=request.bad_rows.quarantine,
             n_bytes=0,
             rejected_rows=tally.rejected,
-            distances=tally.distances,
         )
         _finish(filtered, kept, dropped, log)
         staging.publish()

@@ -25,7 +25,7 @@ from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.totals.block import diagnostics_block
-from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance
@@ -51,7 +51,6 @@ class FilteredRows:
     row_weights: Floats
     measured: Measured
     rejected: Mapping[str, int]
-    distances: Mapping[str, Histogram]
     n_clamped: int
 
 
@@ -93,7 +92,6 @@ class FilterShard:
                 whole=observed.whole,
             ),
             rejected={name: int(taken.sum()) for name, taken in decision.rejected.items()},
-            distances=decision.distances,
             n_clamped=n_clamped,
         )
 

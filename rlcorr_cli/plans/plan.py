@@ -145,6 +145,12 @@ class Rejection:
         return f"{self.statistic} {self.scope} {self.bounds}{acts_on(self.of, self.gate)}{unapplied}"
 
     @property
+    def by_distance(self) -> bool:
+        """Whether a unit stays or goes by its distance alone from where the statistic keeps everything."""
+        plain = self.of == "mismatch" and self.gate == "any"
+        return plain and self.applied and STATISTICS[self.statistic].nonnegative
+
+    @property
     def is_veto(self) -> bool:
         """Whether this is the veto of the literature: a floor under the smallest token ratio."""
         plain = self.of == "mismatch" and self.gate == "any"
@@ -167,6 +173,7 @@ class Budget:
     bounds: ClassVar[Bounds] = Bounds()
     gate: ClassVar[Gate] = "any"
     applied: ClassVar[bool] = True
+    by_distance: ClassVar[bool] = False
     is_veto: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
+from rlcorr_cli.report.suggest import SuggestedBounds, suggestions
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layouts
@@ -90,7 +91,15 @@ def build(
         problems=problems.to_dict(),
         anomalies=anomalies,
         impossible=impossible_ratio(whole.values, drawn_intervals, n_distinct),
+        suggestions=_suggestions(whole_total, whole.values, plan),
     )
+
+
+def _suggestions(summary: Summary, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:
+    numbers = TotalsView(summary, plan)
+    names = [rejection.name for rejection in plan.rejections if rejection.by_distance]
+    distances = {name: numbers.histogram(f"rs.{name}.distance") for name in names}
+    return tuple(suggestions(plan.rejections, values, distances))
 
 
 def _with_whole_tails(summary: Summary, of_whole: Whole) -> Summary:

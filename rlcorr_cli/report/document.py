@@ -151,6 +151,19 @@ class Impossible(Open):
     proves: str
 
 
+class Suggestion(Open):
+    """Looser bounds for one rejection."""
+
+    rejection: str
+    statistic: str
+    scope: str
+    units: Literal["tokens", "sequences"]
+    lost_fraction: pydantic.FiniteFloat
+    low: pydantic.FiniteFloat | None
+    high: pydantic.FiniteFloat | None
+    kept_fraction: pydantic.FiniteFloat
+
+
 class Pictures(Open):
     """Binned totals.  values: canonical metrics beside a profile's, the whole dump's first."""
 
@@ -179,5 +192,6 @@ class Document(Open):
     problems: dict[str, Problem]
     suspicions: list[Suspicion]
     impossible: Impossible | None = None
+    suggestions: list[Suggestion] = []
     notes: list[str]
     pictures: Pictures = Pictures(counts={}, spread={}, histograms={}, log_ratios=[[], []])

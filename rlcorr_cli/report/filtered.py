@@ -1,14 +1,11 @@
-"""What a filter run is asked for (`Target`), and what it did (`Filtered`), suggested bounds included."""
+"""What a filter run is asked for (`Target`), and what it did (`Filtered`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.report.suggest import SuggestedBounds, suggestions
-from rlcorr_cli.totals.histogram import Histogram
 
 ROWS_PER_FILE = 100_000
 """How many rows each file of an output directory holds."""
@@ -38,8 +35,7 @@ class Filtered:
     """What a run did: the report of the dump under the plan, and where its rows went.
 
     rows_in = rows_out + rows_dropped + rows_bad; with a resampling, rows_out counts the draws, and rows_dropped the
-    rows never drawn.  quarantine: where bad rows went, None if nowhere.  distances: rejection -> how far its units lie
-    from where the statistic keeps everything.
+    rows never drawn.  quarantine: where bad rows went, None if nowhere.
     """
 
     report: Report
@@ -51,7 +47,6 @@ class Filtered:
     quarantine: Path | None
     n_bytes: int
     rejected_rows: Mapping[str, int]
-    distances: Mapping[str, Histogram]
 
     @property
     def rows(self) -> dict[str, int]:
@@ -64,11 +59,6 @@ class Filtered:
             "rows_skipped": self.rows_bad - quarantined,
             "rows_quarantined": quarantined,
         }
-
-    @cached_property
-    def suggestions(self) -> tuple[SuggestedBounds, ...]:
-        """Looser bounds for each rejection that takes too much."""
-        return tuple(suggestions(self.report.plan.rejections, self.report.whole.values, self.distances))
 
     def __repr__(self) -> str:
         return f"<Filtered: {self.rows_out:,} of {self.rows_in:,} rows out, {self.report!r}>"
@@ -84,5 +74,4 @@ class Filtered:
             **self.rows,
             "rejected_rows": dict(self.rejected_rows),
         }
-        suggested = [bounds.to_dict() for bounds in self.suggestions]
-        return {**self.report.to_dict(), "suggestions": suggested, "output": output}
+        return {**self.report.to_dict(), "output": output}

@@ -17,6 +17,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report import html
 from rlcorr_cli.report.impossible import Impossible
+from rlcorr_cli.report.suggest import SuggestedBounds
 from rlcorr_cli.report.trends import Trends, trends
 from rlcorr_cli.report.verdict import Onset, Verdict, onset, verdict
 from rlcorr_cli.rules.defaults import RULES
@@ -68,7 +69,8 @@ class Report:
 
     problems: class -> how many rows were left out for it (`rows`), and where the `first` is.
     anomalies: of whole files, from their first rows.  impossible: a value that proves a column wrong.
-    pictures: binned totals, where they were counted.
+    suggestions: looser bounds for each rejection that takes too much.  pictures: binned totals, where they were
+    counted.
     """
 
     inputs: tuple[Input, ...]
@@ -84,6 +86,7 @@ class Report:
     seconds: float = 0.0
     pictures: BinnedTotals | None = None
     impossible: Impossible | None = None
+    suggestions: tuple[SuggestedBounds, ...] = ()
     rules: tuple[Rule, ...] = RULES
 
     @cached_property
@@ -160,6 +163,7 @@ class Report:
             "problems": {name: dict(problem) for name, problem in self.problems.items()},
             "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
             "impossible": self.impossible and {**asdict(self.impossible), "interval": list(self.impossible.interval)},
+            "suggestions": [bounds.to_dict() for bounds in self.suggestions],
             "notes": list(self.notes),
             **self._pictures(),
         }

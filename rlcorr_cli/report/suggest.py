@@ -1,7 +1,7 @@
 """Suggested bounds: for a rejection that takes too much, the bounds that would keep the target share of its units.
 
-They come from the histogram of how far the units lie from where the statistic keeps everything, which `filter` counts
-per rejection: |log| of a ratio, else the statistic itself.
+They come from the histogram of how far the units lie from where the statistic keeps everything, one of the totals of
+a plan with such rejections: |log| of a ratio, else the statistic itself.
 """
 
 import math
@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rlcorr_cli.plans.plan import Rejection
-from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 
@@ -49,10 +48,8 @@ def suggestions(
         units = "tokens" if rejection.scope == "token" else "sequences"
         part = "masked_fraction" if units == "tokens" else "seq_masked_fraction"
         lost = values.get(f"rollout_rs_{rejection.name}_{part}")
-        # The histogram holds distances of the mismatch only, and a gate decides by the advantage, not by distance.
-        plain = rejection.of == "mismatch" and rejection.gate == "any" and STATISTICS[rejection.statistic].nonnegative
-        histogram = distances.get(rejection.name)
-        if lost is None or 1 - lost >= TARGET or not plain or histogram is None:
+        histogram = distances.get(rejection.name) if rejection.by_distance else None
+        if lost is None or 1 - lost >= TARGET or histogram is None:
             continue
         distance = histogram.quantile(TARGET)
         if distance is None or not abs(distance) < MAX_LOG:

@@ -111,6 +111,15 @@ def test_what_is_suspected_of_a_dump_is_told_and_not_judged(tmp_path: Path, monk
         assert note.startswith(said)
 
 
+def test_a_saved_report_has_its_suggestions_and_an_older_one_none(tmp_path: Path) -> None:
+    path = saved(tmp_path / "r.json", STEPS, "--rs", "ratio.seq_mean:0.9999,1.0001")
+    data = json.loads(Path(path).read_text())
+    (bounds,) = read_report(path).suggestions
+    assert [bounds.to_dict()] == data.pop("suggestions")
+    Path(path).write_text(json.dumps(data))
+    assert read_report(path).suggestions == ()
+
+
 def test_two_reports_are_no_dump(folder: Path) -> None:
     assert run("check", str(folder / "steps.json"), str(folder / "plain.json")).status == 3
 
@@ -159,6 +168,7 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "no key": (("groups", 0, "key"), {}, "groups.0.key"),
     "a list for a key": (("groups", 0, "key"), {"step": [1]}, "groups.0.key.step"),
     "a suspicion of nothing": (("suspicions",), [{"name": "bypass_copy"}], "suspicions.0"),
+    "a suggestion of nothing": (("suggestions",), [{"rejection": "tight"}], "suggestions.0"),
     "bad rows of no number": (("problems",), {"sentinel": {"rows": "3", "first": "row 1"}}, "problems.sentinel.rows"),
     "another plan": (("plan",), {"nome": 1}, "nome"),
     "counts of nothing": (("counts",), {}, "counts.rows"),
@@ -260,7 +270,7 @@ def test_a_missing_part_is_status_3(reports: Reports, folder: Path, name: str, w
     for step in place[:-1]:
         inner = inner[step]
     del inner[place[-1]]
-    optional = place[0] in ("pictures", "plan") or place[-1] in ("bad_rows", "impossible")
+    optional = place[0] in ("pictures", "plan") or place[-1] in ("bad_rows", "impossible", "suggestions")
     optional |= len(place) == 1 and place[0] in ("verdict", "onset", "trends")  # computed again
     optional |= place[-2:-1] in (("columns",), ("intervals",))
     ran = run_on(folder, json.dumps(data))

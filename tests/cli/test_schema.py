@@ -43,6 +43,7 @@ ANALYSES: dict[str, tuple[str, ...]] = {
     "one sequence": (BF16, "--limit", "1"),
     "weights": (BF16, *WEIGHTED, "--rs", "ratio.seq_mean:0.9,", "--veto", "1e-4"),
     "budget": (BF16, "--preset", "m2po"),
+    "tight": (BF16, "--rs", "ratio.seq_mean:0.9999,1.0001", "--rs", "k3.token:,0.00001"),
     "bypass": (BF16, "--mode", "bypass", "--map", "current_log_probs=old_log_probs"),
 }
 
@@ -51,6 +52,7 @@ ANALYSES: dict[str, tuple[str, ...]] = {
 def test_reports_are_as_the_schema_says(case: str, tmp_path: Path) -> None:
     ran = run("analyze", *ANALYSES[case], "--json", "-o", str(tmp_path / "r.json"))
     assert_is("report", ran.json)
+    assert [bounds["units"] for bounds in ran.json["suggestions"]] == ["sequences", "tokens"] * (case == "tight")
     with_pictures = json.loads((tmp_path / "r.json").read_text())
     assert "pictures" in with_pictures
     assert_is("report", with_pictures)

@@ -114,7 +114,7 @@ GEOMETRIC = Rejection("ratio", "seq_mean", Bounds(0.9999, 1.0001), "tight")
 
 def test_a_rejection_that_takes_too_much_gets_bounds_that_keep_the_target() -> None:
     filtered = filter_dump(STEPS, None, Plan("tight", rejections=(GEOMETRIC,)))
-    (bounds,) = filtered.suggestions
+    (bounds,) = filtered.report.suggestions
     assert (bounds.rejection, bounds.units) == ("tight", "sequences")
     assert bounds.lost_fraction > 0.5
     assert 0.9 <= bounds.kept_fraction < 0.92
@@ -124,8 +124,19 @@ def test_a_rejection_that_takes_too_much_gets_bounds_that_keep_the_target() -> N
     assert lost is not None
     assert 1 - lost == pytest.approx(bounds.kept_fraction, abs=0.01)
     assert 1 - lost >= 0.9
-    assert again.suggestions == ()
+    assert again.report.suggestions == ()
     assert filtered.to_dict()["suggestions"] == [bounds.to_dict()]
+
+
+@pytest.mark.parametrize("group_by", [(), ("step",), ("group_id", "step")], ids=["whole", "step", "mixed"])
+def test_analyze_suggests_what_filter_does(group_by: tuple[str, ...]) -> None:
+    tokens = Rejection("k3", "token", Bounds(None, 1e-5), "tokens")
+    plan = Plan("tight", rejections=(GEOMETRIC, tokens), weighting=Weighting("token", normalize="batch"))
+    report = analyze(STEPS, plan, group_by=group_by)
+    assert [bounds.rejection for bounds in report.suggestions] == ["tight", "tokens"]
+    assert report.suggestions == filter_dump(STEPS, None, plan).report.suggestions
+    assert report.to_dict()["suggestions"] == [bounds.to_dict() for bounds in report.suggestions]
+    assert analyze(STEPS, Plan("disabled")).suggestions == ()
 
 
 def test_no_bound_is_suggested_where_none_can_be() -> None:

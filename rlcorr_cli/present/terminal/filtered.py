@@ -52,7 +52,7 @@ def _draw(console: Console, filtered: Filtered) -> None:
 
 def _suggest(console: Console, filtered: Filtered) -> None:
     """Looser bounds for each rejection that takes too much: as --rs where that option works, else as numbers."""
-    for bounds in filtered.suggestions:
+    for bounds in filtered.report.suggestions:
         words = Text(
             f"! {clean(bounds.rejection)} takes {share(bounds.lost_fraction)} of the {bounds.units}. ", "yellow"
         )
