@@ -100,6 +100,11 @@ class Report:
         found_in_files = tuple(anomaly.name for anomaly in self.anomalies if anomaly.voids)
         return found_in_files + (() if self.impossible is None else (self.impossible.metric,))
 
+    @property
+    def advised_bounds(self) -> tuple[SuggestedBounds, ...]:
+        """The suggestions as advice: like default remedies left out where a cause is known that voids the numbers."""
+        return () if self.causes else self.suggestions
+
     @cached_property
     def situation(self) -> Situation:
         """What remedies depend on."""

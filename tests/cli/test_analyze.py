@@ -25,6 +25,7 @@ TOP = [
     "problems",
     "suspicions",
     "impossible",
+    "suggestions",
     "notes",
 ]
 COUNTS = ["rows", "sequences", "empty_sequences", "tokens", "masked_tokens", "bad_rows"]

@@ -17,9 +17,11 @@ from rlcorr_cli.pipeline.filter import filter_dump as filter_with
 from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
 from rlcorr_cli.present.figures import draw
 from rlcorr_cli.present.forms.content import content
+from rlcorr_cli.present.numbers import share
 from rlcorr_cli.present.terminal.filtered import print_filtered
 from rlcorr_cli.present.terminal.report import print_report
 from rlcorr_cli.report.filtered import Target
+from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.suggest import suggestions
 from rlcorr_cli.report.trends import Profile, length_trend, position_trend, surprise_trend
@@ -170,14 +172,45 @@ def test_a_suggested_bound_has_three_digits_of_itself_or_of_its_distance_from_1(
         assert steps == pytest.approx(round(steps), rel=1e-9)
 
 
+def test_suggested_bounds_stand_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
+    report = measure(request(), ChosenPlan(Plan("tight", rejections=(GEOMETRIC,))))
+    (bounds,) = report.suggestions
+    flag = f"--rs ratio.seq_mean:{bounds.low:g},{bounds.high:g}"
+    takes = f"tight takes {share(bounds.lost_fraction)} of the sequences."
+    assert f"  ! {takes} To keep 90 % of them:\n    {flag}\n\n" in printed(report, capsys)
+    assert content(report).todo[-1] == ("warn", takes, f"To keep 90 % of them: {flag}")
+    looser = replace(report, suggestions=())
+    assert "To keep" not in printed(looser, capsys)
+    assert content(looser).todo == content(report).todo[:-1]
+
+
+def test_bounds_are_no_advice_where_the_numbers_are_void(capsys: pytest.CaptureFixture[str]) -> None:
+    report = measure(request(), ChosenPlan(Plan("tight", rejections=(GEOMETRIC,))))
+    proof = Impossible(metric="ratio_mean", value=0.9, interval=(0.8, 0.95), proves="The columns are shifted")
+    void = replace(report, impossible=proof)
+    assert void.causes == ("ratio_mean",)
+    assert void.suggestions == report.suggestions
+    assert "To keep" not in printed(void, capsys)
+    assert not [row for row in content(void).todo if "To keep" in row[2]]
+
+
+def test_a_suggestion_is_a_warning(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    (bounds,) = measure(request(), ChosenPlan(Plan("tight", rejections=(GEOMETRIC,)))).suggestions
+    fine = replace(report, rules=())
+    assert "No warnings." in printed(fine, capsys)
+    assert "  1 warning." in printed(replace(fine, suggestions=(bounds,)), capsys)
+    assert "  2 warnings." in printed(replace(fine, suggestions=(bounds, bounds)), capsys)
+
+
 def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan("tight", rejections=(GEOMETRIC,))
-    print_filtered(filter_with(request(), ChosenPlan(plan), Target(None)))
-    assert "--rs ratio.seq_mean:" in capsys.readouterr().out
-    print_filtered(filter_with(request(), ChosenPlan(plan, PROFILES["verl-0.9"]), Target(None)))
-    out = capsys.readouterr().out
-    assert "--rs" not in out
-    assert "on ratio in the framework's config" in out
+    for chosen, is_told in ((ChosenPlan(plan), True), (ChosenPlan(plan, PROFILES["verl-0.9"]), False)):
+        print_filtered(filter_with(request(), chosen, Target(None)))
+        print_report(measure(request(), chosen))
+        text = capsys.readouterr().out
+        assert text.count("--rs ratio.seq_mean:") == 2 * is_told
+        assert text.count("on ratio in the framework's config") == 2 * (not is_told)
+        assert is_told or "--rs" not in text
 
 
 def bins(*std: float, count: tuple[float, ...] = (), mean: float = 0.0) -> Profile:

@@ -11,7 +11,7 @@ from rlcorr_cli.present.numbers import NOTHING, interval, metric_value, more, nu
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.groups import ends_and_worst, ends_and_worst_of
 from rlcorr_cli.present.terminal.presets import records
-from rlcorr_cli.present.terminal.verdict import anomaly_sentence, impossible_sentence, verdict
+from rlcorr_cli.present.terminal.verdict import anomaly_sentence, impossible_sentence, suggestion, verdict
 from rlcorr_cli.report.report import Group, Report
 from rlcorr_cli.rules.judge import worst_first
 
@@ -69,7 +69,6 @@ class Content:
 
 def content(report: Report) -> Content:
     """What either form says about a report, in their order."""
-    broken = worst_first(report.health)
     metrics = [_metric(name, value, report) for name, value in report.whole.metrics.items()]
     n_groups = len(report.groups)
     groups = report.groups if n_groups <= MOST_GROUPS else ends_and_worst(report.groups, MOST_GROUPS)
@@ -78,13 +77,7 @@ def content(report: Report) -> Content:
         impossible=impossible_sentence(report.impossible),
         verdict=verdict(report),
         facts=_facts(report),
-        todo=[
-            *(
-                ("warn", f"{anomaly.name}: {clean(anomaly_sentence(anomaly))}", anomaly.fix)
-                for anomaly in report.anomalies
-            ),
-            *((f.status, f"{f.metric} is {number(f.value)}, should be {f.rule}", f.fix or "") for f in broken),
-        ],
+        todo=_todo(report),
         metrics=metrics,
         symbols=symbols_in(" ".join(metric.formula for metric in metrics)),
         headings=[*map(short, report.groups[0].key), "sequences", "tokens", *_columns(report)] if report.groups else [],
@@ -94,6 +87,17 @@ def content(report: Report) -> Content:
         plan=plan_to_toml(report.plan),
         notes=[clean(note) for note in report.notes],
     )
+
+
+def _todo(report: Report) -> list[tuple[str, str, str]]:
+    """What is wrong: its status, the finding, and its fix."""
+    anomalies = [("warn", f"{found.name}: {clean(anomaly_sentence(found))}", found.fix) for found in report.anomalies]
+    broken = [
+        (rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", rule.fix or "")
+        for rule in worst_first(report.health)
+    ]
+    words = [suggestion(bounds, report.profile) for bounds in report.advised_bounds]
+    return [*anomalies, *broken, *(("warn", takes, f"{keeps} {bounds}") for takes, keeps, bounds in words)]
 
 
 def short(value: object) -> str:

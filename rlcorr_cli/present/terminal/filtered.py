@@ -11,10 +11,10 @@ from rlcorr_cli.present.terminal.report import (
     print_headline,
     print_notes,
     print_rejections,
+    print_suggestions,
     print_weights,
 )
 from rlcorr_cli.report.filtered import Filtered
-from rlcorr_cli.report.suggest import TARGET, SuggestedBounds
 
 
 def print_filtered(filtered: Filtered) -> None:
@@ -36,7 +36,7 @@ def _draw(console: Console, filtered: Filtered) -> None:
     )
     print_anomalies(console, report.anomalies)
     console.print(Padding(Text(line, style="bold"), (0, 2)))
-    _suggest(console, filtered)
+    print_suggestions(console, report.suggestions, report.profile)
     console.print()
     print_weights(console, report)
     print_rejections(console, report)
@@ -48,26 +48,6 @@ def _draw(console: Console, filtered: Filtered) -> None:
         console.print(Padding(Text(words), (0, 2)))
     print_notes(console, report)
     _where(console, filtered)
-
-
-def _suggest(console: Console, filtered: Filtered) -> None:
-    """Looser bounds for each rejection that takes too much: as --rs where that option works, else as numbers."""
-    for bounds in filtered.report.suggestions:
-        words = Text(
-            f"! {clean(bounds.rejection)} takes {share(bounds.lost_fraction)} of the {bounds.units}. ", "yellow"
-        )
-        words.append(f"To keep {100 * TARGET:g} % of them:", style="default")
-        console.print(Padding(words, (0, 2)))
-        console.print(Padding(Text(_bounds(bounds, filtered.report.profile)), (0, 4)))
-
-
-def _bounds(bounds: SuggestedBounds, profile: str) -> str:
-    """A profile's plan is written in the framework's own config, which --rs cannot change."""
-    low, high = ("" if end is None else f"{end:g}" for end in (bounds.low, bounds.high))
-    if profile == "canonical":
-        return f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
-    ends = (f"{name} {end}" for name, end in (("low", low), ("high", high)) if end)
-    return f"bounds {', '.join(ends)} on {bounds.statistic} in the framework's config"
 
 
 def _where(console: Console, filtered: Filtered) -> None:

@@ -30,9 +30,10 @@ from rlcorr_cli.present.numbers import (
 from rlcorr_cli.present.stdout import clean, is_unicode, render
 from rlcorr_cli.present.terminal.groups import print_groups
 from rlcorr_cli.present.terminal.impossible import print_impossible
-from rlcorr_cli.present.terminal.verdict import anomaly_sentence, broken_rule, verdict
+from rlcorr_cli.present.terminal.verdict import anomaly_sentence, broken_rule, suggestion, verdict
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.report import QUANTILE_NOTE, Report
+from rlcorr_cli.report.suggest import SuggestedBounds
 from rlcorr_cli.rules.judge import worst_first
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 
@@ -98,15 +99,26 @@ def _plan(report: Report) -> str:
 
 
 def _findings(console: Console, report: Report) -> None:
-    """Print the broken rules, worst first, each with its fix."""
+    """Print the broken rules, worst first, and the rejections that take too much, each with its fix."""
     broken = worst_first(report.health)
     for finding in broken:
         metric, wanted = broken_rule(finding)
         line = Text(f"! {metric}", style="bold red" if finding.status == "fail" else "yellow")
         line.append(f"  {wanted}", style="default")
         console.print(Padding(line, (0, 2)))
-    if broken:
+    print_suggestions(console, report.advised_bounds, report.profile)
+    if broken or report.advised_bounds:
         console.print()
+
+
+def print_suggestions(console: Console, suggestions: Sequence[SuggestedBounds], profile: str) -> None:
+    """Print each rejection that takes too much, and below it the bounds that would not, in a line to copy."""
+    for bounds in suggestions:
+        takes, keeps, other_bounds = suggestion(bounds, profile)
+        line = Text(f"! {takes} ", style="yellow")
+        line.append(keeps, style="default")
+        console.print(Padding(line, (0, 2)))
+        console.print(Padding(Text(other_bounds), (0, 4)))
 
 
 def print_anomalies(console: Console, anomalies: Sequence[AnomalyFinding]) -> None:
@@ -234,7 +246,8 @@ def print_notes(console: Console, report: Report) -> None:
 
 def _closing(console: Console, report: Report) -> None:
     broken = [finding.metric for finding in report.health if finding.broken]
-    warnings = {0: "No warnings.", 1: "1 warning."}.get(len(broken), f"{len(broken)} warnings.")
+    n_warnings = len(broken) + len(report.advised_bounds)
+    warnings = {0: "No warnings.", 1: "1 warning."}.get(n_warnings, f"{n_warnings} warnings.")
     name = broken[0] if broken else "kl"
     more = f"`rlcorr explain {name}` defines a metric; --json has all {len(report.whole.metrics)}."
     console.print(Padding(Text(f"{warnings} {more}"), (0, 2)))

@@ -1,4 +1,4 @@
-"""Conclusions in words: a report's verdict and onset, broken rules, anomalies of files.
+"""Conclusions in words: a report's verdict and onset, broken rules, suggested bounds, anomalies of files.
 
 What is concluded is `report/verdict.py`'s; every form (text, page, Markdown) takes its sentences from here.
 """
@@ -7,11 +7,12 @@ import math
 import os
 
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.present.numbers import more, number
+from rlcorr_cli.present.numbers import more, number, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.suggest import TARGET, SuggestedBounds
 from rlcorr_cli.report.verdict import FEWEST_SEQUENCES, Onset, Verdict
 from rlcorr_cli.rules.judge import Finding
 
@@ -114,6 +115,21 @@ def impossible_sentence(impossible: Impossible | None) -> str:
 def broken_rule(finding: Finding) -> tuple[str, str]:
     """A broken rule: what the metric is, and what it should be with the fix."""
     return f"{finding.metric} {number(finding.value)}", f"should be {finding.rule}. {finding.fix or ''}".rstrip()
+
+
+def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
+    """A rejection that takes too much: how much that is, what other bounds would do, and these bounds.
+
+    They are --rs where that option works; a profile's plan is written in the framework's own config, which it cannot
+    change.
+    """
+    takes = f"{clean(bounds.rejection)} takes {share(bounds.lost_fraction)} of the {bounds.units}."
+    keeps = f"To keep {100 * TARGET:g} % of them:"
+    low, high = ("" if end is None else f"{end:g}" for end in (bounds.low, bounds.high))
+    if profile == "canonical":
+        return takes, keeps, f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
+    ends = (f"{name} {end}" for name, end in (("low", low), ("high", high)) if end)
+    return takes, keeps, f"bounds {', '.join(ends)} on {bounds.statistic} in the framework's config"
 
 
 def anomaly_sentence(anomaly: AnomalyFinding) -> str:
