@@ -5,7 +5,7 @@ and reading it in `metrics/`; nothing here knows a name.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
@@ -206,8 +206,9 @@ def _layout(parts: list[Part]) -> Layout:
 
 
 def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: "_Fold") -> Part:
-    """A mode's diagnostics, with drift beside them, which is not resampled."""
-    return Part.of_tokens(base | drift(tokens, settings.ppo_clip), fold, tokens)
+    """A mode's diagnostics, with drift and the distances of sequences beside them, which are not resampled."""
+    part = Part.of_tokens(base | drift(tokens, settings.ppo_clip), fold, tokens)
+    return replace(part, counted={**part.counted, "seq_distance": (tokens.log_ratio_sum / tokens.ragged.lengths).abs()})
 
 
 def _plan_parts(

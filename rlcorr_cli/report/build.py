@@ -16,7 +16,7 @@ from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
-from rlcorr_cli.report.suggest import SuggestedBounds, suggestions
+from rlcorr_cli.report.suggest import SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layouts
@@ -92,6 +92,7 @@ def build(
         anomalies=anomalies,
         impossible=impossible_ratio(whole.values, drawn_intervals, n_distinct),
         suggestions=_suggestions(whole_total, whole.values, plan),
+        geometric=geometric_bounds(TotalsView(whole_total, plan).histogram("seq_distance")),
     )
 
 

@@ -164,6 +164,14 @@ class Suggestion(Open):
     kept_fraction: pydantic.FiniteFloat
 
 
+class Geometric(Open):
+    """Bounds on a sequence's geometric mean ratio that would keep `kept_fraction` of the sequences."""
+
+    low: pydantic.FiniteFloat
+    high: pydantic.FiniteFloat
+    kept_fraction: pydantic.FiniteFloat
+
+
 class Pictures(Open):
     """Binned totals.  values: canonical metrics beside a profile's, the whole dump's first."""
 
@@ -193,5 +201,6 @@ class Document(Open):
     suspicions: list[Suspicion]
     impossible: Impossible | None = None
     suggestions: list[Suggestion] = []
+    geometric: Geometric | None = None
     notes: list[str]
     pictures: Pictures = Pictures(counts={}, spread={}, histograms={}, log_ratios=[[], []])

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report import html
 from rlcorr_cli.report.impossible import Impossible
-from rlcorr_cli.report.suggest import SuggestedBounds
+from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.report.trends import Trends, trends
 from rlcorr_cli.report.verdict import Onset, Verdict, onset, verdict
 from rlcorr_cli.rules.defaults import RULES
@@ -69,7 +69,8 @@ class Report:
 
     problems: class -> how many rows were left out for it (`rows`), and where the `first` is.
     anomalies: of whole files, from their first rows.  impossible: a value that proves a column wrong.
-    suggestions: looser bounds for each rejection that takes too much.  pictures: binned totals, where they were
+    suggestions: looser bounds for each rejection that takes too much.  geometric: bounds
+    that geometric rejection would take to keep nine sequences in ten.  pictures: binned totals, where they were
     counted.
     """
 
@@ -87,6 +88,7 @@ class Report:
     pictures: BinnedTotals | None = None
     impossible: Impossible | None = None
     suggestions: tuple[SuggestedBounds, ...] = ()
+    geometric: GeometricBounds | None = None
     rules: tuple[Rule, ...] = RULES
 
     @cached_property
@@ -108,7 +110,13 @@ class Report:
     @cached_property
     def situation(self) -> Situation:
         """What remedies depend on."""
-        return Situation(plan=self.plan, causes=self.causes)
+        rejects_already = any((r.statistic, r.scope) == ("ratio", "seq_mean") for r in self.plan.rejections)
+        # A framework's own config has no --rs, and a plan that rejects so already has its own suggested bounds.
+        if self.geometric is None or rejects_already or self.profile != "canonical":
+            return Situation(plan=self.plan, causes=self.causes)
+        bounds = Bounds(low=self.geometric.low, high=self.geometric.high)
+        kept = self.geometric.kept_fraction
+        return Situation(plan=self.plan, causes=self.causes, geometric=bounds, geometric_kept=kept)
 
     def findings(self, group: Group) -> tuple[Finding, ...]:
         """The findings of the rules on the whole dump or on one group."""
@@ -169,6 +177,7 @@ class Report:
             "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
             "impossible": self.impossible and {**asdict(self.impossible), "interval": list(self.impossible.interval)},
             "suggestions": [bounds.to_dict() for bounds in self.suggestions],
+            "geometric": None if self.geometric is None else self.geometric.to_dict(),
             "notes": list(self.notes),
             **self._pictures(),
         }

@@ -21,7 +21,7 @@ from rlcorr_cli.report import report
 from rlcorr_cli.report.document import Document, Metrics, Pictures
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import SCHEMA, Report
-from rlcorr_cli.report.suggest import SuggestedBounds
+from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.totals import binned
 from rlcorr_cli.totals.histogram import Histogram
 
@@ -106,6 +106,7 @@ def _report(data: dict[str, Any]) -> Report:
         log_ratios=Histogram.empty() if pictures is None else binned.histogram_from_list(pictures.log_ratios),
         problems={name: problem.model_dump() for name, problem in document.problems.items()},
         anomalies=tuple(AnomalyFinding.from_dict(row.model_dump()) for row in document.suspicions),
+        geometric=document.geometric and GeometricBounds(**document.geometric.model_dump()),
         suggestions=tuple(SuggestedBounds(**row.model_dump()) for row in document.suggestions),
         impossible=None if document.impossible is None else Impossible.from_dict(document.impossible.model_dump()),
         pictures=None if pictures is None else binned.BinnedTotals.from_dict(pictures.model_dump()),

@@ -40,6 +40,33 @@ class SuggestedBounds:
         return asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class GeometricBounds:
+    """Bounds on a sequence's geometric mean ratio e^g that would keep `kept_fraction` of the sequences."""
+
+    low: float
+    high: float
+    kept_fraction: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+def geometric_bounds(distances: Histogram) -> GeometricBounds | None:
+    """The bounds that keep TARGET of the sequences; None without a sequence, or where no float64 can hold them.
+
+    distances: |g| of every sequence.
+    """
+    distance = distances.quantile(TARGET)
+    if distance is None or not abs(distance) < MAX_LOG:
+        return None
+    reach = _reach(distance)
+    return GeometricBounds(
+        low=_down(math.exp(-reach)), high=_up(math.exp(reach)), kept_fraction=_share_within(distances, distance)
+    )
+
+
 def suggestions(
     rejections: Iterable[Rejection], values: Mapping[str, Value], distances: Mapping[str, Histogram]
 ) -> Iterator[SuggestedBounds]:
@@ -54,7 +81,7 @@ def suggestions(
         distance = histogram.quantile(TARGET)
         if distance is None or not abs(distance) < MAX_LOG:
             continue
-        low, high = _bounds(rejection, abs(distance) * (1 + 3 * HISTOGRAM_RELATIVE_ERROR))
+        low, high = _bounds(rejection, _reach(distance))
         yield SuggestedBounds(
             rejection=rejection.name,
             statistic=rejection.statistic,
@@ -65,6 +92,11 @@ def suggestions(
             high=high,
             kept_fraction=_share_within(histogram, distance),
         )
+
+
+def _reach(distance: float) -> float:
+    """A little farther than a histogram's quantile, so that what lies at its bucket's far end is kept."""
+    return abs(distance) * (1 + 3 * HISTOGRAM_RELATIVE_ERROR)
 
 
 def _bounds(rejection: Rejection, distance: float) -> tuple[float | None, float | None]:

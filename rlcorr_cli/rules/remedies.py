@@ -55,7 +55,7 @@ def _no_sequence_weights(situation: Situation) -> str:
     return (
         "Do not weight whole sequences on this data: take token weights (--preset token_is), or geometric rejection "
         f"with --rs ratio.seq_mean:{bounds.low:g},{bounds.high:g}, which keeps {100 * situation.geometric_kept:.0f} % "
-        "of the sequences."
+        "of the dump's sequences."
     )
 
 

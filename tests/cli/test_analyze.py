@@ -26,6 +26,7 @@ TOP = [
     "suspicions",
     "impossible",
     "suggestions",
+    "geometric",
     "notes",
 ]
 COUNTS = ["rows", "sequences", "empty_sequences", "tokens", "masked_tokens", "bad_rows"]

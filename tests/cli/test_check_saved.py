@@ -169,6 +169,7 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a list for a key": (("groups", 0, "key"), {"step": [1]}, "groups.0.key.step"),
     "a suspicion of nothing": (("suspicions",), [{"name": "bypass_copy"}], "suspicions.0"),
     "a suggestion of nothing": (("suggestions",), [{"rejection": "tight"}], "suggestions.0"),
+    "bounds of half an end": (("geometric",), {"low": 0.9}, "geometric.high"),
     "bad rows of no number": (("problems",), {"sentinel": {"rows": "3", "first": "row 1"}}, "problems.sentinel.rows"),
     "another plan": (("plan",), {"nome": 1}, "nome"),
     "counts of nothing": (("counts",), {}, "counts.rows"),
@@ -270,7 +271,7 @@ def test_a_missing_part_is_status_3(reports: Reports, folder: Path, name: str, w
     for step in place[:-1]:
         inner = inner[step]
     del inner[place[-1]]
-    optional = place[0] in ("pictures", "plan") or place[-1] in ("bad_rows", "impossible", "suggestions")
+    optional = place[0] in ("pictures", "plan") or place[-1] in ("bad_rows", "impossible", "suggestions", "geometric")
     optional |= len(place) == 1 and place[0] in ("verdict", "onset", "trends")  # computed again
     optional |= place[-2:-1] in (("columns",), ("intervals",))
     ran = run_on(folder, json.dumps(data))

@@ -27,6 +27,7 @@ from rlcorr_cli.report.suggest import suggestions
 from rlcorr_cli.report.trends import Profile, length_trend, position_trend, surprise_trend
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.rules.defaults import RULES
+from rlcorr_cli.rules.remedies import advised
 from rlcorr_cli.rules.rule import Rule
 from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.histogram import Histogram
@@ -74,7 +75,8 @@ def test_a_changed_rule_changes_check(report: Report, tmp_path: Path) -> None:
     broken = [finding.key for finding in checked.findings if finding.metric == "k3_kl" and finding.broken]
     assert broken == [{}, {"step": 2}, {"step": 3}, {"step": 4}]
     strict = replace(report, rules=STRICT)
-    by_table = [finding for group in (report.whole, *report.groups) for finding in strict.findings(group)]
+    raw = [finding for group in (report.whole, *report.groups) for finding in strict.findings(group)]
+    by_table = advised(raw, strict.situation)
     assert set(map(str, check(strict).findings)) == set(map(str, by_table))
     found = {finding.message for finding in checked.findings if finding.metric == "k3_kl"}
     assert found == {finding.message for finding in by_table if finding.metric == "k3_kl"}

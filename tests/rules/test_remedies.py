@@ -54,6 +54,16 @@ def test_token_weights_leave_a_larger_sample_than_sequence_weights(spread: str) 
     assert value(spread, "rollout_is_eff_sample_size", plan="token_is") > value(spread, "seq_ess")
 
 
+def test_the_bounds_named_for_geometric_rejection_keep_the_share_that_is_said(spread: str) -> None:
+    report = analyze(spread)
+    (finding,) = (finding for finding in report.health if finding.metric == "seq_ess")
+    assert finding.remedy is not None
+    bounds, share = finding.remedy.split("--rs ratio.seq_mean:")[1].split(", which keeps ")
+    kept = value(spread, "kept_sequences", rs=f"ratio.seq_mean:{bounds}") / report.whole.counts["sequences"]
+    assert 0.9 <= kept <= 0.93
+    assert share.startswith(f"{100 * report.situation.geometric_kept:.0f} %")
+
+
 def test_narrower_scopes_and_lower_bounds_raise_the_sample_and_lower_the_spread(spread: str) -> None:
     for metric in ("rollout_is_std", "rollout_is_eff_sample_size", "rollout_is_seq_max_deviation"):
         assert "--is token" in (remedy(metric, SEQUENCE) or "")

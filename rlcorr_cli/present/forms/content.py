@@ -11,7 +11,7 @@ from rlcorr_cli.present.numbers import NOTHING, interval, metric_value, more, nu
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.groups import ends_and_worst, ends_and_worst_of
 from rlcorr_cli.present.terminal.presets import records
-from rlcorr_cli.present.terminal.verdict import anomaly_sentence, impossible_sentence, suggestion, verdict
+from rlcorr_cli.present.terminal.verdict import anomaly_sentence, fixes, impossible_sentence, suggestion, verdict
 from rlcorr_cli.report.report import Group, Report
 from rlcorr_cli.rules.judge import worst_first
 
@@ -92,9 +92,10 @@ def content(report: Report) -> Content:
 def _todo(report: Report) -> list[tuple[str, str, str]]:
     """What is wrong: its status, the finding, and its fix."""
     anomalies = [("warn", f"{found.name}: {clean(anomaly_sentence(found))}", found.fix) for found in report.anomalies]
+    broken_rules = worst_first(report.health)
     broken = [
-        (rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", rule.fix or "")
-        for rule in worst_first(report.health)
+        (rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", fix)
+        for rule, fix in zip(broken_rules, fixes(broken_rules), strict=True)
     ]
     words = [suggestion(bounds, report.profile) for bounds in report.advised_bounds]
     return [*anomalies, *broken, *(("warn", takes, f"{keeps} {bounds}") for takes, keeps, bounds in words)]

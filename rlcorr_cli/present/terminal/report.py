@@ -30,7 +30,7 @@ from rlcorr_cli.present.numbers import (
 from rlcorr_cli.present.stdout import clean, is_unicode, render
 from rlcorr_cli.present.terminal.groups import print_groups
 from rlcorr_cli.present.terminal.impossible import print_impossible
-from rlcorr_cli.present.terminal.verdict import anomaly_sentence, broken_rule, suggestion, verdict
+from rlcorr_cli.present.terminal.verdict import anomaly_sentence, fixes, suggestion, verdict
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.report import QUANTILE_NOTE, Report
 from rlcorr_cli.report.suggest import SuggestedBounds
@@ -101,10 +101,11 @@ def _plan(report: Report) -> str:
 def _findings(console: Console, report: Report) -> None:
     """Print the broken rules, worst first, and the rejections that take too much, each with its fix."""
     broken = worst_first(report.health)
-    for finding in broken:
-        metric, wanted = broken_rule(finding)
-        line = Text(f"! {metric}", style="bold red" if finding.status == "fail" else "yellow")
-        line.append(f"  {wanted}", style="default")
+    for finding, fix in zip(broken, fixes(broken), strict=True):
+        line = Text(
+            f"! {finding.metric} {number(finding.value)}", style="bold red" if finding.status == "fail" else "yellow"
+        )
+        line.append(f"  should be {finding.rule}. {fix}".rstrip(), style="default")
         console.print(Padding(line, (0, 2)))
     print_suggestions(console, report.advised_bounds, report.profile)
     if broken or report.advised_bounds:

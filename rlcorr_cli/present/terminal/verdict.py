@@ -5,9 +5,10 @@ What is concluded is `report/verdict.py`'s; every form (text, page, Markdown) ta
 
 import math
 import os
+from collections.abc import Sequence
 
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.present.numbers import more, number, share
+from rlcorr_cli.present.numbers import more, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.impossible import Impossible
@@ -112,9 +113,17 @@ def impossible_sentence(impossible: Impossible | None) -> str:
     return "" if impossible is None else f"{impossible_value(impossible)}: {untrusted(impossible)}"
 
 
-def broken_rule(finding: Finding) -> tuple[str, str]:
-    """A broken rule: what the metric is, and what it should be with the fix."""
-    return f"{finding.metric} {number(finding.value)}", f"should be {finding.rule}. {finding.fix or ''}".rstrip()
+def fixes(findings: Sequence[Finding]) -> list[str]:
+    """Each finding's fix in words; one that stands above, at another metric, is not said again."""
+    first_with: dict[str, str] = {}
+    return [
+        ""
+        if not finding.fix
+        else finding.fix
+        if first_with.setdefault(finding.fix, finding.metric) == finding.metric
+        else f"As for {first_with[finding.fix]}."
+        for finding in findings
+    ]
 
 
 def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
