@@ -27,6 +27,7 @@ NO_CALL_BELOW = ("os.exec", "os.spawn", "os.posix_spawn")
 """Families of functions, by how their names begin."""
 EXCEPTIONS = {
     ("core/device.py", "ctypes"): "tells libc's allocator to give memory back",
+    ("io/containers/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
     ("atomic/renaming.py", "ctypes"): "calls libc's renameat2, which Python has not",
 }
 """What one module may, and why."""

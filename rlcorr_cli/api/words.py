@@ -38,7 +38,7 @@ def _pair(argument: str) -> Flag:
 
 
 FLAGS: dict[str, Flag] = {
-    "--format": Flag("format", r"parquet\b|jsonl\b|auto\b"),
+    "--format": Flag("format", r"[a-z][\w-]*\w"),
     "--map": Flag("columns", PAIR, '{argument}={{"{key}": "{amount}"}}'),
     "--mode": Flag("mode", r"decoupled\b|bypass\b"),
     "--group-by": Flag("group_by", rf"step\b|{WORD}"),

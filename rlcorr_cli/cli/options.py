@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from rlcorr_cli.io.formats import CONTAINERS, STREAMED, WRITTEN
+from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, WRITTEN
 from rlcorr_cli.plans.plan import Mode, Normalize, WeightScope
 from rlcorr_cli.present.forms import FORMS
 from rlcorr_cli.quality.bad_rows import BadRowAction, NonfiniteAction
@@ -22,8 +22,15 @@ Dumps = Annotated[
 DumpsOrReport = Annotated[
     list[str], typer.Argument(metavar="DUMP...", help="As for analyze, or one report.json that analyze -o wrote.")
 ]
-Format = Literal["auto", "parquet", "jsonl"]
-FormatName = Annotated[Format, typer.Option("--format", help="The dump's container.", rich_help_panel=READING)]
+FormatName = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help=f"What the dump is: auto, {', '.join(NAMES)}.",
+        rich_help_panel=READING,
+    ),
+]
 Map = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,7 +1,9 @@
 """A dump: the files of one run, opened, their columns settled, and the work cut into shards."""
 
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -154,13 +156,25 @@ def _settled(
         columns=resolved.columns,
         roles=resolved.roles,
         shards=_shards(sources, indexes, needed, resolved.roles),
-        notes=(*search_notes, *resolved.notes, *limit),
+        notes=(*search_notes, *_unit_notes(indexes), *resolved.notes, *limit),
         search_notes=search_notes,
         available=tuple(name for name in first if all(name in names for names in others)),
         indexes=indexes,
         step=resolved.step,
         stdin=stdin,
     )
+
+
+def _unit_notes(indexes: Mapping[str, Index]) -> Iterator[str]:
+    """What files' layouts say of them, each sentence once, with the first file that it is about."""
+    first: dict[str, str] = {}
+    count = Counter(note for index in indexes.values() for note in index.notes)
+    for path, index in indexes.items():
+        for note in index.notes:
+            first.setdefault(note, path)
+    for note, path in first.items():
+        others = f" and {count[note] - 1} more" if count[note] > 1 else ""
+        yield f"{os.path.basename(path)}{others}: {note}"
 
 
 def _shards(
@@ -180,6 +194,7 @@ def _shards(
             part=part,
             n_bytes=n_bytes,
             stamp=source.stamp,
+            companions=source.companions,
             schema=schemas[source.path],
         )
         for index, (source, part, n_bytes) in enumerate(pieces)

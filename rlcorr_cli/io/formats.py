@@ -5,9 +5,12 @@ messages word themselves from the rows.  Loads nothing heavy, because `--help` n
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
+from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 
 if TYPE_CHECKING:
     from rlcorr_cli.io.containers.reader import Reader
@@ -63,15 +66,36 @@ CONTAINERS: tuple[Container, ...] = (
         streams=True,
     ),
 )
-NAMES = tuple(container.name for container in CONTAINERS)
-SUFFIXES = tuple(suffix for container in CONTAINERS for suffix in container.suffixes)
+NAMES = (*(container.name for container in CONTAINERS), *LAYOUT_NAMES)
+"""What `--format` takes: a container's name, or that of a framework's layout."""
+SUFFIXES = tuple(
+    dict.fromkeys((*(suffix for container in CONTAINERS for suffix in container.suffixes), *LAYOUT_SUFFIXES))
+)
+"""Of the files that a directory is searched for; what a framework's suffix stands for, the file's contents tell."""
 WRITTEN = tuple(suffix for container in CONTAINERS for suffix in container.written)
 (STREAMED,) = (container for container in CONTAINERS if container.streams)
 
 
+NATIVE = Container(
+    name="native",
+    title="a framework's own file",
+    suffixes=LAYOUT_SUFFIXES,
+    magic=(),
+    module="native",
+    written=(".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst"),
+)
+"""Files whose layout says what they hold: their rows are canonical ones, and written as such."""
+
+
 def container(name: str) -> Container:
-    """The row of that name."""
-    return CONTAINERS[NAMES.index(name)]
+    """The row of that name; of a layout's name NATIVE, as that layout."""
+    row = next((row for row in CONTAINERS if row.name == name), None)
+    return row or replace(NATIVE, name=name)
+
+
+def is_searched(path: str) -> bool:
+    """Whether a directory is searched for files of that name."""
+    return path.lower().endswith(SUFFIXES)
 
 
 def by_suffix(path: str) -> str | None:
@@ -91,5 +115,5 @@ def holding(names: Collection[str]) -> tuple[str, ...]:
 
     Rows of fixed columns can be written among rows that may differ, and not the other way round.
     """
-    present = [container for container in CONTAINERS if container.name in names]
-    return min(present, key=lambda container: container.fixed_columns).written
+    present = [container(name) for name in names]
+    return min(present, key=lambda row: row.fixed_columns).written

@@ -75,9 +75,13 @@ class ShardReader:
         state = state or ReadState()
         if state.rows == 0:
             return
-        check_unchanged(shard.path, shard.stamp)
+        self._check_unchanged(shard)
         for rows in self.rows(shard, batch_tokens, whole=whole or self.bad_rows.keeps):
             yield from checked_batches(state.cut(rows), self.roles, batch_tokens, self.bad_rows, state.seen)
             if state.rows == 0:
                 break
-        check_unchanged(shard.path, shard.stamp)
+        self._check_unchanged(shard)
+
+    def _check_unchanged(self, shard: Shard) -> None:
+        for path, stamp in ((shard.path, shard.stamp), *shard.companions):
+            check_unchanged(path, stamp)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.formats import SUFFIXES, by_suffix
+from rlcorr_cli.io.formats import SUFFIXES, is_searched
 
 SEARCHED = "*" + ", *".join(SUFFIXES)
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
@@ -27,14 +27,14 @@ class Hits:
 def within(directory: str) -> Hits:
     """A directory's files with a dump's suffix.  Linked folders count, each folder once, so a loop ends."""
     files = sorted(_files(directory))
-    paths = _each_once(path for path in files if by_suffix(path))
-    others = [path for path in files if not by_suffix(path)]
+    paths = _each_once(path for path in files if is_searched(path))
+    others = [path for path in files if not is_searched(path)]
     if not paths:
-        holds = f", but {_listed(others)}" if others else ""
+        holds = f", but {listed(others)}" if others else ""
         raise DataError(
             f"{directory} holds no dump{holds}.", f"A directory is searched for {SEARCHED}; name other files singly."
         )
-    return Hits(paths, _notes(directory, others))
+    return Hits(paths, not_read(directory, others))
 
 
 def matching(pattern: str) -> Hits:
@@ -45,17 +45,17 @@ def matching(pattern: str) -> Hits:
         hits = [path for path in hits if not any(part.startswith("_") for part in Path(path).parts)]
     named = {os.path.normpath(hit) for hit in hits if not os.path.isdir(hit)}
     below = {os.path.normpath(path) for hit in hits if os.path.isdir(hit) for path in _files(hit)}
-    chosen = {path for path in named | below if by_suffix(path)} or named
+    chosen = {path for path in named | below if is_searched(path)} or named
     if not chosen and below:
         raise DataError(
-            f"{pattern} matches no dump, but {_listed(below)}.",
+            f"{pattern} matches no dump, but {listed(below)}.",
             f"Directories are searched for {SEARCHED}; name other files singly.",
         )
     if not chosen:
         raise DataError(
             f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
         )
-    return Hits(_each_once(sorted(chosen)), _notes(pattern, (named | below) - chosen))
+    return Hits(_each_once(sorted(chosen)), not_read(pattern, (named | below) - chosen))
 
 
 def _files(directory: str) -> Iterator[str]:
@@ -88,14 +88,15 @@ def _each_once(paths: Iterable[str]) -> list[str]:
     return sorted(by_file.values())
 
 
-def _notes(place: str, others: Iterable[str]) -> tuple[str, ...]:
+def not_read(place: str, others: Iterable[str]) -> tuple[str, ...]:
+    """A note on files of a place that are not read; none without such files."""
     others = list(others)
     verb = "is" if len(others) == 1 else "are"
-    return (f"{_listed(others)} in {place} {verb} not read.",) if others else ()
+    return (f"{listed(others)} in {place} {verb} not read.",) if others else ()
 
 
-def _listed(paths: Iterable[str]) -> str:
-    """'3 files (2 .json, 1 .txt)'."""
+def listed(paths: Iterable[str]) -> str:
+    """Files in a few words: '3 files (2 .json, 1 .txt)'."""
     counts = Counter(map(_suffix, paths))
     kinds = [f"{n:,} {suffix}" for suffix, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
     more = ", …" if len(kinds) > SHOWN else ""

@@ -4,26 +4,38 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlcorr_cli.batch import Stamp
 from rlcorr_cli.errors import DataError, UsageError, nearest, shortened
 from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, by_magic, by_suffix, container
-from rlcorr_cli.io.searching import Hits, matching, within
+from rlcorr_cli.io.layouts.head import Head
+from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
+from rlcorr_cli.io.layouts.table import layout, recognised
+from rlcorr_cli.io.searching import Hits, listed, matching, not_read, within
 from rlcorr_cli.places import STDIN
+
+CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
+CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One input; path is '-' and n_bytes 0 for standard input.  stamp: which state of the file was found."""
+    """One input; path is '-' and n_bytes 0 for standard input.  stamp: which state of the file was found.
+
+    companions: files that are read together with it, each with its state; n_bytes counts them, too.
+    sign: by which a framework's file was recognised.
+    """
 
     path: str
     format: str
     n_bytes: int
     stamp: Stamp | None = None
+    companions: tuple[tuple[str, Stamp | None], ...] = ()
+    sign: str = ""
 
 
 def check_unchanged(path: str, stamp: Stamp | None) -> None:
@@ -57,17 +69,60 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
         raise UsageError(f"Unknown format '{format}'.", f"Try one of: auto, {', '.join(NAMES)}.")
     if not paths:
         raise UsageError("No dump is named.", f"Name a file, a directory, a glob, or - for {STREAMED.title} on stdin.")
-    sources: dict[str, Source] = {}
+    read: dict[str, Source] = {}
     notes: list[str] = []
     for typed in paths:
         hits = _expanded(typed)
-        notes += hits.notes
+        passed_over: list[str] = []
         for path in hits.paths:
             same = path if path == STDIN else os.path.realpath(path)
-            if same in sources:
+            if same in read:
                 raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
-            sources[same] = _source(path, format)
-    return list(sources.values()), tuple(notes)
+            source = _source(path, format, chosen=path != typed)
+            if source is None:
+                passed_over.append(path)
+            else:
+                read[same] = source
+        if hits.paths and len(passed_over) == len(hits.paths):
+            raise _nothing_in(typed, passed_over, format)
+        notes += [*hits.notes, *not_read(typed, passed_over)]
+    return units(list(read.values())), (*kinds(read.values()), *notes)
+
+
+def units(sources: Sequence[Source]) -> list[Source]:
+    """The sources, those that a layout reads together as one, in the place of the first.
+
+    Frameworks' files of two kinds are refused together: they may hold the same sequences.
+    """
+    by_path = {source.path: source for source in sources}
+    names = list(dict.fromkeys(source.format for source in sources if source.format in LAYOUT_NAMES))
+    if len(names) > 1 or (names and any(source.format not in LAYOUT_NAMES for source in sources)):
+        present = dict.fromkeys(source.format for source in sources)
+        example = {source.format: source.path for source in reversed(sources)}
+        raise DataError(
+            f"These are dumps of several kinds: {', '.join(f'{name} ({example[name]})' for name in present)}.",
+            f"They may hold the same sequences; read one kind with --format {names[0]}.",
+        )
+    if not names:
+        return list(sources)
+    return [_united([by_path[path] for path in unit]) for unit in layout(names[0]).unite(list(by_path))]
+
+
+def _united(files: Sequence[Source]) -> Source:
+    first, *others = files
+    companions = tuple((source.path, source.stamp) for source in others)
+    return replace(first, n_bytes=sum(source.n_bytes for source in files), companions=companions)
+
+
+def kinds(sources: Iterable[Source]) -> Iterator[str]:
+    """What was recognised, by what sign, in a sentence for each kind of file."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for source in sources:
+        if source.format in LAYOUT_NAMES:
+            alike.setdefault((source.format, source.sign or "--format"), []).append(source.path)
+    for (name, sign), paths in alike.items():
+        others = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        yield f"{os.path.basename(paths[0])}{others}: read as {name}, {layout(name).title} ({sign})."
 
 
 def files(paths: Sequence[str]) -> Iterator[str]:
@@ -92,7 +147,8 @@ def _expanded(typed: str) -> Hits:
     return Hits([typed])
 
 
-def _source(path: str, format: str) -> Source:
+def _source(path: str, format: str, *, chosen: bool) -> Source | None:
+    """One file; None of one that was chosen by a search and is no dump, or not of the format that is asked for."""
     if path == STDIN:
         if format not in ("auto", STREAMED.name):
             what = f"Standard input is read as {STREAMED.title}, not as {container(format).title}."
@@ -104,24 +160,33 @@ def _source(path: str, format: str) -> Source:
             raise DataError(f"{path} is not a regular file.", f"Pipe {STREAMED.title} to rlcorr and name the dump -.")
         with open(path, "rb") as file:
             head = file.read(4)
+        if not head:
+            raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
+        kind = recognised(Head(path)) if format not in CONTAINER_NAMES else None
     except FileNotFoundError as error:
         raise _missing(path) from error
     except OSError as error:
         raise _unreadable(path, error) from error
-    if not head:
-        raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
-    return Source(path, _format(path, head, format), status.st_size, _stamp(status))
-
-
-def _format(path: str, head: bytes, format: str) -> str:
+    name, sign = kind or (None, "")
     if format != "auto":
-        return format
-    name = by_suffix(path) or by_magic(head)
-    if name is None:
-        options = " or ".join(f"--format {name}" for name in NAMES)
-        titles = " nor ".join(container.title for container in CONTAINERS)
-        raise DataError(f"{path} is neither {titles}.", f"Say which with {options}.")
-    return name
+        return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
+    name = name or by_suffix(path) or by_magic(head)
+    if name is not None:
+        return _as(path, name, sign, status)
+    if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
+        return None
+    titles = " nor ".join(row.title for row in CONTAINERS)
+    options = " or ".join(f"--format {row.name}" for row in CONTAINERS)
+    raise DataError(f"{path} is neither {titles}, nor a framework's own dump.", f"Say which with {options}.")
+
+
+def _as(path: str, format: str, sign: str, status: os.stat_result) -> Source:
+    return Source(path, format, status.st_size, _stamp(status), sign=sign)
+
+
+def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:
+    what = "no dump" if format == "auto" else f"no dump of format {format}"
+    return DataError(f"{typed} holds {what}, but {listed(passed_over)}.", "`rlcorr inspect FILE` says what one is.")
 
 
 def _missing(path: str) -> DataError:

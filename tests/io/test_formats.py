@@ -35,7 +35,7 @@ def test_messages_name_every_container(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         find([str(path)])
     assert all(title in caught.value.message for title in titles)
-    assert all(f"--format {name}" in caught.value.hint for name in NAMES)
+    assert all(f"--format {row.name}" in caught.value.hint for row in CONTAINERS)
     for row in CONTAINERS:
         if not row.streams:
             with pytest.raises(UsageError, match=f"not as {row.title}"):

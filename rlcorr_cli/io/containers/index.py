@@ -12,11 +12,13 @@ NeededColumns = Callable[[pa.Schema], list[str]]
 @dataclass(frozen=True, kw_only=True)
 class Index:
     """schema: all columns.  in_one: whether the file can only be read from end to end, as one shard.
+    notes: what its reader should know, in sentences.
 
     group_rows: rows of each row group.  group_bytes: needed column -> its bytes in each row group, as compressed.
     """
 
     schema: pa.Schema
+    notes: tuple[str, ...] = ()
     in_one: bool = False
     group_rows: tuple[int, ...] = ()
     group_bytes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])

@@ -1,0 +1,110 @@
+"""Files of frameworks as a container: the layout reads them, and its samples become canonical rows.
+
+A unit is one or more files that are read together, and one shard: an engine's threads take units.  An opened unit is
+kept for a moment, because a pickle is whole in memory once it is open, and index, peek and read follow each other.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import islice
+
+import numpy as np
+
+from rlcorr_cli.batch import Shard, Stamp
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.arrow_rows import ArrowRows
+from rlcorr_cli.io.batches import Rows
+from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.containers.index import Index, NeededColumns
+from rlcorr_cli.io.containers.reader import Piece, Reader
+from rlcorr_cli.io.containers.streams import Stdin
+from rlcorr_cli.io.layouts.canonical import portions, record_batch, schema
+from rlcorr_cli.io.layouts.layout import Opened, Sample
+from rlcorr_cli.io.layouts.table import layout
+from rlcorr_cli.io.places import Places
+from rlcorr_cli.io.sources import Source
+from rlcorr_cli.places import shown
+
+PEEKED_ROWS = 64
+PORTION_TOKENS = 1 << 18
+KEPT_OPEN = 2
+
+Stamps = tuple[tuple[str, Stamp | None], ...]
+"""The files of a unit, and which state of each was found."""
+
+
+def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+    """The canonical columns that the unit holds."""
+    with _named(source.path):
+        opened = _opened(source.format, _files(source))
+    columns = schema(opened.columns, opened.types)
+    try:
+        needed(columns)
+    except DataError as error:
+        if not opened.lacks or not {"old_log_probs", "current_log_probs"}.isdisjoint(columns.names):
+            raise
+        raise DataError(f"{shown(source.path)} holds no log-probs of a trained policy.", opened.lacks) from error
+    return Index(schema=columns, in_one=True, notes=opened.notes)
+
+
+def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
+    """The unit in one."""
+    return [(None, source.n_bytes)]
+
+
+def read(
+    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, whole: bool = False
+) -> Iterator[Rows]:
+    """The unit's rows; whole: with every canonical column."""
+    with _named(shard.path):
+        opened = _opened(shard.format, _files(shard))
+        first = 0
+        for samples in portions(opened.samples(), batch_tokens or PORTION_TOKENS):
+            yield _rows(shard, opened, samples, first, whole)
+            first += len(samples)
+
+
+def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
+    """The first rows."""
+    with _named(shard.path):
+        opened = _opened(shard.format, _files(shard))
+        return _rows(shard, opened, list(islice(opened.samples(), PEEKED_ROWS)), 0, False)
+
+
+def _rows(shard: Shard, opened: Opened, samples: list[Sample], first: int, whole: bool) -> Rows:
+    numbers = np.arange(first, first + len(samples), dtype=np.int64)
+    sourced = [
+        {"source_file": shard.path, "source_row": int(number), **sample}
+        for number, sample in zip(numbers, samples, strict=True)
+    ]
+    batch = record_batch(sourced, schema(opened.columns, opened.types) if whole else shard.schema)
+    return Rows(
+        data=batch.select(shard.schema.names) if whole else batch,
+        places=Places(shard.path, "row", numbers),
+        original=ArrowRows.of(batch) if whole else None,
+    )
+
+
+def _files(unit: Source | Shard) -> Stamps:
+    return ((unit.path, unit.stamp), *unit.companions)
+
+
+@lru_cache(maxsize=KEPT_OPEN)
+def _opened(format: str, files: Stamps) -> Opened:
+    """A unit, opened.  The stamps are asked for with it, so that a file that was written again is read again."""
+    return layout(format).open([path for path, _ in files])
+
+
+@contextmanager
+def _named(path: str) -> Generator[None]:
+    """Let an error about a file's contents say which file it is."""
+    try:
+        yield
+    except DataError as error:
+        if error.message.startswith(shown(path)):
+            raise
+        raise DataError(f"{shown(path)}: {error.message}", error.hint) from error
+
+
+READER = Reader(index, parts, read, peek)

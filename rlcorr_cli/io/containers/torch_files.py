@@ -1,0 +1,133 @@
+"""torch's files: a zip whose members are one pickle and raw storages, uncompressed, read where they lie.
+
+`torch.load` is not used: with `weights_only=False` it runs what a file says, and otherwise needs the frameworks'
+classes and the machine's own kind of card.
+"""
+
+import io
+import mmap
+import struct
+import zipfile
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.containers.pickled import HINT, unpickle
+from rlcorr_cli.io.containers.tensors import Array, tensor
+
+MAX_MEMBERS = 2_000_000
+MAX_PICKLE = 1 << 30
+LOCAL_HEADER = struct.Struct("<4s22xHH")
+HALF = "Is it still being written, or was it cut short?"
+
+
+@dataclass(frozen=True)
+class TorchFile:
+    """One file of torch.  value: of its pickle, with inert tensors; array: of such a tensor."""
+
+    value: Any
+    members: dict[str, memoryview]
+
+    def array(self, value: Any) -> Array:
+        """The array of an inert tensor."""
+        return tensor(value, self.storage)
+
+    def storage(self, key: str) -> memoryview:
+        """A storage's raw bytes."""
+        if key not in self.members:
+            raise DataError(f"its storage {key[:40]} is not there.", HALF)
+        return self.members[key]
+
+
+def opened(path: str) -> memoryview:
+    """A file's bytes, mapped: what is not looked at is not read."""
+    with open(path, "rb") as file:
+        file.seek(0, io.SEEK_END)
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if file.tell() else memoryview(b"")
+
+
+def is_torch(data: memoryview) -> bool:
+    """Whether these bytes begin as a zip does."""
+    return bytes(data[:4]) == b"PK\x03\x04"
+
+
+def read_torch(
+    data: memoryview, allowed: Collection[str] | None = None, foreign: Callable[[str], None] | None = None
+) -> TorchFile:
+    """A file of torch's from its bytes; as `unpickle` on what it may name."""
+    pickled, members = _members(data)
+    if len(pickled) > MAX_PICKLE:
+        raise DataError(f"its pickle has {len(pickled):,} bytes, over {MAX_PICKLE:,}.", HINT)
+    return TorchFile(unpickle(pickled, allowed, foreign), members)
+
+
+def pickle_of(data: memoryview) -> memoryview:
+    """The pickle of a file of torch's, unread."""
+    return _members(data)[0]
+
+
+def _members(data: memoryview) -> tuple[memoryview, dict[str, memoryview]]:
+    """The pickle, and the storages by key."""
+    try:
+        with zipfile.ZipFile(_Bytes(data)) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
+        raise DataError("it begins as a file of torch, and its directory cannot be read.", HALF) from error
+    if len(entries) > MAX_MEMBERS:
+        raise DataError(f"it has {len(entries):,} members, over {MAX_MEMBERS:,}.", HINT)
+    pickled, members = None, dict[str, memoryview]()
+    for entry in entries:
+        _, _, inner = entry.filename.partition("/")
+        if inner == "data.pkl":
+            pickled = _stored(data, entry)
+        elif inner.startswith("data/"):
+            members[inner.removeprefix("data/")] = _stored(data, entry)
+        elif inner == "byteorder" and bytes(_stored(data, entry)[:6]) != b"little":
+            raise DataError("its tensors are big-endian.", HINT)
+    if pickled is None:
+        raise DataError("it is a zip without the pickle of torch.", HINT)
+    return pickled, members
+
+
+def _stored(data: memoryview, entry: zipfile.ZipInfo) -> memoryview:
+    """A member's bytes, in place; torch compresses none, and what is compressed may be of any size."""
+    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+        raise DataError(f"its member {entry.filename[:80]!r} is compressed, which torch never does.", HINT)
+    start = entry.header_offset
+    if not 0 <= start <= len(data) - LOCAL_HEADER.size:
+        raise DataError("its directory points past its end.", HALF)
+    magic, name, extra = LOCAL_HEADER.unpack(data[start : start + LOCAL_HEADER.size])
+    first = start + LOCAL_HEADER.size + name + extra
+    if magic != b"PK\x03\x04" or first + entry.file_size > len(data):
+        raise DataError("its directory points past its end.", HALF)
+    return data[first : first + entry.file_size]
+
+
+class _Bytes(io.RawIOBase):
+    """Bytes as a file, not copied as `BytesIO` would."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data, self.at = data, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: len(self.data)}[whence]
+        if start + offset < 0:
+            raise ValueError("before the first byte")
+        self.at = start + offset
+        return self.at
+
+    def readinto(self, buffer: Any, /) -> int:
+        part = self.data[self.at : self.at + len(buffer)]
+        buffer[: len(part)] = part
+        self.at += len(part)
+        return len(part)

@@ -1,0 +1,88 @@
+"""A file's beginning, as far as it tells what kind of file it is; each view is made once, when it is asked for."""
+
+import json
+import os
+import pickletools
+from functools import cached_property
+from typing import Any
+
+from rlcorr_cli.errors import DataError
+
+LOOKED_AT = 1 << 16
+LONGEST_LINE = 32 << 20
+"""Bytes of a first JSON line that is parsed; one of 100,000 tokens has a quarter of it."""
+
+
+class Head:
+    """What recognising may look at.  path: as it was found, so that names and folders can be taken from it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = os.path.basename(path)
+
+    @cached_property
+    def start(self) -> bytes:
+        """The first bytes."""
+        with open(self.path, "rb") as file:
+            return file.read(LOOKED_AT)
+
+    @cached_property
+    def row(self) -> dict[str, Any]:
+        """The object in the first line of JSON lines; empty of another file."""
+        if not self.start.lstrip().startswith(b"{"):
+            return {}
+        with open(self.path, "rb") as file:
+            line = next((line for line in iter(lambda: file.readline(LONGEST_LINE), b"") if not line.isspace()), b"")
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return {}
+        return row if isinstance(row, dict) else {}
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Names and texts at the start of a pickle, or of the pickle in a file of torch: 'module name' of what it
+        calls, then or before them the keys of its dicts, in their order."""
+        return tuple(_words(self._pickle))
+
+    @cached_property
+    def tail(self) -> bytes:
+        """The last bytes of the same pickle."""
+        return bytes(self._pickle[-512:])
+
+    @cached_property
+    def _pickle(self) -> memoryview:
+        from rlcorr_cli.io.containers.torch_files import is_torch, opened, pickle_of
+
+        if self.start[:1] == b"\x80":
+            return opened(self.path)
+        if not is_torch(memoryview(self.start)):
+            return memoryview(b"")
+        try:
+            return pickle_of(opened(self.path))
+        except DataError:  # another zip, or half of one; who opens it says so
+            return memoryview(b"")
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a Parquet file; none of another."""
+        if self.start[:4] != b"PAR1":
+            return ()
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return tuple(pq.read_schema(self.path).names)
+        except (pa.ArrowInvalid, OSError):
+            return ()
+
+
+def _words(pickled: memoryview) -> list[str]:
+    words: list[str] = []
+    try:
+        for opcode, value, _ in pickletools.genops(bytes(pickled[: LOOKED_AT // 8])):
+            if isinstance(value, str) and opcode.name != "PUT":
+                words.append(value)
+    except Exception:  # pickletools raises what it comes upon, most of all where the start is cut off
+        pass
+    return words

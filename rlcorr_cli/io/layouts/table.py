@@ -1,0 +1,51 @@
+"""LAYOUTS: the kinds of files that frameworks write, one row each, and which of them a file is.
+
+Loads nothing heavy, because options name the rows; a row's module is loaded when a file is looked at.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlcorr_cli.io.layouts.head import Head
+    from rlcorr_cli.io.layouts.layout import Layout
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layout's name, as `--format` takes it; its framework; the module in `layouts` and the Layout's name there;
+    the suffixes that its files have."""
+
+    name: str
+    framework: str
+    module: str
+    attribute: str
+    suffixes: tuple[str, ...]
+
+    @property
+    def layout(self) -> "Layout":
+        """The layout itself; loads its module."""
+        return getattr(import_module(f"rlcorr_cli.io.layouts.{self.module}"), self.attribute)
+
+
+LAYOUTS: tuple[Row, ...] = (Row("nemo-rl", "NeMo-RL", "nemo_rl", "LAYOUT", (".jsonl",)),)
+NAMES = tuple(row.name for row in LAYOUTS)
+SUFFIXES = tuple(dict.fromkeys(suffix for row in LAYOUTS for suffix in row.suffixes))
+
+
+@cache
+def layout(name: str) -> "Layout":
+    """The layout of that name."""
+    return LAYOUTS[NAMES.index(name)].layout
+
+
+def recognised(head: "Head") -> tuple[str, str] | None:
+    """The name of the layout that a file is of, and the sign; None of a file that is of none."""
+    for row in LAYOUTS:
+        if head.name.lower().endswith(row.suffixes):
+            sign = row.layout.recognise(head)
+            if sign is not None:
+                return row.name, sign
+    return None

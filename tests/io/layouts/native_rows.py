@@ -1,0 +1,77 @@
+"""What is read of a framework's files, and what the makers of these files say is right."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.io.columns import Roles
+from rlcorr_cli.io.formats import container
+from rlcorr_cli.io.sources import find
+
+NATIVE = Path(__file__).parents[2] / "golden" / "native"
+"""Small files by the frameworks' own writers; expected*.parquet beside them has what a right reader gives."""
+SUMS = {
+    "sum_rollout": ("rollout_log_probs",),
+    "sum_old": ("old_log_probs",),
+    "sum_current": ("current_log_probs",),
+    "sum_advantages": ("advantages",),
+}
+
+
+def rows_of(paths: Sequence[Path], format: str = "auto") -> list[dict[str, Any]]:
+    """Every row of the files, in canonical columns."""
+    tables: list[pa.Table] = []
+    for source in find([str(path) for path in paths], format):
+        reader = container(source.format).reader
+        index = reader.index(source, lambda schema: [], None)
+        roles = Roles(rollout="rollout_log_probs")
+        for part, n_bytes in reader.parts(source, index, roles):
+            shard = Shard(
+                index=0,
+                path=source.path,
+                format=source.format,
+                part=part,
+                n_bytes=n_bytes,
+                stamp=source.stamp,
+                schema=index.schema.empty_table().select(["rollout_log_probs"]).schema,
+                companions=source.companions,
+            )
+            for rows in reader.read(shard, roles, None, 1000, True):
+                assert rows.original is not None
+                tables.append(rows.original.as_table(None))
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def expected(path: str, *files: str) -> list[dict[str, Any]]:
+    """The rows of an expected*.parquet, of all files or of these."""
+    rows = pq.read_table(NATIVE / path).to_pylist()
+    return [row for row in rows if not files or row["file"] in files]
+
+
+def agree(rows: Sequence[dict[str, Any]], right: Sequence[dict[str, Any]], *columns: str) -> None:
+    """Every row in order: these columns exactly (text of a number as the number's), and sums over the mask to 1e-9."""
+    assert len(rows) == len(right)
+    for i, (row, true) in enumerate(zip(rows, right, strict=True)):
+        for name in columns:
+            assert same(row.get(name), true[name]), (i, name, row.get(name), true[name])
+        mask = row["response_mask"] or []
+        assert sum(mask) == true["n_valid"], (i, mask)
+        for name, (column,) in SUMS.items():
+            values = row.get(column)
+            if name in true and true[name] is not None and isinstance(values, list):
+                total = math.fsum(value for value, valid in zip(values, mask, strict=True) if valid)
+                assert same(total, true[name], 1e-9), (i, name, total, true[name])
+
+
+def same(value: Any, true: Any, tolerance: float = 0.0) -> bool:
+    """Equal, NaN to NaN, lists value by value; a number and its text are the same."""
+    if isinstance(value, list) and isinstance(true, list):
+        return len(value) == len(true) and all(same(a, b, tolerance) for a, b in zip(value, true, strict=True))
+    if isinstance(value, float) and isinstance(true, float | int):
+        return value == true or (math.isnan(value) and math.isnan(true)) or abs(value - true) <= tolerance
+    return str(value) == str(true) if isinstance(true, str) else value == true
