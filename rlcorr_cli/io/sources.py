@@ -86,7 +86,8 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
         if hits.paths and len(passed_over) == len(hits.paths):
             raise _nothing_in(typed, passed_over, format)
         notes += [*hits.notes, *not_read(typed, passed_over)]
-    return units(list(read.values())), (*kinds(read.values()), *notes)
+    united = units(list(read.values()))
+    return united, (*kinds(read.values()), *left_out(read.values(), united), *notes)
 
 
 def units(sources: Sequence[Source]) -> list[Source]:
@@ -112,6 +113,16 @@ def _united(files: Sequence[Source]) -> Source:
     first, *others = files
     companions = tuple((source.path, source.stamp) for source in others)
     return replace(first, n_bytes=sum(source.n_bytes for source in files), companions=companions)
+
+
+def left_out(sources: Iterable[Source], united: Sequence[Source]) -> Iterator[str]:
+    """A note on files that a layout leaves out beside others, and why."""
+    kept = {path for unit in united for path in (unit.path, *(path for path, _ in unit.companions))}
+    others = [source for source in sources if source.path not in kept]
+    if others:
+        first, *more = (os.path.basename(source.path) for source in others)
+        subject = f"{first} and {len(more):,} more are" if more else f"{first} is"
+        yield f"{subject} left out: {layout(others[0].format).left_out}"
 
 
 def kinds(sources: Iterable[Source]) -> Iterator[str]:

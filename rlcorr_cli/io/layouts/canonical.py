@@ -35,6 +35,9 @@ A layout may narrow one (`Opened.types`): float32 log-probs, whole masks, a scal
 """
 
 
+OTHER = "Is it a dump of this framework?"
+
+
 def schema(columns: Iterable[str], types: Mapping[str, Any]) -> pa.Schema:
     """The columns in the canonical order, others after them, then where a row comes from."""
     named = [*columns, "source_file", "source_row"]
@@ -45,8 +48,8 @@ def schema(columns: Iterable[str], types: Mapping[str, Any]) -> pa.Schema:
 
 
 def record_batch(samples: Sequence[Sample], schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema out of samples that may have more."""
-    arrays = [_column([sample.get(field.name) for sample in samples], field.type) for field in schema]
+    """The columns of a schema out of samples that may have more; a DataError names a column that does not fit."""
+    arrays = [_filled(field, [sample.get(field.name) for sample in samples]) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -63,6 +66,13 @@ def portions(samples: Iterable[Sample], tokens: int) -> Iterator[list[Sample]]:
             portion, n_tokens = [], 0
     if portion:
         yield portion
+
+
+def _filled(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    try:
+        return _column(values, field.type)
+    except (ValueError, TypeError, OverflowError) as error:  # NumPy's and Arrow's, of values of other kinds
+        raise DataError(f"what becomes its {field.name} is not {field.type} in every row.", OTHER) from error
 
 
 def _column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
@@ -86,7 +96,7 @@ def _numbers(value: Any, kind: Any) -> NDArray[Any]:
         if numbers.dtype.kind == "O" and numbers.ndim == 1:
             numbers = np.array([np.nan if number is None else number for number in value], np.float64)
         else:
-            raise DataError("its lists hold something else than numbers.", "Is it a dump of this framework?")
+            raise DataError("its lists hold something else than numbers.", OTHER)
     if np.issubdtype(kind, np.integer) and numbers.dtype.kind == "f" and np.any(numbers != np.rint(numbers)):
         raise DataError(f"a list of whole numbers holds {numbers[numbers != np.rint(numbers)][0]}.", "Write it again.")
     return numbers.astype(kind, copy=False)

@@ -4,6 +4,7 @@ import json
 import os
 import pickletools
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from rlcorr_cli.errors import DataError
@@ -11,6 +12,8 @@ from rlcorr_cli.errors import DataError
 LOOKED_AT = 1 << 16
 LONGEST_LINE = 32 << 20
 """Bytes of a first JSON line that is parsed; one of 100,000 tokens has a quarter of it."""
+WHOLE = ("BININT", "BININT1", "BININT2", "LONG1")
+"""Opcodes of whole numbers."""
 
 
 class Head:
@@ -43,12 +46,22 @@ class Head:
     def words(self) -> tuple[str, ...]:
         """Names and texts at the start of a pickle, or of the pickle in a file of torch: 'module name' of what it
         calls, then or before them the keys of its dicts, in their order."""
-        return tuple(_words(self._pickle))
+        return tuple(value for value in self._values if isinstance(value, str))
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Whole numbers that come right after a text there, the first of each: what keys of a dict hold."""
+        pairs = reversed([*pairwise(self._values)])
+        return {key: value for key, value in pairs if isinstance(key, str) and isinstance(value, int)}
 
     @cached_property
     def tail(self) -> bytes:
         """The last bytes of the same pickle."""
         return bytes(self._pickle[-512:])
+
+    @cached_property
+    def _values(self) -> list[str | int]:
+        return _values(self._pickle)
 
     @cached_property
     def _pickle(self) -> memoryview:
@@ -77,12 +90,13 @@ class Head:
             return ()
 
 
-def _words(pickled: memoryview) -> list[str]:
-    words: list[str] = []
+def _values(pickled: memoryview) -> list[str | int]:
+    """Texts, names and whole numbers at the start of a pickle, without the numbers of its own bookkeeping."""
+    values: list[str | int] = []
     try:
         for opcode, value, _ in pickletools.genops(bytes(pickled[: LOOKED_AT // 8])):
-            if isinstance(value, str) and opcode.name != "PUT":
-                words.append(value)
+            if (isinstance(value, str) and opcode.name != "PUT") or opcode.name in WHOLE:
+                values.append(value)
     except Exception:  # pickletools raises what it comes upon, most of all where the start is cut off
         pass
-    return words
+    return values

@@ -43,7 +43,8 @@ class Layout:
     name: what `--format` takes.  title: as messages name it.  recognise: the sign by which a file is known to be so,
     in words; None where it is not.  It must not take another's.
     open: one unit's files, first to last; errors are DataErrors that go on after "PATH: ".
-    unite: the paths that were found, cut into units that are read together, such as the ranks of one step.
+    unite: the paths that were found, cut into units that are read together, such as the ranks of one step; it may
+    leave paths out.  left_out: why it does, after "X is left out: ".
     """
 
     name: str
@@ -51,3 +52,4 @@ class Layout:
     recognise: Callable[[Head], str | None]
     open: Callable[[Sequence[str]], Opened]
     unite: Callable[[Sequence[str]], list[tuple[str, ...]]] = each_alone
+    left_out: str = ""
