@@ -23,6 +23,8 @@ NUMBERS = re.compile(rb"(?:G.{8}|K.|M..|J.{4}|[N\x88\x89]){1,65536}+", re.DOTALL
 It never gives back what it took, so that a long run takes no memory."""
 LONGEST_NUMBER = 64
 """Bytes of a long integer, of which the frameworks write at most nine."""
+LONGEST_NAME = 256
+"""Bytes of a module or of a name."""
 SHOWN = 80
 _MARK = object()
 _LENGTHS = {1: "<B", 2: "<H", 4: "<i", 8: "<q"}
@@ -117,7 +119,9 @@ class _Machine:
         return n
 
     def line(self) -> str:
-        end = bytes(self.data[self.at : self.at + 256]).index(b"\n")
+        end = bytes(self.data[self.at : self.at + LONGEST_NAME]).find(b"\n")
+        if end < 0:
+            raise IndexError
         text = str(self.take(end), "utf-8")
         self.at += 1
         return text
@@ -150,6 +154,8 @@ class _Machine:
 
 
 def _put(mapping: Any, pairs: list[Any]) -> None:
+    if len(pairs) % 2:
+        raise IndexError
     if isinstance(mapping, Inert):
         mapping.items.extend(zip(pairs[::2], pairs[1::2], strict=True))
         return

@@ -42,11 +42,14 @@ TORCH_DTYPES = {
 }
 NUMPY_DTYPES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 MAX_DIMENSIONS = 8
+MAX_VALUES = 1 << 48
+"""Of a shape, zeros left out: a tensor of none may be told to be of any size, which NumPy does not take."""
 REBUILT = "torch._utils._rebuild_tensor_v2"
 TENSORS = (REBUILT, "collections.OrderedDict", *(f"torch.{name}Storage" for name in DTYPES))
 """What a pickle with tensors names."""
 NUMPY_GLOBALS = (
     *(f"{module}.multiarray._reconstruct" for module in ("numpy.core", "numpy._core")),
+    *(f"{module}.multiarray.scalar" for module in ("numpy.core", "numpy._core")),
     *(f"{module}.numeric._frombuffer" for module in ("numpy.core", "numpy._core")),
     "numpy.ndarray",
     "numpy.dtype",
@@ -57,14 +60,13 @@ Storage = Callable[[str], memoryview]
 """The bytes of a storage by its key."""
 
 
-def of_bytes(data: Any, dtype: str, shape: tuple[int, ...] | None = None) -> Array:
+def of_bytes(data: Any, dtype: Any, shape: Any = None) -> Array:
     """An array over raw little-endian bytes.  dtype: torch's name, with or without 'torch.' before it."""
-    kind = TORCH_DTYPES.get(dtype.removeprefix("torch."))
+    kind = TORCH_DTYPES.get(dtype.removeprefix("torch.")) if isinstance(dtype, str) else None
     if kind is None:
-        raise DataError(f"its tensors are of {dtype}, which is not read.", HINT)
-    view = np.frombuffer(data, DTYPES[kind])
-    values = _widened(view, kind)
-    return values if shape is None else _shaped(values, shape)
+        raise DataError(f"its tensors are of {_word(dtype)}, which is not read.", HINT)
+    values = _widened(_flat(data, np.dtype(DTYPES[kind])), kind)
+    return values if shape is None else _shaped(values, _shape(shape))
 
 
 def is_tensor(value: Any) -> bool:
@@ -74,24 +76,24 @@ def is_tensor(value: Any) -> bool:
 
 def tensor(value: Any, storage: Storage) -> Array:
     """The array of a torch tensor, a copy only where it is bfloat16."""
-    if not is_tensor(value):
+    if not is_tensor(value) or len(value.args) < 4:
         raise DataError("its pickle holds something else where a tensor is to be.", HINT)
     persistent, offset, size, stride = value.args[:4]
     kind, key, numel = _storage_of(persistent)
-    flat = np.frombuffer(storage(key), DTYPES[kind])
+    flat = _flat(storage(key), np.dtype(DTYPES[kind]))
     if len(flat) != numel:
         raise DataError(
             f"its storage {key} holds {len(flat):,} values instead of {numel:,}.", "It may be half-written."
         )
-    size, stride = _sizes(size), _sizes(stride)
-    if len(size) != len(stride) or offset < 0:
+    size, stride = _shape(size), _sizes(stride)
+    if len(size) != len(stride) or type(offset) is not int or offset < 0:
         raise _past_storage()
     if math.prod(size) == 0:
         return np.zeros(size, flat.dtype if kind != "BFloat16" else np.float32)
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if last >= len(flat):
         raise _past_storage()
-    bytes_of_step = tuple(step * flat.itemsize for step in stride)
+    bytes_of_step = tuple(step * flat.itemsize if n > 1 else 0 for n, step in zip(size, stride, strict=True))
     view = np.lib.stride_tricks.as_strided(flat[offset:], size, bytes_of_step, writeable=False)
     if view.size > len(flat):
         raise DataError("its tensors repeat their storage.", HINT)  # a few bytes would become any number of values
@@ -100,30 +102,50 @@ def tensor(value: Any, storage: Storage) -> Array:
 
 def array(value: Any) -> Array | list[Any]:
     """The array of a NumPy ndarray; of one of objects the list of them."""
-    if isinstance(value, Inert) and value.name.endswith("._frombuffer"):
-        buffer, dtype, shape, order = value.args[:4]
-        return _shaped(np.frombuffer(_raw(buffer), _dtype(dtype)), _sizes(shape), str(order))
+    if isinstance(value, Inert) and value.name.endswith("._frombuffer") and len(value.args) == 4:
+        buffer, dtype, shape, order = value.args
+        return _shaped(_flat(_raw(buffer), _dtype(dtype)), _shape(shape), "F" if order == "F" else "C")
     if not isinstance(value, Inert) or not isinstance(value.state, tuple) or len(value.state) != 5:
         raise DataError("its pickle holds something else where an array is to be.", HINT)
     _, shape, dtype, fortran, data = value.state
     if isinstance(data, list):
         return data
-    return _shaped(np.frombuffer(_raw(data), _dtype(dtype)), _sizes(shape), "F" if fortran else "C")
+    return _shaped(_flat(_raw(data), _dtype(dtype)), _shape(shape), "F" if fortran is True else "C")
+
+
+def number(value: Any) -> Any:
+    """The number of a NumPy scalar, as Python has it; anything else as it is."""
+    if not isinstance(value, Inert) or not value.name.endswith(".multiarray.scalar") or len(value.args) != 2:
+        return value
+    dtype, data = value.args
+    values = _flat(_raw(data), _dtype(dtype))
+    return values[0].item() if len(values) == 1 else None
 
 
 def _raw(data: Any) -> Any:
     """Bytes as they are, or as protocol 2 writes them: text of which every character is one."""
-    if isinstance(data, Inert) and data.name == "_codecs.encode":
-        return str(data.args[0]).encode("latin1")
-    if isinstance(data, Inert) and data.name.endswith("bytearray"):
-        return data.args[0]
-    return data
+    if not isinstance(data, Inert) or not data.args:
+        return data
+    first = data.args[0]
+    if data.name != "_codecs.encode" or not isinstance(first, str):
+        return first if data.name.endswith("bytearray") else None
+    try:
+        return first.encode("latin1")
+    except UnicodeEncodeError:
+        return None
+
+
+def _flat(data: Any, dtype: np.dtype[Any]) -> Array:
+    """The values of raw bytes."""
+    if not isinstance(data, bytes | bytearray | memoryview) or len(data) % dtype.itemsize:
+        raise DataError("its pickle holds something else where the bytes of an array are to be.", HINT)
+    return np.frombuffer(data, dtype)
 
 
 def _dtype(value: Any) -> np.dtype[Any]:
-    name = str(value.args[0]) if isinstance(value, Inert) and value.name == "numpy.dtype" else ""
-    if name not in NUMPY_DTYPES:
-        raise DataError(f"its arrays are of {name or 'no'} type, which is not read.", HINT)
+    name = value.args[0] if isinstance(value, Inert) and value.name == "numpy.dtype" and value.args else ""
+    if not isinstance(name, str) or name not in NUMPY_DTYPES:
+        raise DataError(f"its arrays are of type {_word(name)}, which is not read.", HINT)
     byte_order = value.state[1] if isinstance(value.state, tuple) and len(value.state) > 1 else "<"
     return np.dtype(name).newbyteorder(byte_order if byte_order in ("<", ">") else "<")
 
@@ -134,8 +156,10 @@ def _storage_of(persistent: Any) -> tuple[str, str, int]:
         raise DataError("its pickle holds a tensor without a storage.", HINT)
     kind = what[1].name.removeprefix("torch.").removesuffix("Storage")
     if kind not in DTYPES:
-        raise DataError(f"its tensors are of {what[1].name}, which is not read.", HINT)
-    return kind, str(what[2]), int(what[4])
+        raise DataError(f"its tensors are of {_word(what[1].name)}, which is not read.", HINT)
+    if not isinstance(what[2], str) or type(what[4]) is not int:
+        raise DataError("its pickle holds a tensor without a storage.", HINT)
+    return kind, what[2], what[4]
 
 
 def _sizes(value: Any) -> tuple[int, ...]:
@@ -149,6 +173,18 @@ def _sizes(value: Any) -> tuple[int, ...]:
     ):
         raise DataError("its pickle holds a tensor of no shape.", HINT)
     return tuple(value)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    sizes = _sizes(value)
+    if math.prod(n for n in sizes if n) > MAX_VALUES:
+        raise _past_storage()
+    return sizes
+
+
+def _word(name: Any) -> str:
+    """A type's name as messages have it; what is no text is not shown, it may be of any size."""
+    return repr(name[:40]) if isinstance(name, str) else "no name"
 
 
 def _shaped(values: Array, shape: tuple[int, ...], order: str = "C") -> Array:
