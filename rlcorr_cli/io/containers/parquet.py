@@ -44,7 +44,7 @@ def prefer_jemalloc(sparing: bool = False) -> None:
 def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
     """The footer, with the needed columns' chunks checked."""
     path = source.path
-    with _file(path, pre_buffer=True) as file:
+    with parquet_file(path, pre_buffer=True) as file:
         schema = file.schema_arrow
         _ = schema.names  # decoded only when they are asked for, and a name need not be UTF-8
         metadata, names = file.metadata, needed(schema)
@@ -100,7 +100,7 @@ def read(
     whole row group, which also took memory that swung with what the threads happened to hold.
     """
     first, stop = shard.part or (0, 0)
-    with _file(shard.path) as file:
+    with parquet_file(shard.path) as file:
         groups = range(first, stop)
         row = sum(file.metadata.row_group(i).num_rows for i in range(first))
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
@@ -146,7 +146,7 @@ def _indices(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
 
 
 @contextmanager
-def _file(path: str, pre_buffer: bool = False) -> Generator[pq.ParquetFile]:
+def parquet_file(path: str, pre_buffer: bool = False) -> Generator[pq.ParquetFile]:
     """A file opened by its bytes: Arrow takes a name for UTF-8, which a name need not be."""
     with _reading(path), pa.OSFile(os.fsencode(path)) as handle:
         _check_footer(path, handle)

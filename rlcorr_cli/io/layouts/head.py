@@ -81,12 +81,12 @@ class Head:
         """The columns of a Parquet file; none of another."""
         if self.start[:4] != b"PAR1":
             return ()
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        from rlcorr_cli.io.containers.parquet import parquet_file
 
         try:
-            return tuple(pq.read_schema(self.path).names)
-        except (pa.ArrowInvalid, OSError):
+            with parquet_file(self.path) as file:
+                return tuple(file.schema_arrow.names)
+        except DataError:  # a damaged one; who opens it says so
             return ()
 
 
@@ -95,7 +95,7 @@ def _values(pickled: memoryview) -> list[str | int]:
     values: list[str | int] = []
     try:
         for opcode, value, _ in pickletools.genops(bytes(pickled[: LOOKED_AT // 8])):
-            if (isinstance(value, str) and opcode.name != "PUT") or opcode.name in WHOLE:
+            if (isinstance(value, str) and opcode.name != "PUT") or (isinstance(value, int) and opcode.name in WHOLE):
                 values.append(value)
     except Exception:  # pickletools raises what it comes upon, most of all where the start is cut off
         pass

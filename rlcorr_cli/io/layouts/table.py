@@ -30,7 +30,13 @@ class Row:
         return getattr(import_module(f"rlcorr_cli.io.layouts.{self.module}"), self.attribute)
 
 
-LAYOUTS: tuple[Row, ...] = (Row("nemo-rl", "NeMo-RL", "nemo_rl", "LAYOUT", (".jsonl",)),)
+LAYOUTS: tuple[Row, ...] = (
+    Row("miles", "miles", "miles", "LAYOUT", (".pt", ".jsonl")),
+    Row("miles-dashboard", "miles", "miles", "DASHBOARD_LAYOUT", (".parquet",)),
+    Row("miles-policy-loss", "miles", "miles", "POLICY_LOSS", (".pt",)),
+    Row("nemo-rl", "NeMo-RL", "nemo_rl", "LAYOUT", (".jsonl",)),
+    Row("slime", "slime", "slime", "LAYOUT", (".pt",)),
+)
 NAMES = tuple(row.name for row in LAYOUTS)
 SUFFIXES = tuple(dict.fromkeys(suffix for row in LAYOUTS for suffix in row.suffixes))
 

@@ -1,0 +1,112 @@
+"""Rollout files of slime and miles: `samples` of dicts, each a prompt and response with the engine's log-probs.
+
+Tokens are the prompt's and the response's, everything else is the response's alone.  A mask that is null counts every
+token; remove_sample takes a sequence out of training only after the file was written, so its mask is 0 here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.containers.tensors import NUMPY_GLOBALS, TENSORS
+from rlcorr_cli.io.containers.torch_files import opened, read_torch
+from rlcorr_cli.io.layouts.canonical import OTHER
+from rlcorr_cli.io.layouts.entries import mapping, scalar, sequence, version, whole
+from rlcorr_cli.io.layouts.layout import Sample
+
+ALLOWED = (*TENSORS, *NUMPY_GLOBALS, "miles.utils.types.AdapterRef", "miles.utils.types.RewardSpec")
+SOURCES = "source_name", "data_source"
+"""The keys of a sample's metadata that tell where its prompt is from: slime's, miles'."""
+COLUMNS = (
+    "rollout_log_probs",
+    "response_mask",
+    "token_ids",
+    "reward",
+    "step",
+    "group_id",
+    "sample_id",
+    "policy_version",
+    "policy_version_end",
+    "source",
+    "status",
+    "remove_sample",
+)
+TYPES = {"status": pa.string(), "remove_sample": pa.bool_()}
+REMOVED = "sequences with remove_sample were kept from training; their mask is 0 here."
+REWARDS = "its rewards are dicts, of which the run's own options choose a key; none is read."
+
+
+@dataclass(frozen=True)
+class RolloutFile:
+    """One of them, in memory."""
+
+    path: str
+    step: int
+    samples: list[dict[Any, Any]]
+
+    def rows(self) -> Iterator[Sample]:
+        """Its sequences, in order."""
+        for number, sample in enumerate(self.samples):
+            yield {**self.about(number), **_tokens(sample, number)}
+
+    def about(self, number: int) -> dict[str, Any]:
+        """What is told of a sequence beside its tokens."""
+        sample = self.samples[number]
+        versions = sample.get("weight_versions")
+        versions = versions if isinstance(versions, list) and versions else [None]
+        metadata = sample.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        return {
+            "reward": scalar(sample.get("reward")),
+            "step": self.step,
+            "group_id": sample.get("group_index"),
+            "sample_id": sample.get("index"),
+            "policy_version": version(versions[0]),
+            "policy_version_end": version(versions[-1]),
+            "source": next((metadata[key] for key in SOURCES if isinstance(metadata.get(key), str)), None),
+            "status": sample.get("status"),
+            "remove_sample": sample.get("remove_sample") is True,
+        }
+
+    def columns(self) -> list[str]:
+        """Of COLUMNS those that some sequence has."""
+        log_probs = any(sample.get("rollout_log_probs") is not None for sample in self.samples)
+        filled = {name for i in range(len(self.samples)) for name, value in self.about(i).items() if value is not None}
+        always = {"response_mask", "token_ids", "step", "sample_id", *(("rollout_log_probs",) if log_probs else ())}
+        return [name for name in COLUMNS if name in filled | always or not self.samples]
+
+    def notes(self) -> tuple[str, ...]:
+        """What is special about its sequences."""
+        removed = any(sample.get("remove_sample") is True for sample in self.samples)
+        dicts = any(isinstance(sample.get("reward"), dict) for sample in self.samples)
+        return (*((REMOVED,) if removed else ()), *((REWARDS,) if dicts else ()))
+
+
+def read_rollout(path: str) -> RolloutFile:
+    """The file, whole: its lists lie in one pickle."""
+    value = mapping(read_torch(opened(path), ALLOWED).value, "its pickle")
+    samples = sequence(value, "samples")
+    return RolloutFile(path, whole(value, "rollout_id"), [mapping(s, f"sample {i}") for i, s in enumerate(samples)])
+
+
+def _tokens(sample: dict[Any, Any], number: int) -> Sample:
+    what = f"sample {number}"
+    length = whole(sample, "response_length", what)
+    tokens = sequence(sample, "tokens", what)
+    if length > len(tokens):
+        raise DataError(f"{what} has {len(tokens):,} tokens and a response of {length:,}.", OTHER)
+    mask = sample.get("loss_mask")
+    log_probs = sample.get("rollout_log_probs")
+    if sample.get("remove_sample") is True:
+        mask = np.zeros(length, np.int8)
+    elif mask is None:
+        mask = np.ones(length, np.int8)
+    return {
+        "rollout_log_probs": [] if log_probs is None and not length else log_probs,
+        "response_mask": mask,
+        "token_ids": tokens[len(tokens) - length :],
+    }

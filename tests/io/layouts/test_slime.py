@@ -1,0 +1,100 @@
+"""slime's rollout and training files, held to files of its own writers."""
+
+from pathlib import Path
+
+import pytest
+
+from rlcorr_cli import analyze
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.layouts.slime import open_unit
+from rlcorr_cli.io.sources import find, find_noting
+from tests.io.layouts.native_rows import NATIVE, agree, expected, rows_of
+
+FOLDER = NATIVE / "slime"
+TOKENS = ("rollout_log_probs", "response_mask", "token_ids")
+GENERATED = (*TOKENS, "reward", "step", "group_id", "sample_id", "policy_version", "policy_version_end", "source")
+ONLY_GENERATED = ("group_id", "policy_version", "policy_version_end", "status", "remove_sample")
+TRAINED = (
+    *TOKENS,
+    *("old_log_probs", "ref_log_probs", "advantages", "reward", "normalized_reward"),
+    *("step", "sample_id", "source", "worker"),
+)
+
+
+@pytest.mark.parametrize("name", ["rollout_data/0.pt", "rollout_data/1.pt", "rollout_data/eval_0.pt"])
+def test_a_rollout_file_gives_the_sequences_that_were_sampled(name: str) -> None:
+    right = expected("slime/expected_rollout.parquet", name)
+    agree(rows_of([FOLDER / name]), right, *GENERATED, "status", "remove_sample")
+
+
+@pytest.mark.parametrize("name", ["train_data/0.pt", "train_data/1.pt"])
+def test_a_step_gives_the_sequences_of_all_its_ranks(name: str) -> None:
+    agree(rows_of([FOLDER / name]), expected("slime/expected_train_v2.parquet", name), *TRAINED)
+
+
+@pytest.mark.parametrize("name", ["v1/train_data/0_0.pt", "v1/train_data/0_1.pt", "v1/train_data/1_0.pt"])
+def test_a_rank_gives_its_own_sequences(name: str) -> None:
+    agree(rows_of([FOLDER / name]), expected("slime/expected_train_v1.parquet", name), *TRAINED)
+
+
+def test_ranks_of_a_step_are_read_together_and_say_where_each_row_is_from() -> None:
+    rows = rows_of([FOLDER / "v1"])
+    right = expected("slime/expected_train_v1.parquet")
+    agree(rows, right, *TRAINED)
+    assert [(row["source_file"], row["source_row"]) for row in rows] == [
+        (str(FOLDER / row["file"]), row["row"]) for row in right
+    ]
+
+
+def test_a_folder_joins_rollouts_with_what_was_trained_of_them_and_keeps_runs_apart() -> None:
+    rows = rows_of([FOLDER], "slime")
+    trained = [*expected("slime/expected_train_v2.parquet"), *expected("slime/expected_train_v1.parquet")]
+    generated = {(row["step"], row["sample_id"]): row for row in expected("slime/expected_rollout.parquet")[:12]}
+    agree(rows, trained, *TRAINED)
+    for row in rows[:12]:
+        about = generated[row["step"], row["sample_id"]]
+        assert [row[name] for name in ONLY_GENERATED] == [about[name] for name in ONLY_GENERATED]
+    assert all(row.get("group_id") is None for row in rows[12:])
+
+
+def test_evaluations_are_left_out_beside_rollouts_and_a_note_says_so() -> None:
+    sources, notes = find_noting([str(FOLDER / "rollout_data")])
+    assert [Path(source.path).name for source in sources] == ["0.pt", "1.pt"]
+    assert any(note.startswith("eval_0.pt is left out: evaluations") for note in notes)
+
+
+def test_a_rollout_file_and_the_training_file_of_its_step_are_one_wherever_they_lie(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b" / "c").mkdir(parents=True)
+    generated, trained = tmp_path / "a" / "r.pt", tmp_path / "b" / "c" / "t.pt"
+    generated.write_bytes((FOLDER / "rollout_data" / "0.pt").read_bytes())
+    trained.write_bytes((FOLDER / "train_data" / "0.pt").read_bytes())
+    (source,) = find([str(generated), str(trained)])
+    assert (source.path, [path for path, _ in source.companions]) == (str(trained), [str(generated)])
+
+
+def test_files_of_one_id_and_of_two_runs_are_not_joined(tmp_path: Path) -> None:
+    for run in ("a", "b"):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "rollout.pt").write_bytes((FOLDER / "rollout_data" / "0.pt").read_bytes())
+        (tmp_path / run / "train.pt").write_bytes((FOLDER / "train_data" / "0.pt").read_bytes())
+    units = [[source.path, *(path for path, _ in source.companions)] for source in find([str(tmp_path)])]
+    assert units == [[str(tmp_path / run / name) for name in ("train.pt", "rollout.pt")] for run in ("a", "b")]
+
+
+def test_a_rollout_file_of_another_run_is_refused() -> None:
+    opened = open_unit([str(FOLDER / "train_data" / "0.pt"), str(FOLDER / "rollout_data" / "1.pt")])
+    with pytest.raises(DataError, match=r"sequence 0 \(sample_index 0\) is not in .*1\.pt"):
+        list(opened.samples())
+
+
+@pytest.mark.parametrize("paths", [["train_data"], ["v1"], ["train_data/0.pt", "rollout_data/0.pt"]])
+def test_analyze_reads_training_files_as_they_lie(paths: list[str]) -> None:
+    report = analyze([str(FOLDER / path) for path in paths])
+    assert report.inputs[0].rows
+
+
+def test_a_rollout_file_alone_says_what_to_name_with_it() -> None:
+    with pytest.raises(DataError, match="no log-probs of a trained policy") as caught:
+        analyze(str(FOLDER / "rollout_data" / "0.pt"))
+    assert "--dump-details" in caught.value.hint
