@@ -14,6 +14,7 @@ from rlcorr_cli.errors import DataError, UsageError, nearest, shortened
 from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, by_magic, by_suffix, container
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
+from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 from rlcorr_cli.io.layouts.table import layout, recognised
 from rlcorr_cli.io.searching import Hits, listed, matching, not_read, within
 from rlcorr_cli.places import STDIN
@@ -181,7 +182,9 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     name, sign = kind or (None, "")
     if format != "auto":
         return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
-    name = name or by_suffix(path) or by_magic(head)
+    name = name or by_suffix(path)
+    if name is None and not (chosen and path.lower().endswith(LAYOUT_SUFFIXES)):
+        name = by_magic(head)
     if name is not None:
         return _as(path, name, sign, status)
     if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):

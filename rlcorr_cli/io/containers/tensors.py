@@ -78,17 +78,6 @@ def tensor(value: Any, storage: Storage) -> Array:
     """The array of a torch tensor, a copy only where it is bfloat16."""
     if not is_tensor(value) or len(value.args) < 4:
         raise DataError("its pickle holds something else where a tensor is to be.", HINT)
-    try:
-        return _tensor(value, storage)
-    except (
-        ValueError,
-        TypeError,
-        OverflowError,
-    ) as error:  # arguments that no tensor has, half a value
-        raise DataError("its pickle holds a tensor that torch cannot have written.", HINT) from error
-
-
-def _tensor(value: Inert, storage: Storage) -> Array:
     persistent, offset, size, stride = value.args[:4]
     kind, key, numel = _storage_of(persistent)
     flat = _flat(storage(key), np.dtype(DTYPES[kind]))

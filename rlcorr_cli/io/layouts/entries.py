@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.containers.tensors import number
 from rlcorr_cli.io.layouts.canonical import OTHER
 
 
@@ -46,7 +47,8 @@ def numbers(value: Any, what: str) -> NDArray[Any]:
 
 
 def scalar(value: Any) -> float | None:
-    """A number; None of anything else, such as a dict of rewards."""
+    """A number, also one of NumPy's; None of anything else, such as a dict of rewards."""
+    value = number(value)
     if isinstance(value, int) and value.bit_length() > 1000:  # beyond any float
         return None
     return float(value) if isinstance(value, int | float) else None

@@ -33,6 +33,7 @@ IN_LOSS = {
     "response_mask": "local_loss_mask",
 }
 DASHBOARD = ("sample_index", "response_length", "total_length", "tokens", "loss_mask", "rollout_log_probs")
+DASHBOARD_NAME = re.compile(r"rollout_(?:eval_)?(\d{1,18})\.[^/]*$")
 LISTS = {"tokens": "token_ids", "loss_mask": "response_mask", "rollout_log_probs": "rollout_log_probs"}
 DASHBOARD_TYPES = {"rollout_log_probs": pa.list_(pa.float32()), "token_ids": pa.list_(pa.int32())}
 IGNORES_REMOVED = "miles' dashboard does not tell of remove_sample: sequences that training left out count."
@@ -57,8 +58,9 @@ def recognise_policy_loss(head: Head) -> str | None:
 
 
 def recognise_dashboard(head: Head) -> str | None:
-    """By its columns, in their order."""
-    return f"columns {', '.join(DASHBOARD)}" if head.columns == DASHBOARD else None
+    """By its columns, in their order; only a file that is called as miles calls it is opened for them."""
+    named = DASHBOARD_NAME.search(head.path)
+    return f"columns {', '.join(DASHBOARD)}" if named and head.columns == DASHBOARD else None
 
 
 def open_policy_loss(paths: Sequence[str]) -> Opened:
@@ -101,7 +103,7 @@ def _in_loss(file: TorchFile, sample: dict[Any, Any], number: int) -> dict[str, 
 def open_dashboard(paths: Sequence[str]) -> Opened:
     """A step's columns for the dashboard."""
     (path,) = paths
-    step = re.search(r"rollout_(?:eval_)?(\d{1,18})\.[^/]*$", path)
+    step = DASHBOARD_NAME.search(path)
     columns = ["rollout_log_probs", "response_mask", "token_ids", *(("step",) if step else ()), "sample_id"]
 
     def rows() -> Iterator[Sample]:
