@@ -35,7 +35,11 @@ LAYOUTS: tuple[Row, ...] = (
     Row("miles-dashboard", "miles", "miles", "DASHBOARD_LAYOUT", (".parquet",)),
     Row("miles-policy-loss", "miles", "miles", "POLICY_LOSS", (".pt",)),
     Row("nemo-rl", "NeMo-RL", "nemo_rl", "LAYOUT", (".jsonl",)),
+    Row("roll", "ROLL", "roll", "LAYOUT", (".pkl",)),
+    Row("skyrl", "SkyRL", "skyrl", "LAYOUT", (".pkl",)),
     Row("slime", "slime", "slime", "LAYOUT", (".pt",)),
+    Row("verl", "verl", "verl", "LAYOUT", (".dp", ".pkl", ".jsonl")),
+    Row("verl-tq", "verl", "verl_tq", "LAYOUT", (".pt",)),
 )
 NAMES = tuple(row.name for row in LAYOUTS)
 SUFFIXES = tuple(dict.fromkeys(suffix for row in LAYOUTS for suffix in row.suffixes))

@@ -5,11 +5,12 @@ import struct
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 END = b"."
-N_LEVELS = 200_000
+N_LEVELS = 50_000
 """Far beyond what C's stack holds; reading them takes a time that grows with their number alone."""
 
 
@@ -117,13 +118,19 @@ def commands(trap: Path, protocol: int) -> dict[str, bytes]:
     return {name: dumped(call, protocol) for name, call in calls.items()}
 
 
+def doubled_lists(n_levels: int) -> bytes:
+    """Opcodes of a list that holds a list twice that holds a list twice ..."""
+    places = [struct.pack("<I", 1000 + level) for level in range(n_levels + 1)]
+    levels = (b"0(j" + below + b"j" + below + b"lr" + place for below, place in pairwise(places))
+    return b"]r" + places[0] + b"".join(levels)
+
+
 def bombs() -> dict[str, bytes]:
     """Pickles of a few bytes or of little sense that take a naive reader for ever, or all memory."""
     n = 100_000
-    doubled = b"".join(b"(h" + bytes([i]) + b"h" + bytes([i]) + b"lq" + bytes([i + 1]) for i in range(60))
     keys = b"".join(b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(60))
     return {
-        "lists that hold lists twice": b"\x80\x02]q\x00" + doubled + b".",
+        "lists that hold lists twice": b"\x80\x02" + doubled_lists(60) + b".",
         "tuples that are keys": b"\x80\x02)q\x00" + keys + b"0}h\x3cNs.",
         "a list of very many levels": b"\x80\x02" + b"]" * N_LEVELS + b"a" * (N_LEVELS - 1) + b".",
         "a tuple of very many levels": b"\x80\x02)" + b"\x85" * N_LEVELS + b".",
