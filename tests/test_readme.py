@@ -137,6 +137,7 @@ def test_every_option_in_readme_exists(capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setenv("COLUMNS", "200")
     for command in app.COMMANDS:
         assert main.run([command, "--help"]) == 0
+    assert main.run(["--help"]) == 0
     known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
     prose = "\n".join(line for line in BOOK.splitlines() if "pip" not in line and "python " not in line)
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", prose)) <= known

@@ -12,6 +12,8 @@ import typer
 
 from rlcorr_cli import __version__
 from rlcorr_cli.cli import analyze, check, explain, filter, help, inspect, plot, presets
+from rlcorr_cli.cli.command import Command, Group
+from rlcorr_cli.cli.examples import epilog
 from rlcorr_cli.cli.option_groups import flat
 
 COMMANDS = {
@@ -30,6 +32,7 @@ def build(rich: bool = True) -> typer.Typer:
     """The app with all commands; rich: whether help is drawn in panels."""
     app = typer.Typer(
         name="rlcorr",
+        cls=Group,
         help="Offline log-prob analysis for LLM reinforcement learning: how far apart were the rollout and the "
         "training policy, and what would each correction do to the batch?",
         rich_markup_mode="rich" if rich else None,
@@ -38,7 +41,8 @@ def build(rich: bool = True) -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(root)
     for name, command in COMMANDS.items():
-        app.command(name)(flat(command))
+        summary = (command.__doc__ or "").strip()
+        app.command(name, cls=Command, short_help=summary, epilog=epilog(name))(flat(command))
     return app
 
 

@@ -40,7 +40,7 @@ def check(
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> int:
-    """Hold a dump or a saved report to rules: exit status 0 when they hold, 1 when one fails."""
+    """Hold a dump or a saved report to rules; exit status 1 if one fails."""
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
 

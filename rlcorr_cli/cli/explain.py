@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from rlcorr_cli.cli import completion
 from rlcorr_cli.cli import options as o
 
 
@@ -13,6 +14,7 @@ def explain(
         typer.Argument(
             metavar="[NAME]",
             help="A metric, preset, class of bad rows or symbol (seq_ess, geo_rs, sentinel), or a topic: metrics.",
+            autocompletion=completion.explained,
             show_default=False,
         ),
     ] = None,
@@ -22,7 +24,7 @@ def explain(
     ] = False,
     debug: o.Debug = False,
 ) -> None:
-    """Define a metric, statistic or preset, or print the JSON Schema of an output."""
+    """Define any name that a report prints, or print a JSON Schema."""
     from rlcorr_cli.present.terminal.explain import print_explanation, print_topics
     from rlcorr_cli.present.terminal.schema import print_schema
 

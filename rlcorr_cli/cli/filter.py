@@ -23,7 +23,7 @@ def filter(
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
-    """Write the corrected dataset: weights, the modified mask, rejected sequences dropped."""
+    """Write the corrected dataset: weights and masks, rejected rows dropped."""
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
     from rlcorr_cli.errors import UsageError

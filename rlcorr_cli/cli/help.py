@@ -4,12 +4,18 @@ from typing import Annotated
 
 import typer
 
+from rlcorr_cli.cli import completion
 from rlcorr_cli.cli import options as o
 
 
 def help(
     page: Annotated[
-        str | None, typer.Argument(metavar="[PAGE]", help="A page of the manual; without one, what there is.")
+        str | None,
+        typer.Argument(
+            metavar="[PAGE]",
+            help="A page of the manual; without one, what there is.",
+            autocompletion=completion.pages,
+        ),
     ] = None,
     debug: o.Debug = False,
 ) -> None:

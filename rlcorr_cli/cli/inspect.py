@@ -48,7 +48,7 @@ def inspect(
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
-    """See how a dump is read, what is wrong with it, and its worst rows."""
+    """See how a dump is read, what is wrong with it, and where."""
     from rlcorr_cli import api
     from rlcorr_cli.errors import UsageError
 

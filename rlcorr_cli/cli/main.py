@@ -23,6 +23,8 @@ _REFUSED_CHOICE = re.compile(
     re.DOTALL,
 )
 """What typer says of a value that is none of an option's choices."""
+COMPLETE = "_RLCORR_COMPLETE"
+"""The variable in which a shell says that it asks what could come next."""
 _QUOTED = re.compile("'([^']+)'")
 
 
@@ -62,7 +64,9 @@ def run(args: Sequence[str]) -> int:
         return fast_path(arguments)
     except RlcorrError as error:
         return _show(error, arguments)
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as error:
+        if COMPLETE in os.environ and isinstance(error, SystemExit):
+            return error.code if isinstance(error.code, int) else 0  # by which fish knows whether to offer files
         # rich and typer answer a closed pipe with SystemExit(1), and nothing else here raises one.
         drop_stdout()
         return 0
@@ -82,12 +86,12 @@ def run(args: Sequence[str]) -> int:
 
 def fast_path(args: list[str]) -> int:
     """Commands that need no options parsed, else the app.  A request for completion comes without arguments."""
-    if args == ["presets"]:
+    if args[:1] == ["presets"] and len(args) < 3 and all(map(_is_name, args[1:])) and args[1:] != ["show"]:
         from rlcorr_cli.present.terminal.presets import print_presets
 
-        print_presets()
+        print_presets(*args[1:])
         return 0
-    if len(args) == 2 and args[0] == "explain" and not args[1].startswith("-"):
+    if len(args) == 2 and args[0] == "explain" and _is_name(args[1]):
         from rlcorr_cli.present.terminal.explain import print_explanation
 
         print_explanation(args[1])
@@ -98,6 +102,10 @@ def fast_path(args: list[str]) -> int:
         print_schema(args[2] if len(args) == 3 else None)
         return 0
     return parsed(args)
+
+
+def _is_name(arg: str) -> bool:
+    return bool(arg) and not arg.startswith("-")
 
 
 def parsed(args: list[str]) -> int:

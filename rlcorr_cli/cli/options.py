@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from rlcorr_cli.cli import completion
 from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, WRITTEN
-from rlcorr_cli.plans.plan import Mode, Normalize, WeightScope
+from rlcorr_cli.plans.plan import SCOPES, Mode, Normalize, WeightScope
 from rlcorr_cli.present.forms import FORMS
 from rlcorr_cli.quality.bad_rows import BadRowAction, NonfiniteAction
 from rlcorr_cli.requests import MOST_ROWS, MOST_SEED, MOST_THREADS
@@ -15,6 +16,8 @@ PLAN = "Correction plan"
 COMPUTING = "Computing"
 RULES = "Rules"
 OUTPUT = "Output"
+KINDS = ("overview", "metrics", "ratio", "scatter", "surprise", "position", "length", "weights", "staleness")
+"""Kinds of pictures, named here because their table loads matplotlib."""
 
 Dumps = Annotated[
     list[str], typer.Argument(metavar="DUMP...", help=f"Files, directories, globs, or - for {STREAMED.title} on stdin.")
@@ -28,13 +31,18 @@ FormatName = Annotated[
         "--format",
         metavar="NAME",
         help=f"What the dump is: auto, {', '.join(NAMES)}.",
+        autocompletion=completion.formats,
         rich_help_panel=READING,
     ),
 ]
 Map = Annotated[
     list[str] | None,
     typer.Option(
-        "--map", metavar="CANONICAL=COLUMN", help="Name a column yourself. Repeatable.", rich_help_panel=READING
+        "--map",
+        metavar="CANONICAL=COLUMN",
+        help="Name a column yourself, such as old_log_probs=logp. Repeatable.",
+        autocompletion=completion.mapped_columns,
+        rich_help_panel=READING,
     ),
 ]
 ModeName = Annotated[
@@ -44,7 +52,11 @@ ModeName = Annotated[
 GroupBy = Annotated[
     list[str] | None,
     typer.Option(
-        "--group-by", metavar="COLUMN", help="Metrics per value of a column. Repeatable.", rich_help_panel=READING
+        "--group-by",
+        metavar="COLUMN",
+        help="Metrics per value of a column. Repeatable.",
+        autocompletion=completion.columns,
+        rich_help_panel=READING,
     ),
 ]
 BatchBy = Annotated[
@@ -53,6 +65,7 @@ BatchBy = Annotated[
         "--batch-by",
         metavar="COLUMN",
         help="What a training batch is, for --normalize batch and budgets: a column (default step, if there), or none.",
+        autocompletion=completion.columns,
         rich_help_panel=READING,
     ),
 ]
@@ -105,7 +118,13 @@ Nonfinite = Annotated[
 ]
 PresetName = Annotated[
     str | None,
-    typer.Option("--preset", metavar="NAME", help="A named plan: see `rlcorr presets`.", rich_help_panel=PLAN),
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="A named plan: token_is, seq_is, geo_rs, slime_mis, trl_sequence_mask, ...; `rlcorr presets` lists all.",
+        autocompletion=completion.presets,
+        rich_help_panel=PLAN,
+    ),
 ]
 PlanPath = Annotated[
     str | None,
@@ -120,7 +139,9 @@ ProfileName = Annotated[
     str,
     typer.Option(
         "--profile",
+        metavar="NAME",
         help="canonical, or a framework's arithmetic and names: verl-mismatch, verl-0.6, verl-0.7, verl-0.9, slime.",
+        autocompletion=completion.profiles,
         rich_help_panel=PLAN,
     ),
 ]
@@ -141,7 +162,9 @@ Rs = Annotated[
     typer.Option(
         "--rs",
         metavar="STAT.SCOPE:LOW,HIGH",
-        help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01. Repeatable.",
+        help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01. STAT: `rlcorr explain statistics`; "
+        f"SCOPE: {', '.join(SCOPES)}. Repeatable.",
+        autocompletion=completion.rejections,
         rich_help_panel=PLAN,
     ),
 ]
@@ -160,18 +183,28 @@ PpoClip = Annotated[
 ]
 RulesPath = Annotated[
     str | None,
-    typer.Option("--rules", metavar="FILE", help="Rules in TOML, YAML or JSON: see README.", rich_help_panel=RULES),
+    typer.Option(
+        "--rules", metavar="FILE", help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", rich_help_panel=RULES
+    ),
 ]
 Max = Annotated[
     list[str] | None,
     typer.Option(
-        "--max", metavar="METRIC=N", help="Fail above this, such as kl=0.1. Repeatable.", rich_help_panel=RULES
+        "--max",
+        metavar="METRIC=N",
+        help="Fail above this, such as kl=0.1; `rlcorr explain metrics` lists them. Repeatable.",
+        autocompletion=completion.limited_metrics,
+        rich_help_panel=RULES,
     ),
 ]
 Min = Annotated[
     list[str] | None,
     typer.Option(
-        "--min", metavar="METRIC=N", help="Fail below this, such as seq_ess=0.3. Repeatable.", rich_help_panel=RULES
+        "--min",
+        metavar="METRIC=N",
+        help="Fail below this, such as seq_ess=0.3. Repeatable.",
+        autocompletion=completion.limited_metrics,
+        rich_help_panel=RULES,
     ),
 ]
 Baseline = Annotated[
@@ -189,6 +222,7 @@ MaxIncrease = Annotated[
         "--max-increase",
         metavar="METRIC=N[%]",
         help="Fail where it rose by more, such as kl=20% or kl=0.01. Repeatable.",
+        autocompletion=completion.limited_metrics,
         rich_help_panel=RULES,
     ),
 ]
@@ -198,6 +232,7 @@ MaxDecrease = Annotated[
         "--max-decrease",
         metavar="METRIC=N[%]",
         help="Fail where it fell by more, such as seq_ess=10%. Repeatable.",
+        autocompletion=completion.limited_metrics,
         rich_help_panel=RULES,
     ),
 ]
@@ -205,13 +240,23 @@ FailOns = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-on",
-        metavar="anomaly",
+        metavar="<anomaly>",
         help="Fail on an anomaly of whole files (`rlcorr explain shifted_columns`), or on a mean ratio that cannot be.",
+        autocompletion=completion.fail_on,
         rich_help_panel=RULES,
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Warnings and anomalies fail, too.", rich_help_panel=RULES)]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.", rich_help_panel=COMPUTING)]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="<auto|cpu|cuda|cuda:N>",
+        help="Where to compute.",
+        autocompletion=completion.devices,
+        rich_help_panel=COMPUTING,
+    ),
+]
 BatchTokens = Annotated[
     int | None,
     typer.Option(
@@ -240,6 +285,7 @@ Seed = Annotated[
         "--seed",
         min=0,
         max=MOST_SEED,
+        metavar="N",
         help="Seed of the bootstrap intervals.",
         rich_help_panel=COMPUTING,
     ),
@@ -270,8 +316,8 @@ KindName = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
-        help="overview (the default), metrics, ratio, scatter, surprise, position, length, weights or staleness. "
-        "Repeatable.",
+        help=f"{KINDS[0]} (the default), {', '.join(KINDS[1:-1])} or {KINDS[-1]}. Repeatable.",
+        autocompletion=completion.kinds,
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -321,6 +367,7 @@ DrawSeed = Annotated[
         "--seed",
         min=0,
         max=MOST_SEED,
+        metavar="N",
         help="Seed of --resample.",
         rich_help_panel=OUTPUT,
     ),

@@ -1,38 +1,49 @@
-"""`rlcorr presets`: the named plans and their records; `rlcorr presets show NAME`: one, with its plan file."""
+"""`rlcorr presets`: the named plans by framework; of a framework's name those, of a preset's name all of that one."""
 
 from typing import Annotated
 
 import typer
 
+from rlcorr_cli.cli import completion
 from rlcorr_cli.cli import options as o
 
 
 def presets(
-    action: Annotated[
-        str | None, typer.Argument(metavar="[show]", help="show: print one preset and its plan file.")
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="A preset, shown with its plan file; or a framework: verl, slime, trl, nemo, openrlhf, ...",
+            autocompletion=completion.preset_words,
+            show_default=False,
+        ),
     ] = None,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The preset to show.")] = None,
+    # `rlcorr presets show NAME` and `rlcorr presets NAME` are the same.
+    shown: Annotated[
+        str | None,
+        typer.Argument(metavar="", hidden=True, autocompletion=completion.presets),
+    ] = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
-    """List the presets with their records, and when to take each."""
-    if action is not None:
-        from rlcorr_cli.errors import UsageError
-        from rlcorr_cli.present.terminal.presets import print_preset
-
-        if action != "show" or name is None:
-            raise UsageError(f"`rlcorr presets {action}` is not a command.", "Write `rlcorr presets show NAME`.")
-        print_preset(name)
-        return
+    """List named corrections by framework, or show one with its plan."""
+    if name == "show" or shown is not None:
+        name = _shown(name, shown)
     if json:
-        from rlcorr_cli.plans.presets import PRESETS
-        from rlcorr_cli.present.stdout import emit_json
+        from rlcorr_cli.present.terminal.presets import print_presets_json
 
-        rows = [
-            {**p.plan.to_dict(), "aliases": p.aliases, "when": p.when, "source": p.source} for p in PRESETS.values()
-        ]
-        emit_json(rows)
+        print_presets_json(name)
         return
     from rlcorr_cli.present.terminal.presets import print_presets
 
-    print_presets()
+    print_presets(name)
+
+
+def _shown(action: str | None, name: str | None) -> str:
+    """The preset that `show NAME` names."""
+    from rlcorr_cli.errors import UsageError
+
+    if action != "show" or name is None:
+        message = "`rlcorr presets` takes one name." if name else "`rlcorr presets show` names no preset."
+        raise UsageError(message, "Write `rlcorr presets NAME`.")
+    return name

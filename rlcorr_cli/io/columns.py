@@ -1,7 +1,6 @@
 """Which column of a dump plays which part.
 
-Names seen in dumps of sixteen frameworks; those that mean different things in different frameworks are kept apart
-(AMBIGUOUS) and are only ever suggested.  A mapping is a plain dict, canonical name -> the dump's column.
+The names are in `quality/columns.py`.  A mapping is a plain dict, canonical name -> the dump's column.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,85 +9,8 @@ from dataclasses import dataclass
 from rlcorr_cli.errors import DataError, UsageError, nearest
 from rlcorr_cli.io.duplicates import DRAW
 from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS
 
-ALIASES: dict[str, tuple[str, ...]] = {
-    "rollout_log_probs": (
-        "rollout_logprobs",
-        "generation_logprobs",
-        "generation_log_probs",
-        "inference_logprobs",
-        "infer_logprobs",
-        "infer_log_probs",
-        "sampling_per_token_logps",
-        "sampling_logprobs",
-        "sampler_logprobs",
-        "sampled_logprobs",
-        "vllm_logprobs",
-        "completion_logprobs",
-        "response_logprobs",
-        "output_logprobs",
-        "behavior_log_probs",
-        "behav_logp",
-        "mu_log_probs",
-    ),
-    "old_log_probs": (
-        "prev_logprobs",
-        "action_log_probs",
-        "old_per_token_logps",
-        "prox_logp",
-        "proximal_logprobs",
-        "actor_logprobs",
-        "actor_log_probs",
-        "old_logprobs",
-        "old_logprob",
-    ),
-    "current_log_probs": (
-        "trainer_logprobs",
-        "training_logprobs",
-        "curr_logprobs",
-        "per_token_logps",
-        "new_logprobs",
-        "local_logprobs",
-        "log_prob",
-    ),
-    "response_mask": (
-        "loss_mask",
-        "loss_masks",
-        "local_loss_mask",
-        "token_loss_mask",
-        "token_mask",
-        "action_mask",
-        "completion_mask",
-        "sampled_mask",
-    ),
-    "advantages": ("advantage",),
-    "reward": ("raw_reward", "score", "scores", "total_reward", "reward_score"),
-    "step": ("global_step", "global_steps", "training_step", "gen_step", "iteration"),
-    "policy_version": (
-        "param_version",
-        "rollout_param_version",
-        "sampling_client_step",
-        "generation_weight_version",
-        "head_version",
-    ),
-    "sample_id": (
-        "index",
-        "sample_index",
-        "sample_indices",
-        "sample_idx",
-        "idx",
-        "request_id",
-        "rollout_position",
-        "_ng_rollout_index",
-        "traj_idx",
-        "rid",
-    ),
-}
-AMBIGUOUS: dict[str, tuple[str, ...]] = {
-    "rollout_log_probs": ("logprobs",),
-    "old_log_probs": ("log_probs", "train_log_probs"),
-    "current_log_probs": ("train_log_probs", "log_probs"),
-}
 # A framework multiplies these by a second mask, which is not read here.
 SECOND_MASKS: dict[str, str] = {"token_loss_mask": "sample_loss_mask", "completion_mask": "tool_mask"}
 SHOWN = 15

@@ -28,7 +28,7 @@ SYMBOLS: dict[str, str] = {
     "eps": "PPO's clip, set by --ppo-clip (0.2)",
 }
 
-_WORD = re.compile(r"[A-Za-z]+")
+_WORD = re.compile(r"[A-Za-z_]+")
 
 
 def symbols_in(formula: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import pytest
 from running import STEPS, analyzed, run
 
+from rlcorr_cli.frameworks.releases import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, names
 from rlcorr_cli.metrics.symbols import SYMBOLS
 from rlcorr_cli.plans.presets import PRESETS
@@ -11,6 +12,7 @@ from rlcorr_cli.plans.terms import TERMS, presets_with
 from rlcorr_cli.present.terminal.explain import TOPICS, near_misses
 from rlcorr_cli.quality.anomalies import ANOMALIES, Anomaly
 from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
+from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.rules.defaults import RULES
 
 
@@ -95,6 +97,9 @@ def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
         "rules": [rule.metric for rule in RULES],
         "problems": [row.name for row in (*PROBLEMS, *ANOMALIES)],
         "statistics": list(STATISTICS),
+        "columns": list(COLUMNS),
+        "weights": [row.name for row in GROUPS["Importance weights"]],
+        "profiles": list(RELEASES),
         "terms": list(TERMS),
         "symbols": list(SYMBOLS),
     }
@@ -116,7 +121,7 @@ def test_an_unknown_name_gets_those_that_are_near(name: str, near: str) -> None:
     assert (ran.status, ran.err) == (2, f"Error: Unknown name '{name}'.\nNearest: {near}.\n")
 
 
-@pytest.mark.parametrize("name", ["weights", "verl-0.9", "Q", "nothing_of_the_kind"])
+@pytest.mark.parametrize("name", ["Q", "nothing_of_the_kind", "zzzzzz"])
 def test_a_name_that_nothing_is_near_gets_the_topics_and_no_alphabet(name: str) -> None:
     ran = run("explain", name)
     assert (ran.status, ran.err) == (2, f"Error: Unknown name '{name}'.\n`rlcorr explain` lists the topics.\n")
@@ -125,3 +130,42 @@ def test_a_name_that_nothing_is_near_gets_the_topics_and_no_alphabet(name: str) 
 def test_near_misses_are_nearest_first() -> None:
     assert near_misses("k3_kl", ["k3_kl_reverse", "k3_kk", "k3_kl", "seq_ess"]) == ["k3_kl", "k3_kk", "k3_kl_reverse"]
     assert near_misses("rollout_is_meen", names())[0] == "rollout_is_mean"
+
+
+def test_a_statistic_a_term_and_a_preset_are_followed_by_their_symbols() -> None:
+    assert f"where l: {SYMBOLS['l']}" in explained("k3")
+    assert f"where g: {SYMBOLS['g']}" in explained("geometric")
+    assert f"where l: {SYMBOLS['l']} rho: {SYMBOLS['rho']} decoupled" in explained("token")
+    assert f"where l: {SYMBOLS['l']}" in explained("m2po")
+    assert explained("prime_dppo").endswith(f"where A: {SYMBOLS['A']}")
+    assert "where" not in explained("icepop")
+
+
+def test_a_name_with_an_underscore_is_no_symbol() -> None:
+    assert f"seq: {SYMBOLS['seq']}" not in explained("ratio")  # its formula has seq_sum
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_is_told_with_its_other_names(name: str) -> None:
+    text = explained(name)
+    assert f"{name} Column of a dump: {COLUMNS[name]}." in text
+    assert all(alias in text for alias in (*ALIASES.get(name, ()), *AMBIGUOUS.get(name, ())))
+
+
+def test_another_name_of_a_column_says_what_it_is_read_as() -> None:
+    assert explained("prox_logp") == "prox_logp Column of a dump, read as old_log_probs."
+    assert "read as old_log_probs or current_log_probs where --map says so" in explained("log_probs")
+
+
+def test_a_framework_and_its_release_are_told_with_profile_and_presets() -> None:
+    text = explained("verl-0.9")
+    assert f"--profile verl-0.9: {RELEASES['verl-0.9']}" in text
+    assert "decoupled_k3_rs" in text
+    assert "token_is " not in text
+    assert all(f"--profile {name}: " in explained("verl") for name in RELEASES if name.startswith("verl"))
+    assert "slime_mis" in explained("slime")
+    assert "trl_sequence_mask" in explained("TRL")
+
+
+def test_at_most_a_few_names_are_near() -> None:
+    assert len(near_misses("rollout", names())) == 3

@@ -1,11 +1,11 @@
-"""Presets in their frameworks' words, and frameworks' configs on the command line."""
+"""Lists of presets, presets in their frameworks' words, and frameworks' configs on the command line."""
 
 from pathlib import Path
 
 import pytest
 from running import BF16, run
 
-from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS
 
 
@@ -24,3 +24,43 @@ def test_presets_show_prints_the_config_and_the_plan(name: str) -> None:
     assert config is None or config.text in shown
     assert "# As a plan file, for --plan:" in shown
     assert all(len(line) <= 100 for line in shown.splitlines())
+
+
+def test_presets_is_a_table_by_framework_that_cuts_nothing() -> None:
+    lines = run("presets").out.splitlines()
+    assert len(lines) < 80
+    assert max(map(len, lines)) <= 80
+    rows = dict(line.split(maxsplit=1) for line in lines if line.startswith("  "))
+    assert {ALIASES.get(name, name): when for name, when in rows.items()} == {
+        row.name: row.when for row in PRESETS.values()
+    }
+    assert run("presets", "list").out == run("presets").out
+
+
+def test_a_framework_lists_its_presets() -> None:
+    shown = run("presets", "trl").out
+    assert shown == run("presets", "TRL").out
+    names = [line.split()[0] for line in shown.splitlines() if line.startswith("  ")]
+    assert names == [name for name in PRESETS if name.startswith("trl_")]
+    assert "verl 0.9" in run("presets", "verl").out
+
+
+@pytest.mark.parametrize("name", ["geo_rs", "nemo-tis", "opsm"])
+def test_a_name_alone_shows_the_preset(name: str) -> None:
+    assert run("presets", name).out == run("presets", "show", name).out
+
+
+def test_a_preset_is_shown_with_its_other_names() -> None:
+    assert "Also named token_is, token_tis." in run("presets", "token_is").out
+
+
+def test_presets_are_listed_for_programs() -> None:
+    assert [row["name"] for row in run("presets", "--json").json] == list(PRESETS)
+    assert [row["name"] for row in run("presets", "geo-rs", "--json").json] == ["decoupled_geo_rs"]
+    assert len(run("presets", "slime", "--json").json) == 4
+
+
+def test_an_unknown_preset_or_framework_gets_the_nearest() -> None:
+    ran = run("presets", "trll_token_mask")
+    assert (ran.status, ran.out) == (2, "")
+    assert "trl_token_mask" in ran.err

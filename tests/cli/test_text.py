@@ -180,7 +180,7 @@ def test_presets_show_prints_a_plan_file_that_reads_back(tmp_path: Path) -> None
 
 
 def test_presets_show_wants_a_name() -> None:
-    assert run("presets", "show").status == run("presets", "list").status == 2
+    assert run("presets", "show").status == run("presets", "geo_rs", "seq_is").status == 2
     assert "Nearest: slime_mis" in run("presets", "show", "slime-miss").err
 
 

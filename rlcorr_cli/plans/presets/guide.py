@@ -20,7 +20,7 @@ ROWS: tuple[Preset, ...] = (
     Preset(
         Plan("decoupled_seq_is", _SEQUENCE),
         ("seq_is", "seq_tis"),
-        "Short sequences or a very small mismatch: unbiased up to the cap, high variance.",
+        "Short sequences: unbiased up to the cap, high variance.",
         f"{_GUIDE}, rollout_is=sequence, threshold 2.0",
     ),
     Preset(
@@ -32,7 +32,7 @@ ROWS: tuple[Preset, ...] = (
     Preset(
         Plan("seq_mis", _SEQUENCE, (Rejection("ratio", "seq_sum", Bounds(0.0, 2.0), "sequence"),)),
         (),
-        "Masked IS: keep true sequence weights, drop what would have been capped.",
+        "Masked IS: true sequence weights, capped sequences dropped.",
         f"{_GUIDE}, rollout_is=sequence, rollout_rs=sequence [0, 2.0]",
     ),
     Preset(
@@ -44,7 +44,7 @@ ROWS: tuple[Preset, ...] = (
     Preset(
         Plan("ppo_is_bypass", None, mode="bypass"),
         ("bypass_ppo_clip",),
-        "Skip the old log-prob pass: PPO's own ratio carries the correction.",
+        "No old log-prob pass: PPO's own ratio corrects.",
         f"{_GUIDE}, bypass_old_logprob_for_rollout",
     ),
     Preset(

@@ -31,10 +31,10 @@ def _row(
 
 
 ROWS: tuple[Preset, ...] = (
-    _row("decoupled_token_icepop", _ICEPOP, None, "Token weights, tokens far off policy contribute nothing."),
-    _row("decoupled_geo_rs_seq_tis", _SEQUENCE, _GEO, "Length-independent rejection, then sequence weights."),
-    _row("decoupled_geo_rs_token_tis", _TOKEN, _GEO, "Length-independent rejection, then token weights."),
-    _row("decoupled_k3_rs", None, _K3, "Drop sequences with a large mean k3; steadier than the geometric ratio."),
+    _row("decoupled_token_icepop", _ICEPOP, None, "Token weights, zero for tokens far off policy."),
+    _row("decoupled_geo_rs_seq_tis", _SEQUENCE, _GEO, "Geometric rejection, then sequence weights."),
+    _row("decoupled_geo_rs_token_tis", _TOKEN, _GEO, "Geometric rejection, then token weights."),
+    _row("decoupled_k3_rs", None, _K3, "Drop sequences with a large mean k3."),
     _row("decoupled_k3_rs_seq_tis", _SEQUENCE, _K3, "k3 rejection, then sequence weights."),
     _row("decoupled_k3_rs_token_tis", _TOKEN, _K3, "k3 rejection, then token weights."),
     _row("bypass_ppo_clip_geo_rs", None, _GEO, "Bypass PPO on what geometric rejection keeps.", "bypass"),

@@ -1,21 +1,28 @@
 """`explain` on a terminal, from the tables the code uses; loads neither torch nor numpy."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.releases import RELEASES
 from rlcorr_cli.metrics.catalog import GROUPS, define, logged_as, names
 from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.symbols import SYMBOLS, symbols_in
-from rlcorr_cli.plans.presets import ALIASES, PRESETS
+from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES
+from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.plans.presets.families import families
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import TERMS, presets_with
 from rlcorr_cli.present.stdout import emit
-from rlcorr_cli.present.terminal.presets import WIDTH, about_preset, indented
+from rlcorr_cli.present.terminal.presets import WIDTH, about_family, about_preset, indented, records
 from rlcorr_cli.quality.anomalies import ANOMALIES
 from rlcorr_cli.quality.bad_rows import PROBLEMS
+from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.rule import Rule
+
+_FORMULA = re.compile(r"\w*\^?\|?\w+\|?\^\w+|\w\^\|?\w\|?|\brho\b|\bA (?=[<>])")
 
 TOPICS = {
     "metrics": "what reports measure",
@@ -24,6 +31,9 @@ TOPICS = {
     "problems": "what can be wrong with rows and files",
     "statistics": "what rejections can bound",
     "terms": "kinds of corrections",
+    "columns": "what a dump holds, and what frameworks call it",
+    "weights": "what weights a plan can give, and what is measured of them",
+    "profiles": "a framework release's own numbers",
     "symbols": "the letters of formulas",
 }
 
@@ -44,7 +54,7 @@ def print_explanation(name: str) -> None:
     key = name.strip().lower().replace("-", "_")
     lines = _topic(key) or _explained(name.strip(), key)
     if not lines:
-        close = near_misses(key, _known())
+        close = near_misses(key, known())
         hint = f"Nearest: {', '.join(close)}." if close else "`rlcorr explain` lists the topics."
         raise UsageError(f"Unknown name '{name}'.", hint)
     emit("\n".join(lines) + "\n")
@@ -69,9 +79,14 @@ def _edit_distance(first: str, second: str) -> int:
     return row[-1]
 
 
-def _known() -> list[str]:
+def known() -> list[str]:
+    """Every name that can be explained but symbols and what hangs on a plan."""
     problems = (row.name for row in (*PROBLEMS, *ANOMALIES))
-    return list(dict.fromkeys([*names(), *STATISTICS, *PRESETS, *ALIASES, *problems, *TERMS, *TOPICS]))
+    return list(
+        dict.fromkeys(
+            [*names(), *STATISTICS, *PRESETS, *PRESET_ALIASES, *problems, *TERMS, *TOPICS, *COLUMNS, *RELEASES]
+        )
+    )
 
 
 def _topic(name: str) -> list[str]:
@@ -89,6 +104,12 @@ def _topic(name: str) -> list[str]:
             return _table((row.name, row.formula) for row in STATISTICS.values())
         case "terms":
             return _table(TERMS.items())
+        case "columns":
+            return _table(COLUMNS.items())
+        case "weights":
+            return [*_about_weights(), *_metrics(GROUPS["Importance weights"])]
+        case "profiles":
+            return _table(RELEASES.items())
         case "symbols":
             return _table(SYMBOLS.items())
         case _:
@@ -110,13 +131,15 @@ def _table(rows: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
 def _explained(name: str, key: str) -> list[str]:
     """The lines on everything of this name; a symbol only in its own case, as S and s are not the same."""
     definition = define(key)
-    preset = PRESETS.get(ALIASES.get(key, key))
+    preset = PRESETS.get(PRESET_ALIASES.get(key, key))
     parts = [
         [] if definition is None else about_metric(definition),
         _statistic(key),
-        [] if preset is None else about_preset(preset),
+        [] if preset is None else [*about_preset(preset), *_where_in(preset.when, records(preset.plan))],
         _problem(key),
+        _column(name),
         _term(key),
+        _framework(key),
         [name, *indented(f"Symbol: {SYMBOLS[name]}.")] if name in SYMBOLS else [],
     ]
     lines = [line for part in parts if part for line in (*part, "")][:-1]
@@ -158,13 +181,20 @@ def _where(formula: str) -> list[str]:
     return lines
 
 
+def _where_in(*texts: str) -> list[str]:
+    """The symbols of the formulas within sentences: of powers such as e^l, rho and the sign of A, as words may be
+    letters of formulas, too."""
+    formulas = [formula for text in texts for formula in _FORMULA.findall(text)]
+    return _where(" ".join(formulas))
+
+
 def _statistic(name: str) -> list[str]:
     """The lines on a statistic that rejections can bound."""
     if name not in STATISTICS:
         return []
     row = STATISTICS[name]
     budget = " A budget may be kept on it, too." if row.budgetable else ""
-    return [name, *indented(f"Rejection statistic: {row.formula}.{budget}")]
+    return [name, *indented(f"Rejection statistic: {row.formula}.{budget}"), *_where(row.formula)]
 
 
 def _problem(name: str) -> list[str]:
@@ -187,4 +217,47 @@ def _term(name: str) -> list[str]:
     if name not in TERMS:
         return []
     rows = presets_with(name)
-    return [name, *indented(TERMS[name]), *_table(((row.name, row.when) for row in rows), "    ")]
+    table = _table(((row.name, row.when) for row in rows), "    ")
+    return [name, *indented(TERMS[name]), *_where_in(TERMS[name]), *table]
+
+
+def _about_weights() -> list[str]:
+    """How a plan weights tokens, before the table of what is measured."""
+    text = (
+        "An importance weight is the ratio of both policies: of a token e^l, of a whole sequence e^S, or their "
+        "geometric mean e^g (--is token, sequence, geometric), clamped to bounds or 0 outside them (--is-low, "
+        "--is-high, --is-outside). `rlcorr presets` lists those of frameworks. What is measured of them:"
+    )
+    return ["weights", *indented(text), *_where_in(text)]
+
+
+def _column(name: str) -> list[str]:
+    """The lines on a column of a dump, by its canonical name or a framework's."""
+    if name in COLUMNS:
+        aliases = ", ".join(ALIASES.get(name, ()))
+        unsure = ", ".join(AMBIGUOUS.get(name, ()))
+        also = f"Also read from {aliases}." if aliases else ""
+        named = f"Only where --map says so: {unsure}." if unsure else ""
+        return [name, *_paragraphs(f"Column of a dump: {COLUMNS[name]}.", also, named)]
+    meant = [canonical for canonical, names in (*ALIASES.items(), *AMBIGUOUS.items()) if name in names]
+    if not meant:
+        return []
+    asked = " where --map says so: frameworks mean different things by it" if name not in _READ else ""
+    return [name, *indented(f"Column of a dump, read as {' or '.join(meant)}{asked}.")]
+
+
+_READ = {alias for aliases in ALIASES.values() for alias in aliases}
+
+
+def _framework(key: str) -> list[str]:
+    """The lines on a framework or a release of one: its profiles and its presets."""
+    releases = {name: text for name, text in RELEASES.items() if _is_of(name.replace("-", "_"), key)}
+    presets = [line for family in families(key) for line in about_family(family)]
+    if not releases and not presets:
+        return []
+    profiles = [line for name, text in releases.items() for line in indented(f"--profile {name}: {text}")]
+    return [key.replace("_", "-"), *profiles, *presets]
+
+
+def _is_of(release: str, key: str) -> bool:
+    return release == key or release.startswith(f"{key}_")

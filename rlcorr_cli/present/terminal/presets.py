@@ -5,19 +5,43 @@ import textwrap
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import PRESETS, Preset, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
-from rlcorr_cli.present.stdout import emit
+from rlcorr_cli.plans.presets.families import FAMILIES, families, of_family
+from rlcorr_cli.present.stdout import emit, emit_json
 
 WIDTH = 80
 
 
-def print_presets() -> None:
-    """Print each preset: name, aliases, when to take it, records."""
-    lines: list[str] = []
-    for row in PRESETS.values():
-        also = f"  (also {', '.join(row.aliases)})" if row.aliases else ""
-        lines += [f"{row.name}{also}", *indented(row.when), *indented(records(row.plan)), ""]
-    lines.append("Take one with --preset NAME; change it with --is, --rs, --veto and the like.")
-    emit("\n".join(lines) + "\n")
+def print_presets(name: str | None = None) -> None:
+    """Print the presets by framework, a line each; of a framework's name those, of a preset's name all of that one."""
+    if name is None or name == "list":
+        lines = [line for key in FAMILIES for line in about_family(key)]
+        emit("\n".join([*lines, "", "`rlcorr presets NAME` shows one with its plan, --preset NAME takes it.", ""]))
+        return
+    keys = families(name)
+    if not keys:
+        print_preset(name)
+        return
+    lines = [line for key in keys for line in about_family(key)]
+    emit("\n".join([*lines, "", "`rlcorr presets NAME` shows one with its plan.", ""]))
+
+
+def print_presets_json(name: str | None = None) -> None:
+    """The same presets for programs."""
+    chosen = [row for key in families(name) for row in of_family(key)] if name else []
+    rows = chosen or (list(PRESETS.values()) if name in (None, "list") else [preset(name)])
+    emit_json([{**row.plan.to_dict(), "aliases": row.aliases, "when": row.when, "source": row.source} for row in rows])
+
+
+def about_family(key: str) -> list[str]:
+    """A family's heading, then each preset under the name that is quickest to type."""
+    rows = [(shortest_name(row), row.when) for row in of_family(key)]
+    width = max(len(name) for name, _ in rows) + 2
+    return [FAMILIES[key], *(f"  {name:{width}}{when}" for name, when in rows)]
+
+
+def shortest_name(row: Preset) -> str:
+    """The shortest of a preset's name and aliases."""
+    return min((row.name, *row.aliases), key=len)
 
 
 def print_preset(name: str) -> None:
@@ -39,9 +63,10 @@ def _how_to_read(config: PeerConfig) -> str:
 
 
 def about_preset(row: Preset) -> list[str]:
-    """What a preset is for, its records, its source and its note, as lines."""
-    lines = [row.name, *indented(row.when), *indented(records(row.plan)), *indented(f"Source: {row.source}.")]
-    return lines + indented(row.note)
+    """What a preset is for, its other names, records, source and note, as lines."""
+    also = f"Also named {', '.join(row.aliases)}." if row.aliases else ""
+    lines = [row.name, *indented(row.when), *indented(also), *indented(records(row.plan))]
+    return [*lines, *indented(f"Source: {row.source}."), *indented(row.note)]
 
 
 def records(plan: Plan) -> str:

@@ -1,0 +1,32 @@
+"""EXAMPLES: two commands that run, with which each command's help ends."""
+
+EXAMPLES: dict[str, tuple[str, str]] = {
+    "analyze": (
+        "rlcorr analyze dump.parquet --group-by step",
+        "rlcorr analyze dump.parquet --preset token_is -o report.html",
+    ),
+    "filter": (
+        "rlcorr filter dump.parquet --preset token_is --dry-run",
+        "rlcorr filter dump.parquet --preset seq_is_rs -o corrected.parquet",
+    ),
+    "plot": (
+        "rlcorr plot dump.parquet",
+        "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/",
+    ),
+    "check": (
+        "rlcorr check dump.parquet --max k3_kl=0.05 --min token_ess=0.5",
+        "rlcorr check dump.parquet --fail-on anomaly --junit rlcorr.xml",
+    ),
+    "inspect": (
+        "rlcorr inspect dump.parquet",
+        "rlcorr inspect dump.parquet --worst 5 --by abs_log_ratio",
+    ),
+    "presets": ("rlcorr presets trl", "rlcorr presets geo_rs"),
+    "explain": ("rlcorr explain seq_ess", "rlcorr explain metrics"),
+    "help": ("rlcorr help", "rlcorr help corrections"),
+}
+
+
+def epilog(command: str) -> str:
+    """The examples as the last paragraph of a command's help, a line each."""
+    return "\n".join(("Examples:", *EXAMPLES[command]))

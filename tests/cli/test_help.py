@@ -1,0 +1,70 @@
+"""Help: whole sentences, choices rather than types, and examples that run."""
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from running import STEPS, refused, run
+
+from rlcorr_cli.cli import app
+from rlcorr_cli.cli.examples import EXAMPLES
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_help_cuts_no_summary(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    text = " ".join(run("--help").out.split())
+    assert "..." not in text.replace("[ARGS]...", "")
+    for command in app.COMMANDS.values():
+        assert (command.__doc__ or "?").strip() in text
+
+
+@pytest.mark.parametrize("command", app.COMMANDS)
+def test_help_shows_no_types_of_python(command: str) -> None:
+    text = run(command, "--help").out
+    assert not [name for name in ("<str>", "<bool>", "<list", "<int range>", "9007199254740991") if name in text]
+
+
+@pytest.mark.parametrize("command", app.COMMANDS)
+def test_help_ends_with_two_examples(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [line.strip() for line in run(command, "--help").out.splitlines() if line.strip()]
+    assert lines[-3:] == ["Examples:", *EXAMPLES[command]]
+
+
+@pytest.mark.parametrize("example", [each for pair in EXAMPLES.values() for each in pair])
+def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.symlink(STEPS, "dump.parquet")
+    program, *args = shlex.split(example)
+    assert program == "rlcorr"
+    ran = run(*args)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out
+
+
+TWICE = {
+    "--preset": ("analyze", "--preset", "token_is", "--preset", "geo_rs"),
+    "--profile": ("analyze", "--profile", "slime", "--profile", "slime"),
+    "--seed": ("analyze", "--seed=1", "--seed", "2"),
+    "--output": ("plot", "-o", "a.png", "--output", "b.png"),
+    "--junit": ("check", "--junit", "a.xml", "--junit", "a.xml"),
+}
+
+
+@pytest.mark.parametrize("option", TWICE)
+def test_an_option_of_one_value_is_refused_twice(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(run(*TWICE[option], STEPS), 2, f"Error: {option} is given twice.", f"Give {option} once.")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_how_often_an_option_is_given_is_said() -> None:
+    refused(run("analyze", STEPS, *("--limit", "5") * 3), 2, "--limit is given 3 times.")
+
+
+def test_options_of_many_values_and_flags_may_be_repeated() -> None:
+    args = ("--group-by", "step", "--group-by", "group_id", "--quiet", "-q", "--limit", "4")
+    assert run("analyze", STEPS, *args).status == 0
+    assert run("analyze", "--help", *("--limit", "1") * 2).status == 0
