@@ -121,7 +121,8 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "a wrong plan": (lambda: analyze(BF16, 3), "an int"),  # type: ignore[arg-type]
     "wrong records": (lambda: analyze(BF16, {"weighting": 3}), "weighting"),
     "a config without its profile": (lambda: analyze(BF16, {"rollout_is": "token", "x": 1}), "its profile (verl-0.6"),
-    "a preset beside a profile": (lambda: analyze(BF16, "token_is", profile="verl-0.9"), 'profile="verl-0.9" takes'),
+    "a preset of another": (lambda: analyze(BF16, "opsm", profile="verl-0.9"), "verl-0.9 has no preset 'opsm'"),
+    "a plan beside a profile": (lambda: analyze(BF16, Plan("x"), profile="verl-0.9"), 'profile="verl-0.9" takes'),
     "unknown mode": (lambda: analyze(BF16, mode="bypas"), "mode must be one of"),  # type: ignore[arg-type]
     "no weighting": (lambda: choose_plan(is_high=2.0), 'is_scope="token"'),
     "device": (lambda: analyze(BF16, device="cuda:99"), 'device="auto" or cpu'),

@@ -12,7 +12,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.frameworks.profiles import profile as profile_of
-from rlcorr_cli.frameworks.read import plan_in, read_plan
+from rlcorr_cli.frameworks.read import plan_in, preset_in, read_plan
 from rlcorr_cli.plans.flags import override, parse_rejection
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection, WeightScope
 from rlcorr_cli.plans.plan import veto as veto_rejection
@@ -44,7 +44,8 @@ def choose_plan(
     """The plan that is asked for, single knobs turned as by `--is`, `--rs` and the like, with its notes.
 
     plan: None measures alone.  A name that ends in .toml, .yaml, .yml or .json is a file's, any other a preset's.
-    profile: a framework's release, whose plan comes from its own config (a file, a mapping; None for its defaults).
+    profile: a framework's release, whose plan comes from its own config (a file, a mapping; None for its defaults), or
+    a preset that it has.
     rs: rejections, or texts such as 'k3.token:,0.01'.
     """
     rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
@@ -91,7 +92,7 @@ def _resolved(plan: Any, profile_name: str, *, turned: bool) -> ChosenPlan:
             raise _not_of(plan.profile)
         return plan if profile is None else replace(plan, profile=profile)
     is_preset = isinstance(plan, str) and not _names_file(plan)
-    if profile is not None and (turned or is_preset or isinstance(plan, Plan)):
+    if profile is not None and (turned or isinstance(plan, Plan)):
         raise _not_of(profile)
     return _source(plan, profile, is_preset=is_preset)
 
@@ -104,7 +105,10 @@ def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPla
         return ChosenPlan(plan)
     if is_preset:
         named = preset(plan)
-        return ChosenPlan(named.plan, notes=named.notes)
+        if profile is None:
+            return ChosenPlan(named.plan, notes=named.notes)
+        own = preset_in(named, profile)
+        return ChosenPlan(own.plan, profile, own.notes)
     if isinstance(plan, str | Path):
         file = read_plan(str(plan), profile)
         return ChosenPlan(file.plan, profile, file.notes, str(plan))
@@ -119,6 +123,6 @@ def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPla
 
 def _not_of(profile: Profile) -> UsageError:
     return UsageError(
-        f"--profile {profile.name} takes its plan from that framework's own config, not from presets or flags.",
+        f"--profile {profile.name} takes its plan from that framework's own config or presets, not from flags.",
         f"Write {profile.keys[0]} and the like to a YAML file and name it with --plan.",
     )

@@ -75,6 +75,7 @@ def check(
         baseline=baseline,
     )
     report = saved(source)
+    chosen = choose_plan(plan if report is None else None, profile=profile, mode=mode)
     asked = policy(
         defaults=RULES if report is None else report.rules,
         file=None if rules is None else read_rules(str(rules)),
@@ -85,6 +86,7 @@ def check(
         baseline=_baseline(baseline, limited=bool(max_increase or max_decrease)),
         fail_on=_fail_on(fail_on),
         strict=strict,
+        own_names=chosen.profile is None if report is None else report.profile == CANONICAL,
     )
     reading = request(
         "" if isinstance(source, Report) else source,
@@ -101,7 +103,6 @@ def check(
         else:
             from rlcorr_cli.pipeline.analyze import analyze  # here, because a saved report needs no torch
 
-            chosen = choose_plan(plan, profile=profile, mode=mode)
             if chosen.profile is None:  # a peer's names are known once its function has run
                 refuse_impossible(asked, chosen.plan, grouped=bool(group_by))
             compute = computing(device, threads, batch_tokens)

@@ -5,6 +5,6 @@ ones together, `renaming` is how a name is given, `temporaries` removes what kil
 """
 
 from rlcorr_cli.atomic.destinations import Destination, check_run
-from rlcorr_cli.atomic.staging import Staging
+from rlcorr_cli.atomic.staging import Staging, has_published
 
-__all__ = ["Destination", "Staging", "check_run"]
+__all__ = ["Destination", "Staging", "check_run", "has_published"]

@@ -23,6 +23,14 @@ UNSYNCED = (errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 MEANWHILE = "was written by another run meanwhile"
 
 
+_has_begun = False
+
+
+def has_published() -> bool:
+    """Whether this process has begun to give outputs their names."""
+    return _has_begun
+
+
 @dataclass(frozen=True)
 class _Staged:
     """What is at `temporary` is meant for `place`; goes: there is nothing, and what has the place is taken away."""
@@ -90,6 +98,8 @@ class Staging:
                     _sync_directory(staged.temporary)
                 if staged.destination.refuse(staged.place) and not staged.destination.overwrite:
                     raise staged.destination.taken(MEANWHILE)
+        global _has_begun
+        _has_begun = _has_begun or bool(self._staged)
         for staged in self._staged:
             with _said(staged.destination):
                 _take_away(staged) if staged.goes else _publish(staged)

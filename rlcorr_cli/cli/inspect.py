@@ -42,10 +42,11 @@ def inspect(
         ),
     ] = 0,
     by: Annotated[
-        Literal["k3", "abs_log_ratio", "seq_log_ratio"],
-        typer.Option("--by", help="The measure of the worst.", rich_help_panel=LOOKING),
-    ] = "k3",
+        Literal["k3", "abs_log_ratio", "seq_log_ratio"] | None,
+        typer.Option("--by", help="The measure of the worst: k3 unless named.", rich_help_panel=LOOKING),
+    ] = None,
     json: o.Json = False,
+    quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
     """See how a dump is read, what is wrong with it, and where."""
@@ -55,11 +56,13 @@ def inspect(
     chosen = plan.chosen()
     if row is not None and worst:
         raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
+    if by is not None and not worst:
+        raise UsageError("--by is the measure of the worst, and none are asked for.", "Add --worst 5.")
     if row is not None:
         _show_row(api.inspect_row(dumps, row, chosen, **read.arguments(), **compute.arguments()), as_json=json)
         return
     with _columns_before_errors(dumps, read.format, as_json=json):
-        inspected = api.inspect(dumps, chosen, worst=worst, by=by, **read.arguments(), **compute.arguments())
+        inspected = api.inspect(dumps, chosen, worst=worst, by=by or "k3", **read.arguments(), **compute.arguments())
     _show(inspected, as_json=json)
 
 

@@ -16,7 +16,15 @@ from typing import NoReturn
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
 from rlcorr_cli.errors import OutputError, RlcorrError, not_one_of
-from rlcorr_cli.present.stdout import clean, disarmed, disarmed_json, drop_stdout, tame_environment, write_stderr
+from rlcorr_cli.present.stdout import (
+    clean,
+    disarmed,
+    disarmed_json,
+    drop_stdout,
+    has_emitted,
+    tame_environment,
+    write_stderr,
+)
 
 _REFUSED_CHOICE = re.compile(
     r"Invalid value for '(?P<option>--[\w-]+)'[^:]*: Value error, '(?P<value>.*)' is not one of (?P<choices>.*)\.",
@@ -25,6 +33,7 @@ _REFUSED_CHOICE = re.compile(
 """What typer says of a value that is none of an option's choices."""
 COMPLETE = "_RLCORR_COMPLETE"
 """The variable in which a shell says that it asks what could come next."""
+INTERRUPTED = 130
 _QUOTED = re.compile("'([^']+)'")
 
 
@@ -71,7 +80,7 @@ def run(args: Sequence[str]) -> int:
         drop_stdout()
         return 0
     except KeyboardInterrupt:
-        return 130
+        return _interrupted()
     except Terminated as ended:
         return ended.exit_status
     except OSError as error:
@@ -115,7 +124,8 @@ def parsed(args: list[str]) -> int:
     from rlcorr_cli.cli import app
 
     try:
-        return app.run(args)
+        status = app.run(args)
+        return status if status != INTERRUPTED else _interrupted()  # typer makes a status of an interrupt
     except typer.TyperException as error:
         refused = _REFUSED_CHOICE.match(error.format_message())
         if refused is not None:
@@ -124,7 +134,16 @@ def parsed(args: list[str]) -> int:
         hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
         return _show(RlcorrError(error.format_message(), hint), args, status=2)
     except typer.Abort:
-        return 130
+        return INTERRUPTED
+
+
+def _interrupted() -> int:
+    """Say where an interrupt left things as they were."""
+    from rlcorr_cli.atomic import has_published
+
+    nothing = not has_published() and not has_emitted()
+    write_stderr("Interrupted: nothing was written.\n" if nothing else "Interrupted.\n")
+    return INTERRUPTED
 
 
 def _fault() -> int:

@@ -1,6 +1,6 @@
 """A plan from a file: a framework's own config, known by its keys or by the profile named, or our own records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,13 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.peers import peer_of
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.plans.files import load, plan_from_dict
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Bounds, Plan
+from rlcorr_cli.plans.presets import PRESETS, Preset
+from rlcorr_cli.plans.presets.configs import CONFIGS
+from rlcorr_cli.plans.yaml_files import parse_yaml
+
+LISTED = 6
+"""Presets that an error names."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,46 @@ def plan_in(data: dict[str, Any], profile: Profile | None) -> PlanFile:
         plan = peer.plan(data)
         return PlanFile(plan, (f"read as {peer.name}'s config.", *peer.notes(plan)))
     return PlanFile(plan_from_dict(data), ())
+
+
+def preset_in(row: Preset, profile: Profile) -> PlanFile:
+    """A preset as a framework's release has it; a UsageError where the release has nothing that means the same."""
+    config = CONFIGS.get(row.name)
+    plan = None if config is None or not config.reader else _understood(config.text, profile)
+    if config is None or plan is None or _meaning(plan) != _meaning(row.plan):
+        names = presets_of(profile)
+        has = f"It has {', '.join(names[:LISTED])}{', …' if len(names) > LISTED else ''}; or name" if names else "Name"
+        raise UsageError(f"{profile.name} has no preset '{row.name}'.", f"{has} its own config with --plan.")
+    options = ", ".join(line.strip() for line in config.text.splitlines() if not line.endswith(":"))
+    return PlanFile(plan, (f"{row.name} as {profile.name} has it: {options}.",))
+
+
+def presets_of(profile: Profile) -> tuple[str, ...]:
+    """The presets that a framework's release has, each by its shortest name."""
+    plans = {row: _understood(CONFIGS[row.name].text, profile) for row in _with_reader()}
+    same = (row for row, plan in plans.items() if plan is not None and _meaning(plan) == _meaning(row.plan))
+    return tuple(min((row.name, *row.aliases), key=len) for row in same)
+
+
+def _with_reader() -> tuple[Preset, ...]:
+    return tuple(row for row in PRESETS.values() if row.name in CONFIGS and CONFIGS[row.name].reader)
+
+
+def _understood(text: str, profile: Profile) -> Plan | None:
+    """The plan of a config; None where the release does not know an option, or refuses a value."""
+    try:
+        return plan_in(parse_yaml(text).data, profile).plan
+    except UsageError:
+        return None
+
+
+def _meaning(plan: Plan) -> object:
+    """What a plan does to a dump, apart from what its records are called and where a release limits log-ratios."""
+    weighting = plan.weighting
+    if weighting is not None and weighting.outside == "clamp" and not weighting.bounds.low:
+        weighting = replace(weighting, bounds=Bounds(None, weighting.bounds.high))
+    rejections = tuple(replace(rejection, name="r") for rejection in plan.rejections)
+    return weighting, rejections, plan.budgets, plan.mode, plan.loss
 
 
 def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:

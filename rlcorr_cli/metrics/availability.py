@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.metrics.catalog import logged_name
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, KEPT, VETO
@@ -80,6 +81,10 @@ def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
     how = None if prefix else _how(metric, available)
     if how is not None:
         return UsageError(f"{origin}: {metric} is not in this report.", how)
+    logged = None if prefix else logged_name(metric)
+    if logged is not None and logged.difference:
+        message = f"{origin}: {metric} is {logged.framework}'s, and not quite {logged.canonical}: {logged.difference}"
+        return UsageError(message, f"Name {logged.canonical}, or take --profile for {logged.framework}'s own numbers.")
     known = available or {*ALWAYS, *(name for source in SOURCES for name in source.names)}
     near = prefix + metric.removeprefix(_prefix(metric))
     return UsageError(f"{origin}: there is no metric '{metric}' here.", f"Nearest: {nearest(near, known)}.")

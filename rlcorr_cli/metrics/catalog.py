@@ -7,7 +7,7 @@ from dataclasses import replace
 from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
-from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES
+from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES, LoggedName
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, EACH_REJECTION, KEPT, VETO
 from rlcorr_cli.metrics.weights import FACTOR, OOB, WEIGHTS
 from rlcorr_cli.plans.plan import RESERVED
@@ -57,6 +57,15 @@ def names() -> list[str]:
     """Every fixed name that `define` knows, for near misses."""
     of_verl = (f"{VERL_PREFIXES[0]}{name}" for name in sorted(VERL_NAMES))
     return list(dict.fromkeys([*DEFINITIONS, *_LOGGED, *of_verl]))
+
+
+def logged_name(name: str) -> LoggedName | None:
+    """A framework's name with the metric of ours that it logs; None of our own names and of unknown ones."""
+    prefix = next((prefix for prefix in VERL_PREFIXES if name.startswith(prefix)), None)
+    if prefix is None:
+        return None if name in DEFINITIONS else _LOGGED.get(name)
+    stem = name.removeprefix(prefix).removeprefix("mismatch_")
+    return LoggedName("verl", name, stem, VERL_DIFFERENCES.get(stem, "")) if stem in VERL_NAMES else None
 
 
 def logged_as(name: str) -> list[str]:

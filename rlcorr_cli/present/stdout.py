@@ -47,6 +47,14 @@ def write_stderr(text: str) -> None:
             sys.stderr.flush()
 
 
+_has_emitted = False
+
+
+def has_emitted() -> bool:
+    """Whether this process has begun to write to stdout."""
+    return _has_emitted
+
+
 def emit_json(value: Any) -> None:
     """Write a value to stdout as indented JSON."""
     emit_json_pieces((json.dumps(value, indent=2, allow_nan=False), "\n"))
@@ -65,6 +73,8 @@ def emit(text: str) -> None:
 def _emit(pieces: Iterable[str]) -> None:
     if sys.stdout is None:  # closed by the caller: `>&-`
         raise OutputError("Standard output is closed.", "Redirect it to a file, or use -o FILE.")
+    global _has_emitted
+    _has_emitted = True
     encoding = sys.stdout.encoding or "ascii"
     try:
         for piece in pieces:

@@ -5,11 +5,12 @@ to ask for a rule becomes a field of `Policy` and a line in `policy`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.availability import missing, possible
+from rlcorr_cli.metrics.catalog import logged_name
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.rules.baseline import Limit, compare, limits, refuse_lacking, unmatched
 from rlcorr_cli.rules.defaults import RULES
@@ -34,7 +35,8 @@ class Baseline:
 class Policy:
     """What `check` compares a dump with: rules, and limits on how far it may be from a baseline.
 
-    fail_on: what fails beside the rules.  strict: whether warnings and anomalies fail, too.
+    fail_on: what fails beside the rules.  strict: whether warnings and anomalies fail, too.  notes: on metrics that
+    were named as a framework does.
     """
 
     rules: tuple[NamedRule, ...]
@@ -42,6 +44,7 @@ class Policy:
     baseline: Baseline | None = None
     fail_on: frozenset[FailOn] = frozenset()
     strict: bool = False
+    notes: tuple[str, ...] = ()
 
     def named(self) -> Iterator[tuple[str, str]]:
         """Each metric that the user names, after the option or file that names it."""
@@ -60,12 +63,21 @@ def policy(
     baseline: Baseline | None = None,
     fail_on: Iterable[FailOn] = (),
     strict: bool = False,
+    own_names: bool = True,
 ) -> Policy:
     """Default rules, replaced by those of a file, replaced by single ones; and the limits on a baseline.
 
-    at_most, at_least: 'kl=0.1'.  max_increase, max_decrease: 'kl=0.1' or 'kl=20%'.
+    at_most, at_least: 'kl=0.1'.  max_increase, max_decrease: 'kl=0.1' or 'kl=20%'.  own_names: whether the report has
+    metrics under our names, so that a framework's name of one stands for it.
     """
     file = RulesFile() if file is None else file
+    notes: list[str] = []
+    if own_names:
+        file = replace(file, rules=tuple(_renamed_rule(named, notes) for named in file.rules))
+        at_most = [_renamed("--max", text, notes) for text in at_most]
+        at_least = [_renamed("--min", text, notes) for text in at_least]
+        max_increase = [_renamed("--max-increase", text, notes) for text in max_increase]
+        max_decrease = [_renamed("--max-decrease", text, notes) for text in max_decrease]
     fails = frozenset(fail_on)
     rules = replaced(
         tuple(map(NamedRule, defaults)) if file.defaults else (), file.rules, from_flags(at_most, at_least)
@@ -78,13 +90,28 @@ def policy(
             )
         if not rules:
             raise UsageError(f"{file.path} holds no rule, and switches off the default ones.", EXAMPLE)
-        return Policy(rules=rules, fail_on=fails, strict=strict)
+        return Policy(rules=rules, fail_on=fails, strict=strict, notes=tuple(notes))
     if not moves:
         raise UsageError(
             "--baseline is compared with nothing.", "Add --max-increase kl=20% or --max-decrease seq_ess=10%."
         )
     refuse_lacking(moves, baseline.sections, baseline.name)
-    return Policy(rules=rules, limits=moves, baseline=baseline, fail_on=fails, strict=strict)
+    return Policy(rules=rules, limits=moves, baseline=baseline, fail_on=fails, strict=strict, notes=tuple(notes))
+
+
+def _renamed_rule(named: NamedRule, notes: list[str]) -> NamedRule:
+    metric = _renamed(named.origin or "", named.rule.metric, notes)
+    return replace(named, rule=replace(named.rule, metric=metric))
+
+
+def _renamed(origin: str, text: str, notes: list[str]) -> str:
+    """'rollout_corr/kl=0.1' as 'kl=0.1', with a note; as it is where the framework's number would be another."""
+    metric, equals, amount = text.partition("=")
+    logged = logged_name(metric.strip())
+    if logged is None or logged.difference:
+        return text
+    notes.append(f"{origin} {logged.name}: {logged.framework}'s name of {logged.canonical}.")
+    return f"{logged.canonical}{equals}{amount}"
 
 
 def refuse_impossible(policy: Policy, plan: Plan, *, grouped: bool) -> None:
@@ -131,7 +158,9 @@ def apply(policy: Policy, sections: Sequence[Section]) -> Judged:
         )
     before = () if policy.baseline is None else policy.baseline.sections
     findings = (*unexcused(judge(sections, rules)), *compare(policy.limits, sections, before))
-    return Judged(n_rules=len(rules) + len(policy.limits), findings=findings, notes=_notes(policy, sections))
+    return Judged(
+        n_rules=len(rules) + len(policy.limits), findings=findings, notes=(*policy.notes, *_notes(policy, sections))
+    )
 
 
 def _notes(policy: Policy, sections: Sequence[Section]) -> tuple[str, ...]:

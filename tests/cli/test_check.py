@@ -259,7 +259,11 @@ BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "twice": (("--max", "kl=1", "--max", "kl=2"), ("--max names kl twice",)),
     "min above max": (("--max", "kl=1", "--min", "kl=2"), ("--min kl=2 is above --max kl=1",)),
     "an unknown metric": (("--max", "kll=1"), ("--max kll: there is no metric 'kll'", "Nearest: kl")),
-    "a peer's name": (("--max", "rollout_corr/k3_kl=1"), ("rollout_corr/k3_kl", "Nearest: k3_kl")),
+    "a peer's other number": (
+        ("--max", "mis_kl=1"),
+        ("--max mis_kl", "slime's, and not quite kl: slime averages", "Name kl"),
+    ),
+    "a peer's name and ours": (("--max", "kl=1", "--max", "rollout_corr/kl=2"), ("--max names kl twice",)),
     "weights": (("--min", "rollout_is_eff_sample_size=0.3"), ("not in this report", "--preset token_is")),
     "a veto": (("--max", "rollout_is_veto_fraction=0.1", "--rs", "k3.token:,1"), ("--veto 1e-4",)),
     "zeroed weights": (("--max", "rollout_is_oob_ratio=0.1", "--preset", "token_is"), ("--is-outside zero",)),
@@ -325,3 +329,21 @@ def test_reading_options_are_analyzes(small: str, tmp_path: Path) -> None:
     ran = run_process("check", "-", "--quiet", stdin=json.dumps(row()) + "\n")
     assert ran.status == 1
     assert ran.out.splitlines()[-1] == "  Failed: 2 of 5 checks, 1 warned; 6 rules on stdin."
+
+
+@pytest.mark.parametrize("name", ["rollout_corr/k3_kl", "mismatch/mismatch_k3_kl", "gen_kl_error", "mismatch_kl"])
+def test_a_frameworks_name_of_the_same_number_stands_for_ours(name: str, small: str, tmp_path: Path) -> None:
+    failed = checked(1, small, "--max", f"{name}=1e-9")
+    assert [finding["metric"] for finding in failed["findings"] if finding["rule"] == "<= 1e-09"] == ["k3_kl"]
+    (note,) = (note for note in failed["notes"] if name in note)
+    assert note.startswith(f"--max {name}: ")
+    assert note.endswith("'s name of k3_kl.")
+    (tmp_path / "rules.toml").write_text(f"defaults = false\n[[rule]]\nmetric = '{name}'\nmax = 1\n")
+    held = checked(0, small, "--rules", str(tmp_path / "rules.toml"))
+    assert [finding["metric"] for finding in held["findings"]] == ["k3_kl"]
+
+
+def test_a_profile_keeps_its_own_names(small: str) -> None:
+    held = checked(1, small, "--profile", "verl-0.9", "--max", "rollout_corr/kl=5")
+    assert "rollout_corr/kl" in [finding["metric"] for finding in held["findings"]]
+    assert not [note for note in held["notes"] if "name of kl" in note]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, analyzed, jsonl, parquet, row, run, run_process
+from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_process
 
 JSONL = BF16.replace(".parquet", ".jsonl")
 
@@ -175,3 +175,10 @@ def test_standard_input_is_inspected() -> None:
     ran = run_process("inspect", "-", "--worst", "1", stdin=json.dumps(row()) + "\n" + json.dumps(row([0.5])) + "\n")
     assert ran.status == 0, ran.err
     assert "standard input, line 2" in ran.out
+
+
+def test_a_measure_of_the_worst_without_the_worst_is_refused() -> None:
+    refused(run("inspect", BF16, "--by", "k3"), 2, "--by is the measure of the worst", "Add --worst 5.")
+    refused(run("inspect", BF16, "--by", "k3", "--row", "s003"), 2, "--by is the measure of the worst")
+    by_k3 = run("inspect", BF16, "--worst", "2", "--by", "k3").out
+    assert run("inspect", BF16, "--worst", "2", "-q").out == by_k3

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from running import BF16, run
+from running import BF16, refused, run
 
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS
@@ -64,3 +64,15 @@ def test_an_unknown_preset_or_framework_gets_the_nearest() -> None:
     ran = run("presets", "trll_token_mask")
     assert (ran.status, ran.out) == (2, "")
     assert "trl_token_mask" in ran.err
+
+
+def test_a_preset_under_a_profile_gives_what_its_config_gives(tmp_path: Path) -> None:
+    path = tmp_path / "trainer.yaml"
+    path.write_text("algorithm:\n  rollout_correction:\n    rollout_is: token\n    rollout_is_threshold: 2.0\n")
+    by_preset = run("analyze", BF16, "--profile", "verl-0.9", "--preset", "token_is", "--json").json
+    by_config = run("analyze", BF16, "--profile", "verl-0.9", "--plan", str(path), "--json").json
+    assert by_preset["metrics"] == by_config["metrics"]
+    assert by_preset["plan"] == by_config["plan"]
+    note = "decoupled_token_is as verl-0.9 has it: rollout_is: token, rollout_is_threshold: 2.0."
+    assert note in by_preset["notes"]
+    refused(run("analyze", BF16, "--profile", "verl-0.9", "--preset", "opsm"), 2, "verl-0.9 has no preset 'opsm'")

@@ -1,4 +1,5 @@
-"""Interrupted, terminated, or with nobody reading: the status says so, and nothing else is said.
+"""Interrupted, terminated, or with nobody reading: the status says so, and of an interrupt a line whether it left
+anything behind.
 
 Nothing here waits for a time to pass, nor asserts how long a thing takes: a signal is sent once the process is seen to
 be where it should be, and where it would go on if the signal were lost, there is always more to read.
@@ -22,6 +23,7 @@ from running import BF16, STEPS, command, forked_command, wait_for
 
 pytestmark = pytest.mark.xdist_group("processes")
 ROWS, LENGTH = 40_000, 100
+SAID = {signal.SIGINT: b"Interrupted: nothing was written.\n", signal.SIGTERM: b""}
 LINE = b'{"rollout_log_probs": [-1.0], "old_log_probs": [-1.5]}\n'
 
 
@@ -80,7 +82,7 @@ def test_a_signal_in_the_middle_of_a_dump_ends_it(number: int, status: int, big:
         process.send_signal(number)
         out, err = process.communicate()
     assert process.returncode == status
-    assert (out, err) == (b"", b"")
+    assert (out, err) == (b"", SAID[number])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,7 +97,52 @@ def test_a_signal_while_waiting_for_standard_input_ends_it(number: int) -> None:
         # Its standard input stays open: it can only end by the signal.
         assert process.wait() == 128 + number
         assert process.stderr is not None
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == SAID[number]
+
+
+WRITTEN = """
+import os, signal
+from pathlib import Path
+from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.cli import main
+from rlcorr_cli.engines import interrupt
+from rlcorr_cli.present.stdout import emit
+
+def work(args):
+    if "file" in args:
+        with Staging() as staging:
+            staging.write(Destination(path=Path(args[-1])), b"whole")
+            if "published" in args:
+                staging.publish()
+    if "stdout" in args:
+        emit("a line")
+    os.kill(os.getpid(), signal.SIGINT)
+
+interrupt.install()
+main.fast_path = work  # what a command does in its place
+print(main.run({args!r}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "Interrupted: nothing was written."),
+        (["file"], "Interrupted: nothing was written."),
+        (["file", "published"], "Interrupted."),
+        (["stdout"], "Interrupted."),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_interrupt_says_that_nothing_was_written_only_where_nothing_was(
+    args: list[str], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "out"
+    script = WRITTEN.format(args=[*args, str(path)])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr == f"{said}\n"
+    assert done.stdout.endswith("130\n")
+    assert path.exists() == ("published" in args)
 
 
 LOST = """

@@ -7,10 +7,10 @@ import pytest
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.peers import PEERS
-from rlcorr_cli.frameworks.profiles import profile
-from rlcorr_cli.frameworks.read import PlanFile, read_plan
+from rlcorr_cli.frameworks.profiles import PROFILES, profile
+from rlcorr_cli.frameworks.read import PlanFile, preset_in, presets_of, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS
 
 READ_BACK = [name for name, config in CONFIGS.items() if config.reader is not None]
@@ -178,3 +178,28 @@ def test_other_options_of_a_trainers_config_are_left_alone(tmp_path: Path) -> No
 )
 def test_less_usual_options(text: str, plan: Plan, tmp_path: Path) -> None:
     assert read(text, tmp_path).plan == plan
+
+
+OF_ITS_PROFILE = [(name, config.reader) for name, config in CONFIGS.items() if config.reader]
+
+
+@pytest.mark.parametrize(("name", "reader"), OF_ITS_PROFILE)
+def test_a_profile_has_the_presets_that_its_release_has(name: str, reader: str, tmp_path: Path) -> None:
+    assert profile(reader) is PROFILES[reader]
+    chosen = preset_in(PRESETS[name], PROFILES[reader])
+    assert chosen.plan == read(CONFIGS[name].text, tmp_path, reader).plan
+    assert chosen.notes[0].startswith(f"{name} as {reader} has it: ")
+
+
+def test_a_profile_has_another_releases_preset_only_if_it_means_the_same() -> None:
+    names = {name: {ALIASES.get(each, each) for each in presets_of(PROFILES[name])} for name in PROFILES}
+    assert names["slime"] == {"slime_mis", "slime_cis"}
+    assert names["verl-mismatch"] == set()
+    assert {"decoupled_token_is", "decoupled_k3_rs", "decoupled_token_icepop"} <= names["verl-0.9"]
+    # 0.7 knows no bounds that zero weights; 0.9 has no geometric ratio and no veto.
+    assert names["verl-0.9"] - names["verl-0.7"] == {"decoupled_token_icepop", "bypass_pg_token_icepop"}
+    assert not {"decoupled_geo_rs", "seq_mis", "token_rs"} & names["verl-0.9"]
+    for name in ("geo_rs", "trl_opsm", "geo_is"):
+        with pytest.raises(UsageError, match=f"verl-0.9 has no preset '{preset(name).name}'") as refused:
+            preset_in(preset(name), PROFILES["verl-0.9"])
+        assert refused.value.hint.startswith("It has disabled, token_is, ")
