@@ -17,7 +17,7 @@ from running import BF16, refused, run
 import rlcorr_cli
 from rlcorr_cli import api
 from rlcorr_cli.api.words import FLAGS, as_arguments
-from rlcorr_cli.cli import app, main, options
+from rlcorr_cli.cli import app, main
 from rlcorr_cli.cli.option_groups import flat
 from rlcorr_cli.core.worst import MEASURES
 from rlcorr_cli.errors import RlcorrError
@@ -26,7 +26,7 @@ from rlcorr_cli.io.formats import NAMES
 
 PACKAGE = Path(rlcorr_cli.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b")
-ELSEWHERE = ("cli", "present", "presets")
+ELSEWHERE = ("cli", "present", "presets", "layouts")
 """Parts of the package whose texts the API does not raise, or that name the flags of other tools."""
 
 
@@ -118,7 +118,7 @@ def test_defaults_of_options_are_those_of_the_api() -> None:
 def test_choices_are_in_help_and_a_wrong_one_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert {option for _, option, _ in CHOICES} == {
-        "--format", "--mode", "--on-bad-row", "--nonfinite", "--is", "--is-outside", "--normalize", "--rejected", "--by"
+        "--mode", "--on-bad-row", "--nonfinite", "--is", "--is-outside", "--normalize", "--rejected", "--by"
     }  # fmt: skip
     pages = {command: run(command, "--help").out for command, _, _ in CHOICES}
     for command, option, choices in CHOICES:
@@ -150,7 +150,8 @@ def test_an_empty_name_of_a_dump_is_refused() -> None:
 
 
 def test_choices_are_those_of_the_code() -> None:
-    assert get_args(options.Format) == ("auto", *NAMES)
+    (format_option,) = (option for option in COMMANDS.commands["analyze"].params if option.name == "format")
+    assert re.findall(r"[\w-]+", format_option.help.split(": ")[1]) == ["auto", *NAMES]
     assert next(choices for _, option, choices in CHOICES if option == "--by") == tuple(MEASURES)
     (profile,) = (option for option in COMMANDS.commands["analyze"].params if option.name == "profile")
     assert re.findall(r"[\w.-]*\w", profile.help.split(": ")[1]) == list(PROFILES)
