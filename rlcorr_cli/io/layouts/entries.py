@@ -1,12 +1,14 @@
 """What a file's dicts hold, taken with its type checked: a file of another structure is a DataError that says where."""
 
+from array import array as Numbers
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.containers.tensors import number
+from rlcorr_cli.io.containers.pickled import Inert
+from rlcorr_cli.io.containers.tensors import Array, array, is_tensor, number
+from rlcorr_cli.io.containers.torch_files import TorchFile
 from rlcorr_cli.io.layouts.canonical import OTHER
 
 
@@ -35,15 +37,30 @@ def whole(values: dict[Any, Any], key: str, what: str = "it") -> int:
     return value
 
 
-def numbers(value: Any, what: str) -> NDArray[Any]:
-    """A list as an array.  what: its name in the error."""
-    try:
-        array = np.asarray(value if isinstance(value, list) else None)
-    except ValueError as error:  # lists of different lengths in it
-        raise DataError(f"{what} is no list of numbers.", OTHER) from error
-    if array.ndim != 1:
+def numbers(value: Any, what: str, file: TorchFile, whole: bool = False) -> Array:
+    """The numbers of a tensor, an array or a list, one after the other.  what: its name in the error.
+
+    whole: whether a list is tried as one of whole numbers or of floats.  Lists in it are refused before NumPy sees them,
+    which would walk lists that hold each other for ever.
+    """
+    if is_tensor(value):
+        value = file.array(value)
+    elif isinstance(value, Inert):
+        value = array(value)
+    if isinstance(value, list):
+        value = _of_list(value, whole)
+    if not isinstance(value, np.ndarray) or value.ndim != 1:
         raise DataError(f"{what} is no list of numbers.", OTHER)
-    return array
+    return value
+
+
+def _of_list(values: list[Any], whole: bool) -> Array | None:
+    try:
+        return np.asarray(Numbers("q" if whole else "d", values))
+    except (TypeError, OverflowError):  # something else in it
+        if not all(value is None or isinstance(value, int | float) for value in values):
+            return None
+        return np.array(values, object if None in values else np.float64)
 
 
 def scalar(value: Any) -> float | None:
@@ -52,6 +69,11 @@ def scalar(value: Any) -> float | None:
     if isinstance(value, int) and value.bit_length() > 1000:  # beyond any float
         return None
     return float(value) if isinstance(value, int | float) else None
+
+
+def word(value: Any) -> str | int | None:
+    """A text or a whole number; None of anything else, which may be of any size as a text."""
+    return value if isinstance(value, str | int) else None
 
 
 def version(value: Any) -> int | None:

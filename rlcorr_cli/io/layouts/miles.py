@@ -122,10 +122,10 @@ def _dashboard_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         for key, name in LISTS.items():
             values, offsets, valid = flat[key]
             row[name] = values[offsets[i] : offsets[i + 1]] if valid[i] else None
-        if not isinstance(length, int) or length < 0:
-            raise DataError(f"a response_length is {length}.", OTHER)
-        if row["token_ids"] is not None:
-            row["token_ids"] = row["token_ids"][max(len(row["token_ids"]) - length, 0) :]
+        tokens = row["token_ids"]
+        if not isinstance(length, int) or tokens is None or not 0 <= length <= len(tokens):
+            raise DataError(f"a response_length is {length}, and its tokens are fewer, or none.", OTHER)
+        row["token_ids"] = tokens[len(tokens) - length :]
         if row["response_mask"] is None:
             row["response_mask"] = np.ones(length, np.int8)
         yield row

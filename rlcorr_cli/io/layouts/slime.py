@@ -11,7 +11,7 @@ import numpy as np
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.layouts import slime_rollout, slime_train
 from rlcorr_cli.io.layouts.canonical import OTHER
-from rlcorr_cli.io.layouts.entries import numbers
+from rlcorr_cli.io.layouts.entries import word
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.layout import Layout, Opened, Sample
 from rlcorr_cli.io.layouts.slime_files import RANK, ROLLOUT, STEP, TRAJECTORY, SlimeFile, unite
@@ -92,21 +92,20 @@ def _pairs(rows: Sequence[TrainRow], rollout: RolloutFile, engine: str | None) -
     """The trained sequences, each with what the rollout file has of it."""
     by_index: dict[object, list[int]] = {}
     for number, sample in enumerate(rollout.samples):
-        index = sample.get("index")
-        by_index.setdefault(index if isinstance(index, int | str) else None, []).append(number)
+        by_index.setdefault(word(sample.get("index")), []).append(number)
     for row in rows:
         number = _partner(row, rollout, by_index)
         about = {name: value for name, value in rollout.about(number).items() if name in FROM_ROLLOUT}
-        log_probs = {engine: rollout.samples[number].get(engine)} if engine else {}
+        log_probs = {engine: rollout.log_probs(number)} if engine else {}
         yield {**row.sample(), **{name: value for name, value in about.items() if value is not None}, **log_probs}
 
 
 def _partner(row: TrainRow, rollout: RolloutFile, by_index: dict[object, list[int]]) -> int:
     """The number of the same sequence in the rollout file.  Several may share an index: the tokens tell."""
-    index = row.values.get("sample_index")
+    index = word(row.values.get("sample_index"))
     tokens = row.tokens()
-    for number in by_index.get(index if isinstance(index, int | str) else None, ()):
-        if np.array_equal(numbers(rollout.samples[number].get("tokens"), f"tokens of sample {number}"), tokens):
+    for number in by_index.get(index, ()):
+        if np.array_equal(rollout.tokens(number), tokens):
             return number
     raise DataError(
         f"its sequence {row.number} (sample_index {index}) is not in {rollout.path}, or has other tokens there.",

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.containers.tensors import NUMPY_GLOBALS, TENSORS
-from rlcorr_cli.io.containers.torch_files import opened, read_torch
+from rlcorr_cli.io.containers.tensors import NUMPY_GLOBALS, TENSORS, Array
+from rlcorr_cli.io.containers.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.io.layouts.canonical import OTHER
-from rlcorr_cli.io.layouts.entries import mapping, scalar, sequence, version, whole
+from rlcorr_cli.io.layouts.entries import mapping, numbers, scalar, sequence, version, whole, word
 from rlcorr_cli.io.layouts.layout import Sample
 
 ALLOWED = (*TENSORS, *NUMPY_GLOBALS, "miles.utils.types.AdapterRef", "miles.utils.types.RewardSpec")
@@ -47,11 +47,41 @@ class RolloutFile:
     path: str
     step: int
     samples: list[dict[Any, Any]]
+    file: TorchFile
 
     def rows(self) -> Iterator[Sample]:
         """Its sequences, in order."""
         for number, sample in enumerate(self.samples):
-            yield {**self.about(number), **_tokens(sample, number)}
+            tokens, what = self.tokens(number), f"sample {number}"
+            length = whole(sample, "response_length", what)
+            if length > len(tokens):
+                raise DataError(f"{what} has {len(tokens):,} tokens and a response of {length:,}.", OTHER)
+            yield {
+                **self.about(number),
+                "rollout_log_probs": self.log_probs(number),
+                "response_mask": self._mask(number, length),
+                "token_ids": tokens[len(tokens) - length :],
+            }
+
+    def tokens(self, number: int) -> Array:
+        """The prompt's and the response's tokens of a sequence."""
+        return numbers(self.samples[number].get("tokens"), f"tokens of sample {number}", self.file, whole=True)
+
+    def log_probs(self, number: int) -> Array | None:
+        """The engine's log-probs of a sequence; none where it gave none, as of an empty response."""
+        values = self.samples[number].get("rollout_log_probs")
+        if values is None:
+            return None if self.samples[number].get("response_length") else np.empty(0)
+        return numbers(values, f"rollout_log_probs of sample {number}", self.file)
+
+    def _mask(self, number: int, length: int) -> Array:
+        sample = self.samples[number]
+        if sample.get("remove_sample") is True:
+            return np.zeros(length, np.int8)
+        mask = sample.get("loss_mask")
+        if mask is None:
+            return np.ones(length, np.int8)
+        return numbers(mask, f"loss_mask of sample {number}", self.file, whole=True)
 
     def about(self, number: int) -> dict[str, Any]:
         """What is told of a sequence beside its tokens."""
@@ -63,12 +93,12 @@ class RolloutFile:
         return {
             "reward": scalar(sample.get("reward")),
             "step": self.step,
-            "group_id": sample.get("group_index"),
-            "sample_id": sample.get("index"),
+            "group_id": word(sample.get("group_index")),
+            "sample_id": word(sample.get("index")),
             "policy_version": version(versions[0]),
             "policy_version_end": version(versions[-1]),
             "source": next((metadata[key] for key in SOURCES if isinstance(metadata.get(key), str)), None),
-            "status": sample.get("status"),
+            "status": word(sample.get("status")),
             "remove_sample": sample.get("remove_sample") is True,
         }
 
@@ -88,25 +118,7 @@ class RolloutFile:
 
 def read_rollout(path: str) -> RolloutFile:
     """The file, whole: its lists lie in one pickle."""
-    value = mapping(read_torch(opened(path), ALLOWED).value, "its pickle")
-    samples = sequence(value, "samples")
-    return RolloutFile(path, whole(value, "rollout_id"), [mapping(s, f"sample {i}") for i, s in enumerate(samples)])
-
-
-def _tokens(sample: dict[Any, Any], number: int) -> Sample:
-    what = f"sample {number}"
-    length = whole(sample, "response_length", what)
-    tokens = sequence(sample, "tokens", what)
-    if length > len(tokens):
-        raise DataError(f"{what} has {len(tokens):,} tokens and a response of {length:,}.", OTHER)
-    mask = sample.get("loss_mask")
-    log_probs = sample.get("rollout_log_probs")
-    if sample.get("remove_sample") is True:
-        mask = np.zeros(length, np.int8)
-    elif mask is None:
-        mask = np.ones(length, np.int8)
-    return {
-        "rollout_log_probs": [] if log_probs is None and not length else log_probs,
-        "response_mask": mask,
-        "token_ids": tokens[len(tokens) - length :],
-    }
+    file = read_torch(opened(path), ALLOWED)
+    value = mapping(file.value, "its pickle")
+    samples = [mapping(sample, f"sample {i}") for i, sample in enumerate(sequence(value, "samples"))]
+    return RolloutFile(path, whole(value, "rollout_id"), samples, file)

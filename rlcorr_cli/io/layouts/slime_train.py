@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.containers.tensors import TENSORS, Array, is_tensor
+from rlcorr_cli.io.containers.tensors import TENSORS, Array
 from rlcorr_cli.io.containers.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.io.layouts.canonical import OTHER
-from rlcorr_cli.io.layouts.entries import mapping, numbers, scalar, sequence, version, whole
+from rlcorr_cli.io.layouts.entries import mapping, numbers, scalar, sequence, version, whole, word
 
 PER_TOKEN = {
     "rollout_log_probs": "rollout_log_probs",
@@ -84,10 +84,10 @@ class TrainRow:
             "reward": scalar(self.values.get("local_raw_reward")),
             "normalized_reward": scalar(self.values.get("rewards")),
             "step": self.step,
-            "sample_id": self.values.get("sample_index"),
+            "sample_id": word(self.values.get("sample_index")),
             "policy_version": version(versions[0]),
             "policy_version_end": version(versions[-1]),
-            "source": self.values.get("source_names"),
+            "source": word(self.values.get("source_names")),
             "worker": self.worker,
             "source_file": self.path,
             "source_row": self.number,
@@ -121,11 +121,7 @@ class TrainRow:
 
     def _list(self, piece: int, key: str) -> Array:
         values, file = self.pieces[piece]
-        value = values.get(key)
-        array = file.array(value) if is_tensor(value) else numbers(value, f"{key} of {self._what}")
-        if array.ndim != 1:
-            raise DataError(f"{key} of {self._what} is no list of numbers.", OTHER)
-        return array
+        return numbers(values.get(key), f"{key} of {self._what}", file)
 
     @property
     def _what(self) -> str:
