@@ -187,11 +187,25 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
         name = by_magic(head)
     if name is not None:
         return _as(path, name, sign, status)
+    _check_whole(path)
     if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
         return None
     titles = " nor ".join(row.title for row in CONTAINERS)
     options = " or ".join(f"--format {row.name}" for row in CONTAINERS)
     raise DataError(f"{path} is neither {titles}, nor a framework's own dump.", f"Say which with {options}.")
+
+
+def _check_whole(path: str) -> None:
+    """A DataError of a file of torch that has no end yet: nobody could tell whose it is."""
+    from rlcorr_cli.io.containers.torch_files import HALF, is_torch, opened, pickle_of
+
+    data = opened(path)
+    try:
+        if is_torch(data):
+            pickle_of(data)
+    except DataError as error:
+        if error.hint == HALF:
+            raise DataError(f"{path}: {error.message}", HALF) from error
 
 
 def _as(path: str, format: str, sign: str, status: os.stat_result) -> Source:

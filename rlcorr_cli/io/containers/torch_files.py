@@ -69,6 +69,8 @@ def pickle_of(data: memoryview) -> memoryview:
 
 def _members(data: memoryview) -> tuple[memoryview, dict[str, memoryview]]:
     """The pickle, and the storages by key."""
+    if not is_torch(data):
+        raise DataError("it is no file of torch.", HINT)
     try:
         with zipfile.ZipFile(_Bytes(data)) as archive:
             entries = archive.infolist()

@@ -40,8 +40,8 @@ def whole(values: dict[Any, Any], key: str, what: str = "it") -> int:
 def numbers(value: Any, what: str, file: TorchFile, whole: bool = False) -> Array:
     """The numbers of a tensor, an array or a list, one after the other.  what: its name in the error.
 
-    whole: whether a list is tried as one of whole numbers or of floats.  Lists in it are refused before NumPy sees them,
-    which would walk lists that hold each other for ever.
+    whole: whether a list is tried as one of whole numbers or of floats.  Lists in it are refused before NumPy
+    sees them, which would walk lists that hold each other for ever.
     """
     if is_tensor(value):
         value = file.array(value)

@@ -6,7 +6,7 @@ from typing import Any
 from tests.io.layouts.crafted import dumped, tensor, torch_bytes
 
 TOKENS, LOG_PROBS, MASK = tensor("5", "Long", (5,)), tensor("3", "Float", (3,)), tensor("i", "Int", (3,))
-STORAGES = {"5": b"\1\0\0\0\0\0\0\0" * 5, "3": b"\0\0\0\xbf" * 3, "i": b"\1\0\0\0" * 3}
+STORAGES = {"5": b"\1\0\0\0\0\0\0\0" * 5, "3": b"\0\0\0\xbf" * 3, "i": b"\1\0\0\0" * 3, "m": b"\0\0\x80\x3f" * 3}
 
 
 def file(value: Any) -> bytes:
@@ -65,7 +65,7 @@ def policy_loss(top: Mapping[str, Any] | None = None, **fields: Any) -> bytes:
         "train_log_probs": LOG_PROBS,
         "old_log_probs": LOG_PROBS,
         "advantages": LOG_PROBS,
-        "local_loss_mask": LOG_PROBS,
+        "local_loss_mask": tensor("m", "Float", (3,)),
         "rollout_log_probs": LOG_PROBS,
     }
     return file({"rank": 0, "call": 0, "samples": [{**sample, **fields}], **(top or {})})

@@ -82,6 +82,18 @@ def test_files_of_one_id_and_of_two_runs_are_not_joined(tmp_path: Path) -> None:
     assert units == [[str(tmp_path / run / name) for name in ("train.pt", "rollout.pt")] for run in ("a", "b")]
 
 
+@pytest.mark.parametrize("typed", [".", "0.pt"])
+def test_a_file_that_is_half_written_is_an_error_that_says_so(tmp_path: Path, typed: str) -> None:
+    whole = (FOLDER / "train_data" / "0.pt").read_bytes()
+    (tmp_path / "0.pt").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "1.pt").write_bytes((FOLDER / "train_data" / "1.pt").read_bytes())
+    with pytest.raises(
+        DataError, match=r"0\.pt: it begins as a file of torch"
+    ) as caught:
+        find([str(tmp_path / typed)])
+    assert "still being written" in caught.value.hint
+
+
 def test_a_rollout_file_of_another_run_is_refused() -> None:
     opened = open_unit([str(FOLDER / "train_data" / "0.pt"), str(FOLDER / "rollout_data" / "1.pt")])
     with pytest.raises(DataError, match=r"sequence 0 \(sample_index 0\) is not in .*1\.pt"):
