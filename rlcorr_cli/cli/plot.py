@@ -59,7 +59,19 @@ def _show(pictures: "Sequence[Picture]", as_json: bool) -> None:
     if as_json:
         emit_json([picture.to_dict() for picture in pictures])
     else:
-        emit("".join(f"{clean(p.path or p.kind + ': no picture')}\n    {clean(p.caption)}\n" for p in pictures))
+        emit("".join(f"{clean(p.path or p.kind + ': no picture')}\n{_wrapped(p.caption)}\n" for p in pictures))
     if all(picture.path is None for picture in pictures):
         reason = pictures[0].caption
         raise DataError(f"There is nothing to draw: {reason}", "See `rlcorr plot --help` for other kinds.")
+
+
+def _wrapped(caption: str) -> str:
+    """A caption in lines that are indented below its file's name."""
+    import shutil
+    import textwrap
+
+    from rlcorr_cli.present.stdout import clean
+
+    width = min(max(shutil.get_terminal_size().columns, 40), 100)
+    indent = "    "
+    return textwrap.fill(clean(caption), width, initial_indent=indent, subsequent_indent=indent)

@@ -10,7 +10,7 @@ from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.binned import GRIDS, LENGTH, POSITION, SURPRISE, BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.histogram import Floats, Histogram
 
 
 def draw(tokens: Tokens, corrected: Corrected) -> BinnedTotals:
@@ -31,8 +31,20 @@ def draw(tokens: Tokens, corrected: Corrected) -> BinnedTotals:
             "position": _spread(position, POSITION, _moments(log_ratio)),
             "length": _spread(ragged.lengths, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens),
         },
-        histograms={"weights": histogram(weights), "loads": histogram(ragged.sum(weights * keep))},
+        histograms=_histograms(tokens, corrected, weights, keep),
     )
+
+
+def _histograms(tokens: Tokens, corrected: Corrected, weights: Tensor, keep: Tensor) -> dict[str, Histogram]:
+    """Of the weights of tokens, all and kept, and of what a sequence's kept tokens weigh together."""
+    kept, of_all = weights * keep, histogram(weights)
+    advantages = tokens.advantages
+    return {
+        "weights": of_all,
+        "loads": histogram(tokens.ragged.sum(kept)),
+        "kept_weights": of_all if corrected.keep is None else histogram(weights[corrected.keep]),
+        "gradient": Histogram.empty() if advantages is None else histogram(tokens.ragged.sum(kept * advantages.abs())),
+    }
 
 
 def _weights(tokens: Tokens, corrected: Corrected) -> Tensor:

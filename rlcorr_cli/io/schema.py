@@ -17,6 +17,8 @@ FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "reward": (types.holds_reward, types.REWARD),
     "advantages": (types.holds_advantages, types.ADVANTAGES),
 }
+MARKS = ("step", "policy_version", "policy_version_lag")
+"""Columns that pictures group rows by unasked, where there are such."""
 APART = "Read such files apart, or use --map to name a column that all of them have."
 
 
@@ -82,7 +84,7 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     batch = plan_columns.batch
     required = (batch,) if batch is not None and plan_columns.batch_required else ()
     keys = _keys(path, schema, (*required, *request.group_by), request)
-    marks = [_mark(name, schema, request) for name in ("step", "policy_version", *((batch,) if batch else ()))]
+    marks = [_mark(name, schema, request) for name in (*MARKS, *((batch,) if batch else ()))]
     names = [*columns.values(), *keys.values(), *(name for name in marks if name), *_ids(schema, request)]
     return list(dict.fromkeys(names))
 

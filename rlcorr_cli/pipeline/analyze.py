@@ -100,7 +100,8 @@ def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
     """Step as the grouping of a dump that was asked for none and has steps; versions: with the policy's, too."""
     if dump.request.group_by or dump.stdin is not None or not dump.has("step"):
         return dump.request.group_by
-    return ("step", "policy_version") if versions and dump.has("policy_version") else ("step",)
+    lags = next((name for name in ("policy_version", "policy_version_lag") if dump.has(name)), None)
+    return ("step", lags) if versions and lags is not None else ("step",)
 
 
 def opened(request: ReadRequest, chosen: ChosenPlan) -> Dump:

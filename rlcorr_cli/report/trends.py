@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from rlcorr_cli.totals.binned import BinnedTotals
-from rlcorr_cli.totals.bins import Binned, Octaves
+from rlcorr_cli.totals.bins import Binned, Bins, Octaves
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
@@ -45,8 +45,9 @@ class GroupLike(Protocol):
 
 @dataclass(frozen=True)
 class Profile:
-    """Centres, counts, mean and std of a quantity, of the bins that hold enough."""
+    """Bins that hold enough, their centres and counts, and the mean and std of a quantity in them."""
 
+    bins: Bins
     centre: Floats
     count: Floats
     mean: Floats
@@ -62,7 +63,7 @@ def profile(binned: Binned[Octaves], min_count: int = MIN_BIN_COUNT) -> Profile:
     variance = squares / n - mean**2
     # What is left of a constant by cancellation is no spread.
     std = np.sqrt(np.where(variance > 1e-12 * squares / n, variance, 0.0))
-    return Profile(binned.binning.centres(binned.bins[use]), n, mean, std)
+    return Profile(binned.bins[use], binned.binning.centres(binned.bins[use]), n, mean, std)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
     """The groups in the order of their one numeric key."""
     single = [group for group in groups if len(group.key) == 1]
     if not single:
-        raise Missing("There is nothing to follow: the report is not grouped by one column; add --group-by step.")
+        raise Missing("There are no steps to follow: no column `step`; name another one with --group-by COLUMN.")
     name = next(iter(single[0].key))
     placed = [(float(group.key[name]), group) for group in single if _is_number(group.key[name])]
     if len(placed) < len(single):
@@ -121,23 +122,25 @@ def _is_number(value: object) -> bool:
 
 
 def lags(groups: Sequence[GroupLike]) -> tuple[Floats, Floats, Floats]:
-    """step - policy_version of each group, its k3_kl, its tokens."""
-    rows = [
-        (
-            float(group.key["step"]) - float(group.key["policy_version"]),
-            group.values.get("k3_kl"),
-            group.counts["tokens"],
-        )
-        for group in groups
-        if {"step", "policy_version"} <= set(group.key)
-        and _is_number(group.key["step"])
-        and _is_number(group.key["policy_version"])
-    ]
-    known = [(lag, k3, n) for lag, k3, n in rows if k3 is not None]
+    """How far each group's rollout policy lay behind (policy_version_lag, or step - policy_version), its k3_kl, its
+    tokens."""
+    rows = [(_lag(group.key), group.values.get("k3_kl"), group.counts["tokens"]) for group in groups]
+    known = [(lag, k3, n) for lag, k3, n in rows if lag is not None and k3 is not None]
     if not known:
-        raise Missing("Staleness needs groups by step and policy_version, both numbers; add --group-by for each.")
+        raise Missing(
+            "Staleness needs numbers in two columns, step and policy_version, or in one, policy_version_lag; "
+            "--group-by names them."
+        )
     lag, k3, n = zip(*known, strict=True)
     return np.array(lag), np.array(k3, np.float64), np.array(n, np.float64)
+
+
+def _lag(key: Mapping[str, Any]) -> float | None:
+    if _is_number(key.get("policy_version_lag")):
+        return float(key["policy_version_lag"])
+    if _is_number(key.get("step")) and _is_number(key.get("policy_version")):
+        return float(key["step"]) - float(key["policy_version"])
+    return None
 
 
 # ---------------------------------------------------------------- conclusions

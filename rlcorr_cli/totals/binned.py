@@ -27,6 +27,9 @@ AXES = {"surprise": SURPRISE, "position": POSITION, "length": LENGTH}
 MOMENTS = ("sum", "sum_of_squares")
 SUMS = {"surprise": MOMENTS, "position": MOMENTS, "length": (*MOMENTS, "tokens", "kept_tokens")}
 """Axis -> the sums in its bins, in the order of the JSON form."""
+HISTOGRAMS = ("weights", "loads", "kept_weights", "gradient")
+LATER_HISTOGRAMS = frozenset({"kept_weights", "gradient"})
+"""Those that reports of older releases do not hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +38,9 @@ class BinnedTotals:
 
     counts: tokens by probability and by log_probability, rollout first.  spread: by surprise, position and length, how
     many and the log-ratio's sums (of lengths: sequences and S), and by length the tokens before rejections and those
-    that they keep.  histograms: weights (applied, of every token, before any batch mean) and loads (what each
-    sequence's kept tokens weigh together).
+    that they keep.  histograms: weights (applied, of every token, before any batch mean), kept_weights (of kept
+    tokens), loads (what each sequence's kept tokens weigh together) and gradient (the same times their |advantage|;
+    empty without advantages).
     """
 
     counts: Mapping[str, Binned[Grid]] = field(default_factory=dict[str, Binned[Grid]])
@@ -69,12 +73,13 @@ class BinnedTotals:
         shapes = {name: table.shape for name, table in tables.items()}
         if shapes != {name: (1 + len(SUMS[name]), axis.n) for name, axis in AXES.items()}:
             raise ValueError(f"bins of another shape: {shapes}")
-        if set(data["counts"]) != set(GRIDS) or set(data["histograms"]) != {"weights", "loads"}:
+        histograms = set(data["histograms"])
+        if set(data["counts"]) != set(GRIDS) or not set(HISTOGRAMS) - LATER_HISTOGRAMS <= histograms <= set(HISTOGRAMS):
             raise LookupError("counts are missing")
         return cls(
             {name: _scatter_from_dict(GRIDS[name], rows) for name, rows in data["counts"].items()},
             {name: _spread_from_table(name, table) for name, table in tables.items()},
-            {name: histogram_from_list(columns) for name, columns in data["histograms"].items()},
+            {name: histogram_from_list(data["histograms"].get(name, [[], []])) for name in HISTOGRAMS},
         )
 
 

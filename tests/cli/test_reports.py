@@ -253,9 +253,11 @@ def test_plot_names_its_picture_after_the_dump(tmp_path: Path, monkeypatch: pyte
 def test_plot_takes_json_lines_from_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(json.dumps(row()) + "\n" for _ in range(30)).encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert run("plot", "-", "-o", str(tmp_path / "in.png")).status == 0
-    assert run("plot", jsonl(tmp_path / "d.jsonl", [row()] * 30), "-o", str(tmp_path / "d.png")).status == 0
-    assert (tmp_path / "in.png").read_bytes() == (tmp_path / "d.png").read_bytes()
+    (piped,) = run("plot", "-", "-o", str(tmp_path / "in.svg"), "--json").json
+    dump = jsonl(tmp_path / "d.jsonl", [row()] * 30)
+    (drawn,) = run("plot", dump, "-o", str(tmp_path / "d.svg"), "--json").json
+    assert piped["caption"] == drawn["caption"]
+    assert (tmp_path / "in.svg").read_text().replace("standard input", "d.jsonl") == (tmp_path / "d.svg").read_text()
 
 
 def test_what_plot_refuses(tmp_path: Path) -> None:

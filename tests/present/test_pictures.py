@@ -141,6 +141,33 @@ def test_rebinning_keeps_every_value_and_its_place() -> None:
     assert np.abs(rebinned(one, edges) - exact).max() <= 0.05 * exact.max()
 
 
+def test_drawn_counts_are_whole_numbers_and_all_there() -> None:
+    values = np.random.default_rng(0).normal(0, 0.1, 5000)
+    one = Histogram.of_counts(np.bincount(values.astype(np.float32).view(np.uint16)[1::2], minlength=1 << 16))
+    drawn = rebinned(one, np.linspace(-1, 1, 82))
+    assert (drawn == np.round(drawn)).all()
+    assert drawn.sum() == 5000
+
+
+def test_a_picture_says_what_it_is_of(report: Report) -> None:
+    drawn = draw("ratio", report)
+    drawing, bare = (text.write("svg").decode() for text in (drawn, draw("ratio", report, captioned=False)))
+    of = "smollm2_steps.parquet · plan pictured · 27,465 tokens, 320 sequences · rlcorr"
+    assert of in drawing
+    assert of in bare
+    assert drawn.caption[:60] in drawing
+    assert drawn.caption[:60] not in bare
+
+
+def test_panels_without_data_are_left_out_and_the_others_take_their_room(report: Report) -> None:
+    alone = replace(report, groups=())
+    with_course, without = draw("overview", report).figure, draw("overview", alone).figure
+    assert with_course is not None
+    assert without is not None
+    assert [len(figure.axes) for figure in (with_course, without)] == [7, 6]  # a colour bar is one
+    assert without.axes[3].get_position().width > 1.3 * with_course.axes[3].get_position().width
+
+
 def test_a_profile_is_mean_and_spread() -> None:
     values = np.array([2.0, 1.0, 4.0, 1.0])
     sums = {"sum": values, "sum_of_squares": values**2}
@@ -269,14 +296,14 @@ def test_every_kind_copes_with_extremes(kind: str, rows: list[Row], tmp_path: Pa
         ("surprise", ONE_TOKEN, "too few tokens"),
         ("surprise", BY_SURPRISE, "grows with surprise"),
         ("surprise", CONSTANT, "is much the same at any surprise: std 0 for"),
-        ("position", CONSTANT, "stays as wide: std 0 in"),
+        ("position", CONSTANT, "stays as wide: std 0 at"),
         ("scatter", REJECTED, "100 % of the tokens lie more than 1 nat off"),
         ("scatter", CONSTANT, "0 % of the tokens lie more than 1 nat off"),
-        ("length", CONSTANT, "S is 0.500 nats large at the one length"),
-        ("length", EITHER_WAY, "S is 1 nats large at the one length"),
+        ("length", CONSTANT, "S has a root mean square of 0.500 nats at the one length"),
+        ("length", EITHER_WAY, "S has a root mean square of 1 nats at the one length"),
         ("weights", REJECTED, "Rejection then keeps nothing."),
-        ("metrics", REJECTED, "tokens lost 1; sequences vetoed 0"),
-        ("staleness", CONSTANT, "needs groups by step and policy_version"),
+        ("metrics", REJECTED, "All rows have step 1: a curve needs two values of it."),
+        ("staleness", CONSTANT, "needs numbers in two columns, step and policy_version"),
     ],
 )
 def test_captions_are_true(kind: str, rows: list[Row], words: str, tmp_path: Path) -> None:

@@ -85,9 +85,9 @@ def test_a_changed_rule_changes_check(report: Report, tmp_path: Path) -> None:
 def test_lines_in_pictures_are_those_of_the_rules(report: Report) -> None:
     other = (Rule("seq_ess", "warn", "", low=0.25), Rule("chi2_token", "fail", "", high=7.0))
     drawing = draw("metrics", replace(report, rules=other)).write("svg").decode()
-    assert "worry below 0.25" in drawing
-    assert "worry above 7" in drawing
-    assert "worry" not in draw("metrics", replace(report, rules=())).write("svg").decode()
+    assert "limit 0.25" in drawing
+    assert "limit 7" in drawing
+    assert "limit" not in draw("metrics", replace(report, rules=())).write("svg").decode()
 
 
 def test_the_python_check_takes_bounds_and_a_baseline(report: Report, tmp_path: Path) -> None:
@@ -217,7 +217,13 @@ def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.Captu
 
 def bins(*std: float, count: tuple[float, ...] = (), mean: float = 0.0) -> Profile:
     n = len(std)
-    return Profile(np.arange(n) + 1.0, np.array(count or (100.0,) * n), np.full(n, mean), np.array(std))
+    return Profile(
+        np.arange(n, dtype=np.uint16),
+        np.arange(n) + 1.0,
+        np.array(count or (100.0,) * n),
+        np.full(n, mean),
+        np.array(std),
+    )
 
 
 def test_the_spread_depends_on_surprise_beyond_a_factor_of_two() -> None:

@@ -1,12 +1,19 @@
-"""Histograms as figures take them: counts between any edges."""
+"""What figures draw of totals: counts between any edges, places of bins, curves with gaps."""
 
 import numpy as np
 
+from rlcorr_cli.totals.bins import Bins, Octaves
 from rlcorr_cli.totals.histogram import Floats, Histogram
+
+WIDEST_GAP = 3.0
+"""Neighbours further apart than this factor are not joined by a line."""
 
 
 def rebinned(histogram: Histogram, edges: Floats) -> Floats:
-    """Counts between edges, f64[K]: a bucket's values are taken to lie evenly over it.  Their sum is exact."""
+    """Counts between edges, whole numbers f64[K]: a bucket's values are taken to lie evenly over it.
+
+    Their sum is exact: the counts below each edge are rounded, and the differences of these taken.
+    """
     if not len(histogram.buckets):
         return np.zeros(len(edges) - 1)
     near, far = histogram.binning.ends(histogram.buckets)
@@ -16,4 +23,16 @@ def rebinned(histogram: Histogram, edges: Floats) -> Floats:
     total = np.zeros(len(edges))
     for i, edge in enumerate(edges):
         total[i] = (counts * np.clip((edge - low) / width, 0.0, 1.0)).sum()
-    return np.diff(total)
+    return np.diff(np.round(total))
+
+
+def whole_centres(axis: Octaves, bins: Bins) -> Floats:
+    """The mean of the whole numbers in each bin of an axis of places, which has at least one."""
+    return (np.ceil(axis.edges[bins]) + np.ceil(axis.edges[bins + 1]) - 1) / 2
+
+
+def unbroken(places: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """A curve over a logarithmic axis, in pieces (NaN between them) where bins without enough tokens lie between."""
+    size = np.abs(places)
+    apart = 1 + np.flatnonzero(np.maximum(size[1:], size[:-1]) > WIDEST_GAP * np.minimum(size[1:], size[:-1]))
+    return np.insert(places, apart, np.nan), np.insert(values, apart, np.nan)

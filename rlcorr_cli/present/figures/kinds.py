@@ -1,13 +1,15 @@
 """The kinds of picture: which panels each holds, and how they are laid out, captioned and written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlcorr_cli.present.figures import courses, panels, style
+from rlcorr_cli import __version__
+from rlcorr_cli.present.figures import courses, panels, style, weights
+from rlcorr_cli.present.numbers import more, plural
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import Missing
 
@@ -16,30 +18,23 @@ Panel = Callable[[Axes, Report], str]
 
 @dataclass(frozen=True)
 class Kind:
-    """A picture.  about: the question it answers.  panels: rows of (title, panel).  size: of each, in inches."""
+    """A picture.  about: the question it answers.  panels: (title, panel), in reading order.  columns: how many of
+    them stand side by side at most.  size: of each, in inches."""
 
     about: str
-    panels: tuple[tuple[tuple[str, Panel], ...], ...]
-    size: tuple[float, float] = (5.2, 3.6)
-
-    @property
-    def columns(self) -> int:
-        """How many panels stand side by side."""
-        return max(map(len, self.panels))
+    panels: tuple[tuple[str, Panel], ...]
+    columns: int = 1
+    size: tuple[float, float] = (7.0, 4.2)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A finished picture, or (figure None) the reason why there is none."""
+    """A finished picture, or (figure None) the reason why there is none.  columns: panels that stand side by side."""
 
     kind: str
     figure: Figure | None
     caption: str
-
-    @property
-    def columns(self) -> int:
-        """How many panels stand side by side."""
-        return KINDS[self.kind].columns
+    columns: int = 1
 
     def write(self, suffix: str, dpi: int = 150) -> bytes:
         """The picture as png, svg or pdf; the same report gives the same bytes."""
@@ -55,72 +50,116 @@ KINDS: dict[str, Kind] = {
     "overview": Kind(
         "one page: how far apart, where, and what a plan makes of it",
         (
-            (("How far apart", panels.ratio), ("Where: by surprise", panels.surprise), ("By place", panels.position)),
-            (
-                ("By length", panels.length_spread),
-                ("Both policies", panels.log_probabilities),
-                ("Over groups", courses.k3_course),
-            ),
+            ("Log-ratio histogram", panels.ratio),
+            ("Log-ratio by rollout log-prob", panels.surprise),
+            ("Log-ratio by position", panels.position),
+            ("Sequence log-ratio by length", panels.length_spread),
+            ("Training against rollout log-prob", panels.log_probabilities),
+            ("k3 KL", courses.k3_course),
         ),
-        (4.6, 3.4),
+        3,
+        (4.6, 3.5),
     ),
     "metrics": Kind(
-        "the six curves that trainers log, over steps",
+        "the curves that trainers log, over steps",
         (
-            (
-                ("Mean weight", courses.mean_weight),
-                ("Sample size", courses.sample_size),
-                ("Rejection", courses.rejected),
-            ),
-            (("Divergence", courses.divergence), ("Perplexity", courses.perplexity), ("χ²", courses.chi2)),
+            ("Mean IS weight", courses.mean_weight),
+            ("Effective sample size", courses.sample_size),
+            ("Rejected share", courses.rejected),
+            ("KL divergence", courses.divergence),
+            ("Perplexity ratio", courses.perplexity),
+            ("χ² divergence", courses.chi2),
         ),
-        (4.2, 3.0),
+        3,
+        (4.4, 3.2),
     ),
-    "ratio": Kind("how the log-ratio is distributed", ((("Log-ratio", panels.ratio),),), (7.5, 4.2)),
+    "ratio": Kind("how the log-ratio is distributed", (("Log-ratio histogram", panels.ratio),), size=(7.5, 4.2)),
     "scatter": Kind(
         "one policy against the other",
-        ((("Probabilities", panels.probabilities), ("Log-probs", panels.log_probabilities)),),
-        (5.2, 4.4),
+        (
+            ("Training against rollout probability", panels.probabilities),
+            ("Training against rollout log-prob", panels.log_probabilities),
+        ),
+        2,
+        (5.2, 4.2),
     ),
-    "surprise": Kind("whether the gap is one of unlikely tokens", ((("By surprise", panels.surprise),),), (7.0, 4.2)),
-    "position": Kind("whether the gap grows along the context", ((("By place", panels.position),),), (7.0, 4.2)),
+    "surprise": Kind(
+        "whether the gap is one of unlikely tokens", (("Log-ratio by rollout log-prob", panels.surprise),)
+    ),
+    "position": Kind("whether the gap grows along the context", (("Log-ratio by position", panels.position),)),
     "length": Kind(
         "what length does to sequence ratios and to rejection",
-        ((("Sequence log-ratio", panels.length_spread), ("Acceptance", panels.length_kept)),),
+        (("Sequence log-ratio by length", panels.length_spread), ("Tokens kept by length", panels.length_kept)),
+        2,
+        (5.2, 3.8),
     ),
     "weights": Kind(
-        "how the plan's weights lie, and who carries the gradient",
-        ((("Applied weights", panels.weights), ("Who carries it", panels.gradient)),),
+        "how the plan's weights lie, and which sequences carry the gradient",
+        (("Applied IS weights", weights.weights), ("Which sequences carry the weight", weights.gradient)),
+        2,
         (5.2, 4.0),
     ),
-    "staleness": Kind("what lag between versions costs", ((("By lag", courses.staleness),),), (7.0, 4.2)),
+    "staleness": Kind("what lag between versions costs", (("k3 KL by policy lag", courses.staleness),)),
 }
 
 
-def draw(kind: str, report: Report) -> Drawn:
-    """One picture of a report.  Panels without data say so in their place; if all are, there is no picture."""
+def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
+    """One picture of a report.  A panel without data is left out; if all are, there is no picture.
+
+    Below it stands what it is of, and its caption unless the document around it shows that.
+    """
     layout = KINDS[kind]
-    n_rows, n_columns = len(layout.panels), layout.columns
-    captions: list[str] = []
-    missing: list[str] = []
     with style.styled():
-        figure = style.blank(layout.size[0] * n_columns, layout.size[1] * n_rows)
-        for i, row in enumerate(layout.panels):
-            for j, (title, panel) in enumerate(row):
-                ax = figure.add_subplot(n_rows, n_columns, i * n_columns + j + 1)
-                ax.set_title(title)
-                try:
-                    captions.append(panel(ax, report))
-                except Missing as reason:
-                    missing.append(str(reason))
-                    style.sentence(ax, str(reason))
-    if not captions:
-        return Drawn(kind, None, " ".join(dict.fromkeys(missing)))
-    return Drawn(kind, figure, _caption(kind, captions))
+        shown, missing = _available(layout, report)
+        if not shown:
+            return Drawn(kind, None, missing)
+        n_rows = -(-len(shown) // layout.columns)
+        columns = -(-len(shown) // n_rows)
+        figure = style.blank(layout.size[0] * columns, layout.size[1] * n_rows)
+        sentences: list[str] = []
+        for (title, panel), ax in zip(shown, _axes(figure, len(shown), n_rows), strict=True):
+            ax.set_title(title)
+            sentences.append(panel(ax, report))
+        style.heads(figure.axes)
+        caption = _caption(kind, sentences)
+        style.foot(figure, [(caption, False)] * captioned + [(_provenance(report), True)])
+    return Drawn(kind, figure, caption, columns)
+
+
+def _available(layout: Kind, report: Report) -> tuple[list[tuple[str, Panel]], str]:
+    """The panels that have something to draw, found by drawing each apart; and why the others have not."""
+    shown: list[tuple[str, Panel]] = []
+    missing: list[str] = []
+    for title, panel in layout.panels:
+        try:
+            panel(style.blank(*layout.size).add_subplot(), report)
+            shown.append((title, panel))
+        except Missing as reason:
+            missing.append(str(reason))
+    return shown, " ".join(dict.fromkeys(missing))
+
+
+def _axes(figure: Figure, n: int, n_rows: int) -> Iterator[Axes]:
+    """Axes in rows that are full, of which the first may hold one more."""
+    rows = figure.add_gridspec(n_rows, 1)
+    for i in range(n_rows):
+        in_row = n // n_rows + (i < n % n_rows)
+        places = rows[i].subgridspec(1, in_row)
+        for j in range(in_row):
+            yield figure.add_subplot(places[j])
 
 
 def _caption(kind: str, captions: list[str]) -> str:
     if kind == "metrics":
         text = "; ".join(captions)
         return f"{text[0].upper()}{text[1:]}."
-    return " ".join(captions[:2] if kind == "overview" else captions)
+    return " ".join(captions)
+
+
+def _provenance(report: Report) -> str:
+    """What a picture is of: the file, the plan, how much, and who drew it."""
+    path = report.inputs[0].path
+    name = "standard input" if path == "-" else style.label(path.rsplit("/", 1)[-1])
+    others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
+    tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
+    return f"{name}{others} · plan {style.label(report.plan.name)} · {tokens}, {sequences} · rlcorr {__version__}"

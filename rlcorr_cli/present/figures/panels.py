@@ -1,6 +1,8 @@
-"""The panels: each draws one question about a report on its axes and returns one sentence on what is to be seen.
+"""The panels on tokens and sequences: each draws one question about a report on its axes and returns one sentence on
+what is to be seen.
 
-A panel that has nothing to draw raises Missing with the reason.
+A panel that has nothing to draw raises Missing with the reason.  `weights.py` has those on a plan's weights,
+`courses.py` those over groups.
 """
 
 import math
@@ -8,25 +10,25 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from rlcorr_cli.plans.plan import Bounds
-from rlcorr_cli.present.figures import style
-from rlcorr_cli.present.figures.data import rebinned
-from rlcorr_cli.present.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE, PURPLE, RED, mark
-from rlcorr_cli.present.numbers import number, share, signed
+from rlcorr_cli.present.figures import style, ticks
+from rlcorr_cli.present.figures.data import rebinned, unbroken, whole_centres
+from rlcorr_cli.present.figures.style import BLUE, GREEN, INK, MAP, ORANGE, PURPLE, RED, mark
+from rlcorr_cli.present.numbers import number, plural, share, signed
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import (
     MIN_LENGTH_COUNT,
     Missing,
+    Profile,
     length_trend,
-    lorenz,
     position_trend,
     profile,
     surprise_trend,
 )
-from rlcorr_cli.totals.binned import SURPRISE, BinnedTotals, square
-from rlcorr_cli.totals.bins import Binned, Grid
+from rlcorr_cli.totals.binned import DEEPEST, POSITION, SURPRISE, BinnedTotals, square
+from rlcorr_cli.totals.bins import Binned, Grid, Octaves
+from rlcorr_cli.totals.histogram import Floats
 
 
 def counted(report: Report) -> BinnedTotals:
@@ -38,28 +40,30 @@ def counted(report: Report) -> BinnedTotals:
 
 def ratio(ax: Axes, report: Report) -> str:
     """Histogram of the log-ratio, log counts, with the plan's token bounds."""
-    values, counts = report.log_ratios.by_value
-    if not len(values):
+    if not len(report.log_ratios.buckets):
         raise Missing("No valid token.")
-    values, n = report.whole.values, int(counts.sum())
+    values, n = report.whole.values, int(report.log_ratios.counts.sum())
     largest = values["logprob_abs_diff_max"] or 0.0
     if largest == 0:
         raise Missing(f"All {n:,} log-ratios are 0: the two columns are equal.")
     outer = max(abs(report.log_ratios.quantile(q) or 0.0) for q in (0.001, 0.999)) or largest
     bounds = _token_bounds(report)
-    reach = 1.4 * max(outer, *(abs(at) for _, at in bounds if abs(at) < 4 * outer), 0.0)
+    ends = [abs(at) for _, places, _ in bounds for at in places]
+    reach = 1.4 * max(outer, *(at for at in ends if at < 4 * outer), 0.0)
     edges = np.linspace(-reach, reach, 82)
     drawn = rebinned(report.log_ratios, edges)
     ax.stairs(drawn, edges, fill=True, color=BLUE, alpha=0.85)
-    style.log_counts(ax.yaxis)
-    ax.set_ylim(bottom=0.3)
-    ax.axvline(0, color=INK, linewidth=0.8)
-    for at in sorted({at for _, at in bounds if abs(at) <= reach}):
-        mark(ax, at, ", ".join(name for name, other in bounds if other == at))
-    ax.set(xlabel="log-ratio, training − rollout (nats)", ylabel="tokens")
+    mark(ax, 0, "equal", INK, style="-")
+    for name, places, color in bounds:
+        for at in places:
+            if abs(at) <= reach:
+                mark(ax, at, name, color)
+    ax.set(xlabel="log-ratio, training − rollout (nats)", ylabel="tokens", xlim=(-reach, reach))
+    ticks.linear(ax.xaxis)
+    ticks.counts(ax.yaxis)
     text = _spread_words(report, n)
     far = n - drawn.sum()
-    if far >= 0.5:
+    if far:
         text += f"; {share(far / n)} lie beyond the picture"
     outside = _outside(report)
     return f"{text}{'; ' + outside if outside else ''}."
@@ -76,21 +80,31 @@ def _spread_words(report: Report, n: int) -> str:
     return f"Median {middle} nats, 0.1 % of the tokens below {low} and 0.1 % above {high}"
 
 
-def _token_bounds(report: Report) -> list[tuple[str, float]]:
-    """The plan's bounds on single ratios, as log-ratios."""
-    named_bounds: list[tuple[str, Bounds]] = []
+def _token_bounds(report: Report) -> list[tuple[str, list[float], str]]:
+    """The plan's bounds on single ratios: their name, the log-ratios they are at, and their colour."""
+    named_bounds: list[tuple[str, Bounds, str]] = []
     weighting = report.plan.weighting
     if weighting is not None and weighting.scope == "token" and weighting.of == "mismatch":
-        named_bounds.append(("weight", weighting.bounds))
+        named_bounds.append(("weight", weighting.bounds, RED))
     named_bounds += [
-        (rejection.name, rejection.bounds)
+        (style.label(rejection.name), rejection.bounds, PURPLE)
         for rejection in report.plan.rejections
         if rejection.statistic == "ratio"
         and rejection.scope in ("token", "seq_min", "seq_max")
         and rejection.of == "mismatch"
     ]
-    ends = [(f"{name} {end:g}", end) for name, bounds in named_bounds for end in (bounds.low, bounds.high) if end]
-    return [(name, math.log(end)) for name, end in ends]
+    return [
+        (f"{name} {bounds_words(bounds)}", [math.log(end) for end in (bounds.low, bounds.high) if end], color)
+        for name, bounds, color in named_bounds
+        if bounds.low or bounds.high
+    ]
+
+
+def bounds_words(bounds: Bounds) -> str:
+    """'0.8 to 1.25', 'low 0.8' or 'high 2', of ratios."""
+    if bounds.low and bounds.high:
+        return f"{bounds.low:g} to {bounds.high:g}"
+    return f"low {bounds.low:g}" if bounds.low else f"high {bounds.high:g}"
 
 
 def _outside(report: Report) -> str:
@@ -106,13 +120,15 @@ def _outside(report: Report) -> str:
     for rejection in report.plan.rejections:
         if rejection.scope == "token":
             lost = share(values.get(f"rollout_rs_{rejection.name}_masked_fraction"))
-            parts.append(f"{rejection.name} takes {lost}")
+            parts.append(f"{rejection.name} rejects {lost}")
     return ", ".join(parts)
 
 
 def probabilities(ax: Axes, report: Report) -> str:
     """Rollout against training probability, a count per square."""
     _scatter(ax, counted(report).counts["probability"])
+    for axis in (ax.xaxis, ax.yaxis):
+        ticks.linear(axis)
     ax.set(xlabel="rollout probability", ylabel="training probability")
     pearson = report.whole.values["prob_pearson"]
     if pearson is None:
@@ -122,39 +138,60 @@ def probabilities(ax: Axes, report: Report) -> str:
 
 def log_probabilities(ax: Axes, report: Report) -> str:
     """Rollout against training log-prob."""
-    _scatter(ax, counted(report).counts["log_probability"])
+    scatter = counted(report).counts["log_probability"]
+    _scatter(ax, scatter)
+    places = [(DEEPEST * part / 4, f"−{-DEEPEST * part / 4:g}" if part else "0") for part in (3, 2, 1, 0)]
+    for axis in (ax.xaxis, ax.yaxis):
+        ticks.fixed(axis, DEEPEST - 0.8, 0.0, [(DEEPEST, f"≤ −{-DEEPEST:g}"), *places])
     ax.set(xlabel="rollout log-prob (nats)", ylabel="training log-prob (nats)")
     far = 1 - rebinned(report.log_ratios, np.array([-1.0, 1.0])).sum() / report.log_ratios.counts.sum()
-    return f"{share(max(float(far), 0.0))} of the tokens lie more than 1 nat off the diagonal."
+    text = f"{share(max(float(far), 0.0))} of the tokens lie more than 1 nat off the diagonal"
+    counts = square(scatter)
+    edge = int(counts[0].sum() + counts[1:, 0].sum())
+    if edge:
+        are = "is" if edge == 1 else "are"
+        text += f"; {plural(edge, 'token')} below {scatter.binning.edges[1]:g} nats on either side {are} at the edge"
+    return f"{text}."
 
 
 def _scatter(ax: Axes, scatter: Binned[Grid]) -> None:
     if not len(scatter.bins):
         raise Missing("No valid token.")
-    edges, most = scatter.binning.edges, max(2, int(scatter.counts.max()))
+    edges, most = scatter.binning.edges, max(12, int(scatter.counts.max()))
     shown = np.ma.masked_equal(square(scatter).T, 0)
     mesh = ax.pcolormesh(edges, edges, shown, cmap=MAP, norm=LogNorm(1, most), rasterized=True)
-    ax.plot(edges[[0, -1]], edges[[0, -1]], color=RED, linewidth=0.8)
-    ax.set_aspect("equal")
-    ax.set_facecolor(
-        style.PALE
-    )  # the darkest cells are single tokens, and outliers: they must show on a dark page, too
+    ax.plot(edges[[0, -1]], edges[[0, -1]], color=RED, linewidth=0.8, label="equal")
+    # The darkest cells are single tokens, and outliers: they must show on a dark page, too.
+    ax.set_facecolor(style.PALE)
     ax.grid(visible=False)
     assert ax.figure is not None
-    bar = ax.figure.colorbar(mesh, ax=ax, label="tokens", shrink=0.7)
-    style.plain_numbers(bar.ax.yaxis)
+    bar = ax.figure.colorbar(mesh, ax=ax, label="tokens", fraction=0.05, pad=0.02)
+    ticks.logarithmic(bar.ax.yaxis, 1, most)
+
+
+def _mean_and_std(ax: Axes, places: Floats, bins: Profile) -> None:
+    """Both curves of a profile; the mean with twice its standard error."""
+    ax.plot(*unbroken(places, bins.std), "o-", color=BLUE, label="std")
+    ax.plot(*unbroken(places, bins.mean), "s--", color=ORANGE, label="mean ± 2 standard errors")
+    error = 2 * bins.std / np.sqrt(bins.count)
+    (x, low), (_, high) = unbroken(places, bins.mean - error), unbroken(places, bins.mean + error)
+    ax.fill_between(x, low, high, color=ORANGE, alpha=0.3, linewidth=0)
+    ax.axhline(0, color=INK, linewidth=0.8)
+    ax.set_ylabel("log-ratio (nats)")
+    ticks.linear(ax.yaxis)
 
 
 def surprise(ax: Axes, report: Report) -> str:
     """Spread of the log-ratio by how unlikely the token was."""
+    if not len(counted(report).spread["surprise"].bins):
+        raise Missing("No valid token.")
     bins = profile(counted(report).spread["surprise"])
-    ax.plot(-bins.centre, bins.std, "o-", color=BLUE, label="std")
-    ax.plot(-bins.centre, bins.mean, "s--", color=ORANGE, label="mean")
-    ax.axhline(0, color=INK, linewidth=0.8)
-    ax.set_xscale("symlog", linthresh=2.0**SURPRISE.first)
-    ax.set(xlabel="rollout log-prob (nats; unlikely tokens left)", ylabel="log-ratio (nats)")
-    _symlog_ticks(ax)
-    ax.legend()
+    _mean_and_std(ax, -bins.centre, bins)
+    nearest = 2.0**SURPRISE.first
+    ax.set_xscale("symlog", linthresh=nearest)
+    ax.set_xlabel("rollout log-prob (nats; unlikely tokens left)")
+    places = [(-10.0, "−10"), (-1.0, "−1"), (-0.1, "−0.1"), (-0.01, "−0.01"), (-nearest, "> −0.001")]
+    ticks.fixed(ax.xaxis, -40, -nearest, places)
     trend = surprise_trend(bins)
     if trend is None:
         return "There are too few tokens to tell likely from unlikely ones."
@@ -163,125 +200,86 @@ def surprise(ax: Axes, report: Report) -> str:
     return f"The spread {words}: std {likely} for the likeliest tokens, {unlikely} for the unlikeliest."
 
 
-def _symlog_ticks(ax: Axes) -> None:
-    ticks = [-10.0, -1.0, -0.1, -0.01, -0.001]
-    ax.set_xticks(ticks)
-    style.plain_numbers(ax.xaxis)
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlim(-40, -(2.0**SURPRISE.first))
-
-
 def position(ax: Axes, report: Report) -> str:
     """Mean and spread by place in the sequence."""
-    bins = profile(counted(report).spread["position"])
-    ax.plot(bins.centre, bins.std, "o-", color=BLUE, label="std")
-    ax.plot(bins.centre, bins.mean, "s--", color=ORANGE, label="mean")
-    ax.axhline(0, color=INK, linewidth=0.8)
-    _log_counts(ax)
-    ax.set(xlabel="place among the sequence's valid tokens", ylabel="log-ratio (nats)")
-    ax.legend()
+    spread = counted(report).spread
+    if not len(spread["position"].bins):
+        raise Missing("No valid token.")
+    bins = profile(spread["position"])
     trend = position_trend(bins)
     if trend is None:
-        return "Sequences are too short for a course along them."
+        raise Missing("Sequences are too short or too few for a course along them.")
+    places = whole_centres(POSITION, bins.bins)
+    reached = spread["length"].bins == bins.bins[-1]
+    if reached.any():
+        # The last bin goes no further than the sequences do that end in it.
+        mean_length = spread["length"].sums["tokens"][reached][0] / spread["length"].counts[reached][0]
+        places[-1] = (math.ceil(POSITION.edges[bins.bins[-1]]) + mean_length) / 2
+    _mean_and_std(ax, places, bins)
+    ticks.octaves(ax.xaxis, float(places[0]) / 1.15, float(places[-1]) * 1.15)
+    ax.set_xlabel(f"position in the sequence (at least {int(bins.count.min()):,} tokens each)")
     words = {"level": "stays as wide"}.get(trend.change, trend.change)
     early, late = number(trend.early_std), number(trend.late_std)
-    return f"Along the sequence the gap {words}: std {early} in the first places, {late} in the last."
+    return f"Along the sequence the gap {words}: std {early} at the first positions, {late} at the last."
 
 
 def length_spread(ax: Axes, report: Report) -> str:
     """The sequence log-ratio S by length: the length trap."""
-    bins = profile(counted(report).spread["length"], MIN_LENGTH_COUNT)
-    ax.fill_between(bins.centre, bins.mean - bins.std, bins.mean + bins.std, color=BLUE, alpha=0.25, linewidth=0)
-    ax.plot(bins.centre, bins.mean, "o-", color=BLUE, label="mean ± std of S")
-    for at, name in ((math.log(2), "ratio 2"), (-math.log(2), "ratio 1/2")):
-        mark(ax, at, name, vertical=False)
-    _log_counts(ax)
-    ax.set(xlabel="valid tokens of the sequence", ylabel="S, log of the sequence ratio (nats)")
-    ax.legend(loc="best")
+    lengths = counted(report).spread["length"]
+    bins = profile(lengths, MIN_LENGTH_COUNT)
     trend = length_trend(bins)
     if trend is None:
         raise Missing("No valid token.")
+    centre, enough = _mean_lengths(lengths), np.isin(lengths.bins, bins.bins)
+    if not enough.all():
+        mean = lengths.sums["sum"] / lengths.counts
+        few = f"mean of fewer than {MIN_LENGTH_COUNT}"
+        ax.plot(centre[~enough], mean[~enough], "o", color=BLUE, markerfacecolor="none", label=few)
+    line = ax.errorbar(centre[enough], bins.mean, bins.std, fmt="o-", color=BLUE, ecolor=BLUE, elinewidth=1, capsize=3)
+    line.set_label("mean ± std of S")
+    for at in (math.log(2), -math.log(2)):
+        mark(ax, at, "ratio 2, 1/2", vertical=False)
+    ax.set_ylabel("S = sequence log-ratio (nats)")
+    ticks.linear(ax.yaxis)
+    _length_axis(ax, lengths)
     shortest, longest = number(trend.shortest), number(trend.longest)
     if len(bins.std) == 1:
-        return f"S is {shortest} nats large at the one length that enough sequences have; a ratio of 2 is 0.69."
+        enough_there = bins.count[0] >= MIN_LENGTH_COUNT
+        where = "at the one length that enough sequences have" if enough_there else "over the few sequences there are"
+        return f"S has a root mean square of {shortest} nats {where}; a ratio of 2 is {math.log(2):.2f}."
     trap = " A bound on the product rejects long sequences more often." if trend.trap else ""
     return (
-        f"S is {shortest} nats large at the shortest lengths and {longest} at the longest; "
+        f"S has a root mean square of {shortest} nats at the shortest lengths and {longest} at the longest; "
         f"a ratio of 2 is {math.log(2):.2f}.{trap}"
     )
+
+
+def _mean_lengths(lengths: Binned[Octaves]) -> Floats:
+    """The mean length of the sequences in each bin."""
+    return lengths.sums["tokens"] / lengths.counts
+
+
+def _length_axis(ax: Axes, lengths: Binned[Octaves]) -> None:
+    """The same axis for every panel over length: of all lengths there are."""
+    places = _mean_lengths(lengths)
+    ax.set_xlabel("valid tokens of the sequence")
+    ticks.octaves(ax.xaxis, float(places[0]) / 1.15, float(places[-1]) * 1.15)
 
 
 def length_kept(ax: Axes, report: Report) -> str:
     """Share of tokens that the rejections keep, by length."""
     if not report.plan.rules:
-        raise Missing("The plan rejects nothing, so there is no acceptance by length.")
+        raise Missing("The plan rejects nothing, so every token is kept at any length.")
     lengths = counted(report).spread["length"]
-    tokens, kept_tokens = lengths.sums["tokens"], lengths.sums["kept_tokens"]
-    use = tokens > 0
-    centre, kept = lengths.binning.centres(lengths.bins[use]), kept_tokens[use] / tokens[use]
-    ax.plot(centre, kept, "o-", color=GREEN)
+    if not len(lengths.bins):
+        raise Missing("No valid token.")
+    kept = lengths.sums["kept_tokens"] / lengths.sums["tokens"]
+    ax.plot(_mean_lengths(lengths), kept, "o-", color=GREEN)
     ax.set_ylim(-0.02, 1.02)
-    _log_counts(ax)
-    ax.set(xlabel="valid tokens of the sequence", ylabel="share of tokens kept")
+    ax.set_ylabel("share of tokens kept")
+    ticks.linear(ax.yaxis)
+    _length_axis(ax, lengths)
     first, last = share(float(kept[0])), share(float(kept[-1]))
     if len(kept) == 1:
-        return f"Kept are {first} of the tokens."
-    return f"Kept are {first} of the tokens at the shortest lengths, {last} at the longest."
-
-
-def _log_counts(ax: Axes) -> None:
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
-    style.plain_numbers(ax.xaxis)
-    ax.xaxis.set_minor_locator(NullLocator())
-
-
-def weights(ax: Axes, report: Report) -> str:
-    """Distribution of the applied weights."""
-    weighting = report.plan.weighting
-    if weighting is None:
-        raise Missing("The plan weights nothing: every token that is kept counts 1.")
-    histogram = counted(report).histograms["weights"]
-    values, counts = histogram.by_value
-    positive = values[values > 0]
-    zero = float(counts[values == 0].sum() / counts.sum())
-    if not len(positive):
-        raise Missing("Every weight is 0.")
-    high = float(positive[-1]) * 1.05
-    low = max(float(positive[0]), high * 1e-6) / 1.05
-    edges = np.geomspace(low, high, 70)
-    ax.stairs(rebinned(histogram, edges), edges, fill=True, color=PURPLE)
-    stage = ", before the batch mean" if weighting.normalize == "batch" else ""
-    ax.set(xscale="log", ylabel="tokens", xlabel=f"applied weight{stage}")
-    style.log_counts(ax.yaxis)
-    ax.set_ylim(bottom=0.3)
-    style.plain_numbers(ax.xaxis)
-    if high / low < 30:
-        style.plain_numbers(ax.xaxis, minor=True)
-        ax.tick_params(axis="x", which="minor", labelsize=7)
-    else:
-        ax.xaxis.set_minor_formatter(NullFormatter())
-    mark(ax, 1.0, "1", INK, style="-")
-    for end in (weighting.bounds.low, weighting.bounds.high):
-        if end and low <= end <= high:
-            mark(ax, end, f"{end:g}")
-    ess = number(report.whole.values.get("rollout_is_eff_sample_size"))
-    nothing = f", {share(zero)} of the tokens weigh 0" if zero else ""
-    gone = " Rejection then keeps nothing." if report.whole.values.get("kept_tokens") == 0 else ""
-    return f"The weights leave an effective sample of {ess} of all units{nothing}.{gone}"
-
-
-def gradient(ax: Axes, report: Report) -> str:
-    """Lorenz curve: which share of sequences carries which share of the weight."""
-    if report.plan.normalizes:
-        raise Missing("Each batch's weights are divided by their own mean: who carries the gradient is not counted.")
-    curve = lorenz(counted(report).histograms["loads"])
-    ax.plot(curve.sequences, curve.weight, color=PURPLE)
-    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--", label="all the same")
-    ax.set(xlabel="share of sequences, lightest first", ylabel="share of the weight", xlim=(0, 1), ylim=(0, 1))
-    ax.set_aspect("equal")
-    ax.legend(loc="upper left")
-    half = 1 - float(np.interp(0.5, curve.sequences, curve.weight))
-    return (
-        f"The heavier half of the sequences carries {share(half)} of the weight, the heaviest 1 % {share(curve.top)}."
-    )
+        return f"Rejection keeps {first} of the tokens."
+    return f"Rejection keeps {first} of the tokens of the shortest sequences, {last} of those of the longest."

@@ -3,14 +3,14 @@
 Colours are Okabe and Ito's.  Text from a dump is never read as mathematics, and shown in one printable line.
 """
 
-from collections.abc import Generator
+import math
+import textwrap
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from rlcorr_cli.present.figures import own_settings
 from rlcorr_cli.present.stdout import clean
@@ -19,6 +19,19 @@ INK, PAPER, GRID, PALE = "#16181d", "#ffffff", "#d9dce1", "#eef0f3"
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#6b7280"
 MAP = "cividis"
 LONGEST = 40
+LEGEND_ROOM = 60
+"""Characters in one row of a legend, of which each entry's line takes six."""
+PER_INCH, LINE = 16.4, 0.165
+"""Below a picture: characters to an inch, and inches to a line."""
+LEGEND: Any = {
+    "loc": "lower left",
+    "bbox_to_anchor": (0, 1),
+    "borderaxespad": 0.2,
+    "borderpad": 0.1,
+    "columnspacing": 1.2,
+    "labelspacing": 0.25,
+    "handletextpad": 0.5,
+}
 
 RC: Any = {
     "font.family": "DejaVu Sans",
@@ -63,19 +76,11 @@ def styled() -> Generator[None]:
 
 def blank(width: float, height: float) -> Figure:
     """An empty figure, in inches; not registered anywhere, so nothing has to close it."""
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def plain_numbers(axis: Axis, minor: bool = False) -> None:
-    """Write ticks as 1,000 or 1e+06, because powers set as mathematics would need a dump's text to be read so, too."""
-    form = FuncFormatter(lambda x, _: f"{x:.0e}" if abs(x) >= 1e6 or 0 < abs(x) < 1e-4 else f"{x:,g}")
-    (axis.set_minor_formatter if minor else axis.set_major_formatter)(form)
-
-
-def log_counts(axis: Axis) -> None:
-    """Make an axis of counts logarithmic."""
-    axis.axes.set_yscale("log")
-    plain_numbers(axis)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.set(w_pad=0.08, h_pad=0.06)  # type: ignore[call-arg]
+    return figure
 
 
 def label(value: object) -> str:
@@ -84,23 +89,52 @@ def label(value: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def sentence(ax: Axes, text: str) -> None:
-    """Write on a panel why it has nothing to draw."""
-    ax.set_axis_off()
-    ax.text(0.5, 0.5, text, ha="center", va="center", wrap=True, color=GREY, transform=ax.transAxes)
-
-
 def mark(ax: Axes, at: float, text: str, color: str = RED, vertical: bool = True, style: str = "--") -> None:
-    """Draw a reference line with its name at its end."""
-    if vertical:
-        ax.axvline(at, color=color, linewidth=1, linestyle=style)
-        ax.annotate(
-            text, (at, 1), xycoords=("data", "axes fraction"), xytext=(2, -2), textcoords="offset points",
-            rotation=90, va="top", ha="left", fontsize=7, color=color,
-        )  # fmt: skip
-    else:
-        ax.axhline(at, color=color, linewidth=1, linestyle=style)
-        ax.annotate(
-            text, (1, at), xycoords=("axes fraction", "data"), xytext=(-2, 2), textcoords="offset points",
-            va="bottom", ha="right", fontsize=7, color=color,
-        )  # fmt: skip
+    """Draw a reference line; its name stands in the legend, where no curve hides it, once for all lines called so."""
+    labels = ax.get_legend_handles_labels()[1]
+    draw = ax.axvline if vertical else ax.axhline
+    draw(at, color=color, linewidth=1, linestyle=style, label="_" if text in labels else text)
+
+
+def heads(axes: Sequence[Axes]) -> None:
+    """The titles, at one height, and below each, above the axes and off the data, the legend in as few rows as fit."""
+    n_rows = max(map(_legend, axes))
+    for ax in axes:
+        ax.set_title(ax.get_title(loc="left"), pad=6 + 12.5 * n_rows)
+
+
+def _legend(ax: Axes) -> int:
+    """Draw the legend; returns its rows."""
+    handles, labels = ax.get_legend_handles_labels()
+    if not labels:
+        return 0
+    n_columns = next(n for n in range(len(labels), 0, -1) if n == 1 or _width(labels, n) <= LEGEND_ROOM)
+    ax.legend(handles, labels, ncols=n_columns, **LEGEND)
+    return math.ceil(len(labels) / n_columns)
+
+
+def _width(labels: Sequence[str], n_columns: int) -> int:
+    """Characters that a legend of so many columns is wide; its entries run down the columns."""
+    n_rows = math.ceil(len(labels) / n_columns)
+    columns = [labels[i : i + n_rows] for i in range(0, len(labels), n_rows)]
+    return sum(6 + max(map(len, column)) for column in columns)
+
+
+def _rows(text: str, width: int) -> list[str]:
+    """Lines of at most so many characters; no percent sign is parted from its number."""
+    joined = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    return [row.replace("\N{NO-BREAK SPACE}", " ") for row in textwrap.wrap(joined, width)]
+
+
+def foot(figure: Figure, lines: Sequence[tuple[str, bool]]) -> None:
+    """Make the figure taller, and write lines below what is drawn.  Each: the text, and whether it is small print."""
+    width, height = (float(inches) for inches in figure.get_size_inches())
+    wrapped = [(row, small) for text, small in lines for row in _rows(text, int(width * PER_INCH))]
+    strip = (len(wrapped) * LINE + 0.1) if wrapped else 0.0
+    figure.set_size_inches(width, height + strip)
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.set(rect=(0, strip / (height + strip), 1, height / (height + strip)))  # type: ignore[call-arg]
+    for i, (text, small) in enumerate(wrapped):
+        y = (strip - 0.06 - i * LINE) / (height + strip)
+        figure.text(0.08 / width, y, text, va="top", fontsize=7 if small else 8)

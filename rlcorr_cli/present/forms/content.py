@@ -83,7 +83,7 @@ def content(report: Report) -> Content:
         headings=[*map(short, report.groups[0].key), "sequences", "tokens", *_columns(report)] if report.groups else [],
         groups=[_cells(group, _columns(report), report) for group in groups],
         groups_shown="" if len(groups) == n_groups else f"{ends_and_worst_of(MOST_GROUPS, n_groups)}. {ALL_GROUPS}",
-        figures=[(KINDS[kind].about, draw(kind, report)) for kind in KINDS if kind != "overview"],
+        figures=[(KINDS[kind].about, draw(kind, report, captioned=False)) for kind in KINDS if kind != "overview"],
         plan=plan_to_toml(report.plan),
         notes=[clean(note) for note in report.notes],
     )
