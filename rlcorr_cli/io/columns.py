@@ -5,8 +5,9 @@ The names are in `quality/columns.py`.  A mapping is a plain dict, canonical nam
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
-from rlcorr_cli.errors import DataError, UsageError, nearest
+from rlcorr_cli.errors import LONGEST_NAME, DataError, UsageError, nearest, shortened
 from rlcorr_cli.io.duplicates import DRAW
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS
@@ -192,4 +193,27 @@ def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, s
     guesses = [name for name in AMBIGUOUS.get(canonical, ()) if name in available and name not in overrides.values()]
     if guesses:
         return DataError(message, f"If it is meant, try --map {canonical}={guesses[0]}.")
-    return DataError(message, f"Name it with --map {canonical}=COLUMN; nearest: {nearest(canonical, available)}.")
+    near = _near(canonical, available, overrides)
+    rest = (
+        f"nearest: {', '.join(near)}" if near else f"if none holds it, {_UNWRITTEN.get(canonical, 'it is not there')}"
+    )
+    return DataError(message, f"Name it with --map {canonical}=COLUMN; {rest}.")
+
+
+_UNWRITTEN = {
+    "rollout_log_probs": "the engine that sampled did not log its log-probs",
+    "old_log_probs": "the trainer did not write its log-probs",
+    "current_log_probs": "the trainer did not write its log-probs after updates",
+}
+"""What is wrong with a dump in which no column is like one that it needs."""
+
+
+def _near(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> list[str]:
+    """At most three columns named much like this one or its aliases; none that plays another part, as the rollout's
+    own log-probs do, nor those of a reference policy."""
+    others = {column for name in ALIASES if name != canonical for column in candidates(name, available, overrides)}
+    free = [column for column in available if column not in others and not column.lower().startswith("ref")]
+    free = [column for column in free if len(column) <= LONGEST_NAME]
+    names = (canonical, *ALIASES[canonical])
+    close = (column for name in names for column in get_close_matches(name, free, cutoff=0.7))
+    return [shortened(column, quotes=False) for column in dict.fromkeys(close)][:3]

@@ -102,3 +102,22 @@ def test_keys_are_canonical_or_the_dumps_own() -> None:
         key_column("uids", ["global_steps", "uid"], {})
     assert "uid" in caught.value.hint
     assert candidates("step", ["uid"], {}) == []
+
+
+@pytest.mark.parametrize(
+    ("available", "hint"),
+    [
+        (["rollout_log_probs", "step"], "if none holds it, the trainer did not write its log-probs."),
+        (["rollout_log_probs", "ref_log_probs"], "if none holds it, the trainer did not write its log-probs."),
+        (["rollout_log_probs", "old_logps"], "nearest: old_logps."),
+        (["rollout_log_probs", *(f"note{i}" for i in range(40))], "if none holds it"),
+        (["rollout_log_probs", *(f"old_log_probs_{i}" for i in range(40))], "nearest: old_log_probs_"),
+    ],
+)
+def test_at_most_a_few_near_columns_are_suggested_and_none_of_another_part(available: list[str], hint: str) -> None:
+    with pytest.raises(DataError) as caught:
+        resolve(available, {}, "decoupled")
+    assert caught.value.hint.startswith("Name it with --map old_log_probs=COLUMN; ")
+    assert hint in caught.value.hint
+    assert "rollout_log_probs" not in caught.value.hint
+    assert caught.value.hint.count(",") <= 2
