@@ -24,10 +24,6 @@ class Command(TyperCommand):
             _refuse_repeated(in_order)
         return super().parse_args(ctx, args)
 
-    def get_short_help_str(self, limit: int = 45) -> str:
-        """The whole summary: a list of commands wraps it rather than cutting it."""
-        return self.short_help or super().get_short_help_str(limit)
-
     def get_help_option(self, ctx: Any) -> Any:
         """The option --help."""
         option = super().get_help_option(ctx)
