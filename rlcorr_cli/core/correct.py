@@ -18,6 +18,9 @@ from rlcorr_cli.core.statistics import LINEAR, STATISTICS
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import LEVELS, Budget, Plan, Rejection, Scope, Weighting
 
+MAX_WEIGHT = float(np.finfo(np.float32).max)
+"""The largest weight that is not infinite to a trainer, 3.4e38: trainers and filtered datasets hold float32."""
+
 
 @dataclass(frozen=True)
 class Weighted:
@@ -81,13 +84,7 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
     scope = LEVELS[weighting.scope]
     log_raw = reduce_log_ratio(tokens, scope)
     raw = tokens.limited_rho(limit) if scope == "token" else torch.exp(_limit(log_raw, limit))
-    low, high = weighting.bounds.low, weighting.bounds.high
-    if low is None and high is None:
-        applied = raw
-    elif weighting.outside == "zero":
-        applied = torch.where(_inside(raw, low, high), raw, torch.zeros_like(raw))
-    else:
-        applied = raw.clamp(low if weighting.outside == "clamp" else None, high)
+    applied = _bound(raw, weighting)
     gate_mask = tokens.gate_mask(weighting.gate, scope == "token")
     if gate_mask is not None:
         unit_weight = torch.ones_like(raw)
@@ -97,6 +94,18 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
             torch.where(gate_mask, applied, unit_weight),
         )
     return Weighted(weighting, log_raw, raw, applied, gate_mask)
+
+
+def _bound(raw: Tensor, weighting: Weighting) -> Tensor:
+    """Weights within a weighting's bounds; the same tensor where there is nothing to do."""
+    low, high = weighting.bounds.low, weighting.bounds.high
+    if weighting.infinite == "zero":
+        raw = torch.where(raw > MAX_WEIGHT, torch.zeros_like(raw), raw)
+    if low is None and high is None:
+        return raw
+    if weighting.outside == "zero":
+        return torch.where(_inside(raw, low, high), raw, torch.zeros_like(raw))
+    return raw.clamp(low if weighting.outside == "clamp" else None, high)
 
 
 def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:

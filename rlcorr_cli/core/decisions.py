@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Decision
-from rlcorr_cli.core.correct import Corrected, Rejected, correct
+from rlcorr_cli.core.correct import MAX_WEIGHT, Corrected, Rejected, correct
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
@@ -17,8 +17,6 @@ from rlcorr_cli.totals.summary import GroupKey
 
 Flags = NDArray[np.bool_]
 T = TypeVar("T", np.float64, np.bool_)
-MAX_WEIGHT = float(np.finfo(np.float32).max)
-"""The largest weight that can be written down, 3.4e38: filtered datasets hold float32."""
 
 
 def correct_batch(

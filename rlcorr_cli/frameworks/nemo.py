@@ -1,7 +1,7 @@
 """NeMo-RL: the importance sampling keys of loss_fn, and grpo.seq_logprob_error_threshold.
 
-Weights are e^(prev - generation), not limited; at sequence level the product.  What its loss refuses at construction
-is refused here.
+Weights are e^(prev - generation), not limited; at sequence level the product.  Its nan_to_num makes those that are
+infinite in float32 0 before they are bounded.  What its loss refuses at construction is refused here.
 """
 
 from rlcorr_cli.errors import UsageError
@@ -27,10 +27,10 @@ def _read(config: Config) -> Plan:
         scope = "sequence" if flag(config, _SEQUENCE) else "token"
         bounds = Bounds(low, high)
         weighting = {
-            None: Weighting(scope),
-            "tis": Weighting(scope, bounds),
+            None: Weighting(scope, infinite="zero"),
+            "tis": Weighting(scope, bounds, infinite="zero"),
             "icepop": Weighting(scope, bounds, "zero"),
-            "seq-mask-tis": Weighting(scope),
+            "seq-mask-tis": Weighting(scope, infinite="zero"),
         }[kind]
         if kind == "seq-mask-tis":
             rejections.append(Rejection("ratio", "seq_mean", bounds, "geometric"))

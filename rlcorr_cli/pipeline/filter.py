@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.core.decisions import MAX_WEIGHT
+from rlcorr_cli.core.correct import MAX_WEIGHT
 from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan

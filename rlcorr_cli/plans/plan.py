@@ -31,6 +31,7 @@ Mode = Literal["decoupled", "bypass"]
 Loss = Literal["ppo_clip", "reinforce"]
 LimitOn = Literal["reduced", "token"]
 Outside = Literal["clamp", "zero", "cap"]
+Infinite = Literal["clamp", "zero"]
 Normalize = Literal["none", "batch"]
 Of = Literal["mismatch", "drift", "total"]
 """The policies of a record's l: training over rollout (a - b), current over old (theta - old), or current over rollout
@@ -74,6 +75,8 @@ class Weighting:
     scope: token e^l; sequence e^S; geometric e^g, the last two spread over the sequence's tokens.
     outside: "clamp" moves a weight to the nearer bound, "zero" makes it 0, "cap" clamps from above only and merely
     counts what lies below (verl's 2025-10 truncation with a lower threshold).
+    infinite: of a weight that float32 cannot hold, before the bounds.  "clamp" takes it as it is, far above any high
+    bound; "zero" makes it 0, as NeMo-RL's nan_to_num does.
     normalize: "batch" divides by the mean weight of the training batch (token scope: over valid tokens; else over
     non-empty sequences).  gate: where it is shut the weight is 1.
     """
@@ -85,6 +88,7 @@ class Weighting:
     _: KW_ONLY
     of: Of = "mismatch"
     gate: Gate = "any"
+    infinite: Infinite = "clamp"
 
     def __post_init__(self) -> None:
         for end, value in (("low", self.bounds.low), ("high", self.bounds.high)):
@@ -98,7 +102,12 @@ class Weighting:
     def rule(self) -> str:
         """One line that says which weights these are, for reports."""
         divided = ", batch mean 1" if self.normalize == "batch" else ""
-        return f"{self.scope} {self.bounds} ({self.outside}){acts_on(self.of, self.gate)}{divided}"
+        return f"{self.scope} {self.bounds} ({self.outside}){acts_on(self.of, self.gate)}{self.beyond}{divided}"
+
+    @property
+    def beyond(self) -> str:
+        """What becomes of infinite weights in words; nothing where they are bounded like others."""
+        return ", 0 beyond float32" if self.infinite == "zero" else ""
 
 
 @dataclass(frozen=True)
@@ -287,6 +296,7 @@ class Plan:
             "normalize": self.weighting.normalize,
             "of": self.weighting.of,
             "gate": self.weighting.gate,
+            **({} if self.weighting.infinite == "clamp" else {"infinite": self.weighting.infinite}),
         }
         rejections = [
             {"name": r.name, "statistic": r.statistic, "scope": r.scope, **asdict(r.bounds), "of": r.of, "gate": r.gate}

@@ -11,6 +11,7 @@ from rlcorr_cli.plans.plan import (
     Bounds,
     Budget,
     Gate,
+    Infinite,
     LimitOn,
     Loss,
     Mode,
@@ -41,11 +42,14 @@ class WeightingRecord(Record):
     normalize: Normalize = "none"
     of: Of = "mismatch"
     gate: Gate = "any"
+    infinite: Infinite = "clamp"
 
     def weighting(self) -> Weighting:
         """The weighting that it describes."""
         bounds = Bounds(self.low, self.high)
-        return Weighting(self.scope, bounds, self.outside, self.normalize, of=self.of, gate=self.gate)
+        return Weighting(
+            self.scope, bounds, self.outside, self.normalize, of=self.of, gate=self.gate, infinite=self.infinite
+        )
 
 
 class RejectionRecord(Record):

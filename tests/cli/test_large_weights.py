@@ -1,6 +1,7 @@
 """Weights beyond float32, which a filtered dataset cannot hold: written as the largest that it can, and said."""
 
 import json
+import math
 import warnings
 from pathlib import Path
 
@@ -37,6 +38,18 @@ def test_are_clamped_counted_and_said(to: str, tmp_path: Path) -> None:
     assert [one["rollout_is_weights"][0] for one in rows[:2]] == [LARGEST, LARGEST]
     assert rows[2]["rollout_is_weights"] == pytest.approx(np.exp([-0.25, 0.25]), rel=1e-6)
     assert np.isfinite([one["rollout_is_seq_weight"] for one in rows]).all()
+
+
+@pytest.mark.parametrize(("name", "second"), [("nemo-tis", 2.0), ("nemo-seq-mask-tis", 2.0**120)])
+def test_of_a_preset_of_nemo_are_zero(name: str, second: float, tmp_path: Path) -> None:
+    """As its nan_to_num has them; without a bound, what float32 holds stays as it is."""
+    rows = [row([-90.5, -1.0], [-0.5, -1.25]), row([-0.5 - 120 * math.log(2), -1.0], [-0.5, -1.0])]
+    dump, out = parquet(tmp_path / "in.parquet", rows), tmp_path / "out.parquet"
+    ran = run("filter", dump, "--preset", name, "--rejected", "keep", "-o", str(out), "--json")
+    assert ran.status == 0, ran.err
+    weights = [written["rollout_is_weights"][0] for written in read(out)]
+    assert weights == [pytest.approx(0.0), pytest.approx(second)]
+    assert not any("largest float32" in note for note in ran.json["notes"])
 
 
 def test_ordinary_weights_are_not_mentioned(tmp_path: Path) -> None:

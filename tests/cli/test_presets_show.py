@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from running import BF16, refused, run
 
+from rlcorr_cli.plans.documents import parse
+from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
 from rlcorr_cli.plans.presets.configs import CONFIGS
 
@@ -76,3 +78,11 @@ def test_a_preset_under_a_profile_gives_what_its_config_gives(tmp_path: Path) ->
     note = "decoupled_token_is as verl-0.9 has it: rollout_is: token, rollout_is_threshold: 2.0."
     assert note in by_preset["notes"]
     refused(run("analyze", BF16, "--profile", "verl-0.9", "--preset", "opsm"), 2, "verl-0.9 has no preset 'opsm'")
+
+
+def test_a_plan_file_of_nemo_says_what_becomes_of_infinite_weights() -> None:
+    shown = run("presets", "show", "nemo_tis").out
+    assert "token <= 2 (clamp), 0 beyond float32" in shown
+    text = shown.split("# As a plan file, for --plan:")[1]
+    assert plan_from_dict(parse(text, ".toml").data) == preset("nemo_tis").plan
+    assert preset("nemo_tis").plan.id != preset("trl_token_truncate").plan.id

@@ -173,6 +173,23 @@ def test_rejection_changes_no_weight_and_weighting_no_mask() -> None:
     assert both.keep.tolist() == kept(THREE, rejection)
 
 
+@pytest.mark.parametrize("scope", ["token", "sequence"])
+def test_infinite_weights_are_zero_before_the_bounds_where_a_plan_says_so(scope: WeightScope) -> None:
+    """By hand: float32 ends at e^88.72; a low bound lifts the 0 that nan_to_num leaves, a gate makes it 1."""
+    rows = [row([88.8]), row([800.0]), row([88.7]), row([LN2])]
+    for bounds, expected in (
+        (OPEN, [0.0, 0.0, math.exp(88.7), 2.0]),
+        (Bounds(None, 3.0), [0.0, 0.0, 3.0, 2.0]),
+        (Bounds(0.5, 3.0), [0.5, 0.5, 3.0, 2.0]),
+    ):
+        weighting = Weighting(scope, bounds, infinite="zero")
+        weighted = corrected(rows, Plan(weighting=weighting, log_ratio_limit=None)).weighted
+        assert weighted is not None
+        assert weighted.applied.tolist() == pytest.approx(expected, rel=1e-12)
+        clamped = applied(rows, scope, bounds, log_ratio_limit=None)
+        assert clamped[:2] == ([3.0, 3.0] if bounds.high else [round(math.exp(88.8), 12), math.inf])
+
+
 def test_masked_tokens_count_for_nothing() -> None:
     masked = [row([LN2, 25.0, -LN2, 2 * LN2], mask=[1, 0, 1, 1]), row([-9.0], mask=[0]), row([-LN2])]
     assert applied(masked, "sequence") == applied(THREE, "sequence")

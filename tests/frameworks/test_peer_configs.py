@@ -139,7 +139,7 @@ def test_ways_to_say_the_same(text: str, same: str, tmp_path: Path) -> None:
 
 def test_other_options_of_a_trainers_config_are_left_alone(tmp_path: Path) -> None:
     text = f"loss_fn:\n  ratio_clip_min: 0.2\n  {NEMO_ON}\n  token_level_loss: true\ngrpo:\n  max_num_steps: 5\n"
-    assert read(text, tmp_path).plan.weighting == Weighting("token")
+    assert read(text, tmp_path).plan.weighting == Weighting("token", infinite="zero")
 
 
 @pytest.mark.parametrize(

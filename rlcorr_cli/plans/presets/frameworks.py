@@ -22,10 +22,7 @@ def _prime(name: str, when: str, source: str, *rejections: Rejection) -> Preset:
     return Preset(Plan(name, None, rejections, log_ratio_limit=None), (), when, source, _TRAINER)
 
 
-_NEMO_OVERFLOW = (
-    "NeMo-RL sets a token weight beyond float32 (a log-ratio above 88.7) to 0; here it stays at its cap, or at the "
-    "largest float32."
-)
+_NEMO_OVERFLOW = "A weight beyond float32 (a log-ratio above 88.7) is 0 and not the cap: NeMo-RL's nan_to_num."
 _TRAINER = "prime-rl has no old policy: where the dump has both, --mode bypass compares the current one, as it does."
 
 
@@ -100,7 +97,7 @@ ROWS: tuple[Preset, ...] = (
     ),
     _weights(
         "nemo_tis",
-        Weighting("token", Bounds(None, 2.0)),
+        Weighting("token", Bounds(None, 2.0), infinite="zero"),
         "Capped token weights; NeMo-RL has no default cap.",
         f"{_NEMO}, truncated_importance_sampling_type tis",
         note=_NEMO_OVERFLOW,
@@ -114,7 +111,7 @@ ROWS: tuple[Preset, ...] = (
     Preset(
         Plan(
             "nemo_seq_mask_tis",
-            Weighting("token"),
+            Weighting("token", infinite="zero"),
             (Rejection("ratio", "seq_mean", Bounds(0.999, 1.002), "geometric"),),
             log_ratio_limit=None,
         ),

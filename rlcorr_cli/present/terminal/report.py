@@ -189,10 +189,10 @@ def print_weights(console: Console, report: Report) -> None:
 
 def _bound_words(plan: Plan) -> str:
     assert plan.weighting is not None
-    if plan.weighting.bounds == Bounds():
-        return f"{plan.weighting.scope}, unbounded{acts_on(plan.weighting.of, plan.weighting.gate)}"
-    words = {"clamp": "clamped to", "zero": "zero outside", "cap": "capped in"}[plan.weighting.outside]
-    return f"{plan.weighting.scope}, {words} {plan.weighting.bounds}{acts_on(plan.weighting.of, plan.weighting.gate)}"
+    weighting = plan.weighting
+    words = {"clamp": "clamped to", "zero": "zero outside", "cap": "capped in"}[weighting.outside]
+    bounds = "unbounded" if weighting.bounds == Bounds() else f"{words} {weighting.bounds}"
+    return f"{weighting.scope}, {bounds}{acts_on(weighting.of, weighting.gate)}{weighting.beyond}"
 
 
 def _below_words(plan: Plan) -> str:
