@@ -134,7 +134,7 @@ def reported(
         *_budget_notes(plan, budgets),
         *setting_notes,
     )
-    return build(
+    report = build(
         by_group=measured.groups,
         layouts=layouts_of(observation),
         replicates=measured.replicates,
@@ -147,6 +147,7 @@ def reported(
         anomalies=anomalies,
         of_whole=measured.whole,
     )
+    return replace(report, search_notes=dump.search_notes)
 
 
 def measure(

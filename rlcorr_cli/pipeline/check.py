@@ -18,5 +18,5 @@ def check(measurements: Measurements, policy: Policy) -> Checked:
         measurements=measurements,
         n_rules=judged.n_rules,
         findings=(*(failures(measurements.faults) if faults_fail else ()), *findings),
-        notes=(*(() if faults_fail else doubts(measurements.faults)), *judged.notes),
+        notes=(*measurements.notes, *(() if faults_fail else doubts(measurements.faults)), *judged.notes),
     )

@@ -27,18 +27,20 @@ class Measurements:
     """The numbers of a dump, just measured or saved.
 
     inputs: as the JSON report has them.  sections: the whole dump, then its groups.  situation: what remedies depend
-    on.  faults: what is wrong with the data, whatever their numbers are.
+    on.  faults: what is wrong with the data, whatever their numbers are.  notes: on what of the dump was not read.
     """
 
     inputs: tuple[Mapping[str, Any], ...]
     sections: tuple[Section, ...]
     situation: Situation
     faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """Measurements held to n_rules rules.  notes: what no rule judged, faults first unless they fail."""
+    """Measurements held to n_rules rules.  notes: on what was not read, then faults unless they fail, then what no
+    rule judged."""
 
     measurements: Measurements
     n_rules: int
@@ -82,6 +84,7 @@ def measurements_of(report: Report) -> Measurements:
         ),
         situation=report.situation,
         faults=faults(report.anomalies, report.impossible),
+        notes=report.search_notes,
     )
 
 

@@ -71,7 +71,7 @@ class Report:
     anomalies: of whole files, from their first rows.  impossible: a value that proves a column wrong.
     suggestions: looser bounds for each rejection that takes too much.  geometric: bounds
     that geometric rejection would take to keep nine sequences in ten.  pictures: binned totals, where they were
-    counted.
+    counted.  search_notes: those of the notes that say what of the dump is not read.
     """
 
     inputs: tuple[Input, ...]
@@ -90,6 +90,7 @@ class Report:
     suggestions: tuple[SuggestedBounds, ...] = ()
     geometric: GeometricBounds | None = None
     rules: tuple[Rule, ...] = RULES
+    search_notes: tuple[str, ...] = ()
 
     @cached_property
     def health(self) -> tuple[Finding, ...]:

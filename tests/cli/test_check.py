@@ -347,3 +347,12 @@ def test_a_profile_keeps_its_own_names(small: str) -> None:
     held = checked(1, small, "--profile", "verl-0.9", "--max", "rollout_corr/kl=5")
     assert "rollout_corr/kl" in [finding["metric"] for finding in held["findings"]]
     assert not [note for note in held["notes"] if "name of kl" in note]
+
+
+def test_files_that_are_not_read_are_noted_as_analyze_notes_them(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(Path(BF16).read_bytes())
+    (tmp_path / "part-0.json").write_text("{}")
+    note = f"1 file (1 .json) in {tmp_path} is not read."
+    assert note in run("analyze", str(tmp_path), "--json").json["notes"]
+    assert note in json.loads(run("check", str(tmp_path), "--json").out)["notes"]
+    assert "1 file (1 .json)" in run("check", str(tmp_path)).out
