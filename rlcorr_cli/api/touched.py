@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlcorr_cli.api.arguments import refuse_uri
 from rlcorr_cli.api.choosing import plan_file
 from rlcorr_cli.atomic import Destination, check_run
 from rlcorr_cli.atomic.destinations import DUMP
@@ -21,6 +22,7 @@ def written(option: str, path: Any) -> Path:
     if str(path) == STDIN:
         what = f"{option} takes no '{STDIN}': nothing but text goes to standard output."
         raise UsageError(what, "Name a file, or a directory.")
+    refuse_uri(option, path)
     return Path(path)
 
 

@@ -149,6 +149,8 @@ def _expanded(typed: str) -> Hits:
     if not typed:
         raise UsageError("The name of the dump is empty: is a variable unset?", "Name a file, a directory or a glob.")
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", typed):
+        if typed.lower().startswith("file:///"):
+            raise UsageError(f"{typed}: files are named by paths.", f"Write {typed[7:]}.")
         raise UsageError(f"{typed}: object stores are not read in this version.", "Download it first, then name it.")
     if typed == STDIN:
         return Hits([typed])
