@@ -10,13 +10,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from typing import NoReturn
 
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
 from rlcorr_cli.errors import OutputError, RlcorrError, not_one_of
 from rlcorr_cli.present.stdout import (
+    ClosedStdout,
     clean,
     disarmed,
     disarmed_json,
@@ -124,7 +125,9 @@ def parsed(args: list[str]) -> int:
     from rlcorr_cli.cli import app
 
     try:
-        status = app.run(args)
+        # Help and the version are printed by typer.
+        with nullcontext() if sys.stdout is not None else redirect_stdout(ClosedStdout()):
+            status = app.run(args)
         return status if status != INTERRUPTED else _interrupted()  # typer makes a status of an interrupt
     except typer.TyperException as error:
         refused = _REFUSED_CHOICE.match(error.format_message())

@@ -55,6 +55,19 @@ def has_emitted() -> bool:
     return _has_emitted
 
 
+class ClosedStdout(io.TextIOBase):
+    """A stdout that its caller closed (`>&-`), for libraries that print: to the None that Python has they say nothing,
+    and nobody would know."""
+
+    def write(self, text: str, /) -> int:
+        """An OutputError."""
+        raise _closed()
+
+
+def _closed() -> OutputError:
+    return OutputError("Standard output is closed.", "Redirect it to a file, or use -o FILE.")
+
+
 def emit_json(value: Any) -> None:
     """Write a value to stdout as indented JSON."""
     emit_json_pieces((json.dumps(value, indent=2, allow_nan=False), "\n"))
@@ -72,7 +85,7 @@ def emit(text: str) -> None:
 
 def _emit(pieces: Iterable[str]) -> None:
     if sys.stdout is None:  # closed by the caller: `>&-`
-        raise OutputError("Standard output is closed.", "Redirect it to a file, or use -o FILE.")
+        raise _closed()
     global _has_emitted
     _has_emitted = True
     encoding = sys.stdout.encoding or "ascii"

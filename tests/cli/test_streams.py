@@ -60,6 +60,13 @@ def test_a_closed_or_full_stdout_is_an_output_that_cannot_be_written(args: tuple
     assert "tandard output" in ran.err
 
 
+@pytest.mark.parametrize("args", [("--help",), ("analyze", "--help"), ("--version",), ()], ids=" ".join)
+def test_help_for_a_closed_stdout_is_an_output_that_cannot_be_written(args: tuple[str, ...]) -> None:
+    ended = Ran(4, "", "Error: Standard output is closed.\nRedirect it to a file, or use -o FILE.\n")
+    assert shell(">&-", *args) == ended
+    assert shell(f">&- {FULL}", *args, FORCE_COLOR="1") == Ran(4, "", "")
+
+
 @pytest.mark.parametrize(("columns", "widest"), [("10000000", 500), ("9" * 5000, 80), ("0", 80), ("-5", 80), ("x", 80)])
 def test_any_columns_give_a_width_of_this_world(columns: str, widest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for args in (("analyze", BF16), ("analyze", "--help"), ("explain", "kl")):
