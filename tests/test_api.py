@@ -2,6 +2,7 @@
 
 import inspect as signatures
 import json
+import math
 import re
 import subprocess
 import sys
@@ -132,6 +133,7 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "no rows": (lambda: analyze(BF16, limit=0), "limit"),
     "no threads": (lambda: analyze(BF16, threads=0), "threads"),
     "a ratio below 1": (lambda: analyze(BF16, extreme_ratio=0.5), "extreme_ratio must be above 1"),
+    "no end of ratios": (lambda: analyze(BF16, extreme_ratio=math.inf), "extreme_ratio must be above 1 and finite"),
     "a quarantine of no place": (lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")), 'Path("bad.parquet")'),
     "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),  # type: ignore[arg-type]
     "a plan that corrects nothing": (lambda: filter_dump(BF16, None, None), 'plan="geo_rs"'),

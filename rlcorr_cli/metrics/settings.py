@@ -1,5 +1,6 @@
 """The fixed numbers inside diagnostics, and the two a user may set."""
 
+import math
 from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError
@@ -19,7 +20,9 @@ class DiagnosticSettings:
     ppo_clip: float = 0.2
 
     def __post_init__(self) -> None:
-        if not self.extreme_ratio > 1:
-            raise UsageError(f"--extreme-ratio must be above 1, got {self.extreme_ratio:g}.", "2.0 is the default.")
+        if not 1 < self.extreme_ratio < math.inf:
+            finite = "" if self.extreme_ratio < math.inf else " and finite"
+            what = f"--extreme-ratio must be above 1{finite}, got {self.extreme_ratio:g}."
+            raise UsageError(what, "2.0 is the default.")
         if not 0 < self.ppo_clip < 1:
             raise UsageError(f"--ppo-clip must lie between 0 and 1, got {self.ppo_clip:g}.", "0.2 is the default.")
