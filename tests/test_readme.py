@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,30 @@ def test_every_command_in_readme_and_manual_runs(
     command: str, workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     args = [arg.replace("*.jsonl.gz", "*.jsonl") for arg in shlex.split(command)[1:]]
-    assert main.run(args) == 0, capsys.readouterr().err
-    assert capsys.readouterr().out
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert main.run(args) == 0, capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert printed.out
+    assert [str(warning.message) for warning in caught] == []
+    assert "Warning" not in printed.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "analyze dump.parquet --preset token_is -o report.html -o report.md -o report.json",
+        "filter dump.parquet --preset geo_rs -o kept.jsonl",
+        "check dump.parquet --junit junit.xml --max kl=1",
+        "explain kl",
+    ],
+)
+def test_no_library_warns_while_it_is_loaded(command: str, workplace: Path) -> None:
+    """A process of its own, which loads everything, in surroundings that show every warning."""
+    code = "import sys; from rlcorr_cli.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    line = [sys.executable, "-W", "always", "-c", code, *shlex.split(command)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_plan_file_in_readme_is_a_plan(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
