@@ -1,5 +1,6 @@
 """What every command promises, whatever it is pointed at: `wrong(tried)` names each promise that a command broke."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,7 +151,8 @@ def _rows(tried: Tried) -> Iterator[str]:
 def _named(tried: Tried, option: str) -> Path | None:
     args = tried.case.args
     path = tried.here / args[args.index(option) + 1] if option in args[:-1] else None
-    return path if path is not None and (path.is_file() or path.is_dir()) else None
+    # A name that is too long names nothing; pathlib raises there.
+    return path if path is not None and os.access(path, os.F_OK) and (path.is_file() or path.is_dir()) else None
 
 
 def _carried(tried: Tried) -> Iterator[str]:

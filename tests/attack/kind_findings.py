@@ -124,7 +124,9 @@ def _left_out() -> Iterator[Case]:
     for name, value in {"NaN": float("nan"), "infinite": float("inf")}.items():
         reward = pa.array([0.5, value, *[0.25] * (N - 2)])
         dump = written(DUMP, with_column(".parquet", "reward", reward))
-        yield _case("F15", f"a reward that is {name}", ("analyze", DUMP), dump, says="1 reward")
+        yield _case(
+            "F15", f"a reward that is {name}", ("analyze", DUMP), dump, says="1 of 6 sequences have no finite reward"
+        )
     for option in ("--preset", "--plan"):
         for command in ("analyze", "check"):
             yield _case("F20", f"{command} {option} ''", (command, DUMP, option, ""), ends=(USAGE,))
@@ -165,7 +167,8 @@ def _odd_values() -> Iterator[Case]:
         "a reward of NaN": of_type(".parquet", "reward", "double", ""),
         "an advantage of NaN": with_column(".parquet", "advantages", lists["advantages"]),
     }
-    masked = pa.table({**_columns(), "old_log_probs": pa.array([[-0.5, -1.0, float("nan")]] * N)})
+    hole = {"old_log_probs": [[-0.5, -1.0, float("nan")]] * N, "response_mask": [[1, 1, 0]] * N}
+    masked = pa.table({**_columns(), **hole})
     row_lines = "".join(json.dumps(row) + "\n" for row in masked.to_pylist())
     for name, data in dumps.items():
         yield _case("F4", name, ("inspect", DUMP, "--row", "0"), written(DUMP, data), ends=(OK, DATA))
@@ -280,7 +283,11 @@ def _tracebacks() -> Iterator[Case]:
     )
     for command in ("check", "plot"):
         yield _case(
-            "F12", f"{command} a name of 300 characters", (command, "x" * 300 + ".json"), nothing, ends=(USAGE, DATA)
+            "F12",
+            f"{command} a name of 300 characters",
+            (command, "x" * 300 + ".json"),
+            nothing,
+            ends=(USAGE, DATA, OUTPUT),  # the picture's name would be longer still
         )
     within = Surroundings(here="empty")
     line = _filter(f"../{DUMP}", "-o", ".")
@@ -319,9 +326,22 @@ def _tracebacks() -> Iterator[Case]:
     )
     unnamed = pa.table({**_columns(), "": pa.array(["a"] * N)})
     yield _case("F12", "--group-by ''", ("analyze", DUMP, "--group-by", ""), _table(unnamed), ends=(OK, USAGE))
-    for option, value in (("--batch-tokens", 2**63), ("--resample", 2**63), ("--resample", 2**40), ("--seed", 2**64)):
+    for option, value in (("--batch-tokens", 2**63), ("--resample", 2**63), ("--seed", 2**64)):
         line = _filter(DUMP, "-o", "k.parquet", option, str(value))
         yield _case("F12", f"filter {option} {value}", line, ends=(OK, USAGE), outputs=("k.parquet",))
+    # A row is some 20 bytes: no disk holds them, and what is drawn until then is in no memory.
+    line = _filter(DUMP, "-o", "k.jsonl", "--resample", str(2**40))
+    yield _case("F12", f"filter --resample {2**40}", line, ends=(OUTPUT,), around=Surroundings(largest_file=1 << 20))
+    for option in ("--max-bad-fraction", "--extreme-ratio", "--ppo-clip"):
+        for value in ("nan", "inf"):
+            yield _case("F12", f"{option} {value}", ("analyze", DUMP, option, value), ends=(USAGE,))
+    for line in (_filter(DUMP, "-o", "file:///x/k"), ("plot", DUMP, "--kind", "ratio", "-o", "file:///x/p")):
+        yield _case("F12", f"{line[0]} -o {line[-1]}", line, ends=(USAGE,))
+    for args in (("--help",), ("analyze", "--help"), ("presets",)):
+        for around in (Surroundings(stdout=""), Surroundings(stdout="/dev/full", stderr="/dev/full")):
+            colours = replace(around, environment=(("FORCE_COLOR", "1"),))
+            name = f"{' '.join(args)} to {around.stdout or 'a closed stdout'}"
+            yield _case("F12", name, args, around=colours, ends=(OUTPUT,))
     yield _case("F12", "analyze --seed 2^64", ("analyze", DUMP, "--seed", str(2**64)), ends=(OK, USAGE))
     steps = written(DUMP, with_column(".parquet", "step", pa.array([2**64 - 1] * N, pa.uint64())))
     line = ("analyze", DUMP, "--group-by", "step", "-o", "r.tb")
