@@ -1,6 +1,7 @@
 """A batch's share in finding a plan's budget bounds: `totals/budget_search.py` says how they follow."""
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -35,7 +36,9 @@ def _values(batch: Batch, plan: Plan, device: torch.device) -> Iterator[tuple[Bu
         return
     lengths = np.diff(batch.offsets)
     tokens, group_index = Tokens.of(batch, device, plan.mode), np.repeat(batch.group_index, lengths)
+    order = np.argsort(group_index, kind="stable") if len(batch.group_keys) > 1 else slice(None)
+    cuts = np.searchsorted(group_index[order], np.arange(len(batch.group_keys) + 1)).tolist()
     for budget in plan.budgets:
-        values = to_numpy(budgeted(tokens, budget, plan))
-        for i, key in enumerate(batch.group_keys):
-            yield BudgetGroup(budget.name, key), values[group_index == i] if len(batch.group_keys) > 1 else values
+        values = to_numpy(budgeted(tokens, budget, plan))[order]
+        for key, (start, end) in zip(batch.group_keys, pairwise(cuts), strict=True):
+            yield BudgetGroup(budget.name, key), values[start:end]

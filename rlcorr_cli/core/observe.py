@@ -27,12 +27,14 @@ from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
-from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.histogram import Floats, Histogram, narrowed
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole, whole_tail
 
+KEPT = "kept."
+"""What the names of numbers of the kept tokens begin with."""
 BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 """Budget -> group -> the largest value of its statistic that stays."""
 
@@ -182,7 +184,7 @@ def _plan_layout(plan: Plan, settings: DiagnosticSettings, has_current: bool) ->
     parts = _plan_parts(tokens, corrected, settings, fold, None)
     if len(parts) == 1 and plan.rules:
         # The plan rejects even l = 0, so that nothing is kept of this one token.
-        parts.append(Part.of_tokens(_diagnostics(tokens, settings, None), fold, tokens, "kept."))
+        parts.append(Part.of_tokens(_diagnostics(tokens, settings, None), fold, tokens, KEPT))
     return _layout(parts)
 
 
@@ -220,7 +222,7 @@ def _plan_parts(
         kept, left = tokens.keep(corrected.keep)
         if left.any():
             columns = _diagnostics(kept, settings, None if rewards is None else rewards[left])
-            parts.append(Part.of_tokens(columns, _Fold(fold.group_index[left], kept.ragged), kept, "kept."))
+            parts.append(Part.of_tokens(columns, _Fold(fold.group_index[left], kept.ragged), kept, KEPT))
     return parts
 
 
@@ -245,6 +247,9 @@ def _summaries(observation: Observation, batch: Batch, parts: Mapping[str, list[
     """One Summary per group of the parts of each block."""
     counts, n_groups = _counts(batch), len(batch.group_keys)
     blocks = {name: _blocks(layout, n_groups, parts.get(name, [])) for name, layout in layouts_of(observation).items()}
+    for plan in observation.plans:
+        pairs = zip(blocks[plan_block(plan)], blocks[diagnostics_block(plan.mode)], strict=True)
+        blocks[plan_block(plan)] = [block.sharing(diagnosed, KEPT) for block, diagnosed in pairs]
     return {
         key: Summary(counts[group], {name: of_groups[group] for name, of_groups in blocks.items()})
         for group, key in enumerate(batch.group_keys)
@@ -359,7 +364,9 @@ class _Fold:
         keyed, counts = torch.unique((place << 16) + bucket.long(), return_counts=True)
         places, counted = keyed.cpu().numpy(), counts.cpu().numpy()
         cuts = np.searchsorted(places, np.arange(len(self.groups) + 1) << 16)
-        return [Histogram((places[a:b] & 0xFFFF).astype(np.uint16), counted[a:b]) for a, b in pairwise(cuts.tolist())]
+        places, counted = (places & 0xFFFF).astype(np.uint16), narrowed(counted)
+        # Copies: of a part, the whole would stay.
+        return [Histogram(places[a:b].copy(), counted[a:b].copy()) for a, b in pairwise(cuts.tolist())]
 
     def tails(self, log_weights: Floats) -> list[Tail]:
         """The upper tail of each group; log_weights: of tokens or of sequences, f64[V or B]."""

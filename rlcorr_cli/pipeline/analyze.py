@@ -38,6 +38,9 @@ from rlcorr_cli.totals.summary import Layouts
 Progress = Callable[[int, int], None]
 """Called after each shard with its tokens and bytes."""
 
+MANY_GROUPS = 500
+"""Of one shard: what stays of so many lies between what was freed, and keeps it from being used again."""
+
 Watch = Callable[[int], AbstractContextManager[Progress]]
 """Given the bytes to come, a context around the reading that yields a Progress."""
 
@@ -211,7 +214,7 @@ class MeasureShard:
         set_aside: list[SetAside] = []
         with devices.worker(self.reading.device):
             measured = gather(self._measured(rows) for rows in self.reading.sound_rows(shard, set_aside))
-        if self.observation.pictures:
+        if self.observation.pictures or len(measured.groups) > MANY_GROUPS:
             devices.trim()
         covering = replace(measured, provenance=self.provenance, covered=frozenset({shard.id}))
         return ShardResult(covering, tuple(set_aside))

@@ -20,6 +20,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.bins import Binned, FloatBits
 from rlcorr_cli.totals.budget_search import BudgetBatch, BudgetGroup, Crossing, crossing, cut
 from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.measured import check_few
 from rlcorr_cli.totals.summary import GroupKey
 
 K = TypeVar("K", bound=Hashable)
@@ -42,7 +43,7 @@ def search_budgets(dump: Dump, plan: Plan, computing: Computing) -> BudgetThresh
     check_rereadable(dump)
     limit_of = {budget.name: budget.mean_below for budget in plan.budgets}
     # Each reading has a ShardReading of its own, which remembers the row ids that it met.
-    by_group = add_up(_each(dump, computing, BudgetTotals(ShardReading.of(dump, computing), plan)))
+    by_group = _totals(dump, plan, computing)
     batch_of = {group: group.of_batch for group in by_group}
     totals_of = add_up({batch_of[group]: totals} for group, totals in by_group.items())
     crossing_of = {batch: crossing(totals, limit_of[batch.budget]) for batch, totals in totals_of.items()}
@@ -58,6 +59,15 @@ def search_budgets(dump: Dump, plan: Plan, computing: Computing) -> BudgetThresh
         budget_bounds[group.budget][group.group], _ = threshold_of[batch]
     unmet = Counter(batch.budget for batch, (_, is_met) in threshold_of.items() if not is_met)
     return BudgetThresholds(budget_bounds, {name: unmet[name] for name in limit_of})
+
+
+def _totals(dump: Dump, plan: Plan, computing: Computing) -> dict[BudgetGroup, Binned[FloatBits]]:
+    """Counts and sums by bucket of every group of the dump, if they are not too many."""
+    totals: dict[BudgetGroup, Binned[FloatBits]] = {}
+    for part in _each(dump, computing, BudgetTotals(ShardReading.of(dump, computing), plan)):
+        add_to(totals, part)
+        check_few(len(totals) // len(plan.budgets), (dump.roles.batch, *dump.request.group_by))
+    return totals
 
 
 @dataclass(frozen=True)
@@ -94,9 +104,14 @@ def add_up(parts: Iterable[Mapping[K, Binned[FloatBits]]]) -> dict[K, Binned[Flo
     """The sum by key."""
     totals: dict[K, Binned[FloatBits]] = {}
     for part in parts:
-        for key, binned in part.items():
-            totals[key] = totals[key] + binned if key in totals else binned
+        add_to(totals, part)
     return totals
+
+
+def add_to(totals: dict[K, Binned[FloatBits]], part: Mapping[K, Binned[FloatBits]]) -> None:
+    """Add more by key, in place."""
+    for key, binned in part.items():
+        totals[key] = totals[key] + binned if key in totals else binned
 
 
 def _each(dump: Dump, computing: Computing, work: Callable[[Shard], ShardResult[T]]) -> Iterable[T]:

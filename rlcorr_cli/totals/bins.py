@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from rlcorr_cli.totals.exact import Floats, floats_from_list, floats_to_list
 
 Bins = NDArray[np.uint16]
-Counts = NDArray[np.int64]
+Counts = NDArray[np.integer[Any]]
+"""Whole numbers of any width; what is added up is i64."""
 
 
 @dataclass(frozen=True)
@@ -98,21 +99,23 @@ class Grid:
 FLOAT_BITS = FloatBits()
 _KINDS: Mapping[str, type[FloatBits | Octaves | Grid]] = {"float_bits": FloatBits, "octaves": Octaves, "grid": Grid}
 BinningT = TypeVar("BinningT", bound=FloatBits | Octaves | Grid)
-Number = TypeVar("Number", np.int64, np.float64)
 
 
-@dataclass(frozen=True, eq=False)
+_NO_SUMS: Mapping[str, Floats] = {}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Binned(Generic[BinningT]):
     """Counts and sums of what falls into each bin.
 
-    bins: u16[K], ascending and distinct; counts: i64[K]; sums: f64[K] by name.  + is the union of the bins: counts add
-    exactly in any order or partition, sums to rounding.  It refuses another binning and other sums.
+    bins: u16[K], ascending and distinct; counts: whole numbers [K]; sums: f64[K] by name.  + is the union of the bins:
+    counts add exactly in any order or partition, sums to rounding.  It refuses another binning and other sums.
     """
 
     binning: BinningT
     bins: Bins
     counts: Counts
-    sums: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    sums: Mapping[str, Floats] = field(default_factory=lambda: _NO_SUMS)
 
     def __post_init__(self) -> None:
         if any(column.shape != self.bins.shape for column in (self.counts, *self.sums.values())):
@@ -132,7 +135,7 @@ class Binned(Generic[BinningT]):
         named = {name: column[bins] for name, column in (sums or {}).items()}
         return Binned(binning, bins.astype(np.uint16), counts[bins], named)
 
-    def table(self, column: NDArray[Number]) -> NDArray[Number]:
+    def table(self, column: NDArray[Any]) -> NDArray[Any]:
         """One of its columns over all bins, [n]: 0 where nothing was binned."""
         whole = np.zeros(self.binning.n, column.dtype)
         whole[self.bins] = column
@@ -190,4 +193,4 @@ def added_up(bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> tuple[Bi
     ordered = bins[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     added = {name: np.add.reduceat(column[order], starts) for name, column in sums.items()}
-    return ordered[starts], np.add.reduceat(counts[order], starts), added
+    return ordered[starts], np.add.reduceat(counts[order], starts, dtype=np.int64), added

@@ -6,7 +6,7 @@ log-weights).  Sums are float64; integers in them are exact up to 2^53.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -121,6 +121,28 @@ class Block:
             tuple(map(Histogram.total, zip(*(block.histograms for block in blocks), strict=True))),
             tuple(map(Tail.total, zip(*(block.tails for block in blocks), strict=True))),
         )
+
+    def sharing(self, whole: "Block", prefix: str) -> "Block":
+        """The same, with the histograms and tails of `whole` for those of the prefix where all its tokens are there.
+
+        They are equal then, and the most of what many small groups take, so that one of them is held.
+        """
+        n_tokens = self.layout.places["sums"].get(f"{prefix}tokens")
+        if n_tokens is None or self.sums[n_tokens] != whole.sum("tokens"):
+            return self
+        places = whole.layout.places
+        names = self.layout.histograms, self.layout.tails
+        histograms, tails = (
+            tuple(
+                theirs[places[kind][name.removeprefix(prefix)]] if name.startswith(prefix) else mine
+                for name, mine in zip(of_kind, own, strict=True)
+            )
+            for kind, of_kind, own, theirs in (
+                ("histograms", names[0], self.histograms, whole.histograms),
+                ("tails", names[1], self.tails, whole.tails),
+            )
+        )
+        return replace(self, histograms=histograms, tails=tails)
 
     def sum(self, name: str) -> float:
         """A sum by name."""

@@ -18,6 +18,9 @@ HISTOGRAM_RELATIVE_ERROR = 2.0**-8
 class Histogram(Binned[FloatBits]):
     """A Binned of counts alone over float32 prefixes, here called buckets, from which quantiles are read."""
 
+    # What is cached is of a few; of groups there may be 100,000, whose counts are narrow for the same reason.
+    __slots__ = ("__dict__",)
+
     def __init__(self, buckets: Bins, counts: Counts) -> None:
         super().__init__(FLOAT_BITS, buckets, counts)
 
@@ -47,7 +50,7 @@ class Histogram(Binned[FloatBits]):
         return self.bins
 
     def _replaced(self, bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> "Histogram":
-        return Histogram(bins, counts)
+        return Histogram(bins, narrowed(counts))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able values."""
@@ -64,7 +67,7 @@ class Histogram(Binned[FloatBits]):
         near, far = self.binning.ends(self.buckets)
         middle = np.where(np.abs(near) < 1e-37, 0.0, (near + far) / 2)
         order = np.argsort(middle, kind="stable")
-        return middle[order], self.counts[order]
+        return middle[order], self.counts[order].astype(np.int64)
 
     def quantile(self, q: float) -> float | None:
         """The value at rank ceil(q * n), to HISTOGRAM_RELATIVE_ERROR; None of no values."""
@@ -74,6 +77,11 @@ class Histogram(Binned[FloatBits]):
         values, counts = self.by_value
         rank = max(1, math.ceil(q * total))
         return float(values[np.searchsorted(np.cumsum(counts), rank)])
+
+
+def narrowed(counts: Counts) -> Counts:
+    """The same numbers in the narrowest type that holds them."""
+    return counts.astype(np.min_scalar_type(counts.max(initial=0)))
 
 
 class Histograms:

@@ -94,21 +94,14 @@ class Gathering:
             self.provenance = self.provenance or part.provenance
         self.coverage.add(part.covered)
         _add_each(self.groups, part.groups)
-        self._check_few()
+        if self.provenance is not None:
+            check_few(len(self.groups), (self.provenance.batch, *self.provenance.groups))
         _add_each(self.replicates, part.replicates)
         if part.pictures is not None:
             self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
         if part.whole is not None:
             self.whole = part.whole if self.whole is None else self.whole + part.whole
         self.rows.update(part.rows)
-
-    def _check_few(self) -> None:
-        if len(self.groups) > MOST_GROUPS:
-            columns = ", ".join(self.provenance.groups) if self.provenance else ""
-            raise UsageError(
-                f"There are over {MOST_GROUPS:,} groups by {columns}, more than are kept in memory.",
-                "Group by a column of fewer values, such as step, or name some of the dump's files at a time.",
-            )
 
     @property
     def measured(self) -> Measured:
@@ -130,6 +123,16 @@ def gather(parts: Iterable[Measured]) -> Measured:
     for part in parts:
         gathering.add(part)
     return gathering.measured
+
+
+def check_few(n_groups: int, columns: Iterable[str | None]) -> None:
+    """A UsageError for more groups than are kept.  columns: what they are by; None for no column of batches."""
+    if n_groups > MOST_GROUPS:
+        by = ", ".join(filter(None, columns))
+        raise UsageError(
+            f"There are over {MOST_GROUPS:,} groups by {by}, more than are kept in memory.",
+            "Group by a column of fewer values, such as step, or name some of the dump's files at a time.",
+        )
 
 
 def _add_each(totals: dict[K, V], parts: Mapping[K, V]) -> None:

@@ -23,8 +23,10 @@ PRESET = "decoupled_token_is"
 PEER = "verl==0.9.1"
 PEER_PROFILE = "verl-0.9"
 PEER_METRICS = ("kl", "k3_kl", "training_ppl", "chi2_token", "rollout_is_mean", "rollout_is_std", "rollout_is_seq_mean")
-DUMPS = {"tiny": 10, "check": 128, "W1": 20_000, "W2": 200_000}
+DUMPS = {"tiny": 10, "check": 128, "W1": 20_000, "W2": 200_000, "groups": 100_000}
 """Name -> sequences."""
+SHORTER = {"groups": "5.0"}
+"""Name -> the mean log of their lengths: as many tokens as W1 has."""
 BARE_APP = "import typer\ndef main(name: str): pass\ntyper.run(main)"
 """What no typer command with a parameter can undercut."""
 
@@ -60,7 +62,8 @@ class Bench:
         path = self.directory / f"{name}.parquet"
         if not path.exists():
             say(f"writing {path} ({DUMPS[name]:,} sequences)")
-            cost(script("make_dump.py", str(DUMPS[name]), path))
+            shorter = ("--mean-log-length", SHORTER[name]) if name in SHORTER else ()
+            cost(script("make_dump.py", str(DUMPS[name]), path, *shorter))
         return path
 
     def analyze(self, name: str) -> Cost:
@@ -174,6 +177,17 @@ def plot(bench: Bench) -> Figure:
     grown = costing("plot", "W2", "-o", picture)().peak / peak
     samples = {name: [one.wall for one in costs] for name, costs in found.items()}
     return figure(samples, lambda t: t["plot"] / t["analyze"], "s", f"peak memory {peak:.0f} MB, W2 / W1 {grown:.2f}")
+
+
+def groups(bench: Bench) -> Figure:
+    """Peak memory of analyze where each of 100,000 sequences is a group, with a rejection; details give it without one,
+    and the CPU time of both."""
+    command = [RLCORR, "analyze", bench.dump("groups"), "--group-by", "sample_id", "--json"]
+    plans = {"plain": (), "rejection": ("--rs", "ratio.token:0.5,2")}
+    found = interleave({name: partial(cost, [*command, *plan]) for name, plan in plans.items()}, bench.rounds)
+    seconds = ", ".join(f"{name} {statistics.median(run.cpu for run in runs):.1f} s" for name, runs in found.items())
+    samples = {name: [run.peak for run in runs] for name, runs in found.items()}
+    return figure(samples, lambda t: t["rejection"], "MB", f"CPU: {seconds}")
 
 
 def p8(bench: Bench) -> Figure:

@@ -4,7 +4,8 @@
 
 Lengths are log-normal (mean about 1,009 tokens, from 8 to 8,192); the training log-prob is the rollout's plus Student
 t(3) noise x 0.02, at most 0; 2 % of the tokens are masked; 10 steps; row groups of 2,000 rows, zstd.  The seed is
-fixed, and numbers are drawn row group by row group, so a dump of N sequences is always the same one.
+fixed, and numbers are drawn row group by row group, so a dump of N sequences is always the same one.  --mean-log-length
+makes them shorter.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 ROWS_PER_GROUP = 2_000
 STEPS = 10
+MEAN_LOG_LENGTH = 6.6
 SEED = 0
 
 Array = NDArray[np.float32]
@@ -42,18 +44,18 @@ class Rows:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
 
-def row_groups(n: int) -> Iterator[Rows]:
+def row_groups(n: int, mean_log_length: float = MEAN_LOG_LENGTH) -> Iterator[Rows]:
     """The n sequences, ROWS_PER_GROUP at a time."""
     rng = np.random.default_rng(SEED)
-    lengths = np.clip(rng.lognormal(6.6, 0.8, n).astype(np.int64), 8, 8192)
+    lengths = np.clip(rng.lognormal(mean_log_length, 0.8, n).astype(np.int64), 8, 8192)
     for first in range(0, n, ROWS_PER_GROUP):
         yield _rows(rng, first, lengths[first : first + ROWS_PER_GROUP])
 
 
-def write(n: int, path: Path) -> None:
+def write(n: int, path: Path, mean_log_length: float = MEAN_LOG_LENGTH) -> None:
     """The dump as a file, whole or not at all."""
     temporary = path.with_suffix(".tmp")
-    groups = row_groups(n)
+    groups = row_groups(n, mean_log_length)
     table = _table(next(groups), n)
     with pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer:
         writer.write_table(table)
@@ -86,5 +88,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("n", type=int, help="sequences")
     parser.add_argument("out", type=Path, help="a .parquet file")
+    parser.add_argument("--mean-log-length", type=float, default=MEAN_LOG_LENGTH, help="of the log-normal")
     args = parser.parse_args()
-    write(args.n, args.out)
+    write(args.n, args.out, args.mean_log_length)

@@ -14,6 +14,7 @@ from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.bins import FLOAT_BITS
+from rlcorr_cli.totals.block import diagnostics_block, plan_block
 from rlcorr_cli.totals.histogram import Histogram, Histograms
 from rlcorr_cli.totals.normalize import normalize
 from rlcorr_cli.totals.tail import Tail, Tails
@@ -86,3 +87,31 @@ def test_shapes_of_many_tails_are_those_of_each() -> None:
         together = [None if math.isnan(value) else value for value in getattr(Tails(tails), name).tolist()]
         assert together == alone
     assert sum(tail.pareto_k is not None for tail in tails) == 8
+
+
+def test_groups_that_lose_nothing_hold_what_is_kept_once() -> None:
+    rows = [row([0.01, 0.02]), row([0.01, 3.0]), row([0.02])]
+    for i, each in enumerate(rows):
+        each.batch = i
+    plan = Plan(rejections=(Rejection("ratio", "token", Bounds(0.5, 2.0)),))
+    shared = []
+    for summary in observed(rows, plan).groups.values():
+        whole, kept = (summary.blocks[name] for name in (diagnostics_block("decoupled"), plan_block(plan)))
+        places = whole.layout.places["histograms"]["log_ratio"], kept.layout.places["histograms"]["kept.log_ratio"]
+        shared.append(whole.histograms[places[0]] is kept.histograms[places[1]])
+        assert int(kept.histograms[places[1]].counts.sum()) == kept.sum("kept.tokens")
+    assert shared == [True, False, True]
+
+
+def test_counts_of_groups_are_as_narrow_as_they_can_be_and_widen_when_they_must() -> None:
+    rows = [row([0.01] * 200), row([0.02] * 2)]
+    for i, each in enumerate(rows):
+        each.batch = i
+    (narrow, _) = (summary.blocks[diagnostics_block("decoupled")] for summary in observed(rows, Plan()).groups.values())
+    place = narrow.layout.places["histograms"]["log_ratio"]
+    assert narrow.histograms[place].counts.dtype == np.uint8
+    wide = narrow.histograms[place] + narrow.histograms[place]
+    assert (wide.counts.tolist(), wide.counts.dtype) == ([400], np.uint16)
+    both = Histogram.total([narrow.histograms[place]] * 3)
+    assert both.counts.tolist() == [600]
+    assert Histograms([narrow.histograms[place], wide]).quantile(0.5).tolist() == [wide.quantile(0.5)] * 2

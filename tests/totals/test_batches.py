@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rlcorr_cli.core.observe import Observation
+from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.analyze import measure, opened
@@ -76,3 +77,9 @@ def test_plans_with_and_without_batches_report_together_what_each_does_alone(gro
     for found, expected in zip(together, alone, strict=True):
         found["inputs"] = expected["inputs"]  # a plan without batches reads no column of them
         assert_same(found, expected)
+
+
+def test_a_budget_is_not_searched_in_more_groups_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlcorr_cli.totals.measured.MOST_GROUPS", 4)
+    with pytest.raises(UsageError, match="over 4 groups by step, more"):
+        search_budgets(dump_for(BUDGETED, ()), BUDGETED, CPU)
