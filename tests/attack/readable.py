@@ -133,7 +133,9 @@ def _events(path: Path) -> None:
 
 
 def _unknown(path: Path) -> None:
-    if not path.name.startswith("events.out.tfevents"):
+    if path.is_file() and path.read_bytes().startswith(b"<?xml"):
+        ElementTree.parse(path)  # what `check --junit` writes, whatever it is called
+    elif not path.name.startswith("events.out.tfevents"):
         raise Broken(f"{path.name} is no output")
     _events(path)
 
