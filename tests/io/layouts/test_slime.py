@@ -87,9 +87,7 @@ def test_a_file_that_is_half_written_is_an_error_that_says_so(tmp_path: Path, ty
     whole = (FOLDER / "train_data" / "0.pt").read_bytes()
     (tmp_path / "0.pt").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "1.pt").write_bytes((FOLDER / "train_data" / "1.pt").read_bytes())
-    with pytest.raises(
-        DataError, match=r"0\.pt: it begins as a file of torch"
-    ) as caught:
+    with pytest.raises(DataError, match=r"0\.pt: it begins as a file of torch") as caught:
         find([str(tmp_path / typed)])
     assert "still being written" in caught.value.hint
 
