@@ -1,6 +1,8 @@
 """Samples in canonical columns, as Arrow's record batches: what every layout's rows become."""
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -90,16 +92,26 @@ def _column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
 
 
 def _numbers(value: Any, kind: Any) -> NDArray[Any]:
-    """The numbers of one list; a DataError where its column would not hold them as they are."""
+    """The numbers of one list, as objects where some are null; a DataError where its column would not hold them as
+    they are."""
+    code = _PACKED.get(kind)
+    if code and isinstance(value, list):
+        with suppress(struct.error, OverflowError):  # something else than such numbers, told below
+            return np.frombuffer(struct.pack(f"{len(value)}{code}", *value), kind)
     numbers = np.asarray(value)
-    if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "biuf"):
-        if numbers.dtype.kind == "O" and numbers.ndim == 1:
-            numbers = np.array([np.nan if number is None else number for number in value], np.float64)
-        else:
+    if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "biufO"):
+        raise DataError("its lists hold something else than numbers.", OTHER)
+    if numbers.dtype.kind == "O":
+        if not all(number is None or isinstance(number, float | int) for number in numbers):
             raise DataError("its lists hold something else than numbers.", OTHER)
+        return numbers
     if np.issubdtype(kind, np.integer) and numbers.dtype.kind == "f" and np.any(numbers != np.rint(numbers)):
         raise DataError(f"a list of whole numbers holds {numbers[numbers != np.rint(numbers)][0]}.", "Write it again.")
     return numbers.astype(kind, copy=False)
+
+
+_PACKED = {np.float64: "d", np.int64: "q"}
+"""Types of lists that `struct` makes twice as quickly as NumPy."""
 
 
 def _scalar(value: Any, type: pa.DataType) -> Any:

@@ -64,7 +64,8 @@ def agree(rows: Sequence[dict[str, Any]], right: Sequence[dict[str, Any]], *colu
         for name, (column,) in SUMS.items():
             values = row.get(column)
             if name in true and true[name] is not None and isinstance(values, list):
-                total = math.fsum(value for value, valid in zip(values, mask, strict=True) if valid)
+                numbers = [math.nan if value is None else value for value in values]
+                total = math.fsum(value for value, valid in zip(numbers, mask, strict=True) if valid)
                 assert same(total, true[name], 1e-9), (i, name, total, true[name])
 
 
