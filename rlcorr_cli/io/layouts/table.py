@@ -36,6 +36,7 @@ LAYOUTS: tuple[Row, ...] = (
     Row("miles-policy-loss", "miles", "miles", "POLICY_LOSS", (".pt",)),
     Row("nemo-rl", "NeMo-RL", "nemo_rl", "LAYOUT", (".jsonl",)),
     Row("prime-rl", "prime-rl", "prime_rl", "LAYOUT", (".jsonl",)),
+    Row("prime-rl-traces", "prime-rl", "prime_rl_traces", "LAYOUT", (".jsonl",)),
     Row("roll", "ROLL", "roll", "LAYOUT", (".pkl",)),
     Row("skyrl", "SkyRL", "skyrl", "LAYOUT", (".pkl",)),
     Row("slime", "slime", "slime", "LAYOUT", (".pt",)),
