@@ -35,6 +35,7 @@ LAYOUTS: tuple[Row, ...] = (
     Row("miles-dashboard", "miles", "miles", "DASHBOARD_LAYOUT", (".parquet",)),
     Row("miles-policy-loss", "miles", "miles", "POLICY_LOSS", (".pt",)),
     Row("nemo-rl", "NeMo-RL", "nemo_rl", "LAYOUT", (".jsonl",)),
+    Row("open-instruct", "open-instruct", "open_instruct", "LAYOUT", (".jsonl",)),
     Row("prime-rl", "prime-rl", "prime_rl", "LAYOUT", (".jsonl",)),
     Row("prime-rl-traces", "prime-rl", "prime_rl_traces", "LAYOUT", (".jsonl",)),
     Row("roll", "ROLL", "roll", "LAYOUT", (".pkl",)),
