@@ -34,6 +34,7 @@ LAYOUTS: tuple[Row, ...] = (
     Row("miles", "miles", "miles", "LAYOUT", (".pt", ".jsonl")),
     Row("miles-dashboard", "miles", "miles", "DASHBOARD_LAYOUT", (".parquet",)),
     Row("miles-policy-loss", "miles", "miles", "POLICY_LOSS", (".pt",)),
+    Row("nemo-gym", "NeMo-Gym", "nemo_gym", "LAYOUT", (".jsonl",)),
     Row("nemo-rl", "NeMo-RL", "nemo_rl", "LAYOUT", (".jsonl",)),
     Row("open-instruct", "open-instruct", "open_instruct", "LAYOUT", (".jsonl",)),
     Row("prime-rl", "prime-rl", "prime_rl", "LAYOUT", (".jsonl",)),
