@@ -5,6 +5,7 @@ memory of this process.
 """
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,8 @@ TORCH_DTYPES = {
     "uint8": "Byte",
     "bool": "Bool",
 }
+TEXTS = re.compile(r"U([1-9]\d{0,3})")
+"""NumPy's texts of a fixed length, in characters."""
 NUMPY_DTYPES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 MAX_DIMENSIONS = 8
 MAX_VALUES = 1 << 48
@@ -101,7 +104,7 @@ def tensor(value: Any, storage: Storage) -> Array:
 
 
 def array(value: Any) -> Array | list[Any]:
-    """The array of a NumPy ndarray; of one of objects the list of them."""
+    """The array of a NumPy ndarray; of one of objects or of texts the list of them."""
     if isinstance(value, Inert) and value.name.endswith("._frombuffer") and len(value.args) == 4:
         buffer, dtype, shape, order = value.args
         return _shaped(_flat(_raw(buffer), _dtype(dtype)), _shape(shape), "F" if order == "F" else "C")
@@ -110,6 +113,9 @@ def array(value: Any) -> Array | list[Any]:
     _, shape, dtype, fortran, data = value.state
     if isinstance(data, list):
         return data
+    width = TEXTS.fullmatch(_name(dtype))
+    if width:
+        return _texts(_raw(data), 4 * int(width[1]))
     return _shaped(_flat(_raw(data), _dtype(dtype)), _shape(shape), "F" if fortran is True else "C")
 
 
@@ -142,9 +148,24 @@ def _flat(data: Any, dtype: np.dtype[Any]) -> Array:
     return np.frombuffer(data, dtype)
 
 
+def _texts(data: Any, width: int) -> list[Any]:
+    """Texts of a fixed length, filled up with NULs, four bytes a character."""
+    flat = _flat(data, np.dtype(np.uint8)).tobytes()
+    try:
+        texts = [flat[at : at + width].decode("utf-32-le") for at in range(0, len(flat), width)]
+    except UnicodeDecodeError as error:
+        raise DataError("its pickle holds texts that are none.", HINT) from error
+    return [text.rstrip("\0") for text in texts]
+
+
+def _name(dtype: Any) -> str:
+    name = dtype.args[0] if isinstance(dtype, Inert) and dtype.name == "numpy.dtype" and dtype.args else ""
+    return name if isinstance(name, str) else ""
+
+
 def _dtype(value: Any) -> np.dtype[Any]:
-    name = value.args[0] if isinstance(value, Inert) and value.name == "numpy.dtype" and value.args else ""
-    if not isinstance(name, str) or name not in NUMPY_DTYPES:
+    name = _name(value)
+    if name not in NUMPY_DTYPES:
         raise DataError(f"its arrays are of type {_word(name)}, which is not read.", HINT)
     byte_order = value.state[1] if isinstance(value.state, tuple) and len(value.state) > 1 else "<"
     return np.dtype(name).newbyteorder(byte_order if byte_order in ("<", ">") else "<")

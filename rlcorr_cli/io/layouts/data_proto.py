@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers.pickled import HINT as NOT_RUN
 from rlcorr_cli.io.containers.pickled import Foreign, Inert, unpickle
@@ -108,6 +110,6 @@ def _of_array(field: Any, name: str) -> Array:
         raise DataError(f"its {name} is no tensor.", HINT)
     dtype, shape, data = field
     raw = array(data)
-    if isinstance(raw, list):
+    if isinstance(raw, list) or raw.dtype != np.uint8:
         raise DataError(f"its {name} is no tensor.", HINT)
-    return of_bytes(raw.data.cast("B") if raw.size else b"", dtype, shape)
+    return of_bytes(raw.data if raw.size else b"", dtype, shape)

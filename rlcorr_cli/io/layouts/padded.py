@@ -1,7 +1,7 @@
 """Batches of padded tensors as samples: from [B, R] arrays to each row's own tokens, which are views of them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,8 +40,8 @@ class Padded:
 
     @property
     def types(self) -> dict[str, Any]:
-        """Log-probs of 32 bits where they have no more, other columns as canonical."""
-        return {name: TYPE_32 for name in POLICIES if name in self.tokens and self.tokens[name].itemsize <= 4}
+        """Columns that are narrower than canonical ones."""
+        return types_of(self.tokens)
 
     def samples(self) -> Iterator[Sample]:
         """Its rows."""
@@ -56,12 +56,30 @@ def checked(tokens: Mapping[str, Array]) -> Mapping[str, Array]:
     for name, values in tokens.items():
         if values.ndim != 2 or values.shape != shape:
             raise DataError(f"its {name} has the shape {values.shape}, its response_mask {shape}.", HINT)
-        if name in POLICIES and values.dtype.kind != "f":
-            raise DataError(f"its {name} holds {values.dtype}, which log-probs are not.", HINT)
-    mask = tokens["response_mask"]
-    if mask.size and (mask.min() < 0 or mask.max() > 1):
-        raise DataError(f"its response_mask holds {mask.max() if mask.max() > 1 else mask.min()}, not 0 and 1.", HINT)
+        check_kind(name, values)
     return tokens
+
+
+def types_of(tokens: Mapping[str, Array]) -> dict[str, Any]:
+    """Log-probs and advantages of 32 bits where they have no more; other columns are as canonical."""
+    narrow = (name for name in (*POLICIES, "advantages") if name in tokens)
+    return {name: TYPE_32 for name in narrow if tokens[name].dtype.kind == "f" and tokens[name].itemsize <= 4}
+
+
+def check_kind(name: str, values: Array) -> None:
+    """A DataError where log-probs are no floats, token ids no whole numbers, or a mask is beyond 0 and 1."""
+    if name in POLICIES and values.dtype.kind != "f":
+        raise DataError(f"its {name} holds {values.dtype}, which log-probs are not.", HINT)
+    if name == "token_ids" and values.dtype.kind not in "iu":
+        raise DataError(f"its token ids are of {values.dtype}, not whole numbers.", HINT)
+    if name == "response_mask" and values.size and (values.min() < 0 or values.max() > 1):
+        raise DataError(f"its response_mask holds {values.min()} to {values.max()}, not 0 and 1.", HINT)
+
+
+def totals(rows: Iterable[Array]) -> list[float]:
+    """The sum of each row, such as of rewards by token; NaN where infinities of both signs meet."""
+    with np.errstate(invalid="ignore"):
+        return [float(np.sum(row, dtype=np.float64)) for row in rows]
 
 
 def spans(mask: Array) -> tuple[Ends, Ends]:

@@ -74,7 +74,7 @@ def open_step(paths: Sequence[str]) -> Opened:
 
 def _lined_up(values: Array, shape: tuple[int, ...]) -> Array:
     """T - 1 columns as T, 0.0 for the first token, which nothing predicts."""
-    if values.ndim == 2 and values.shape[1] + 1 == shape[-1]:
+    if values.ndim == len(shape) == 2 and values.shape[1] + 1 == shape[1]:
         return np.pad(values, ((0, 0), (1, 0)))
     return values
 

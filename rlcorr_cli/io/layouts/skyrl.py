@@ -99,9 +99,10 @@ def _tokens(fields: dict[Any, Any]) -> tuple[Mapping[str, Array], Array]:
         raise DataError("its batch has no sequences, response_mask or loss_mask.", HINT)
     if "rollout_log_probs" not in tokens:
         raise DataError("its rollout_logprobs are empty: the engine kept none.", NO_ROLLOUT)
-    if sequences.ndim != 2 or where.shape != tokens["response_mask"].shape or sequences.shape[-1] < where.shape[-1]:
+    fits = sequences.ndim == where.ndim == 2 and where.shape[1] <= sequences.shape[1]
+    if not fits or where.shape != tokens["response_mask"].shape:
         raise DataError(f"its sequences have the shape {sequences.shape}, its response_mask {where.shape}.", HINT)
-    tokens["token_ids"] = sequences[:, sequences.shape[1] - where.shape[-1] :]
+    tokens["token_ids"] = sequences[:, sequences.shape[1] - where.shape[1] :]
     return checked(tokens), where
 
 

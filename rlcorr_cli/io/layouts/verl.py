@@ -5,8 +5,8 @@ is 0 on a tool's tokens.  In bypass mode old_log_probs are a copy of rollout_log
 """
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.layouts.data_proto import DataProto, read_data_proto
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.layout import Layout, Opened
-from rlcorr_cli.io.layouts.padded import HINT, Padded, checked, is_copy, spans, text, whole
+from rlcorr_cli.io.layouts.padded import HINT, Padded, checked, is_copy, spans, text, totals, whole
 
+Tensor = TypeVar("Tensor")
 CLASS = "verl.protocol.DataProto"
 FIELDS = {
     "rollout_log_probs": "rollout_log_probs",
@@ -79,11 +80,7 @@ def open_batch(paths: Sequence[str]) -> Opened:
     if path.endswith(".jsonl"):
         raise DataError("it holds verl's texts and scores, which are without log-probs.", NO_LOG_PROBS)
     proto = read_data_proto(path, CLASS, ("_io.BytesIO",), (*FIELDS, *REWARDS, "attention_mask"))
-    tokens = {column: proto.tensors[name] for name, column in FIELDS.items() if name in proto.tensors}
-    if "response_mask" not in tokens or "token_ids" not in tokens:
-        raise DataError("its batch has no responses or no response_mask.", HINT)
-    if "rollout_log_probs" not in tokens:
-        raise DataError("its batch has no rollout_log_probs.", NO_ROLLOUT)
+    tokens = over_response(proto.tensors)
     lacks = "" if "old_log_probs" in checked(tokens) else ROLLOUT_ONLY
     if not lacks and is_copy(tokens):
         del tokens["old_log_probs"]
@@ -92,6 +89,16 @@ def open_batch(paths: Sequence[str]) -> Opened:
     ends = _lengths(proto, *mask.shape) if "attention_mask" in proto.tensors else spans(mask)[1]
     batch = Padded(tokens=tokens, starts=np.zeros_like(ends), ends=ends, values=_values(path, proto, len(mask)))
     return Opened(columns=batch.columns, samples=batch.samples, types=batch.types, notes=proto.notes, lacks=lacks)
+
+
+def over_response(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors over the response by canonical column; a DataError without those that all rows need."""
+    tokens = {column: tensors[name] for name, column in FIELDS.items() if name in tensors}
+    if "response_mask" not in tokens or "token_ids" not in tokens:
+        raise DataError("its batch has no responses or no response_mask.", HINT)
+    if "rollout_log_probs" not in tokens:
+        raise DataError("its batch has no rollout_log_probs.", NO_ROLLOUT)
+    return tokens
 
 
 def _lengths(proto: DataProto, n_rows: int, width: int) -> Any:
@@ -114,7 +121,7 @@ def _values(path: str, proto: DataProto, n_rows: int) -> dict[str, list[Any]]:
     if reward is not None:
         if reward.ndim != 2 or len(reward) != n_rows or reward.dtype.kind not in "biuf":
             raise DataError(f"its rewards have the shape {reward.shape}, for {n_rows:,} rows.", HINT)
-        values["reward"] = reward.sum(axis=1, dtype=np.float64).tolist()
+        values["reward"] = totals(reward)
     for name, (column, plain) in OBJECTS.items():
         objects = proto.objects(name, n_rows)
         if objects is not None:

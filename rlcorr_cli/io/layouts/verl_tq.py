@@ -6,8 +6,6 @@ Beside the tensors stand one object a row, each in a shell of tensordict's own, 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers.pickled import Inert
 from rlcorr_cli.io.containers.tensordicts import JAGGED_TENSORS, TENSORDICTS, Jagged, fields, tensors
@@ -16,8 +14,8 @@ from rlcorr_cli.io.containers.torch_files import opened, read_torch
 from rlcorr_cli.io.layouts.data_proto import ForeignNames
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.layout import Layout, Opened, Sample
-from rlcorr_cli.io.layouts.padded import HINT, POLICIES, TYPE_32, text, whole
-from rlcorr_cli.io.layouts.verl import FIELDS, NO_ROLLOUT, REWARDS, ROLLOUT_ONLY
+from rlcorr_cli.io.layouts.padded import HINT, check_kind, text, totals, types_of, whole
+from rlcorr_cli.io.layouts.verl import FIELDS, REWARDS, ROLLOUT_ONLY, over_response
 
 STACK = "tensordict.tensorclass.NonTensorStack"
 SHELL = "tensordict.tensorclass.NonTensorData"
@@ -41,11 +39,7 @@ def open_batch(paths: Sequence[str]) -> Opened:
         raise DataError("it holds no batch of verl's skip manager.", HINT)
     batch = file.value["tensordict"]
     read = tensors(file, batch, (*FIELDS, *REWARDS))
-    tokens = {column: read[name] for name, column in FIELDS.items() if name in read}
-    if "response_mask" not in tokens or "token_ids" not in tokens:
-        raise DataError("its batch has no responses or no response_mask.", HINT)
-    if "rollout_log_probs" not in tokens:
-        raise DataError("its batch has no rollout_log_probs.", NO_ROLLOUT)
+    tokens = over_response(read)
     n_rows = _n_rows(tokens)
     values = _values(file.value, fields(batch), read, n_rows)
 
@@ -57,22 +51,26 @@ def open_batch(paths: Sequence[str]) -> Opened:
     return Opened(
         columns=(*tokens, *values),
         samples=samples,
-        types={name: TYPE_32 for name in POLICIES if name in tokens and _flat(tokens[name]).itemsize <= 4},
+        types=types_of({name: _flat(rows) for name, rows in tokens.items()}),
         notes=foreign.notes,
         lacks="" if "old_log_probs" in tokens else ROLLOUT_ONLY,
     )
 
 
 def _n_rows(tokens: Mapping[str, Rows]) -> int:
-    """How many rows there are; a DataError where the tensors do not agree on them and on their lengths."""
-    mask = tokens["response_mask"]
+    """How many rows there are; a DataError where the tensors do not agree on them."""
+    n_rows = len(_rows(tokens["response_mask"]))
     for name, rows in tokens.items():
-        flat = _flat(rows)
-        if len(rows) != len(mask) or (not isinstance(rows, Jagged) and rows.ndim != 2):
-            raise DataError(f"its {name} has {len(rows):,} rows, its response_mask {len(mask):,}.", HINT)
-        if name in POLICIES and flat.dtype.kind != "f":
-            raise DataError(f"its {name} holds {flat.dtype}, which log-probs are not.", HINT)
-    return len(mask)
+        if len(_rows(rows)) != n_rows:
+            raise DataError(f"its {name} has {len(rows):,} rows, its response_mask {n_rows:,}.", HINT)
+        check_kind(name, _flat(rows))
+    return n_rows
+
+
+def _rows(rows: Rows) -> Rows:
+    if not isinstance(rows, Jagged) and rows.ndim != 2:
+        raise DataError(f"its tensors have the shape {rows.shape}, where one of rows is to be.", HINT)
+    return rows
 
 
 def _flat(rows: Rows) -> Array:
@@ -86,7 +84,7 @@ def _values(
     values: dict[str, list[Any]] = {}
     reward = next((read[name] for name in REWARDS if name in read), None)
     if reward is not None:
-        values["reward"] = [float(np.sum(row, dtype=np.float64)) for row in reward]
+        values["reward"] = totals(_rows(reward))
     for name, column in (("uid", "group_id"), ("data_source", "source")):
         if name in inert:
             values[column] = [text(value) for value in _objects(inert[name], n_rows)]

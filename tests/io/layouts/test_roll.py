@@ -63,7 +63,7 @@ def test_tensors_that_are_elsewhere_are_said_to_be(tmp_path: Path) -> None:
 def test_tensors_of_another_structure_are_a_data_error(tmp_path: Path) -> None:
     for name in ("infer_logprobs", "input_ids", "response_mask"):
         tensors = batches.roll_tensors(batches.arrays())
-        for values in (None, np.zeros((3, 4), np.float32), np.zeros(7, np.float32)):
+        for values in (None, np.zeros((3, 4), np.float32), np.zeros(7, np.float32), np.zeros((), np.float32)):
             other = {**tensors, name: values} if values is not None else {k: v for k, v in tensors.items() if k != name}
             with pytest.raises(DataError):
                 rows_of([written(tmp_path, batches.roll(batches.plain(other)))])

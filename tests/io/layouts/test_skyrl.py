@@ -105,6 +105,8 @@ def test_without_a_trained_policy_it_says_why(tmp_path: Path) -> None:
         ({"sequences": batches.raw(np.zeros((3, 4), np.int64))}, "shape"),
         ({"response_mask": batches.raw(np.ones((2, 5), np.int64))}, "shape"),
         ({"response_mask": batches.raw(np.ones(5, np.int64))}, "shape"),
+        (dict.fromkeys(("response_mask", "loss_mask"), batches.raw(np.ones((), np.int64))), "shape"),
+        ({"sequences": batches.raw(np.zeros((3, 7), np.float32))}, "whole numbers"),
         ({"advantages": batches.raw(np.ones((3, 4), np.float32))}, "shape"),
         ({"loss_mask": batches.raw(np.full((3, 5), 2, np.int64))}, "not 0 and 1"),
         ({"rollout_logprobs": batches.raw(np.ones((3, 5), np.int64))}, "log-probs"),

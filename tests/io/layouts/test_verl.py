@@ -1,6 +1,7 @@
 """verl's batches and the skip manager's files, held to files of its own code."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers.native import READER
 from rlcorr_cli.io.sources import find, find_noting
 from tests.io.layouts import batches
-from tests.io.layouts.crafted import Call, Name, ndarray
+from tests.io.layouts.crafted import Call, Name, ndarray, tensor
 from tests.io.layouts.native_rows import NATIVE, agree, expected, rows_of
 
 FOLDER = NATIVE / "verl"
@@ -65,6 +66,12 @@ def test_a_folder_gives_the_rows_of_its_batches_without_the_texts() -> None:
     agree(rows_of([FOLDER], "verl"), right, *ROLLOUT)
     _, notes = find_noting([str(FOLDER)], "verl")
     assert "14.jsonl is left out: verl's texts are without log-probs." in notes
+
+
+def test_rewards_of_both_infinities_are_no_number(tmp_path: Path) -> None:
+    scores = np.array([[np.inf, -np.inf, 0, 0, 0]] * 3, np.float32)
+    (first, *_) = rows_of([written(tmp_path, batches.verl(batches.consolidated(changed(rm_scores=scores))))])
+    assert math.isnan(first["reward"])
 
 
 def test_texts_are_refused_with_what_to_switch_on() -> None:
@@ -137,6 +144,12 @@ def test_versions_that_are_no_numbers_are_null(tmp_path: Path) -> None:
     assert [row["policy_version_end"] for row in rows] == [4] * 3
 
 
+def test_texts_of_a_fixed_length_are_texts(tmp_path: Path) -> None:
+    uids = ndarray("abc".encode("utf-32-le"), "U1", (3,))
+    data = batches.verl(batches.consolidated(batches.verl_tensors(batches.arrays())), {"uid": uids})
+    assert [row["group_id"] for row in rows_of([written(tmp_path, data)])] == ["a", "b", "c"]
+
+
 def test_text_that_is_no_unicode_is_null(tmp_path: Path) -> None:
     data = batches.verl(
         batches.consolidated(batches.verl_tensors(batches.arrays())), {"uid": batches.objects(["abc"] * 3)}
@@ -194,6 +207,8 @@ GOOD = batches.consolidated(TENSORS)
         ),
         batches.verl(((3,), None, {"responses": (1, 2)})),
         batches.verl(((3,), None, {"responses": ("int64", (1,), batches.objects([1]))})),
+        batches.verl(((3,), None, {"responses": ("int64", (1,), ndarray("ab".encode("utf-32-le"), "U2", (1,)))})),
+        batches.verl(GOOD, {"uid": ndarray(b"\xff" * 12, "U1", (3,))}),
         batches.verl(GOOD, {"uid": batches.objects(["a"])}),
         batches.verl(GOOD, {"uid": 7}),
         batches.verl(GOOD, {"uid": ndarray(b"", "f8", (3,))}),
@@ -222,6 +237,9 @@ def test_rows_of_a_tq_batch_by_hand_are_its_arrays(tmp_path: Path) -> None:
     [
         ({"responses": None}, {}),
         ({"responses": 7}, {}),
+        ({"responses": tensor("0", "Long", (), n_values=15)}, {}),
+        ({"rm_scores": tensor("0", "Long", (), n_values=15)}, {}),
+        ({"response_mask": tensor("0", "Long", (3, 5))}, {}),
         ({"responses": Call("torch._tensor._rebuild_from_type_v2", (1,))}, {}),
         ({"uid": batches.stack(["a"])}, {}),
         ({}, {"keys": ["a"]}),
