@@ -3,6 +3,7 @@
 import json
 import os
 import pickletools
+import re
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,10 @@ from rlcorr_cli.errors import DataError
 LOOKED_AT = 1 << 16
 LONGEST_LINE = 32 << 20
 """Bytes of a first JSON line that is parsed; one of 100,000 tokens has a quarter of it."""
+N_VALUES = 64
+"""Texts, names and numbers of a pickle that are looked at."""
+FIRST_MEMBER = re.compile(rb"PK\x03\x04.{4}\0\0.{16}..(?P<extra>..)[^/\0]{1,4096}/data\.pkl", re.DOTALL)
+"""How a file of torch's begins: a member that is not compressed, its name, and the length of what follows that."""
 WHOLE = ("BININT", "BININT1", "BININT2", "LONG1")
 """Opcodes of whole numbers."""
 
@@ -61,7 +66,11 @@ class Head:
 
     @cached_property
     def _values(self) -> list[str | int]:
-        return _values(self._pickle)
+        # torch writes the pickle first, so that it need not be looked up among thousands of members.
+        header = FIRST_MEMBER.match(self.start)
+        if header is not None:
+            return _values(self.start[header.end() + int.from_bytes(header["extra"], "little") :])
+        return _values(bytes(self._pickle[:LOOKED_AT]))
 
     @cached_property
     def _pickle(self) -> memoryview:
@@ -90,11 +99,13 @@ class Head:
             return ()
 
 
-def _values(pickled: memoryview) -> list[str | int]:
-    """Texts, names and whole numbers at the start of a pickle, without the numbers of its own bookkeeping."""
+def _values(pickled: bytes) -> list[str | int]:
+    """The first texts, names and whole numbers of a pickle, without the numbers of its own bookkeeping."""
     values: list[str | int] = []
     try:
-        for opcode, value, _ in pickletools.genops(bytes(pickled[: LOOKED_AT // 8])):
+        for opcode, value, _ in pickletools.genops(pickled):
+            if len(values) == N_VALUES:
+                break
             if (isinstance(value, str) and opcode.name != "PUT") or (isinstance(value, int) and opcode.name in WHOLE):
                 values.append(value)
     except Exception:  # pickletools raises what it comes upon, most of all where the start is cut off

@@ -31,7 +31,7 @@ class SlimeFile:
             return ROLLOUT
         if words[:2] == ("format_version", "rollout_id"):
             return STEP
-        if words[:3] == ("rollout_id", "rank", "rollout_data"):
+        if words[:3] == ("rollout_id", "rank", "rollout_data") and self.head.tail:  # or nobody knows whose it is
             return RANK
         row = self.head.row
         has_log_probs = any("log" in key and "prob" in key for key in row)

@@ -83,12 +83,13 @@ def test_files_of_one_id_and_of_two_runs_are_not_joined(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("typed", [".", "0.pt"])
-def test_a_file_that_is_half_written_is_an_error_that_says_so(tmp_path: Path, typed: str) -> None:
-    whole = (FOLDER / "train_data" / "0.pt").read_bytes()
+@pytest.mark.parametrize("name", ["train_data/0.pt", "v1/train_data/0_0.pt"])
+def test_a_file_that_is_half_written_is_an_error_that_says_so(tmp_path: Path, typed: str, name: str) -> None:
+    whole = (FOLDER / name).read_bytes()
     (tmp_path / "0.pt").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "1.pt").write_bytes((FOLDER / "train_data" / "1.pt").read_bytes())
     with pytest.raises(DataError, match=r"0\.pt: it begins as a file of torch") as caught:
-        find([str(tmp_path / typed)])
+        rows_of([tmp_path / typed])
     assert "still being written" in caught.value.hint
 
 
