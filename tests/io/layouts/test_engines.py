@@ -65,10 +65,11 @@ def test_an_echoed_prompt_is_a_column_of_its_own() -> None:
     assert "prompt_log_probs" not in rows_of([FOLDER / "vllm_completions.jsonl"])[0]
 
 
-def test_an_echoed_prompt_is_told_by_usage_where_there_are_no_token_ids(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lacks", ["token_ids", "usage"])
+def test_an_echoed_prompt_is_told_by_token_ids_or_by_usage(tmp_path: Path, lacks: str) -> None:
     response = json.loads(ECHO.read_text())
-    for choice in response["choices"]:
-        del choice["token_ids"]
+    for holder in (response, *response["choices"]):
+        holder.pop(lacks, None)
     path = tmp_path / "echo.jsonl"
     path.write_text(json.dumps(response))
     assert [row["rollout_log_probs"] for row in rows_of([path])] == [
