@@ -1,6 +1,6 @@
 """slime's and miles' files, put together so that any of their values can be another."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.io.layouts.crafted import dumped, tensor, torch_bytes
@@ -14,8 +14,8 @@ def file(value: Any) -> bytes:
     return torch_bytes(dumped(value, 2), STORAGES)
 
 
-def rollout(top: Mapping[str, Any] | None = None, **fields: Any) -> bytes:
-    """A rollout file of one sequence."""
+def rollout(top: Mapping[str, Any] | None = None, more: Sequence[Any] = (), **fields: Any) -> bytes:
+    """A rollout file of one sequence, and of more."""
     sample = {
         "group_index": 0,
         "index": 7,
@@ -29,7 +29,7 @@ def rollout(top: Mapping[str, Any] | None = None, **fields: Any) -> bytes:
         "status": "completed",
         "metadata": {},
     }
-    return file({"rollout_id": 2, "samples": [{**sample, **fields}], **(top or {})})
+    return file({"rollout_id": 2, "samples": [{**sample, **fields}, *more], **(top or {})})
 
 
 SEQUENCE = {

@@ -6,8 +6,12 @@ import pytest
 
 from rlcorr_cli import analyze
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.dump import open_dump
 from rlcorr_cli.io.layouts.slime import open_unit
 from rlcorr_cli.io.sources import find, find_noting
+from rlcorr_cli.requests import ReadRequest
+from tests.io.layouts import slime_made as made
+from tests.io.layouts.crafted import tensor
 from tests.io.layouts.native_rows import NATIVE, agree, expected, rows_of
 
 FOLDER = NATIVE / "slime"
@@ -97,6 +101,44 @@ def test_a_rollout_file_of_another_run_is_refused() -> None:
     opened = open_unit([str(FOLDER / "train_data" / "0.pt"), str(FOLDER / "rollout_data" / "1.pt")])
     with pytest.raises(DataError, match=r"sequence 0 \(sample_index 0\) is not in .*1\.pt"):
         list(opened.samples())
+
+
+def test_sequences_that_share_an_index_are_told_apart_by_their_tokens(tmp_path: Path) -> None:
+    same = {"index": 7, "tokens": [1, 1, 1, 1, 1], "response_length": 3, "status": "truncated", "group_index": 4}
+    write(tmp_path, rollout=made.rollout(more=[same]), train=made.step())
+    assert [(row["status"], row["group_id"]) for row in rows_of([tmp_path])] == [("truncated", "4")]
+
+
+def test_a_rollout_file_with_other_tokens_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, rollout=made.rollout(), train=made.step())
+    with pytest.raises(DataError, match=r"sequence 0 \(sample_index 7\) is not in .*, or has other tokens there"):
+        rows_of([tmp_path])
+
+
+def test_sequences_that_were_not_trained_on_are_left_out_and_a_note_says_so(tmp_path: Path) -> None:
+    write(tmp_path, rollout=made.rollout(more=[{"index": 8}], tokens=[1, 1, 1, 1, 1]), train=made.step())
+    assert [row["sample_id"] for row in rows_of([tmp_path])] == ["7"]
+    notes = open_dump(ReadRequest(paths=(str(tmp_path),))).notes
+    assert any("that its training files do not hold are left out" in note for note in notes)
+
+
+def test_a_run_that_took_the_log_probs_from_its_loss_says_what_to_switch_on(tmp_path: Path) -> None:
+    write(tmp_path, train=made.rank(log_probs=None))
+    with pytest.raises(DataError, match="no log-probs of a trained policy") as caught:
+        analyze(str(tmp_path))
+    assert "--get-mismatch-metrics" in caught.value.hint
+
+
+def test_a_slice_of_context_parallelism_whose_place_is_not_told_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, train=made.rank(log_probs=tensor("3", "Float", (2,), n_values=3)))
+    with pytest.raises(DataError, match="2 log_probs for a response of 3 tokens") as caught:
+        rows_of([tmp_path])
+    assert "context parallelism" in caught.value.hint
+
+
+def write(folder: Path, **files: bytes) -> None:
+    for name, data in files.items():
+        (folder / f"{name}.pt").write_bytes(data)
 
 
 @pytest.mark.parametrize("paths", [["train_data"], ["v1"], ["train_data/0.pt", "rollout_data/0.pt"]])
