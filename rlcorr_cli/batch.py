@@ -29,7 +29,8 @@ class Shard:
 
     index: its place in the dump's order.  part: Parquet row groups (first, past the last), or a byte range of a
     plain JSON-lines file; None is the whole file.  n_bytes: what reading it costs, for progress.
-    stamp: which state of the file was found.  schema: its needed columns, which only io looks into.
+    stamp: which state of the file was found.  schema: its needed columns, whole_schema: all that are made of it;
+    only io looks into either.
     companions: files that are read together with it, such as the other ranks of a step, each with its state.
     """
 
@@ -40,6 +41,7 @@ class Shard:
     n_bytes: int
     stamp: Stamp | None = None
     schema: Schema = None
+    whole_schema: Schema = None
     companions: tuple[tuple[str, Stamp | None], ...] = ()
 
     @property

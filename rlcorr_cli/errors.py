@@ -46,6 +46,10 @@ class DataError(RlcorrError):
     exit_status = 3
 
 
+class NoTrainedPolicy(DataError):
+    """A dump of the rollout policy's log-probs alone."""
+
+
 class OutputError(RlcorrError):
     """A result that could not be written."""
 

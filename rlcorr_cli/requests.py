@@ -43,9 +43,11 @@ class PlanColumns:
     mode: which two policies it compares.  needed: canonical columns that must be there beside those.
     batch: the column of training batches, which rows are grouped by before all others; None without one.
     batch_required: whether every file must have it; else it is left out where one has not.
+    compares: whether two policies must be there; without, the rollout's alone will do.
     """
 
     mode: Mode = "decoupled"
     needed: tuple[str, ...] = ()
     batch: str | None = None
     batch_required: bool = False
+    compares: bool = True

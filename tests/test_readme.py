@@ -18,6 +18,7 @@ from rlcorr_cli.present.forms import FORMS
 from rlcorr_cli.present.terminal.help import PAGES
 
 ROOT = Path(__file__).parent.parent
+NEMO_RL = ROOT / "tests" / "golden" / "native" / "nemo-rl"
 MANUAL = ROOT / "rlcorr_cli" / "manual"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BOOK = "\n".join([README, *((MANUAL / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)])
@@ -56,6 +57,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes) -> P
     (tmp_path / "dump" / "000001.parquet").write_bytes(dump)
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "1.jsonl").write_bytes((ROOT / "sample_data" / "smollm2_bf16.jsonl").read_bytes())
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "train_data_step1.jsonl").write_bytes((NEMO_RL / "train_data_step1.jsonl").read_bytes())
     (tmp_path / "trainer.yaml").write_text(json.dumps(VERL))
     (tmp_path / "grpo.yaml").write_text(YAML[0])
     (tmp_path / "rules.toml").write_text(block(TOML, "# rules.toml"))
@@ -68,6 +71,8 @@ def test_every_command_in_readme_and_manual_runs(
     command: str, workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     args = [arg.replace("*.jsonl.gz", "*.jsonl") for arg in shlex.split(command)[1:]]
+    if "-o" in args and args[args.index("-o") + 1] == "dump.parquet":
+        (workplace / "dump.parquet").unlink()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert main.run(args) == 0, capsys.readouterr().err

@@ -6,6 +6,7 @@ The command line calls these same functions.  Everything that goes wrong with a 
 """
 
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.converting import convert
 from rlcorr_cli.api.drawing import Picture, plot, save, to_html
 from rlcorr_cli.api.judging import check
 from rlcorr_cli.api.reading import analyze, filter_dump, inspect, inspect_row
@@ -20,6 +21,7 @@ __all__ = [
     "analyze",
     "check",
     "choose_plan",
+    "convert",
     "filter_dump",
     "inspect",
     "inspect_row",

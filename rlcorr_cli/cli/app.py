@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import analyze, check, explain, filter, help, inspect, plot, presets
+from rlcorr_cli.cli import analyze, check, convert, explain, filter, help, inspect, plot, presets
 from rlcorr_cli.cli.command import Command, Group
 from rlcorr_cli.cli.examples import epilog
 from rlcorr_cli.cli.option_groups import flat
@@ -22,6 +22,7 @@ COMMANDS = {
     "plot": plot.plot,
     "check": check.check,
     "inspect": inspect.inspect,
+    "convert": convert.convert,
     "presets": presets.presets,
     "explain": explain.explain,
     "help": help.help,

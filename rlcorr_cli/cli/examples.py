@@ -21,6 +21,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "rlcorr inspect dump.parquet",
         "rlcorr inspect dump.parquet --worst 5 --by abs_log_ratio",
     ),
+    "convert": (
+        "rlcorr convert dump.parquet -o canonical.parquet",
+        "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",
+    ),
     "presets": ("rlcorr presets trl", "rlcorr presets geo_rs"),
     "explain": ("rlcorr explain seq_ess", "rlcorr explain metrics"),
     "help": ("rlcorr help", "rlcorr help corrections"),

@@ -52,7 +52,7 @@ class ReadingOptions:
         """As the API takes them."""
         return {
             "format": self.format,
-            "columns": self._mapping(),
+            "columns": mapping(self.map),
             "batch_by": self.batch_by,
             "limit": self.limit,
             "bad_rows": self._bad_rows(),
@@ -66,17 +66,18 @@ class ReadingOptions:
         asks = path is not None and self.on_bad_row == "error"
         return BadRowPolicy("quarantine" if asks else self.on_bad_row, path, self.max_bad_fraction, self.nonfinite)
 
-    def _mapping(self) -> dict[str, str]:
-        """['canonical=column', ...] -> dict."""
-        columns: dict[str, str] = {}
-        for pair in self.map or []:
-            canonical, equals, column = pair.partition("=")
-            if not equals or not canonical or not column:
-                raise UsageError(f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN: old_log_probs=log_probs.")
-            if canonical in columns:
-                raise UsageError(f"--map names {canonical} twice.", "Map each canonical name once.")
-            columns[canonical] = column
-        return columns
+
+def mapping(pairs: Sequence[str] | None) -> dict[str, str]:
+    """['canonical=column', ...] -> dict."""
+    columns: dict[str, str] = {}
+    for pair in pairs or []:
+        canonical, equals, column = pair.partition("=")
+        if not equals or not canonical or not column:
+            raise UsageError(f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN: old_log_probs=log_probs.")
+        if canonical in columns:
+            raise UsageError(f"--map names {canonical} twice.", "Map each canonical name once.")
+        columns[canonical] = column
+    return columns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ SHOWN = 15
 class Roles:
     """The columns that are read, by what they are for.
 
-    old, current: the policies before and after updates, at least one of them.
+    old, current: the policies before and after updates, at least one of them where policies are compared.
     batch: of training batches; None where all rows are one.  group_keys: what else rows are grouped by, in the order
     asked for.  ids: what tells rows apart, sample_id first.
     """
@@ -77,13 +77,18 @@ def roles_of(
 
 
 def resolve(
-    available: Sequence[str], overrides: Mapping[str, str], mode: Mode, needs: Sequence[str] = ()
+    available: Sequence[str],
+    overrides: Mapping[str, str],
+    mode: Mode,
+    needs: Sequence[str] = (),
+    *,
+    compares: bool = True,
 ) -> dict[str, str]:
     """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any,
     and what the plan needs.
 
     The training side is old_log_probs; in bypass mode, and nowhere else, it is current_log_probs.  A decoupled dump
-    that has only a current policy lends it as the old one, and then has no current one.
+    that has only a current policy lends it as the old one, and then has no current one.  compares: as of PlanColumns.
     """
     check_names(overrides)
     _check_present(available, overrides)
@@ -99,7 +104,7 @@ def resolve(
     if "advantages" in needs:
         chosen["advantages"] = _one("advantages", available, overrides)
     for canonical, column in chosen.items():
-        if column is None:
+        if column is None and (compares or canonical == "rollout_log_probs"):
             raise _missing(canonical, available, overrides, mode)
     for canonical in ("response_mask", "reward"):
         chosen[canonical] = _one(canonical, available, overrides)

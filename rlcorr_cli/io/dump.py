@@ -15,6 +15,7 @@ from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.index import Index
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.formats import container
+from rlcorr_cli.io.layouts.canonical import schema
 from rlcorr_cli.io.one_table import joined
 from rlcorr_cli.io.readers import ShardReader
 from rlcorr_cli.io.schema import needed_columns, resolve_schema
@@ -125,8 +126,17 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
 
         return container(source.format).reader.index(source, needed, stdin)
 
-    indexes = {source.path: indexed(source) for source in sources}
+    indexes = _with_all_columns({source.path: indexed(source) for source in sources})
     return _settled(request, plan_columns, tuple(sources), indexes, search_notes, stdin)
+
+
+def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:
+    """Files whose rows are made for reading have the columns of all of them: null where one holds nothing of it."""
+    if not all(index.made for index in indexes.values()):
+        return indexes
+    fields = {field.name: field for index in indexes.values() for field in index.schema}
+    columns = schema(fields, {name: field.type for name, field in fields.items()})
+    return {path: replace(index, schema=columns) for path, index in indexes.items()}
 
 
 def _standard_input() -> Stdin:
@@ -196,6 +206,7 @@ def _shards(
             stamp=source.stamp,
             companions=source.companions,
             schema=schemas[source.path],
+            whole_schema=indexes[source.path].schema if indexes[source.path].made else None,
         )
         for index, (source, part, n_bytes) in enumerate(pieces)
     )

@@ -118,7 +118,9 @@ def _resolved(
 ) -> dict[str, str]:
     """One file's columns by canonical name; an optional one of an unfit type goes, with a note."""
     with _named(path):
-        columns = resolve(schema.names, overrides, plan_columns.mode, plan_columns.needed)
+        columns = resolve(
+            schema.names, overrides, plan_columns.mode, plan_columns.needed, compares=plan_columns.compares
+        )
         for name, column in list(columns.items()):
             type = _type(schema, column)
             fits, expected = FITS.get(name, (types.holds_log_probs, types.LOG_PROBS))

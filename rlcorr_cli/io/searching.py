@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ def matching(pattern: str) -> Hits:
         raise DataError(
             f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
         )
-    return Hits(_each_once(sorted(chosen)), not_read(pattern, (named | below) - chosen))
+    return Hits(_each_once(chosen), not_read(pattern, (named | below) - chosen))
 
 
 def _files(directory: str) -> Iterator[str]:
@@ -85,7 +86,12 @@ def _each_once(paths: Iterable[str]) -> list[str]:
     by_file: dict[str, str] = {}
     for path in sorted(paths, key=os.path.islink):
         by_file.setdefault(os.path.realpath(path), path)
-    return sorted(by_file.values())
+    return sorted(by_file.values(), key=in_number_order)
+
+
+def in_number_order(path: str) -> tuple[tuple[int, str], ...]:
+    """A key by which step_2 comes before step_10."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path) if part)
 
 
 def not_read(place: str, others: Iterable[str]) -> tuple[str, ...]:

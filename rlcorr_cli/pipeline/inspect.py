@@ -15,16 +15,16 @@ from rlcorr_cli.core.decisions import opinions
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.tokens import trained_policies
 from rlcorr_cli.core.worst import worst
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, NoTrainedPolicy, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.find_row import TEXTS, Found, find_row
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.io.places import all_resolved
 from rlcorr_cli.io.plain_values import texts
-from rlcorr_cli.pipeline.analyze import opened
+from rlcorr_cli.pipeline.analyze import opened, plan_columns
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
@@ -125,9 +125,11 @@ def inspect(
 ) -> Inspected:
     """Read a dump once; n_worst: how many of the worst sequences and tokens to name."""
     request = lenient(request)
-    dump = opened(request, chosen)
+    dump, lacks = _opened_for_looking(request, chosen)
+    if lacks and n_worst:
+        raise UsageError("--worst ranks by the gap of two policies, and the dump holds one.", lacks)
     check_quarantine(dump)
-    anomalies = find_anomalies(samples(dump))
+    anomalies = () if lacks else find_anomalies(samples(dump))
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
     tally, n_rows = Tally(), Counter[str]()
     work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by)
@@ -145,7 +147,7 @@ def inspect(
             bad_rows=log.counts.n_rows,
             problems=log.counts.to_dict(),
             anomalies=anomalies,
-            notes=dump.notes,
+            notes=(*((lacks,) if lacks else ()), *dump.notes),
             by=by if n_worst else None,
             worst_sequences=_named(sequences.ranked),
             worst_tokens=_named(tokens.ranked),
@@ -153,6 +155,15 @@ def inspect(
         log.finish()
         staging.publish()
     return inspected
+
+
+def _opened_for_looking(request: ReadRequest, chosen: ChosenPlan) -> tuple[Dump, str]:
+    """The dump, and what it lacks to be compared: a framework's file may hold the rollout policy alone."""
+    try:
+        return opened(request, chosen), ""
+    except NoTrainedPolicy as error:
+        columns = replace(plan_columns(request, chosen), compares=False, needed=())
+        return open_dump(request, columns), f"{error.message} {error.hint}"
 
 
 def _tally(rows: CheckedRows, roles: Roles) -> Tally:

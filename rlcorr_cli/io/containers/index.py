@@ -12,6 +12,7 @@ NeededColumns = Callable[[pa.Schema], list[str]]
 @dataclass(frozen=True, kw_only=True)
 class Index:
     """schema: all columns.  in_one: whether the file can only be read from end to end, as one shard.
+    made: whether rows are made in these columns, so that files of one dump can all have the columns of any.
     notes: what its reader should know, in sentences.
 
     group_rows: rows of each row group.  group_bytes: needed column -> its bytes in each row group, as compressed.
@@ -20,5 +21,6 @@ class Index:
     schema: pa.Schema
     notes: tuple[str, ...] = ()
     in_one: bool = False
+    made: bool = False
     group_rows: tuple[int, ...] = ()
     group_bytes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])

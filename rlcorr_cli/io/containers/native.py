@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 
 from rlcorr_cli.batch import Shard, Stamp
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, NoTrainedPolicy
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.batches import Rows
 from rlcorr_cli.io.columns import Roles
@@ -44,8 +44,9 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     except DataError as error:
         if not opened.lacks or not {"old_log_probs", "current_log_probs"}.isdisjoint(columns.names):
             raise
-        raise DataError(f"{shown(source.path)} holds no log-probs of a trained policy.", opened.lacks) from error
-    return Index(schema=columns, in_one=True, notes=opened.notes)
+        what = f"{shown(source.path)} holds no log-probs of a trained policy."
+        raise NoTrainedPolicy(what, opened.lacks) from error
+    return Index(schema=columns, in_one=True, made=True, notes=opened.notes)
 
 
 def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
@@ -78,7 +79,7 @@ def _rows(shard: Shard, opened: Opened, samples: list[Sample], first: int, whole
         {"source_file": shard.path, "source_row": int(number), **sample}
         for number, sample in zip(numbers, samples, strict=True)
     ]
-    batch = record_batch(sourced, schema(opened.columns, opened.types) if whole else shard.schema)
+    batch = record_batch(sourced, shard.whole_schema if whole else shard.schema)
     return Rows(
         data=batch.select(shard.schema.names) if whole else batch,
         places=Places(shard.path, "row", numbers),

@@ -42,7 +42,7 @@ OTHER = "Is it a dump of this framework?"
 
 def schema(columns: Iterable[str], types: Mapping[str, Any]) -> pa.Schema:
     """The columns in the canonical order, others after them, then where a row comes from."""
-    named = [*columns, "source_file", "source_row"]
+    named = dict.fromkeys([*columns, "source_file", "source_row"])
     ordered = [*(name for name in TYPES if name in named), *(name for name in named if name not in TYPES)]
     last = [name for name in ordered if name.startswith("source_")]
     ordered = [name for name in ordered if name not in last] + last

@@ -38,7 +38,8 @@ def rows_of(paths: Sequence[Path], format: str = "auto") -> list[dict[str, Any]]
                 part=part,
                 n_bytes=n_bytes,
                 stamp=source.stamp,
-                schema=index.schema.empty_table().select(["rollout_log_probs"]).schema,
+                schema=index.schema,
+                whole_schema=index.schema,
                 companions=source.companions,
             )
             for rows in reader.read(shard, roles, None, 1000, True):

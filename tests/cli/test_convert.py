@@ -1,0 +1,102 @@
+"""`convert`: every row as it is, in canonical columns, and two engines' log-probs of the same tokens joined."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from running import parquet, row, run
+
+from tests.io.layouts.native_rows import NATIVE, agree, expected
+
+STEPS = [f"train_data_step{n}.jsonl" for n in (1, 2, 3, 10)]
+ONE_POLICY = NATIVE / "nemo-rl" / "on_policy"
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "jsonl.gz"])
+def test_a_folder_becomes_canonical_rows_in_the_order_of_its_steps(tmp_path: Path, form: str) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name in STEPS:
+        (folder / name).write_bytes((NATIVE / "nemo-rl" / name).read_bytes())
+    output = tmp_path / f"out.{form}"
+    ran = run("convert", str(folder), "-o", str(output), "--json")
+    assert (ran.status, ran.json["rows"], ran.json["unmatched"]) == (0, 22, None)
+    again = tmp_path / "again.parquet"
+    assert run("convert", str(output), "-o", str(again)).status == 0
+    rows = pq.read_table(again).to_pylist()
+    right = [true for name in STEPS for true in expected("nemo-rl/expected.parquet", name)]
+    agree(rows, right, "rollout_log_probs", "old_log_probs", "token_ids", "reward", "step", "sample_id")
+    assert [row["source_row"] for row in rows] == [true["row"] for true in right]
+
+
+def test_a_plain_dump_gets_canonical_names_and_keeps_its_other_columns(tmp_path: Path) -> None:
+    dump = parquet(
+        tmp_path / "d.parquet",
+        [{"prev_logprobs": [-1.0], "generation_logprobs": [-2.0], "loss_mask": [1], "mine": "x"}],
+    )
+    ran = run("convert", dump, "-o", str(tmp_path / "o.jsonl"))
+    assert ran.status == 0
+    assert json.loads((tmp_path / "o.jsonl").read_text()) == {
+        "old_log_probs": [-1.0],
+        "rollout_log_probs": [-2.0],
+        "response_mask": [1],
+        "mine": "x",
+        "source_file": dump,
+        "source_row": 0,
+    }
+
+
+def test_two_engines_of_the_same_tokens_pair_into_a_dump(tmp_path: Path) -> None:
+    scored = tmp_path / "scored.jsonl"
+    run("convert", str(ONE_POLICY), "-o", str(scored))
+    rows = [json.loads(line) for line in scored.read_text().splitlines()][::-1]
+    for one_row in rows:
+        one_row["rollout_log_probs"] = [x - 0.25 for x in one_row["rollout_log_probs"]]
+    scored.write_text("".join(f"{json.dumps(one_row)}\n" for one_row in rows))
+    paired = tmp_path / "paired.parquet"
+    ran = run("convert", str(ONE_POLICY), "--join", str(scored), "-o", str(paired))
+    assert ran.status == 0
+    report = run("analyze", str(paired), "--json").json
+    assert report["metrics"]["log_ratio_mean"] == pytest.approx(-0.25, abs=1e-12)
+
+
+def test_rows_without_a_partner_are_left_out_and_counted(tmp_path: Path) -> None:
+    ones = [{**row([-1.0], [-2.0]), "sample_id": f"s{i}"} for i in range(4)]
+    for one_row in ones:
+        del one_row["old_log_probs"]
+    left, right = parquet(tmp_path / "l.parquet", ones[:3]), parquet(tmp_path / "r.parquet", ones[2:])
+    ran = run("convert", left, "--join", right, "-o", str(tmp_path / "o.parquet"))
+    assert ran.status == 0
+    assert "Left out, for having no partner: 2 rows of the dump, 1 of the joined one." in " ".join(ran.out.split())
+    ran = run("convert", left, "--join", right, "-o", str(tmp_path / "p.parquet"), "--limit", "1")
+    assert (ran.status, "No row has a partner" in ran.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"rollout_log_probs": [-1.0]}, "these are not the same tokens"),
+        ({"token_ids": [7, 7, 7]}, "holds other tokens"),
+        ({"sample_id": "s1"}, "two rows of sample_id s1"),
+    ],
+)
+def test_what_is_not_of_the_same_tokens_is_not_joined(tmp_path: Path, change: dict[str, object], says: str) -> None:
+    ones = [{"rollout_log_probs": [-1.0, -2.0, -3.0], "token_ids": [1, 2, 3], "sample_id": f"s{i}"} for i in range(2)]
+    left = parquet(tmp_path / "l.parquet", ones)
+    right = parquet(tmp_path / "r.parquet", [{**ones[0], **change}, ones[1]])
+    ran = run("convert", left, "--join", right, "-o", str(tmp_path / "o.parquet"))
+    assert (ran.status, says in ran.err) == (3, True), ran.err
+
+
+def test_a_dump_with_a_trained_policy_takes_no_other(tmp_path: Path) -> None:
+    dump = parquet(tmp_path / "d.parquet", [row([-1.0], [-2.0])])
+    ran = run("convert", dump, "--join", dump, "-o", str(tmp_path / "o.parquet"))
+    assert (ran.status, "holds old_log_probs already" in ran.err) == (2, True)
+
+
+def test_inspect_shows_a_dump_of_one_policy_and_says_what_it_lacks() -> None:
+    ran = run("inspect", str(ONE_POLICY), "--json")
+    assert ran.status == 0
+    assert "force_on_policy_ratio" in ran.json["notes"][0]
+    assert run("inspect", str(ONE_POLICY), "--worst", "3").status == 2
