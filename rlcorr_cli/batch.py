@@ -32,6 +32,7 @@ class Shard:
     stamp: which state of the file was found.  schema: its needed columns, whole_schema: all that are made of it;
     only io looks into either.
     companions: files that are read together with it, such as the other ranks of a step, each with its state.
+    partition: the columns that its folders name, which only io looks into.
     """
 
     index: int
@@ -43,6 +44,7 @@ class Shard:
     schema: Schema = None
     whole_schema: Schema = None
     companions: tuple[tuple[str, Stamp | None], ...] = ()
+    partition: Schema = None
 
     @property
     def id(self) -> ShardId:

@@ -13,10 +13,12 @@ from rlcorr_cli.batch import Input, Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.index import Index
+from rlcorr_cli.io.containers.reader import Piece
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.formats import container
 from rlcorr_cli.io.layouts.canonical import schema
 from rlcorr_cli.io.one_table import joined
+from rlcorr_cli.io.partitions import partitions
 from rlcorr_cli.io.readers import ShardReader
 from rlcorr_cli.io.schema import needed_columns, resolve_schema
 from rlcorr_cli.io.sources import Source, find, find_noting
@@ -120,11 +122,18 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
     stdin = _standard_input() if any(source.path == STDIN for source in sources) else None
     plan_columns = plan_columns or PlanColumns()
 
-    def indexed(source: Source) -> Index:
-        def needed(schema: pa.Schema) -> list[str]:
-            return needed_columns(source.path, schema, request, plan_columns)
+    folders = partitions([source.path for source in sources])
 
-        return container(source.format).reader.index(source, needed, stdin)
+    def indexed(source: Source) -> Index:
+        named = folders[source.path]
+
+        def needed(schema: pa.Schema) -> list[str]:
+            columns = needed_columns(source.path, named.beside(schema).added_to(schema), request, plan_columns)
+            return [name for name in columns if name in schema.names]
+
+        index = container(source.format).reader.index(source, needed, stdin)
+        partition = named.beside(index.schema)
+        return replace(index, schema=partition.added_to(index.schema), partition=partition)
 
     indexes = _with_all_columns({source.path: indexed(source) for source in sources})
     return _settled(request, plan_columns, tuple(sources), indexes, search_notes, stdin)
@@ -175,6 +184,10 @@ def _settled(
     )
 
 
+def _pieces(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
+    return container(source.format).reader.parts(source, index, index.partition.without(roles))
+
+
 def _unit_notes(indexes: Mapping[str, Index]) -> Iterator[str]:
     """What files' layouts say of them, each sentence once, with the first file that it is about."""
     first: dict[str, str] = {}
@@ -191,11 +204,7 @@ def _shards(
     sources: Sequence[Source], indexes: Mapping[str, Index], schemas: Mapping[str, pa.Schema], roles: Roles
 ) -> tuple[Shard, ...]:
     """All parts of all files.  schemas: path -> the needed columns."""
-    pieces = [
-        (source, *piece)
-        for source in sources
-        for piece in container(source.format).reader.parts(source, indexes[source.path], roles)
-    ]
+    pieces = [(source, *piece) for source in sources for piece in _pieces(source, indexes[source.path], roles)]
     return tuple(
         Shard(
             index=index,
@@ -205,6 +214,7 @@ def _shards(
             n_bytes=n_bytes,
             stamp=source.stamp,
             companions=source.companions,
+            partition=indexes[source.path].partition,
             schema=schemas[source.path],
             whole_schema=indexes[source.path].schema if indexes[source.path].made else None,
         )

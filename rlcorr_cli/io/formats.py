@@ -65,6 +65,14 @@ CONTAINERS: tuple[Container, ...] = (
         fixed_columns=False,
         streams=True,
     ),
+    Container(
+        name="arrow",
+        title="Arrow IPC",
+        suffixes=(".arrow", ".feather", ".ipc"),
+        magic=(b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"),
+        module="arrow",
+        written=(".parquet",),
+    ),
 )
 NAMES = (*(container.name for container in CONTAINERS), *LAYOUT_NAMES)
 """What `--format` takes: a container's name, or that of a framework's layout."""
@@ -72,7 +80,7 @@ SUFFIXES = tuple(
     dict.fromkeys((*(suffix for container in CONTAINERS for suffix in container.suffixes), *LAYOUT_SUFFIXES))
 )
 """Of the files that a directory is searched for; what a framework's suffix stands for, the file's contents tell."""
-WRITTEN = tuple(suffix for container in CONTAINERS for suffix in container.written)
+WRITTEN = tuple(dict.fromkeys(suffix for container in CONTAINERS for suffix in container.written))
 (STREAMED,) = (container for container in CONTAINERS if container.streams)
 
 

@@ -31,9 +31,11 @@ def samples(dump: Dump) -> Iterator[Sample]:
 
 
 def _peeked(dump: Dump, shard: Shard, roles: Roles) -> Rows | None:
-    all_columns = dump.all_columns[shard.path]
-    schema = pa.schema([all_columns.field(name) for name in roles.needed])
-    return container(shard.format).reader.peek(replace(shard, schema=schema), roles, dump.stdin)
+    index = dump.indexes[shard.path]
+    inner = index.partition.without(roles)
+    schema = pa.schema([index.schema.field(name) for name in inner.needed])
+    rows = container(shard.format).reader.peek(replace(shard, schema=schema), inner, dump.stdin)
+    return rows and index.partition.given_to(rows, roles.needed)
 
 
 def _sample(rows: Rows, roles: Roles, path: str) -> Sample:

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,21 +13,22 @@ from rlcorr_cli.io.formats import SUFFIXES, is_searched
 
 SEARCHED = "*" + ", *".join(SUFFIXES)
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
+DESCRIPTIONS = ("state.json", "dataset_info.json", "dataset_dict.json")
 SHOWN = 6
 """Suffixes that a note names."""
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Files to read, sorted, each once, and notes on what is not read."""
+    """Files to read, sorted, each once, and those beside them that are not read."""
 
     paths: list[str]
-    notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def within(directory: str) -> Hits:
     """A directory's files with a dump's suffix.  Linked folders count, each folder once, so a loop ends."""
-    files = sorted(_files(directory))
+    files = _without_housekeeping(sorted(_files(directory)))
     paths = _each_once(path for path in files if is_searched(path))
     others = [path for path in files if not is_searched(path)]
     if not paths:
@@ -35,7 +36,7 @@ def within(directory: str) -> Hits:
         raise DataError(
             f"{directory} holds no dump{holds}.", f"A directory is searched for {SEARCHED}; name other files singly."
         )
-    return Hits(paths, not_read(directory, others))
+    return Hits(paths, tuple(others))
 
 
 def matching(pattern: str) -> Hits:
@@ -56,7 +57,18 @@ def matching(pattern: str) -> Hits:
         raise DataError(
             f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
         )
-    return Hits(_each_once(chosen), not_read(pattern, (named | below) - chosen))
+    return Hits(_each_once(chosen), tuple(sorted((named | below) - chosen)))
+
+
+def _without_housekeeping(files: Sequence[str]) -> list[str]:
+    """Without what Hugging Face datasets keeps beside a dataset's files: its descriptions, and results of `map`."""
+    datasets = {os.path.dirname(path) for path in files if os.path.basename(path) == "state.json"}
+    return [
+        path
+        for path in files
+        if os.path.dirname(path) not in datasets
+        or not (os.path.basename(path) in DESCRIPTIONS or os.path.basename(path).startswith("cache-"))
+    ]
 
 
 def _files(directory: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from rlcorr_cli.batch import Stamp
 from rlcorr_cli.errors import DataError, UsageError, nearest, shortened
 from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, by_magic, by_suffix, container
 from rlcorr_cli.io.layouts.head import Head
+from rlcorr_cli.io.layouts.refused import without_log_probs
 from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 from rlcorr_cli.io.layouts.table import layout, recognised
@@ -86,7 +87,7 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
                 read[same] = source
         if hits.paths and len(passed_over) == len(hits.paths):
             raise _nothing_in(typed, passed_over, format)
-        notes += [*hits.notes, *not_read(typed, passed_over)]
+        notes += not_read(typed, [*hits.unread, *passed_over])
     united = units(list(read.values()))
     return united, (*kinds(read.values()), *left_out(read.values(), united), *notes)
 
@@ -173,10 +174,12 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{path} is not a regular file.", f"Pipe {STREAMED.title} to rlcorr and name the dump -.")
         with open(path, "rb") as file:
-            head = file.read(4)
+            head = file.read(8)
         if not head:
             raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
-        kind = recognised(Head(path)) if format not in CONTAINER_NAMES else None
+        looked_at = Head(path)
+        kind = recognised(looked_at) if format not in CONTAINER_NAMES else None
+        refused = without_log_probs(looked_at) if format == "auto" and kind is None else None
     except FileNotFoundError as error:
         raise _missing(path) from error
     except OSError as error:
@@ -184,6 +187,10 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     name, sign = kind or (None, "")
     if format != "auto":
         return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
+    if refused is not None and chosen:
+        return None
+    if refused is not None:
+        raise DataError(f"{path} is {refused.what}.", refused.hint)
     name = name or by_suffix(path)
     if name is None and not (chosen and path.lower().endswith(LAYOUT_SUFFIXES)):
         name = by_magic(head)

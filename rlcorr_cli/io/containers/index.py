@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from rlcorr_cli.io.partitions import NONE, Partition
+
 NeededColumns = Callable[[pa.Schema], list[str]]
 """From a file's schema the columns that may be read, which are checked while it is open."""
 
@@ -12,6 +14,7 @@ NeededColumns = Callable[[pa.Schema], list[str]]
 @dataclass(frozen=True, kw_only=True)
 class Index:
     """schema: all columns.  in_one: whether the file can only be read from end to end, as one shard.
+    partition: columns that the names of its folders tell; the schema has them, too.
     made: whether rows are made in these columns, so that files of one dump can all have the columns of any.
     notes: what its reader should know, in sentences.
 
@@ -20,6 +23,7 @@ class Index:
 
     schema: pa.Schema
     notes: tuple[str, ...] = ()
+    partition: Partition = NONE
     in_one: bool = False
     made: bool = False
     group_rows: tuple[int, ...] = ()

@@ -44,7 +44,7 @@ LAYOUTS: tuple[Row, ...] = (
     Row("sglang", "SGLang", "sglang", "LAYOUT", (".jsonl",)),
     Row("skyrl", "SkyRL", "skyrl", "LAYOUT", (".pkl",)),
     Row("slime", "slime", "slime", "LAYOUT", (".pt",)),
-    Row("verl", "verl", "verl", "LAYOUT", (".dp", ".pkl", ".jsonl")),
+    Row("verl", "verl", "verl", "LAYOUT", (".dp", ".pkl")),
     Row("verl-tq", "verl", "verl_tq", "LAYOUT", (".pt",)),
 )
 NAMES = tuple(row.name for row in LAYOUTS)

@@ -1,4 +1,4 @@
-"""verl's batches: DataProto of `save_to_disk` or of the skip manager's gen_batch.dp; texts are refused.
+"""verl's batches: DataProto of `save_to_disk` or of the skip manager's gen_batch.dp.
 
 Tensors are over the response, padded at its end; its length is that of attention_mask behind the prompt.  response_mask
 is 0 on a tool's tokens.  In bypass mode old_log_probs are a copy of rollout_log_probs, and no policy.
@@ -36,7 +36,6 @@ OBJECTS = {
     "min_global_steps": ("policy_version", whole),
     "max_global_steps": ("policy_version_end", whole),
 }
-TEXT_KEYS = ("input", "output", "score", "step")
 """Keys of a row of trainer.rollout_data_dir."""
 SAVE = "Call batch.save_to_disk(PATH) in the trainer after old_log_probs are computed, and name that file."
 ROLLOUT_ONLY = f"The batch was written before the trainer computed old_log_probs. {SAVE}"
@@ -45,40 +44,18 @@ BYPASS = (
     "algorithm.rollout_correction.bypass_mode=false to have them computed."
 )
 NO_ROLLOUT = "Train with actor_rollout_ref.rollout.calculate_log_probs=true to have them kept."
-NO_LOG_PROBS = f"{SAVE} {NO_ROLLOUT}"
 
 
 def recognise(head: Head) -> str | None:
-    """By the class that the pickle names first, or by the keys of a row of texts."""
+    """By the class that the pickle names first."""
     if head.start[:1] == b"\x80" and " ".join(head.words[:2]).startswith("verl.protocol DataProto"):
         return f"a pickle of {CLASS}"
-    if is_text(head):
-        return f"keys {', '.join(TEXT_KEYS)}: texts without log-probs"
     return None
-
-
-def is_text(head: Head) -> bool:
-    """Whether a file is {step}.jsonl of trainer.rollout_data_dir: texts, and no list, as log-probs would be."""
-    row = head.row
-    return (
-        os.path.splitext(head.name)[0].isdecimal()
-        and all(key in row for key in TEXT_KEYS)
-        and all(isinstance(row[key], str) for key in TEXT_KEYS[:2])
-        and not any(isinstance(value, list) for value in row.values())
-    )
-
-
-def unite(paths: Sequence[str]) -> list[tuple[str, ...]]:
-    """Every batch alone, without the texts beside them."""
-    batches = [path for path in paths if not path.endswith(".jsonl")]
-    return [(path,) for path in batches or paths]
 
 
 def open_batch(paths: Sequence[str]) -> Opened:
     """One file with a batch."""
     (path,) = paths
-    if path.endswith(".jsonl"):
-        raise DataError("it holds verl's texts and scores, which are without log-probs.", NO_LOG_PROBS)
     proto = read_data_proto(path, CLASS, ("_io.BytesIO",), (*FIELDS, *REWARDS, "attention_mask"))
     tokens = over_response(proto.tensors)
     lacks = "" if "old_log_probs" in checked(tokens) else ROLLOUT_ONLY
@@ -140,6 +117,4 @@ LAYOUT = Layout(
     title="verl's DataProto",
     recognise=recognise,
     open=open_batch,
-    unite=unite,
-    left_out="verl's texts are without log-probs.",
 )

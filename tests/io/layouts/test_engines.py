@@ -114,8 +114,8 @@ def test_a_choice_without_log_probs_among_others_is_kept_as_null(tmp_path: Path)
 
 
 def test_requests_that_failed_give_no_row_which_is_said() -> None:
-    with pytest.raises(DataError, match="no log-probs of a trained policy"):
-        inspect(str(FOLDER / "vllm_run_batch.jsonl"))
+    notes = inspect(str(FOLDER / "vllm_run_batch.jsonl")).notes
+    assert any("failed" in note for note in notes), notes
     lines = (FOLDER / "vllm_run_batch.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["error"]
     assert {row["group_id"] for row in rows_of([FOLDER / "vllm_run_batch.jsonl"])} == {

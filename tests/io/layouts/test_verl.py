@@ -1,7 +1,12 @@
 """verl's batches and the skip manager's files, held to files of its own code."""
 
-import json
-import math
+
+def test_rewards_of_both_infinities_are_no_number(tmp_path: Path) -> None:
+    scores = np.array([[np.inf, -np.inf, 0, 0, 0]] * 3, np.float32)
+    (first, *_) = rows_of([written(tmp_path, batches.verl(batches.consolidated(changed(rm_scores=scores))))])
+    assert math.isnan(first["reward"])
+
+
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +15,7 @@ import pytest
 from rlcorr_cli import analyze
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers.native import READER
-from rlcorr_cli.io.sources import find, find_noting
+from rlcorr_cli.io.sources import find
 from tests.io.layouts import batches
 from tests.io.layouts.crafted import Call, Name, ndarray, tensor
 from tests.io.layouts.native_rows import NATIVE, agree, expected, rows_of
@@ -20,7 +25,6 @@ SKIP = "skip/smollm2_demo/GBS8_N4_in64_out160/14/gen_batch.dp"
 TQ = "skip_v1/smollm2_demo/GBS8_N4_in64_out160/17/0/tq_batch.pt"
 FULL = ("batches/batch_15.dp", "numpy/batch_15.dp")
 BYPASS = "bypass/batch_16.dp"
-TEXTS = "rollout_data/14.jsonl"
 ROLLOUT = (
     "rollout_log_probs",
     "response_mask",
@@ -64,28 +68,12 @@ def test_a_folder_gives_the_rows_of_its_batches_without_the_texts() -> None:
     right = [*expected("verl/expected_full_batch.parquet"), *expected("verl/expected_gen_batch.parquet")]
     right.sort(key=lambda row: row["file"])
     agree(rows_of([FOLDER], "verl"), right, *ROLLOUT)
-    _, notes = find_noting([str(FOLDER)], "verl")
-    assert "14.jsonl is left out: verl's texts are without log-probs." in notes
 
 
 def test_rewards_of_both_infinities_are_no_number(tmp_path: Path) -> None:
     scores = np.array([[np.inf, -np.inf, 0, 0, 0]] * 3, np.float32)
     (first, *_) = rows_of([written(tmp_path, batches.verl(batches.consolidated(changed(rm_scores=scores))))])
     assert math.isnan(first["reward"])
-
-
-def test_texts_are_refused_with_what_to_switch_on() -> None:
-    with pytest.raises(DataError, match="verl's texts") as caught:
-        analyze(str(FOLDER / TEXTS))
-    assert "save_to_disk" in caught.value.hint
-    assert "calculate_log_probs=true" in caught.value.hint
-
-
-def test_rows_with_lists_beside_verls_keys_are_no_texts(tmp_path: Path) -> None:
-    path = tmp_path / "14.jsonl"
-    row = {"input": "", "output": "", "score": 0.0, "step": 14, "rollout_log_probs": [-0.5], "old_log_probs": [-0.4]}
-    path.write_text(json.dumps(row))
-    assert find([str(path)])[0].format == "jsonl"
 
 
 FORMS = {"consolidated": batches.consolidated, "plain": batches.plain, "numpy": batches.in_numpy}

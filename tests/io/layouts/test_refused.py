@@ -1,0 +1,75 @@
+"""Files without log-probs are known for what they are, alone and among others."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.sources import find, find_noting
+from tests.io.layouts.native_rows import NATIVE
+
+LOGS = {
+    "no-log-probs/areal/rollout/3/101.jsonl": ("AReaL's log", "logprobs and prox_logp"),
+    "no-log-probs/trl/completions/completions_00025.parquet": ("TRL's table", "sampling_per_token_logps"),
+    "verl/rollout_data/14.jsonl": ("verl's log", "save_to_disk"),
+}
+MADE = {
+    "x.csv": (b"a,b\n1,2\n", "a table of text"),
+    "x.npz": (b"PK\x03\x04", "an archive of NumPy's"),
+    "x.safetensors": (b"\x10\x00\x00\x00", "a file of safetensors"),
+    "rows.json": (b'[{"a": 1}]', "a JSON array"),
+    "report.json": (b'{"rlcorr": {"version": "0.1.0"}}', "a report of rlcorr's"),
+    "x.pkl": (pickle.dumps({"a": 1}), "a pickle"),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_frameworks_log_is_named_with_what_would_give_log_probs(name: str) -> None:
+    what, hint = LOGS[name]
+    with pytest.raises(DataError, match=f" is {what}") as caught:
+        find([str(NATIVE / name)])
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_another_kind_of_file_is_named(tmp_path: Path, name: str) -> None:
+    content, what = MADE[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=f" is {what}"):
+        find([str(tmp_path / name)])
+
+
+def test_a_checkpoint_is_no_dump(tmp_path: Path) -> None:
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "model.pt")
+    with pytest.raises(DataError, match="a file of torch, and no framework's dump"):
+        find([str(tmp_path / "model.pt")])
+
+
+def test_an_array_of_numpys_is_no_dump(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(2))
+    with pytest.raises(DataError, match="an archive of NumPy's"):
+        find([str(tmp_path / "x.npy")])
+
+
+def test_beside_a_dump_they_are_counted_and_not_read(tmp_path: Path) -> None:
+    (tmp_path / "14.jsonl").write_bytes((NATIVE / "verl/rollout_data/14.jsonl").read_bytes())
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "model.pt")
+    dump = tmp_path / "dump.parquet"
+    pq.write_table(pa.table({"rollout_log_probs": [[-1.0]], "old_log_probs": [[-1.0]]}), dump)
+    sources, notes = find_noting([str(tmp_path)])
+    assert [source.path for source in sources] == [str(dump)]
+    assert notes == (f"2 files (1 .jsonl, 1 .pt) in {tmp_path} are not read.",)
+
+
+@pytest.mark.parametrize("name", [name for name in LOGS if name.endswith(".jsonl")])
+def test_rows_with_log_probs_beside_a_logs_keys_are_read(tmp_path: Path, name: str) -> None:
+    row = json.loads((NATIVE / name).read_text().splitlines()[0])
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({**row, "rollout_log_probs": [-1.0], "old_log_probs": [-1.0]}))
+    assert find([str(path)])[0].format == "jsonl"

@@ -1,0 +1,106 @@
+"""Arrow's files and streams, Hugging Face datasets, and folders that name columns."""
+
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from rlcorr_cli import analyze, filter_dump
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.sources import find_noting
+
+SAMPLE = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
+TABLE = pq.read_table(SAMPLE)
+RIGHT = analyze(str(SAMPLE)).whole.values
+
+
+def written(folder: Path, form: str) -> Path:
+    path = folder / f"dump.{form}"
+    if form == "feather":
+        pyarrow.feather.write_feather(TABLE, path, compression="lz4", chunksize=7)
+        return path
+    make = pa.ipc.new_file if form == "arrow" else pa.ipc.new_stream
+    with pa.OSFile(str(path), "wb") as file, make(file, TABLE.schema) as writer:
+        writer.write_table(TABLE, max_chunksize=7)
+    return path
+
+
+@pytest.mark.parametrize("form", ["arrow", "ipc", "feather"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_form_gives_the_numbers_of_parquet(tmp_path: Path, form: str, threads: int) -> None:
+    report = analyze(str(written(tmp_path, form)), threads=threads)
+    assert report.whole.counts["sequences"] == TABLE.num_rows
+    assert report.whole.values == pytest.approx(RIGHT, rel=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("form", ["arrow", "ipc", "feather"])
+def test_filter_takes_every_column_and_row(tmp_path: Path, form: str) -> None:
+    output = tmp_path / "out.parquet"
+    done = filter_dump(str(written(tmp_path, form)), output, "token_is")
+    assert pq.read_table(output).select(TABLE.column_names).equals(TABLE)
+    assert done.rows_out == TABLE.num_rows
+
+
+def test_a_hugging_face_folder_is_read_without_its_housekeeping(tmp_path: Path) -> None:
+    dataset = datasets.Dataset(pa.Table.from_batches(TABLE.to_batches()))
+    dataset.save_to_disk(str(tmp_path / "hf"), num_shards=3)
+    (tmp_path / "hf" / "cache-0123.arrow").write_bytes(b"half")
+    sources, notes = find_noting([str(tmp_path / "hf")])
+    assert ([source.format for source in sources], notes) == (["arrow"] * 3, ())
+    assert analyze(str(tmp_path / "hf")).whole.values == pytest.approx(RIGHT, rel=1e-12, nan_ok=True)
+
+
+def test_texts_in_a_dictionary_are_groups(tmp_path: Path) -> None:
+    source = pa.array(["a", "b"] * (TABLE.num_rows // 2)).dictionary_encode()
+    table = TABLE.append_column("source", source)
+    with pa.OSFile(str(tmp_path / "d.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    assert [group.key["source"] for group in analyze(str(tmp_path / "d.arrow"), group_by="source").groups] == ["a", "b"]
+
+
+@pytest.mark.parametrize("form", ["arrow", "ipc"])
+def test_a_file_that_is_cut_short_is_said_to_be(tmp_path: Path, form: str) -> None:
+    path = written(tmp_path, form)
+    for size in (9, 1000, path.stat().st_size // 2):
+        short = tmp_path / f"short{size}.{form}"
+        short.write_bytes(path.read_bytes()[:size])
+        with pytest.raises(DataError, match="cannot be read as Arrow IPC"):
+            analyze(str(short))
+
+
+def test_folders_name_columns_of_all_files_below_them(tmp_path: Path) -> None:
+    table = TABLE.drop_columns(["step"])
+    for step, source in ((2, "a b"), (10, "a b"), (1, "c")):
+        folder = tmp_path / f"step={step}" / f"source={source.replace(' ', '%20')}"
+        folder.mkdir(parents=True)
+        pq.write_table(table.slice(step, 5), folder / "x.parquet")
+    report = analyze(str(tmp_path), group_by=("step", "source"))
+    assert [group.key for group in report.groups] == [
+        {"step": 1, "source": "c"},
+        {"step": 2, "source": "a b"},
+        {"step": 10, "source": "a b"},
+    ]
+    output = tmp_path / "out.parquet"
+    filter_dump(str(tmp_path), output, "token_is")
+    rows = pq.read_table(output)
+    assert rows.column("step").to_pylist() == [1] * 5 + [2] * 5 + [10] * 5
+    assert rows.column("source").to_pylist() == ["c"] * 5 + ["a b"] * 10
+
+
+def test_a_files_own_column_goes_before_its_folders(tmp_path: Path) -> None:
+    (tmp_path / "step=77").mkdir()
+    pq.write_table(TABLE, tmp_path / "step=77" / "x.parquet")
+    keys = [group.key["step"] for group in analyze(str(tmp_path), group_by="step").groups]
+    assert keys == sorted(set(TABLE.column("step").to_pylist()))
+
+
+def test_a_name_that_not_all_folders_have_is_no_column(tmp_path: Path) -> None:
+    table = TABLE.drop_columns(["step"])
+    for folder in ("step=1", "other"):
+        (tmp_path / folder).mkdir()
+        pq.write_table(table.slice(0, 5), tmp_path / folder / "x.parquet")
+    with pytest.raises(DataError, match="no column 'step'"):
+        analyze(str(tmp_path), group_by="step")
