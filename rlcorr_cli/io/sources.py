@@ -187,6 +187,8 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     name, sign = kind or (None, "")
     if format != "auto":
         return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
+    if name is None and not path.lower().endswith(CONTAINER_SUFFIXES):
+        _check_whole(path)
     if refused is not None and chosen:
         return None
     if refused is not None:
@@ -196,7 +198,6 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
         name = by_magic(head)
     if name is not None:
         return _as(path, name, sign, status)
-    _check_whole(path)
     if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
         return None
     titles = " nor ".join(row.title for row in CONTAINERS)

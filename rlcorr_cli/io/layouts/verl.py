@@ -36,7 +36,6 @@ OBJECTS = {
     "min_global_steps": ("policy_version", whole),
     "max_global_steps": ("policy_version_end", whole),
 }
-"""Keys of a row of trainer.rollout_data_dir."""
 SAVE = "Call batch.save_to_disk(PATH) in the trainer after old_log_probs are computed, and name that file."
 ROLLOUT_ONLY = f"The batch was written before the trainer computed old_log_probs. {SAVE}"
 BYPASS = (
