@@ -39,6 +39,7 @@ LAYOUTS: tuple[Row, ...] = (
     Row("open-instruct", "open-instruct", "open_instruct", "LAYOUT", (".jsonl",)),
     Row("openai", "vLLM and OpenAI", "openai", "LAYOUT", (".jsonl",)),
     Row("prime-rl", "prime-rl", "prime_rl", "LAYOUT", (".jsonl",)),
+    Row("prime-rl-batches", "prime-rl", "prime_rl_batches", "LAYOUT", (".bin",)),
     Row("prime-rl-traces", "prime-rl", "prime_rl_traces", "LAYOUT", (".jsonl",)),
     Row("roll", "ROLL", "roll", "LAYOUT", (".pkl",)),
     Row("sglang", "SGLang", "sglang", "LAYOUT", (".jsonl",)),
