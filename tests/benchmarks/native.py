@@ -13,9 +13,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import native_batches
 import numpy as np
 
 from rlcorr_cli.batch import Shard
@@ -208,6 +210,7 @@ def _sglang(sequence: Sequence, i: int) -> dict[str, Any]:
 
 
 CASES: dict[str, Callable[[], Case]] = {
+    **{name: partial(Case, *case) for name, case in native_batches.CASES.items()},
     "nemo-gym": lambda: _lines("rollouts.jsonl", _nemo_gym),
     "nemo-rl": lambda: _lines("train_data_step1.jsonl", _nemo_rl),
     "open-instruct": lambda: _lines("a_rollouts_000000.jsonl", _open_instruct),
