@@ -105,9 +105,12 @@ def _numbers(value: Any, kind: Any) -> NDArray[Any]:
         if not all(number is None or isinstance(number, float | int) for number in numbers):
             raise DataError("its lists hold something else than numbers.", OTHER)
         return numbers
-    if np.issubdtype(kind, np.integer) and numbers.dtype.kind == "f" and np.any(numbers != np.rint(numbers)):
-        raise DataError(f"a list of whole numbers holds {numbers[numbers != np.rint(numbers)][0]}.", "Write it again.")
-    return numbers.astype(kind, copy=False)
+    with np.errstate(invalid="ignore"):  # of what is not finite, which is told of below
+        held = numbers.astype(kind, copy=False)
+    if np.issubdtype(kind, np.integer) and held.dtype != numbers.dtype and np.any(held != numbers):
+        name = np.dtype(kind).name
+        raise DataError(f"a list of whole numbers ({name}) holds {numbers[held != numbers][0]}.", "Write it again.")
+    return held
 
 
 _PACKED = {np.float64: "d", np.int64: "q"}

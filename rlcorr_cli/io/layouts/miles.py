@@ -103,6 +103,10 @@ def _in_loss(file: TorchFile, sample: dict[Any, Any], number: int) -> dict[str, 
 def open_dashboard(paths: Sequence[str]) -> Opened:
     """A step's columns for the dashboard."""
     (path,) = paths
+    with parquet_file(path) as file:
+        absent = [name for name in DASHBOARD if name not in file.schema_arrow.names]
+    if absent:
+        raise DataError(f"it has no column {absent[0]}, which miles' dashboard has.", OTHER)
     step = DASHBOARD_NAME.search(path)
     columns = ["rollout_log_probs", "response_mask", "token_ids", *(("step",) if step else ()), "sample_id"]
 

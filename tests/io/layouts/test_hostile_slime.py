@@ -112,6 +112,12 @@ def test_what_is_told_of_a_sequence_is_null_where_it_is_of_another_kind(tmp_path
     assert row["rollout_log_probs"] == [-0.5, -0.5, -0.5]
 
 
+@pytest.mark.parametrize("wrong", [0.5, 256, float("nan"), float("inf"), -129])
+def test_a_mask_that_its_column_would_not_hold_as_it_is_is_refused(tmp_path: Path, wrong: float) -> None:
+    with pytest.raises(DataError, match=r"a list of whole numbers \(int8\) holds"):
+        read(tmp_path, "rollout", made.rollout(loss_mask=[1, wrong, 1]))
+
+
 STRUCTURE = {
     "rollout": ("rollout_id", "samples"),
     "step": ("format_version", "rollout_id", "samples"),

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rlcorr_cli import analyze
@@ -95,6 +97,12 @@ def test_the_loss_tells_three_policies() -> None:
 def test_the_dashboard_gives_the_response_with_a_mask_where_it_has_none(name: str) -> None:
     right = expected("miles/expected_dashboard.parquet", f"dashboard_columns/{name}")
     agree(rows_of([FOLDER / "dashboard_columns" / name]), right, *TOKENS, "step", "sample_id")
+
+
+def test_another_parquet_file_is_no_dashboard(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"sample_index": [1]}), tmp_path / "rollout_1.parquet")
+    with pytest.raises(DataError, match="it has no column response_length"):
+        rows_of([tmp_path / "rollout_1.parquet"], "miles-dashboard")
 
 
 def test_evaluations_of_the_dashboard_are_left_out_beside_others(tmp_path: Path) -> None:
