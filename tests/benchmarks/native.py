@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import native_batches
+import native_slime
 import numpy as np
 
 from rlcorr_cli.batch import Shard
@@ -219,7 +220,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "prime-rl-batches": _prime_rl_batches,
     "prime-rl-traces": lambda: _lines("traces.jsonl", _prime_rl_traces),
     "sglang": lambda: _lines("generate.jsonl", _sglang),
+    **{name: partial(Case, *case) for name, case in native_slime.CASES.items()},
 }
+"""Format -> its case; after a colon, which of its files."""
 
 
 def read(folder: Path, format: str) -> int:
@@ -264,7 +267,7 @@ def measured(format: str, n: int) -> tuple[float, float, float]:
             library.append(sum(seconds(lambda path=path: case.decode(path)) for path in files))
             for path in files:  # a unit is kept open for a moment, and must not be in the next repeat
                 path.touch()
-            ours.append(seconds(lambda: _whole(folder, format, n)))
+            ours.append(seconds(lambda: _whole(folder, format.partition(":")[0], n)))
         megabytes = sum(path.stat().st_size for path in files) / 1e6
     return megabytes, statistics.median(library), statistics.median(ours)
 

@@ -151,6 +151,6 @@ CASES: dict[str, tuple[Write, Decode]] = {
     "miles": (ranks, unzip),
     "miles-dashboard": (dashboard, decode_parquet),
     "miles-policy-loss": (policy_loss, unzip),
-    "slime-rollout": (rollout, unzip),
-    "slime-step": (step, unzip),
+    "slime": (step, unzip),
+    "slime:rollout": (rollout, unzip),
 }
