@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from rlcorr_cli import __version__
-from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.metrics.symbols import symbols_in
 from rlcorr_cli.plans.files import plan_to_toml
-from rlcorr_cli.present.figures import KINDS, Drawn, draw
-from rlcorr_cli.present.numbers import NOTHING, interval, metric_value, more, number
+from rlcorr_cli.present.cells import Cell, Rows, statuses
+from rlcorr_cli.present.correction import correction
+from rlcorr_cli.present.forms.key_figures import KeyFigure, key_figures
+from rlcorr_cli.present.forms.metric_sections import formulas, metric_sections
+from rlcorr_cli.present.numbers import NOTHING, more, number, plural
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.groups import ends_and_worst, ends_and_worst_of
 from rlcorr_cli.present.terminal.presets import records
@@ -19,86 +21,110 @@ LONGEST = 120
 MOST_GROUPS = 1000
 """As many rows of groups, the first and the last beside them: a page with many more is slow to open and to sort."""
 ALL_GROUPS = "-o report.csv and -o report.json hold every group."
+MOST_PROFILE_COLUMNS = 8
+MARKS = "! marks a value that breaks its limit."
+OWN_DEFINITIONS = "These numbers follow rlcorr's own definitions; those of the profile stand under Metrics."
+
+CAUSE_FIRST = ("fail", "Fix what stands at the top first", "Until then the numbers below cannot be trusted.")
+IN_LIMITS = "Nothing has to be mended: every number is within its limit."
+NOTHING_TO_DO = {
+    "equal": "Nothing: the two columns are equal.",
+    "too few": "Measure more sequences. So far every number is within its limit.",
+    "apart": "Look for the cause of the gap. Every number is still within its limit.",
+}
+"""Level of the verdict -> what to do where no rule is broken; IN_LIMITS at other levels."""
+STATUS_OF_LEVEL = {"equal": "ok", "same": "ok", "close": "ok", "apart": "warn", "too few": "warn"}
+"""Level of the verdict -> its status; "fail" at other levels, and where a rule fails."""
 
 
 @dataclass(frozen=True)
-class Metric:
-    """One line of the metrics table."""
+class Cause:
+    """What was found in the data and voids or endangers the numbers: the finding, and how to mend it where known."""
 
-    name: str
-    value: str
-    interval: str
-    ideal: str
-    rule: str
     status: str
-    formula: str
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell of the groups' table.  sort_key: None for text.  status: of the worst rule broken here, or empty."""
-
-    text: str
-    sort_key: float | None = None
-    status: str = ""
+    finding: str
+    fix: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """A report in words and rows.
+    """A report in words and rows, in the order in which either form shows them.
 
-    impossible: the sentence on a number that cannot be; empty where there is none.  symbols: each letter of the
-    metrics' formulas, and its meaning.  groups: rows of cells under the headings.  groups_shown: which groups these
-    are, where they are not all.
+    summary: what was read, in one line.  remark: whose definitions the key figures follow, under a profile; empty
+    without one.  todo: the status, the finding and the remedy of each; nothing_to_do stands in its place where it is
+    empty.
+    correction: the plan's tables.  groups_shown: which groups these are, where they are not all.  symbols: each letter
+    of the metrics' formulas, and its meaning.
     """
 
     title: str
-    impossible: str
+    summary: str
+    causes: list[Cause]
     verdict: str
-    facts: list[tuple[str, str]]
+    level_status: str
+    key_figures: list[KeyFigure]
+    remark: str
     todo: list[tuple[str, str, str]]
-    metrics: list[Metric]
-    symbols: dict[str, str]
-    headings: list[str]
-    groups: list[list[Cell]]
+    nothing_to_do: str
+    correction: tuple[Rows, ...]
+    groups: Rows | None
     groups_shown: str
-    figures: list[tuple[str, Drawn]]
+    metrics: dict[str, Rows]
+    symbols: dict[str, str]
+    facts: list[tuple[str, str]]
     plan: str
     notes: list[str]
+
+    @property
+    def has_marked_figures(self) -> bool:
+        """Whether any key figure breaks its limit."""
+        return any(figure.value.status for figure in self.key_figures)
 
 
 def content(report: Report) -> Content:
     """What either form says about a report, in their order."""
-    metrics = [_metric(name, value, report) for name, value in report.whole.metrics.items()]
-    n_groups = len(report.groups)
-    groups = report.groups if n_groups <= MOST_GROUPS else ends_and_worst(report.groups, MOST_GROUPS)
     return Content(
         title=_title(report),
-        impossible=impossible_sentence(report.impossible),
+        summary=_summary(report),
+        causes=_causes(report),
         verdict=verdict(report),
-        facts=_facts(report),
+        level_status="fail" if report.verdict.failing else STATUS_OF_LEVEL.get(report.verdict.level, "fail"),
+        key_figures=key_figures(report),
+        remark="" if report.profile == "canonical" else OWN_DEFINITIONS,
         todo=_todo(report),
-        metrics=metrics,
-        symbols=symbols_in(" ".join(metric.formula for metric in metrics)),
-        headings=[*map(short, report.groups[0].key), "sequences", "tokens", *_columns(report)] if report.groups else [],
-        groups=[_cells(group, _columns(report), report) for group in groups],
-        groups_shown="" if len(groups) == n_groups else f"{ends_and_worst_of(MOST_GROUPS, n_groups)}. {ALL_GROUPS}",
-        figures=[(KINDS[kind].about, draw(kind, report, captioned=False)) for kind in KINDS if kind != "overview"],
+        nothing_to_do=NOTHING_TO_DO.get(report.verdict.level, IN_LIMITS),
+        correction=correction(report),
+        groups=_groups(report),
+        groups_shown=_groups_shown(report),
+        metrics=metric_sections(report),
+        symbols=symbols_in(formulas(report)),
+        facts=_facts(report),
         plan=plan_to_toml(report.plan),
         notes=[clean(note) for note in report.notes],
     )
 
 
+def _causes(report: Report) -> list[Cause]:
+    """A number that cannot be, then the anomalies of files."""
+    impossible = impossible_sentence(report.impossible)
+    sentence = f"{impossible[:1].upper()}{impossible[1:]}"
+    anomalies = [
+        Cause("fail" if anomaly.voids else "warn", f"{anomaly.name}: {clean(anomaly_sentence(anomaly))}", anomaly.fix)
+        for anomaly in report.anomalies
+    ]
+    return [*([Cause("fail", sentence, "")] if impossible else []), *anomalies]
+
+
 def _todo(report: Report) -> list[tuple[str, str, str]]:
-    """What is wrong: its status, the finding, and its fix."""
-    anomalies = [("warn", f"{found.name}: {clean(anomaly_sentence(found))}", found.fix) for found in report.anomalies]
+    """What is wrong beside the causes: its status, the finding, and its fix."""
     broken_rules = worst_first(report.health)
     broken = [
         (rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", fix)
         for rule, fix in zip(broken_rules, fixes(broken_rules), strict=True)
     ]
     words = [suggestion(bounds, report.profile) for bounds in report.advised_bounds]
-    return [*anomalies, *broken, *(("warn", takes, f"{keeps} {bounds}") for takes, keeps, bounds in words)]
+    first = [CAUSE_FIRST] if report.causes else []
+    return [*first, *broken, *(("warn", takes, f"{keeps} {bounds}") for takes, keeps, bounds in words)]
 
 
 def short(value: object) -> str:
@@ -113,52 +139,69 @@ def _title(report: Report) -> str:
     return name if len(report.inputs) == 1 else f"{name} {more(len(report.inputs) - 1, 'file')}"
 
 
+def _summary(report: Report) -> str:
+    """'320 sequences, 27,465 tokens, 5 groups; plan token_is'."""
+    counts = report.whole.counts
+    parts = [plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
+    parts += [plural(len(report.groups), "group")] if report.groups else []
+    parts += [f"{plural(counts['bad_rows'], 'bad row')} left out"] if counts["bad_rows"] else []
+    profile = "" if report.profile == "canonical" else f", profile {report.profile}"
+    return f"{', '.join(parts)}; plan {short(report.plan.name)}{profile}"
+
+
 def _facts(report: Report) -> list[tuple[str, str]]:
     counts, columns = report.whole.counts, report.inputs[0].columns
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name] or name == "tokens"]
-    facts += [(short(name), short(column)) for name, column in columns.items()]
+    facts.append(("columns", ", ".join(_column(name, column) for name, column in columns.items())))
     facts.append(("plan", f"{clean(report.plan.name)}: {records(report.plan)}"))
     facts.append(("profile", report.profile))
     facts += [
-        ("input", f"{short(file.path)}, {file.rows:,} rows, {file.n_bytes:,} bytes") for file in report.inputs[:20]
+        ("input", f"{short(file.path)}, {plural(file.rows, 'row')}, {plural(file.n_bytes, 'byte')}")
+        for file in report.inputs[:20]
     ]
     if len(report.inputs) > 20:
         facts.append(("input", f"and {len(report.inputs) - 20} more"))
     return [*facts, ("rlcorr", __version__)]
 
 
-def _metric(name: str, value: float | None, report: Report) -> Metric:
-    finding = next((finding for finding in report.health if finding.metric == name), None)
-    ends = report.intervals.get(name)
-    definition = define(name)
-    ideal = None if definition is None else definition.ideal
-    return Metric(
-        name,
-        metric_value(value, report.profile),
-        interval(*ends) if ends else "",
-        "" if ideal is None else number(ideal),
-        finding.rule if finding else "",
-        finding.status if finding else "",
-        "" if definition is None else definition.formula,
+def _column(name: str, column: str) -> str:
+    """'reward from score'; the name alone where the column has it."""
+    return short(name) if name == column else f"{short(name)} from {short(column)}"
+
+
+def _groups(report: Report) -> Rows | None:
+    """A row per group; None without groups."""
+    if not report.groups:
+        return None
+    keys, columns = tuple(map(short, report.groups[0].key)), _columns(report)
+    groups = report.groups if len(report.groups) <= MOST_GROUPS else ends_and_worst(report.groups, MOST_GROUPS)
+    return Rows(
+        headings=(*keys, "sequences", "tokens", *columns),
+        rows=tuple(_cells(group, columns, report) for group in groups),
+        n_keys=len(keys),
     )
+
+
+def _groups_shown(report: Report) -> str:
+    n_groups = len(report.groups)
+    return "" if n_groups <= MOST_GROUPS else f"{ends_and_worst_of(MOST_GROUPS, n_groups)}. {ALL_GROUPS}"
 
 
 def _columns(report: Report) -> list[str]:
     """Metrics in the groups' table: the usual few, or a profile's own."""
     if report.profile != "canonical":
-        return list(report.whole.metrics)[:12]
+        return list(report.whole.metrics)[:MOST_PROFILE_COLUMNS]
     wanted = ("kl", "k3_kl", "chi2_token", "seq_ess", "ppl_ratio", "rollout_is_mean", "rollout_is_eff_sample_size")
     rest = ("rollout_rs_masked_fraction", "reward_mean")
     return [name for name in (*wanted, *rest) if report.whole.metrics.get(name) is not None]
 
 
-def _cells(group: Group, columns: list[str], report: Report) -> list[Cell]:
+def _cells(group: Group, columns: list[str], report: Report) -> tuple[Cell, ...]:
     keys = [_key(value) for value in group.key.values()]
     counts = [Cell(f"{group.counts[name]:,}", float(group.counts[name])) for name in ("sequences", "tokens")]
-    # The worst first, so that it is the one that stays.
-    statuses = {finding.metric: finding.status for finding in reversed(worst_first(report.findings(group)))}
-    values = [Cell(number(group.metrics[name]), group.metrics[name], statuses.get(name, "")) for name in columns]
-    return [*keys, *counts, *values]
+    status_of = statuses(report.findings(group))
+    values = [Cell(number(group.metrics[name]), group.metrics[name], status_of.get(name, "")) for name in columns]
+    return (*keys, *counts, *values)
 
 
 def _key(value: object) -> Cell:

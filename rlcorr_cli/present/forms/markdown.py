@@ -3,54 +3,104 @@
 Text from the dump cannot become markup: what Markdown or HTML would read is escaped.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.present.figures import KINDS
-from rlcorr_cli.present.forms.content import Content, content
+from rlcorr_cli.present.cells import Rows
+from rlcorr_cli.present.figures import KINDS, Drawn, draw
+from rlcorr_cli.present.forms.content import MARKS, Content, content
 from rlcorr_cli.present.markup import escaped
 from rlcorr_cli.report.report import Report
 
 
-def text(contents: Content, figures: str) -> str:
-    """The Markdown document.  figures: the directory of its pictures, as a link."""
-    lines = [f"# {escaped(contents.title)}", ""]
-    lines += [f"**! {escaped(contents.impossible)}**", ""] if contents.impossible else []
-    lines += [f"**{escaped(contents.verdict)}**", "", "## What to do", ""]
+def text(contents: Content, pictures: Sequence[Drawn], directory: str) -> str:
+    """The Markdown document.  directory: of its pictures, as a link."""
+    return "\n".join(
+        [
+            *_first_screen(contents),
+            *_correction(contents),
+            *_pictures(pictures, directory),
+            *_groups(contents),
+            *_metrics(contents),
+            *_what_was_read(contents),
+        ]
+    )
+
+
+def _first_screen(contents: Content) -> list[str]:
+    lines = [f"# {escaped(contents.title)}", "", escaped(contents.summary), ""]
+    for cause in contents.causes:
+        lines += [f"**! {escaped(cause.finding)}**{' ' if cause.fix else ''}{escaped(cause.fix)}", ""]
+    headings = ["figure", "value", "95 % interval", "ideal", "limit", "what it is"]
+    rows = [[f.name, f.value.marked, f.ends, f.ideal, f.limit, f.about] for f in contents.key_figures]
+    lines += [
+        f"**{escaped(contents.verdict)}**",
+        "",
+        "## Key figures",
+        "",
+        *_table(headings, rows, "limit", "what it is"),
+    ]
+    lines += _marks(any(figure.value.status for figure in contents.key_figures))
+    lines += ["", escaped(contents.remark)] if contents.remark else []
+    lines += ["", "## What to do", ""]
     lines += [
         f"- **{escaped(finding)}** ({status}){': ' if remedy else ''}{escaped(remedy)}"
         for status, finding, remedy in contents.todo
     ]
-    lines += [] if contents.todo else ["Nothing: every rule holds."]
-    lines += ["", "## Pictures", ""]
-    for about, drawn in contents.figures:
-        if drawn.figure is not None:
-            lines += [f"![{drawn.kind}: {escaped(about)}]({figures}/{drawn.kind}.png)", ""]
+    return [*lines, *([] if contents.todo else [escaped(contents.nothing_to_do)]), ""]
+
+
+def _correction(contents: Content) -> list[str]:
+    tables = [line for rows in contents.correction for line in (*_rows(rows), "")]
+    return ["## Correction", "", *tables] if tables else []
+
+
+def _pictures(pictures: Sequence[Drawn], directory: str) -> list[str]:
+    lines: list[str] = []
+    for drawn in pictures:
+        lines += [f"![{drawn.kind}: {escaped(KINDS[drawn.kind].about)}]({directory}/{drawn.kind}.png)", ""]
         lines += [f"**{drawn.kind}**: {escaped(drawn.caption)}", ""]
-    if contents.groups:
-        rows = [[f"{cell.text} !" if cell.status else cell.text for cell in row] for row in contents.groups]
-        lines += ["## Groups", ""]
-        lines += [escaped(contents.groups_shown), ""] if contents.groups_shown else []
-        lines += [*_table(contents.headings, rows), ""]
-        lines += (
-            ["! marks a value that breaks a rule.", ""]
-            if any(cell.status for row in contents.groups for cell in row)
-            else []
-        )
-    heads = ["metric", "value", "95 % interval", "ideal", "rule", "", "formula"]
-    rows = [[m.name, m.value, m.interval, m.ideal, m.rule, m.status, m.formula] for m in contents.metrics]
-    lines += ["## Metrics", "", *_table(heads, rows), "", "Symbols:", ""]
-    lines += [f"- {escaped(symbol)}: {escaped(meaning)}" for symbol, meaning in contents.symbols.items()]
-    lines += ["", "## What was read", ""]
-    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in contents.facts]
-    lines += ["", "## Plan", "", "```toml", contents.plan.rstrip(), "```", "", "## Notes", ""]
-    return "\n".join([*lines, *(f"- {escaped(note)}" for note in contents.notes)]) + "\n"
+    return ["## Pictures", "", *lines] if lines else []
 
 
-def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
-    lines = ["| " + " | ".join(map(escaped, heads)) + " |", "|" + "---|" + "---:|" * (len(heads) - 1)]
+def _groups(contents: Content) -> list[str]:
+    if contents.groups is None:
+        return []
+    shown = [escaped(contents.groups_shown), ""] if contents.groups_shown else []
+    return ["## Groups", "", *shown, *_rows(contents.groups), ""]
+
+
+def _metrics(contents: Content) -> list[str]:
+    sections = [line for name, rows in contents.metrics.items() for line in (f"### {name}", "", *_rows(rows), "")]
+    symbols = [f"- {escaped(symbol)}: {escaped(meaning)}" for symbol, meaning in contents.symbols.items()]
+    return ["## Metrics", "", *sections, *(["### Symbols", "", *symbols, ""] if symbols else [])]
+
+
+def _what_was_read(contents: Content) -> list[str]:
+    lines = ["## What was read", "", *(f"- {escaped(name)}: {escaped(value)}" for name, value in contents.facts)]
+    lines += ["", "## Plan", "", "```toml", contents.plan.rstrip(), "```", ""]
+    return [
+        *lines,
+        *(["## Notes", "", *(f"- {escaped(note)}" for note in contents.notes), ""] if contents.notes else []),
+    ]
+
+
+def _rows(rows: Rows) -> list[str]:
+    cells = [[cell.marked for cell in row] for row in rows.rows]
+    return [*_table(rows.headings, cells, *rows.words), *_marks(rows.has_marks)]
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], *words: str) -> list[str]:
+    """A table whose first column and those of words stand on the left, numbers on the right."""
+    sides = "".join("---|" if heading in words else "---:|" for heading in headings[1:])
+    lines = ["| " + " | ".join(map(escaped, headings)) + " |", f"|---|{sides}"]
     return lines + ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+
+
+def _marks(any_marked: bool) -> list[str]:
+    return ["", escaped(MARKS)] if any_marked else []
 
 
 def destinations(path: Path) -> tuple[Destination, ...]:
@@ -60,17 +110,17 @@ def destinations(path: Path) -> tuple[Destination, ...]:
 
 def write(report: Report, path: Path, staging: Staging) -> None:
     """Stage the pictures first, then the document that names them."""
-    contents = content(report)
-    for _, drawn in contents.figures:
-        if drawn.figure is not None:
-            staging.write(_picture(path, drawn.kind), drawn.write("png"))
-    document = text(contents, quote(_figures(path).name))
+    drawn = [draw(kind, report) for kind in KINDS if kind != "overview"]
+    pictures = [picture for picture in drawn if picture.figure is not None]
+    for picture in pictures:
+        staging.write(_picture(path, picture.kind), picture.write("png"))
+    document = text(content(report), pictures, quote(_directory(path).name))
     staging.write(Destination(path=path, overwrite=True), document.encode())
 
 
 def _picture(path: Path, kind: str) -> Destination:
-    return Destination(path=_figures(path) / f"{kind}.png", overwrite=True, makes_parents=True)
+    return Destination(path=_directory(path) / f"{kind}.png", overwrite=True, makes_parents=True)
 
 
-def _figures(path: Path) -> Path:
+def _directory(path: Path) -> Path:
     return path.with_name(f"{path.stem}-figures")

@@ -1,24 +1,25 @@
 """report.html: one file that needs nothing else, light and dark, on a phone and on paper.
 
 Everything from the dump is escaped, and a content policy lets only the page's own script run: a group called
-<script> stays a name.  Pictures are inline SVG whose ink follows the page's.
+<script> stays a name.  Pictures are inline SVG whose ink follows the page's.  Nothing scrolls sideways: where a table
+has no room, each row becomes a card with its headings in it.
 """
 
 import base64
 import hashlib
-import re
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.present.figures import Drawn
-from rlcorr_cli.present.figures.style import GRID, INK, PAPER
-from rlcorr_cli.present.forms.content import content
+from rlcorr_cli.present.cells import Rows
+from rlcorr_cli.present.forms.content import MARKS, content
+from rlcorr_cli.present.forms.pictures import pictures
 from rlcorr_cli.report.report import Report
 
-INKS = {INK: "currentColor", PAPER: "none", GRID: "var(--line)"}
+WIDTHS = ((5, "small"), (8, "middle"), (10, "wide"), (13, "wider"))
+"""Most columns of a table -> its class, which says on what screen its rows become cards."""
 
 
 def text(report: Report) -> str:
@@ -26,20 +27,26 @@ def text(report: Report) -> str:
     environment = Environment(loader=PackageLoader("rlcorr_cli.present", "forms"), autoescape=True)
     source = environment.loader.get_source(environment, "sort.js")[0] if environment.loader else ""
     digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+    environment.filters |= {"breakable": _breakable, "label": _label, "width": _width}
     template = environment.get_template("page.html")
-    return template.render(c=content(report), svg=_svg, script=Markup(source), digest=digest)
+    return template.render(
+        c=content(report), pictures=pictures(report), marks=MARKS, script=Markup(source), digest=digest
+    )
 
 
-def _svg(drawn: Drawn) -> Markup:
-    """A picture as part of the page: no declaration, ink and paper as variables, its caption as its name."""
-    drawing = drawn.write("svg").decode()
-    drawing = drawing[drawing.index("<svg") :]
-    for colour, variable in INKS.items():
-        drawing = drawing.replace(colour, variable)
-    head, rest = drawing.split(">", 1)
-    head = re.sub(r' (width|height)="[^"]*"', "", head)
-    drawing = f'{head} role="img" aria-label="{escape(drawn.caption)}">{rest}'
-    return Markup(drawing)
+def _breakable(name: str) -> Markup:
+    """A name that may go on in a new line after each _ and / in it."""
+    return Markup(str(escape(name)).replace("_", "_<wbr>").replace("/", "/<wbr>"))
+
+
+def _label(name: str) -> str:
+    """The same for a name in an attribute, where a space of no width stands for the element."""
+    return name.replace("_", "_\u200b").replace("/", "/\u200b")
+
+
+def _width(rows: Rows) -> str:
+    """The class of a table by its number of columns."""
+    return next((name for most, name in WIDTHS if len(rows.headings) <= most), "widest")
 
 
 def write(report: Report, path: Path, staging: Staging) -> None:

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from rlcorr_cli.metrics.catalog import ideal
 from rlcorr_cli.metrics.samples import QUANTILES
-from rlcorr_cli.plans.plan import Bounds, Plan, acts_on
+from rlcorr_cli.present.cells import Rows
+from rlcorr_cli.present.correction import rejections, weights
 from rlcorr_cli.present.numbers import (
-    NOTHING,
     duration,
     histogram_line,
     interval,
@@ -24,7 +24,6 @@ from rlcorr_cli.present.numbers import (
     more,
     number,
     plural,
-    share,
     signed,
 )
 from rlcorr_cli.present.stdout import clean, is_unicode, render
@@ -167,68 +166,28 @@ def _print_quantiles(console: Console, precision: str, columns: Sequence[tuple[s
 
 def print_weights(console: Console, report: Report) -> None:
     """Print the plan's weights, raw and as applied."""
-    if report.plan.weighting is None:
-        return
-    values = report.whole.values
-    table = bare_table("IS weights", "raw", "applied", "")
-    bound = _bound_words(report.plan)
-    rows = (
-        ("mean", number(values["rollout_is_mean"]), number(values["rollout_is_applied_mean"]), ""),
-        ("std", number(values["rollout_is_std"]), number(values["rollout_is_applied_std"]), ""),
-        ("max", number(values["rollout_is_max"]), number(values["rollout_is_applied_max"]), bound),
-        ("eff_sample_size", "", number(values["rollout_is_eff_sample_size"]), f"of {_units(report.plan)}"),
-        ("above high", share(values["rollout_is_ratio_fraction_high"]), "", f"of {_units(report.plan)}"),
-        (_below_words(report.plan), share(values["rollout_is_ratio_fraction_low"]), "", f"of {_units(report.plan)}"),
-        ("divided by", "", number(values.get("rollout_is_batch_norm_factor")), "the batch's mean weight"),
-    )
-    for name, raw, applied, remark in rows:
-        if {raw, applied} - {"", NOTHING}:
-            table.add_row(name, raw, applied, remark)
-    _print(console, table)
-
-
-def _bound_words(plan: Plan) -> str:
-    assert plan.weighting is not None
-    weighting = plan.weighting
-    words = {"clamp": "clamped to", "zero": "zero outside", "cap": "capped in"}[weighting.outside]
-    bounds = "unbounded" if weighting.bounds == Bounds() else f"{words} {weighting.bounds}"
-    return f"{weighting.scope}, {bounds}{acts_on(weighting.of, weighting.gate)}{weighting.beyond}"
-
-
-def _below_words(plan: Plan) -> str:
-    """What lies below: the low bound, or, where there is a high one alone, its reciprocal, as verl counts it."""
-    assert plan.weighting is not None
-    return "below 1 / high" if plan.weighting.bounds.low is None else "below low"
-
-
-def _units(plan: Plan) -> str:
-    return "tokens" if plan.weighting is not None and plan.weighting.scope == "token" else "sequences"
+    for rows in weights(report):
+        _print_rows(console, rows)
 
 
 def print_rejections(console: Console, report: Report) -> None:
     """Print what each rejection takes, and the batch before and after."""
-    if not report.plan.rules:
-        return
-    values, counts = report.whole.values, report.whole.counts
-    table = bare_table("rejected by", "keeps", "tokens lost", "sequences hit")
-    for rejection in report.plan.rules:
-        prefix = f"rollout_rs_{rejection.name}"
-        table.add_row(
-            clean(rejection.name),
-            rejection.rule,
-            share(values[f"{prefix}_masked_fraction"]),
-            share(values[f"{prefix}_seq_masked_fraction"]),
-        )
-    lost, hit = values["rollout_rs_masked_fraction"], values["rollout_rs_seq_masked_fraction"]
-    table.add_row("all together", "", share(lost), share(hit), style="bold")
+    for rows in rejections(report):
+        _print_rows(console, rows)
+
+
+def _print_rows(console: Console, rows: Rows) -> None:
+    """Print a table; beside a marked value, the others of its column leave the mark's room free."""
+    table = bare_table(*rows.headings)
+    widened = [any(row[i].status for row in rows.rows) for i in range(len(rows.headings))]
+    for row in rows.rows:
+        is_total = rows.has_total and row is rows.rows[-1]
+        cells = [
+            Text(cell.marked, style="yellow") if cell.status else Text(f"{cell.text}{'  ' * wide}")
+            for cell, wide in zip(row, widened, strict=True)
+        ]
+        table.add_row(*cells, style="bold" if is_total else None)
     _print(console, table)
-    kept = bare_table("what is kept", "before", "after", "")
-    kept.add_row("tokens", f"{counts['tokens']:,}", f"{values['kept_tokens'] or 0:,.0f}", "")
-    kept.add_row("sequences", f"{counts['sequences']:,}", f"{values['kept_sequences'] or 0:,.0f}", "")
-    for name in ("length_mean", "reward_mean", "kl", "k3_kl", "seq_ess"):
-        if values[name] is not None:
-            kept.add_row(name, number(values[name]), number(values[f"kept_{name}"]), "")
-    _print(console, kept)
 
 
 def _framework_metrics(console: Console, report: Report) -> None:

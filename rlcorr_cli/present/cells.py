@@ -1,0 +1,68 @@
+"""Tables before any form lays them out: the terminal, the page and Markdown show the same rows with the same marks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rlcorr_cli.present.numbers import number, share
+from rlcorr_cli.report.report import Report
+from rlcorr_cli.rules.judge import Finding, worst_first
+
+MARK = "!"
+"""What stands behind a value that breaks a rule."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table.  sort_key: None for text.  status: of the worst rule broken here, or empty."""
+
+    text: str
+    sort_key: float | None = None
+    status: str = ""
+
+    @property
+    def marked(self) -> str:
+        """The text, with the mark where a rule is broken."""
+        return f"{self.text} {MARK}" if self.status else self.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """A table: its headings, of which the first says what the rows are, and its rows.
+
+    n_keys: how many columns, from the first on, say what a row is of.  words: headings of other columns of text; all
+    others hold numbers.  has_total: whether the last row takes all others together.
+    """
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    n_keys: int = 1
+    words: tuple[str, ...] = ()
+    has_total: bool = False
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether any cell breaks a rule."""
+        return any(cell.status for row in self.rows for cell in row)
+
+
+def statuses(findings: Iterable[Finding]) -> dict[str, str]:
+    """Metric -> the status of the worst rule that it breaks."""
+    return {finding.metric: finding.status for finding in reversed(worst_first(findings))}
+
+
+def marks(report: Report) -> dict[str, str]:
+    """The same of the whole dump, where a value that cannot be fails, too."""
+    impossible = {} if report.impossible is None else {report.impossible.metric: "fail"}
+    return {**statuses(report.health), **impossible}
+
+
+def value_cell(name: str, values: Mapping[str, float | None], status_of: Mapping[str, str]) -> Cell:
+    """A metric's number, marked where a rule on it is broken."""
+    value = values.get(name)
+    return Cell(number(value), value, status_of.get(name, ""))
+
+
+def share_cell(name: str, values: Mapping[str, float | None], status_of: Mapping[str, str]) -> Cell:
+    """The same of a metric that is a share, as a percentage."""
+    value = values.get(name)
+    return Cell(share(value), value, status_of.get(name, ""))
