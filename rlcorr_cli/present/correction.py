@@ -96,6 +96,6 @@ def weights(report: Report) -> tuple[Rows, ...]:
 def _bound_words(weighting: Weighting) -> str:
     acts = acts_on(weighting.of, weighting.gate)
     if weighting.bounds == Bounds():
-        return f"{weighting.scope}, unbounded{acts}"
+        return f"{weighting.scope}, unbounded{acts}{weighting.beyond}"
     outside = {"clamp": "clamped to", "zero": "zero outside", "cap": "capped in"}[weighting.outside]
-    return f"{weighting.scope}, {outside} {weighting.bounds}{acts}"
+    return f"{weighting.scope}, {outside} {weighting.bounds}{acts}{weighting.beyond}"

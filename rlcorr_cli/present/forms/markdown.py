@@ -110,7 +110,7 @@ def destinations(path: Path) -> tuple[Destination, ...]:
 
 def write(report: Report, path: Path, staging: Staging) -> None:
     """Stage the pictures first, then the document that names them."""
-    drawn = [draw(kind, report) for kind in KINDS if kind != "overview"]
+    drawn = [draw(kind, report, captioned=False) for kind in KINDS if kind != "overview"]
     pictures = [picture for picture in drawn if picture.figure is not None]
     for picture in pictures:
         staging.write(_picture(path, picture.kind), picture.write("png"))

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -52,17 +51,11 @@ def pictures(report: Report) -> list[Picture]:
 
 
 def _drawings(kind: str, report: Report) -> Iterator[Drawing]:
-    for title, panel in _panels(KINDS[kind].panels):
+    for title, panel in KINDS[kind].panels:
         try:
             yield _drawing(title, panel, report)
         except Missing:
             continue
-
-
-def _panels(layout: Any) -> Iterator[tuple[str, Panel]]:
-    """The titles and panels of a kind, whether it lists them in rows or one after the other."""
-    for entry in layout:
-        yield from (entry,) if isinstance(entry[0], str) else entry
 
 
 def _drawing(title: str, panel: Panel, report: Report) -> Drawing:
@@ -72,8 +65,7 @@ def _drawing(title: str, panel: Panel, report: Report) -> Drawing:
         axes = figure.add_subplot()
         axes.set_title(title)
         sentence = panel(axes, report)
-        if hasattr(style, "heads"):  # legends above the axes
-            style.heads([axes])  # type: ignore[attr-defined]
+        style.heads([axes])
         figure.savefig(paper, format="svg", metadata={"Date": None})
     sentence = f"{sentence.removesuffix('.')}."
     if re.match(r"[a-z]+ ", sentence):  # k3 and χ² are symbols, which a capital would change
