@@ -59,6 +59,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes) -> P
     (tmp_path / "steps" / "1.jsonl").write_bytes((ROOT / "sample_data" / "smollm2_bf16.jsonl").read_bytes())
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "train_data_step1.jsonl").write_bytes((NEMO_RL / "train_data_step1.jsonl").read_bytes())
+    for name, policy in (("responses", -1.0), ("scored", -1.25)):
+        row = {"sample_id": "a", "rollout_log_probs": [policy, policy]}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))
     (tmp_path / "trainer.yaml").write_text(json.dumps(VERL))
     (tmp_path / "grpo.yaml").write_text(YAML[0])
     (tmp_path / "rules.toml").write_text(block(TOML, "# rules.toml"))

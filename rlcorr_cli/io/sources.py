@@ -104,7 +104,7 @@ def units(sources: Sequence[Source]) -> list[Source]:
         example = {source.format: source.path for source in reversed(sources)}
         raise DataError(
             f"These are dumps of several kinds: {', '.join(f'{name} ({example[name]})' for name in present)}.",
-            f"They may hold the same sequences; read one kind with --format {names[0]}.",
+            f"They may hold the same sequences; read one kind with --format {min(names, key=len)}.",
         )
     if not names:
         return list(sources)

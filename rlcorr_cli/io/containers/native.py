@@ -4,12 +4,11 @@ A unit is one or more files that are read together, and one shard: an engine's t
 kept for a moment, because a pickle is whole in memory once it is open, and index, peek and read follow each other.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import islice
-
-import numpy as np
+from itertools import groupby, islice
+from typing import Any
 
 from rlcorr_cli.batch import Shard, Stamp
 from rlcorr_cli.errors import DataError, NoTrainedPolicy
@@ -62,7 +61,8 @@ def read(
         opened = _opened(shard.format, _files(shard))
         first = 0
         for samples in portions(opened.samples(), batch_tokens or PORTION_TOKENS):
-            yield _rows(shard, opened, samples, first, whole)
+            for of_file in _by_file(_numbered(samples, shard.path, first)):
+                yield _rows(shard, of_file, whole)
             first += len(samples)
 
 
@@ -70,19 +70,26 @@ def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
     """The first rows."""
     with _named(shard.path):
         opened = _opened(shard.format, _files(shard))
-        return _rows(shard, opened, list(islice(opened.samples(), PEEKED_ROWS)), 0, False)
+        return _rows(shard, _numbered(islice(opened.samples(), PEEKED_ROWS), shard.path, 0), False)
 
 
-def _rows(shard: Shard, opened: Opened, samples: list[Sample], first: int, whole: bool) -> Rows:
-    numbers = np.arange(first, first + len(samples), dtype=np.int64)
-    sourced = [
-        {"source_file": shard.path, "source_row": int(number), **sample}
-        for number, sample in zip(numbers, samples, strict=True)
-    ]
-    batch = record_batch(sourced, shard.whole_schema if whole else shard.schema)
+def _numbered(samples: Iterable[Sample], path: str, first: int) -> list[dict[str, Any]]:
+    """Samples with the file and row that each comes from, where the layout does not say so itself."""
+    return [{"source_file": path, "source_row": first + i, **sample} for i, sample in enumerate(samples)]
+
+
+def _by_file(samples: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Runs of samples of one file: an error about a row names its file."""
+    for _, run in groupby(samples, key=lambda sample: sample["source_file"]):
+        yield list(run)
+
+
+def _rows(shard: Shard, samples: list[dict[str, Any]], whole: bool) -> Rows:
+    batch = record_batch(samples, shard.whole_schema if whole else shard.schema)
+    path = samples[0]["source_file"] if samples else shard.path
     return Rows(
         data=batch.select(shard.schema.names) if whole else batch,
-        places=Places(shard.path, "row", numbers),
+        places=Places(path, "row", [sample["source_row"] for sample in samples]),
         original=ArrowRows.of(batch) if whole else None,
     )
 

@@ -98,6 +98,9 @@ def _numbers(value: Any, kind: Any) -> NDArray[Any]:
     if code and isinstance(value, list):
         with suppress(struct.error, OverflowError):  # something else than such numbers, told below
             return np.frombuffer(struct.pack(f"{len(value)}{code}", *value), kind)
+    if isinstance(value, list | tuple) and not all(item is None or isinstance(item, NUMBER) for item in value):
+        # NumPy would walk lists in it, which may hold each other twice, and again, for ever.
+        raise DataError("its lists hold something else than numbers.", OTHER)
     numbers = np.asarray(value)
     if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "biufO"):
         raise DataError("its lists hold something else than numbers.", OTHER)
@@ -113,6 +116,7 @@ def _numbers(value: Any, kind: Any) -> NDArray[Any]:
     return held
 
 
+NUMBER = (bool, int, float, np.generic)
 _PACKED = {np.float64: "d", np.int64: "q"}
 """Types of lists that `struct` makes twice as quickly as NumPy."""
 
@@ -122,5 +126,7 @@ def _scalar(value: Any, type: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_string(type):
+        if not isinstance(value, (str, *NUMBER)):
+            raise TypeError("no text")
         return value if isinstance(value, str) else str(value)
     return value.item() if isinstance(value, np.generic) else value

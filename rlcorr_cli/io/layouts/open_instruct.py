@@ -31,7 +31,7 @@ COLUMNS = (
 )
 ENGINE_ONLY = (
     "open-instruct saves the engine's log-probs only, and has no option for the trainer's. Score the same tokens with "
-    "the trained policy, and name a dump that has both."
+    "the trained policy, and pair the two: rlcorr convert DUMP --join SCORED --on step,sample_id -o dump.parquet."
 )
 NOTES = (
     "The file has no mask: tokens of tools, with log-probs of exactly 0.0, count as the policy's own.",

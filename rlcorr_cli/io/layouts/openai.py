@@ -26,8 +26,8 @@ LOOKED_AT = 16
 """Requests that tell which of these columns a file has."""
 TOKEN_ID = "token_id:"
 ENGINE_ONLY = (
-    "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and name a dump "
-    "that has both."
+    "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and pair the two: "
+    "rlcorr convert DUMP --join SCORED --on group_id,choice -o dump.parquet."
 )
 NOTES = ("A row is a choice; group_id is its request's place in the file.",)
 SCORED = "What the engine scored of a prompt is prompt_log_probs, and no part of the response."
