@@ -27,7 +27,8 @@ LONGEST_NAME = 256
 """Bytes of a module or of a name."""
 SHOWN = 80
 _MARK = object()
-_LENGTHS = {1: "<B", 2: "<H", 4: "<i", 8: "<q"}
+_LENGTHS = {width: struct.Struct(code).unpack_from for width, code in ((1, "<B"), (4, "<i"), (8, "<q"))}
+"""How a length of so many bytes is read; a struct.error where there are fewer."""
 PLAIN_KEYS = (str, int, float, bytes, type(None))
 
 
@@ -115,7 +116,8 @@ class _Machine:
         return self.data[self.at - n : self.at]
 
     def size(self, width: int) -> int:
-        (n,) = struct.unpack(_LENGTHS[width], self.take(width))
+        (n,) = _LENGTHS[width](self.data, self.at)
+        self.at += width
         return n
 
     def line(self) -> str:
