@@ -21,7 +21,8 @@ from rlcorr_cli.requests import PlanColumns, ReadRequest
 SHM = Path("/dev/shm")
 BATCH_TOKENS = 5
 """So few that even a small input makes several batches."""
-NAMES = {"jsonl": "d.jsonl", "compressed": "d.jsonl.gz", "parquet": "d.parquet"}
+NATIVE = {"pickle": "d.pkl", "torch": "d.pt", "msgpack": "rank_0.bin"}
+NAMES = {"jsonl": "d.jsonl", "compressed": "d.jsonl.gz", "parquet": "d.parquet", **NATIVE}
 REQUESTS = (
     (ReadRequest(paths=()), PlanColumns()),
     (ReadRequest(paths=(), group_by=("step",)), PlanColumns()),
@@ -31,6 +32,8 @@ REQUESTS = (
     ),
 )
 """How a dump is asked for, and what its plan reads; the file is named when there is one."""
+ANY_POLICY = (ReadRequest(paths=()), PlanColumns(compares=False))
+"""How a framework's file is asked for, so that one of the rollout policy alone is read to its end."""
 
 
 @cache
@@ -66,7 +69,7 @@ def taken(
 
 def fuzzed(kind: str, data: bytes) -> None:
     """One execution, asking for the input in one of the ways."""
-    taken(kind, data, REQUESTS[crc32(data) % len(REQUESTS)])
+    taken(kind, data, ANY_POLICY if kind in NATIVE else REQUESTS[crc32(data) % len(REQUESTS)])
 
 
 def counted(dump: Dump) -> tuple[int, int]:

@@ -19,7 +19,7 @@ MEMORY_MB = 4096
 LONGEST_S = 20
 """For one input."""
 TOLD_LINES = 40
-KINDS = ("jsonl", "compressed", "parquet")
+KINDS = ("jsonl", "compressed", "parquet", "pickle", "torch", "msgpack")
 
 
 def main() -> int:

@@ -3,12 +3,17 @@
 import io
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 Row = dict[str, Any]
+NATIVE = Path(__file__).parent.parent / "golden" / "native"
+LONGEST = 20_000
+"""Bytes of an input."""
 
 ROWS: list[Row] = [
     {"rollout_log_probs": [-0.5, -1.25], "old_log_probs": [-0.5, -1.0], "response_mask": [1, 0], "reward": 1.0},
@@ -123,10 +128,23 @@ def _parquet() -> Iterator[tuple[str, bytes]]:
     yield "lines", lines(ROWS)
 
 
+def _native(*patterns: str) -> Iterator[tuple[str, bytes]]:
+    """Files by the frameworks' own writers, as long as an input may be, whole and cut."""
+    for pattern in patterns:
+        for path in sorted(NATIVE.glob(pattern)):
+            data = path.read_bytes()
+            if len(data) <= LONGEST:
+                yield f"{path.parent.name}-{path.name}", data
+                yield f"{path.parent.name}-{path.name} cut", data[: len(data) * 2 // 3]
+
+
 SEEDS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
     "jsonl": _jsonl,
     "compressed": _compressed,
     "parquet": _parquet,
+    "pickle": partial(_native, "skyrl/**/*.pkl", "roll/**/*.pkl"),
+    "torch": partial(_native, "slime/**/*.pt", "miles/**/*.pt"),
+    "msgpack": partial(_native, "prime-rl/**/rank_*.bin"),
 }
 """Harness -> its inputs by name."""
 
