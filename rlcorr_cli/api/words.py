@@ -75,6 +75,8 @@ FLAGS: dict[str, Flag] = {
     "--worst": _number("worst"),
     "--row": Flag("row"),
     "--kind": Flag("kinds"),
+    "--join": Flag("join", r"\S+\.(?:parquet|jsonl)"),
+    "--on": Flag("on", r"[a-z]\w*(?:,[a-z]\w*)*"),
     "--device": Flag("device", r"auto\b|cpu\b|cuda(?::\d+)?"),
     "--batch-tokens": _number("batch_tokens"),
     "--threads": _number("threads"),
@@ -92,6 +94,10 @@ FLAGS: dict[str, Flag] = {
 """Flag -> how Python says it."""
 
 COMMANDS: dict[str, str] = {
+    "rlcorr convert DUMP --join SCORED --on group_id,choice -o dump.parquet": "convert(dumps, "
+    '"dump.parquet", join=scored, on=("group_id", "choice"))',
+    "rlcorr convert DUMP --join SCORED --on step,sample_id -o dump.parquet": "convert(dumps, "
+    '"dump.parquet", join=scored, on=("step", "sample_id"))',
     "`rlcorr inspect DUMP --worst 5`": "`inspect(dumps, worst=5)`",
     "`rlcorr inspect DUMP`": "`inspect(dumps)`",
     "`rlcorr analyze DUMP -o report.json`": '`save(analyze(dumps, pictures=True), "report.json")`',

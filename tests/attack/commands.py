@@ -13,11 +13,11 @@ from rlcorr_cli.present.figures.kinds import KINDS as PICTURES
 from rlcorr_cli.present.forms import FORMS
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
-READ_FILES = ("--plan", "--rules", "--baseline")
+READ_FILES = ("--plan", "--rules", "--baseline", "--join")
 """Options that name a file to read; every other option that names a path names an output."""
 PATHS = ("PATH", "FILE", "DIR", "REPORT")
 PLAN = ("--rs", "ratio.seq_mean:0.9,1.1", "--is", "token")
-DUMPS = ("analyze", "filter", "inspect", "check", "plot")
+DUMPS = ("analyze", "filter", "plot", "check", "inspect", "convert")
 """Commands that read a dump."""
 
 
@@ -67,6 +67,8 @@ def _forms() -> Iterator[Form]:
     yield _form("filter", *PLAN, "--resample", "20", o="k.jsonl")
     yield _form("filter", *PLAN, "--resample", "3", o="k.parquet")
     yield Form(("filter", *PLAN, "--dry-run"))
+    yield from (_form("convert", o=f"c{suffix}") for suffix in WRITTEN)
+    yield _form("convert", "--json", o="parts")
     yield Form(("inspect",))
     yield Form(("inspect", "--json"))
     yield Form(("inspect", "--worst", "2"))

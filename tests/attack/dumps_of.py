@@ -125,6 +125,13 @@ def _lines(table: pa.Table) -> bytes:
         raise Unholdable(str(error)) from error
 
 
+def _ipc(table: pa.Table, new: Callable[..., pa.ipc.RecordBatchStreamWriter]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with new(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
 def _zst(data: bytes) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as file:
@@ -142,6 +149,8 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
 WRITERS: dict[str, Callable[[pa.Table], bytes]] = {
     **dict.fromkeys((".parquet", ".pq", ".parq"), _parquet),
     **{suffix: lambda table, pack=pack: pack(_lines(table)) for suffix, pack in COMPRESSED.items()},
+    **dict.fromkeys((".arrow", ".feather"), lambda table: _ipc(table, pa.ipc.new_file)),
+    ".ipc": lambda table: _ipc(table, pa.ipc.new_stream),
 }
 """Suffix of a dump -> how a table is written so; a new suffix of CONTAINERS has its writer here."""
 SUFFIXES = tuple(suffix for container in CONTAINERS for suffix in container.suffixes)

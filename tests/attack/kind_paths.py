@@ -136,6 +136,7 @@ SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("analyze", "--output"): tuple(FORMS),
     ("filter", "--output"): (*WRITTEN, ""),
     ("filter", "--rejected-output"): (*WRITTEN, ""),
+    ("convert", "--output"): (*WRITTEN, ""),
     ("plot", "--output"): (*PICTURE_SUFFIXES, ""),
     ("check", "--junit"): (".xml",),
 }
@@ -280,6 +281,7 @@ READ_TEXTS = {
     "--plan": '{"name": "mine", "rejections": [{"statistic": "ratio", "scope": "seq_mean", "low": 0.5, "high": 2.0}]}',
     "--rules": '{"rule": [{"metric": "kl", "max": 1.0}]}',
     "--baseline": "{}",
+    "--join": '{"rollout_log_probs": [-0.5], "sample_id": 1}',
 }
 
 
@@ -353,6 +355,7 @@ def _as_dump() -> Iterator[Case]:
         "analyze": (),
         "filter": (*PLAN, "-o", "out.jsonl"),
         "inspect": ("--worst", "1"),
+        "convert": ("-o", "out.jsonl"),
         "check": ("--json",),
         "plot": ("--kind", "ratio"),
     }

@@ -33,6 +33,7 @@ FORMS = {
     "analyze by step": Form(("analyze", "--group-by", "step")),
     "filter": Form(("filter", *PLAN, "-o", "out.parquet"), ("out.parquet",)),
     "filter to lines": Form(("filter", *PLAN, "-o", "out.jsonl.gz"), ("out.jsonl.gz",)),
+    "convert": Form(("convert", "-o", "out.parquet"), ("out.parquet",)),
     "inspect": Form(("inspect", "--worst", "2")),
     "inspect --row": Form(("inspect", "--row", "2")),
     "check": Form(("check", "--junit", "out.xml"), ("out.xml",)),

@@ -28,7 +28,7 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.quality.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
 from rlcorr_cli.report.inspected import Tally, Values
-from rlcorr_cli.totals.binned import AXES, GRIDS, SUMS, BinnedTotals
+from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.block import Block, Layout
 from rlcorr_cli.totals.budget_search import binned_values
@@ -116,7 +116,7 @@ def pictures(draw: st.DrawFn) -> BinnedTotals:
     return BinnedTotals(
         {name: Binned.of_table(grid, rng.poisson(0.01, grid.n)) for name, grid in GRIDS.items()},
         {axis: spread(axis) for axis in AXES},
-        {name: draw(histograms) for name in ("weights", "loads")},
+        {name: draw(histograms) for name in HISTOGRAMS},
     )
 
 

@@ -54,7 +54,7 @@ def written(profile: str, config: dict[str, Any]) -> list[str]:
     measured = observed(ROWS, plan)
     groups, layouts = measured.groups, next(iter(measured.groups.values())).layouts
     if plan.normalizes:
-        groups = normalize(groups, layouts, plan, True)
+        groups = normalize(groups, layouts, plan, PROFILES[profile].batch_mean)
         layouts = normed_layouts(layouts, plan)
     return list(PROFILES[profile].write(TotalsView(total(groups.values(), layouts), plan), plan))
 
