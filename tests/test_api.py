@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -114,8 +115,11 @@ class Table:
 
 WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "a table for a path": (lambda: analyze(Table()), "a Table"),  # type: ignore[arg-type]
-    "arrays for a path": (lambda: analyze({"rollout_log_probs": [1.0]}), "a dict"),  # type: ignore[arg-type]
-    "an arrow table": (lambda: inspect_dump(pq.read_table(BF16)), "a Table"),  # type: ignore[arg-type]
+    "one policy in memory": (lambda: analyze({"rollout_log_probs": [[1.0]]}), "<table in memory>: There is no column"),
+    "a table of nothing": (lambda: analyze({}), "no columns"),
+    "columns of two lengths": (lambda: analyze({"a": [1], "b": [1, 2]}), "a 1, b 2"),
+    "a cube": (lambda: analyze({"rollout_log_probs": np.zeros((1, 2, 3))}), "3 dimensions"),
+    "tables in a list": (lambda: analyze([pq.read_table(BF16)]), "a Table"),  # type: ignore[list-item]
     "no dump": (lambda: analyze([]), "empty"),
     "unknown preset": (lambda: analyze(BF16, "tokn_is"), "token_is"),
     "missing plan file": (lambda: analyze(BF16, "none.toml"), "none.toml"),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.quality.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
@@ -12,7 +12,16 @@ from rlcorr_cli.requests import MOST_ROWS, MOST_THREADS, ReadRequest
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.scan import Computing
 
-Paths = str | Path | Sequence[str | Path]
+
+class ArrowStream(Protocol):
+    """What pyarrow, polars, pandas, duckdb and datasets hand their tables over by."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+Files = str | Path | Sequence[str | Path]
+Paths = Files | ArrowStream | Mapping[str, Any]
+"""A dump: files, or a table in memory."""
 Names = str | Sequence[str]
 
 SAVE_FIRST = "Save it as .parquet or .jsonl, and name that file."
@@ -53,16 +62,22 @@ def computing(device: Any, threads: int | None, batch_tokens: int | None) -> "Co
 
 
 def paths(dumps: Any) -> tuple[str, ...]:
-    """The names of a dump's files; anything that is in memory is refused."""
+    """The names of a dump's files, or of one table in memory, which carries it."""
     if isinstance(dumps, str | Path):
-        return (str(dumps),)
+        return (dumps if isinstance(dumps, str) else str(dumps),)
+    if not isinstance(dumps, list | tuple):
+        from rlcorr_cli.io.tables import in_memory
+
+        table = in_memory(dumps)
+        if table is not None:
+            return (table,)
     listed = dumps if isinstance(dumps, list | tuple) else [dumps]
     for path in listed:
         if not isinstance(path, str | Path):
-            raise UsageError(f"dumps should be a path, or a list of paths, not {kind_of(path)}.", SAVE_FIRST)
+            raise UsageError(f"dumps should be a path, a list of paths or a table, not {kind_of(path)}.", SAVE_FIRST)
     if not listed:
         raise UsageError("dumps is empty: there is nothing to read.", "Name a file, a directory or a glob.")
-    return tuple(str(path) for path in listed)
+    return tuple(path if isinstance(path, str) else str(path) for path in listed)
 
 
 def names(argument: str, values: Any) -> tuple[str, ...]:

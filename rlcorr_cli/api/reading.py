@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.api.arguments import Names, Paths, computing, names, one_of, refuse_outside, request
+from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, one_of, refuse_outside, request
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.drawing import report_files
 from rlcorr_cli.api.touched import check_touched, quarantines, written
@@ -21,9 +21,10 @@ from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.report.inspected import Inspected, OneRow
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.requests import MOST_ROWS, MOST_SEED
+from rlcorr_cli.requests import MOST_ROWS, MOST_SEED, NO_BATCH
 
 if TYPE_CHECKING:
+    from rlcorr_cli.io.tables import Table
     from rlcorr_cli.pipeline.analyze import Watch
 
 
@@ -38,7 +39,7 @@ def analyze(
     extreme_ratio: float = 2.0,
     ppo_clip: float = 0.2,
     seed: int = 0,
-    output: Paths = (),
+    output: Files = (),
     pictures: bool = False,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
@@ -145,6 +146,33 @@ def filter_dump(
         reading, chosen, target, computing=computing(device, threads, batch_tokens), watch=watch
     )
     return replace(filtered, report=replace(filtered.report, notes=filtered.report.notes + notes))
+
+
+@speaks_of_arguments
+def correct(
+    table: Paths,
+    plan: PlanLike | None,
+    *,
+    profile: str = CANONICAL,
+    mode: Mode | None = None,
+    columns: Mapping[str, str] | None = None,
+    batch_by: str | None = None,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+) -> "Table":
+    """The corrected rows of one table, as `filter_dump` would write them with every rejected row kept.
+
+    table: anything with `__arrow_c_stream__` (pyarrow, polars, pandas, duckdb, datasets), or a mapping of padded
+    tensors or arrays [B, T].  A plan that looks at whole training batches (normalize, budgets) takes the table as one,
+    unless `batch_by` names a column.  The rest as of `analyze`.  A function of its arguments alone, for `map_batches`
+    and training loops; one thread computes.
+    """
+    from rlcorr_cli.pipeline import correct as correcting
+
+    chosen = choose_plan(plan, profile=profile, mode=mode)
+    _refuse_idle(chosen)
+    reading = request(table, columns=columns, batch_by=NO_BATCH if batch_by is None else batch_by)
+    return correcting.correct(reading, chosen, computing(device, 1, batch_tokens))
 
 
 @speaks_of_arguments

@@ -95,9 +95,15 @@ NATIVE = Container(
 """Files whose layout says what they hold: their rows are canonical ones, and written as such."""
 
 
+MEMORY = Container(
+    name="table", title="a table in memory", suffixes=(), magic=(), module="memory", written=(".parquet",)
+)
+"""What a function was given in the place of a path."""
+
+
 def container(name: str) -> Container:
     """The row of that name; of a layout's name NATIVE, as that layout."""
-    row = next((row for row in CONTAINERS if row.name == name), None)
+    row = next((row for row in (*CONTAINERS, MEMORY) if row.name == name), None)
     return row or replace(NATIVE, name=name)
 
 

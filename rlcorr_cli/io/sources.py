@@ -11,13 +11,14 @@ from pathlib import Path
 
 from rlcorr_cli.batch import Stamp
 from rlcorr_cli.errors import DataError, UsageError, nearest, shortened
-from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, by_magic, by_suffix, container
+from rlcorr_cli.io.formats import CONTAINERS, MEMORY, NAMES, STREAMED, by_magic, by_suffix, container
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.refused import without_log_probs
 from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 from rlcorr_cli.io.layouts.table import layout, recognised
 from rlcorr_cli.io.searching import Hits, listed, matching, not_read, within
+from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN
 
 CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
@@ -77,7 +78,7 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
         hits = _expanded(typed)
         passed_over: list[str] = []
         for path in hits.paths:
-            same = path if path == STDIN else os.path.realpath(path)
+            same = path if path == STDIN or isinstance(path, InMemory) else os.path.realpath(path)
             if same in read:
                 raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
             source = _source(path, format, chosen=path != typed)
@@ -145,6 +146,8 @@ def files(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _expanded(typed: str) -> Hits:
+    if isinstance(typed, InMemory):
+        return Hits([typed])
     if "\0" in typed:
         raise UsageError(f"{shortened(typed)} is not a path: it holds a NUL.", "Name a file, a directory or a glob.")
     if not typed:
@@ -164,6 +167,8 @@ def _expanded(typed: str) -> Hits:
 
 def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     """One file; None of one that was chosen by a search and is no dump, or not of the format that is asked for."""
+    if isinstance(path, InMemory):
+        return Source(path, MEMORY.name, path.table.nbytes)
     if path == STDIN:
         if format not in ("auto", STREAMED.name):
             what = f"Standard input is read as {STREAMED.title}, not as {container(format).title}."

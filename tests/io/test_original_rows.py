@@ -124,6 +124,6 @@ def test_only_containers_know_what_kind_of_rows_they_read() -> None:
         for path in set(package.rglob("*.py")) - own
         if any(kind in path.read_text(encoding="utf-8") for kind in kinds)
     }
-    names = ("parquet", "jsonl", "arrow", "native")
+    names = ("parquet", "jsonl", "arrow", "native", "memory")
     readers = {f"io/containers/{name}.py" for name in names}
     assert naming == readers | {"io/convert.py"}  # which makes rows, of whatever kind it had
