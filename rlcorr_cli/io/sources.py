@@ -178,13 +178,11 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{path} is not a regular file.", f"Pipe {STREAMED.title} to rlcorr and name the dump -.")
-        with open(path, "rb") as file:
-            head = file.read(8)
-        if not head:
+        head = Head(path)
+        if not head.start:
             raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
-        looked_at = Head(path)
-        kind = recognised(looked_at) if format not in CONTAINER_NAMES else None
-        refused = without_log_probs(looked_at) if format == "auto" and kind is None else None
+        kind = recognised(head) if format not in CONTAINER_NAMES else None
+        refused = without_log_probs(head) if format == "auto" and kind is None else None
     except FileNotFoundError as error:
         raise _missing(path) from error
     except OSError as error:
@@ -193,14 +191,14 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     if format != "auto":
         return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
     if name is None and not path.lower().endswith(CONTAINER_SUFFIXES):
-        _check_whole(path)
+        _check_whole(path, head.start)
     if refused is not None and chosen:
         return None
     if refused is not None:
         raise DataError(f"{path} is {refused.what}.", refused.hint)
     name = name or by_suffix(path)
     if name is None and not (chosen and path.lower().endswith(LAYOUT_SUFFIXES)):
-        name = by_magic(head)
+        name = by_magic(head.start)
     if name is not None:
         return _as(path, name, sign, status)
     if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
@@ -210,14 +208,13 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     raise DataError(f"{path} is neither {titles}, nor a framework's own dump.", f"Say which with {options}.")
 
 
-def _check_whole(path: str) -> None:
+def _check_whole(path: str, start: bytes) -> None:
     """A DataError of a file of torch that has no end yet: nobody could tell whose it is."""
     from rlcorr_cli.io.containers.torch_files import HALF, is_torch, opened, pickle_of
 
-    data = opened(path)
     try:
-        if is_torch(data):
-            pickle_of(data)
+        if is_torch(memoryview(start)):
+            pickle_of(opened(path))
     except DataError as error:
         if error.hint == HALF:
             raise DataError(f"{path}: {error.message}", HALF) from error

@@ -1,14 +1,18 @@
 """How often a file is opened: once to learn all about it, once to peek at its first rows, once for each shard."""
 
+import builtins
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from dumps import opened, parquet, row
+from dumps import jsonl, opened, parquet, row
 
 from rlcorr_cli.cli import main
+from rlcorr_cli.io.layouts.head import LOOKED_AT, Head
+from rlcorr_cli.io.sources import find
 
 ROWS = [row([-0.5, -1.0], [-0.25, -2.0], step=i // 5, policy_version=i // 10) for i in range(20)]
 
@@ -52,3 +56,29 @@ def test_a_command_opens_a_file_of_one_shard_so_often(
     monkeypatch.chdir(tmp_path)
     assert main.run([args[0], path, *args[1:]]) == 0
     assert openings == {"d.parquet": times}
+
+
+@pytest.mark.parametrize("name", ["d.parquet", "d.jsonl", "d"])
+def test_a_file_is_opened_once_to_be_recognised(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = jsonl if name == "d.jsonl" else parquet
+    path = write(tmp_path / name, ROWS)
+    counts: Counter[str] = Counter()
+    open_file = builtins.open
+
+    def counted(file: Any, *args: Any, **options: Any) -> Any:
+        counts[str(file)] += 1
+        return open_file(file, *args, **options)
+
+    monkeypatch.setattr(builtins, "open", counted)
+    find([path])
+    assert counts == {path: 1}
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize("excess", [-1, 0, 1, LOOKED_AT])
+@pytest.mark.parametrize("blanks", ["", "\n \n  "])
+def test_a_first_row_is_read_whole_whatever_its_length(tmp_path: Path, blanks: str, excess: int, end: str) -> None:
+    room = LOOKED_AT + excess - len(blanks) - len(json.dumps({"text": "", "last": 1}))
+    row = {"text": "x" * room, "last": 1}
+    (tmp_path / "d.jsonl").write_text(blanks + json.dumps(row) + end + ("{}" if end else ""))
+    assert Head(str(tmp_path / "d.jsonl")).row == row

@@ -37,15 +37,23 @@ class Head:
     @cached_property
     def row(self) -> dict[str, Any]:
         """The object in the first line of JSON lines; empty of another file."""
-        if not self.start.lstrip().startswith(b"{"):
+        text = self.start.lstrip()
+        if not text.startswith(b"{"):
             return {}
-        with open(self.path, "rb") as file:
-            line = next((line for line in iter(lambda: file.readline(LONGEST_LINE), b"") if not line.isspace()), b"")
+        line, end, _ = text.partition(b"\n")
+        if not end and len(self.start) == LOOKED_AT:
+            line = self._line(len(self.start) - len(text))
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             return {}
         return row if isinstance(row, dict) else {}
+
+    def _line(self, offset: int) -> bytes:
+        """The line that begins there."""
+        with open(self.path, "rb") as file:
+            file.seek(offset)
+            return file.readline(LONGEST_LINE)
 
     @cached_property
     def words(self) -> tuple[str, ...]:
