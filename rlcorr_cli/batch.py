@@ -21,6 +21,8 @@ Stamp = tuple[int, int, int, int]
 """Which state of a file: its device, inode, size and time of writing."""
 Schema = Any
 """An Arrow schema, which only io looks into."""
+Partition = Any
+"""An io.partitions.Partition, which only io looks into; of no columns where the folders name none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +31,10 @@ class Shard:
 
     index: its place in the dump's order.  part: Parquet row groups (first, past the last), or a byte range of a
     plain JSON-lines file; None is the whole file.  n_bytes: what reading it costs, for progress.
-    stamp: which state of the file was found.  schema: its needed columns, whole_schema: all that are made of it;
-    only io looks into either.
-    companions: files that are read together with it, such as the other ranks of a step, each with its state.
-    partition: the columns that its folders name, which only io looks into.
+    stamp: which state of the file was found.  companions: files that are read together with it, such as the other
+    ranks of a step, each with its state.
+    schema: its needed columns, whole_schema: all that are made of it, partition: the columns that its folders name;
+    only io looks into these.
     """
 
     index: int
@@ -41,10 +43,10 @@ class Shard:
     part: tuple[int, int] | None
     n_bytes: int
     stamp: Stamp | None = None
+    companions: tuple[tuple[str, Stamp | None], ...] = ()
     schema: Schema = None
     whole_schema: Schema = None
-    companions: tuple[tuple[str, Stamp | None], ...] = ()
-    partition: Schema = None
+    partition: Partition = None
 
     @property
     def id(self) -> ShardId:

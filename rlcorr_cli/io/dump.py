@@ -13,7 +13,6 @@ from rlcorr_cli.batch import Input, Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.index import Index
-from rlcorr_cli.io.containers.reader import Piece
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.formats import container
 from rlcorr_cli.io.layouts.canonical import schema
@@ -82,8 +81,8 @@ class Dump:
 
     @property
     def all_columns(self) -> dict[str, pa.Schema]:
-        """Path -> its whole schema."""
-        return {path: index.schema for path, index in self.indexes.items()}
+        """Path -> all its columns, those that its folders name after its own."""
+        return {path: index.all_columns for path, index in self.indexes.items()}
 
     @cached_property
     def table_columns(self) -> pa.Schema | None:
@@ -132,20 +131,24 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             return [name for name in columns if name in schema.names]
 
         index = container(source.format).reader.index(source, needed, stdin)
-        partition = named.beside(index.schema)
-        return replace(index, schema=partition.added_to(index.schema), partition=partition)
+        return replace(index, partition=named.beside(index.schema))
 
     indexes = _with_all_columns({source.path: indexed(source) for source in sources})
     return _settled(request, plan_columns, tuple(sources), indexes, search_notes, stdin)
 
 
 def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:
-    """Files whose rows are made for reading have the columns of all of them: null where one holds nothing of it."""
+    """Files whose rows are made for reading have the columns of all of them: null where one holds nothing of it, unless
+    its folders do."""
     if not all(index.made for index in indexes.values()):
         return indexes
-    fields = {field.name: field for index in indexes.values() for field in index.schema}
-    columns = schema(fields, {name: field.type for name, field in fields.items()})
-    return {path: replace(index, schema=columns) for path, index in indexes.items()}
+    types = {field.name: field.type for index in indexes.values() for field in index.schema}
+
+    def columns(index: Index) -> pa.Schema:
+        named = index.partition.fields()
+        return schema([name for name in types if name not in {field.name for field in named}], types)
+
+    return {path: replace(index, schema=columns(index)) for path, index in indexes.items()}
 
 
 def _standard_input() -> Stdin:
@@ -163,9 +166,8 @@ def _settled(
     stdin: Stdin | None,
 ) -> Dump:
     """The dump of files that were indexed.  search_notes: on files that were not."""
-    schemas = {path: index.schema for path, index in indexes.items()}
+    schemas = {path: index.all_columns for path, index in indexes.items()}
     resolved = resolve_schema(schemas, request, plan_columns)
-    needed = {path: pa.schema([schema.field(n) for n in resolved.roles.needed]) for path, schema in schemas.items()}
     first, *others = (schema.names for schema in schemas.values())
     limit = () if request.limit is None else (f"Only the first {request.limit:,} rows are read.",)
     return Dump(
@@ -174,7 +176,7 @@ def _settled(
         sources=sources,
         columns=resolved.columns,
         roles=resolved.roles,
-        shards=_shards(sources, indexes, needed, resolved.roles),
+        shards=_shards(sources, indexes, resolved.roles),
         notes=(*search_notes, *_unit_notes(indexes), *resolved.notes, *limit),
         search_notes=search_notes,
         available=tuple(name for name in first if all(name in names for names in others)),
@@ -182,10 +184,6 @@ def _settled(
         step=resolved.step,
         stdin=stdin,
     )
-
-
-def _pieces(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
-    return container(source.format).reader.parts(source, index, index.partition.without(roles))
 
 
 def _unit_notes(indexes: Mapping[str, Index]) -> Iterator[str]:
@@ -200,23 +198,25 @@ def _unit_notes(indexes: Mapping[str, Index]) -> Iterator[str]:
         yield f"{os.path.basename(path)}{others}: {note}"
 
 
-def _shards(
-    sources: Sequence[Source], indexes: Mapping[str, Index], schemas: Mapping[str, pa.Schema], roles: Roles
-) -> tuple[Shard, ...]:
-    """All parts of all files.  schemas: path -> the needed columns."""
-    pieces = [(source, *piece) for source in sources for piece in _pieces(source, indexes[source.path], roles)]
-    return tuple(
-        Shard(
-            index=index,
-            path=source.path,
-            format=source.format,
-            part=part,
-            n_bytes=n_bytes,
-            stamp=source.stamp,
-            companions=source.companions,
-            partition=indexes[source.path].partition,
-            schema=schemas[source.path],
-            whole_schema=indexes[source.path].schema if indexes[source.path].made else None,
-        )
-        for index, (source, part, n_bytes) in enumerate(pieces)
-    )
+def _shards(sources: Sequence[Source], indexes: Mapping[str, Index], roles: Roles) -> tuple[Shard, ...]:
+    """All parts of all files."""
+    shards: list[Shard] = []
+    for source in sources:
+        index = indexes[source.path]
+        inner = index.partition.without(roles)
+        schema = pa.schema([index.schema.field(name) for name in inner.needed])
+        for part, n_bytes in container(source.format).reader.parts(source, index, inner):
+            shard = Shard(
+                index=len(shards),
+                path=source.path,
+                format=source.format,
+                part=part,
+                n_bytes=n_bytes,
+                stamp=source.stamp,
+                companions=source.companions,
+                partition=index.partition,
+                schema=schema,
+                whole_schema=index.schema if index.made else None,
+            )
+            shards.append(shard)
+    return tuple(shards)

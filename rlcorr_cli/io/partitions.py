@@ -39,6 +39,8 @@ class Partition:
 
     def without(self, roles: Roles) -> Roles:
         """The roles of the columns that are in the file."""
+        if not self.values:
+            return roles
         names = {name for name, _ in self.values}
         return replace(
             roles,
@@ -49,6 +51,8 @@ class Partition:
 
     def given_to(self, rows: Rows, needed: Sequence[str]) -> Rows:
         """Rows of the file with these columns, those of `needed` and all of a row that is whole."""
+        if not self.values:
+            return rows
         n = rows.data.num_rows
         columns = {
             field.name: pa.array([value] * n, field.type)

@@ -62,12 +62,8 @@ class ShardReader:
     def rows(self, shard: Shard, batch_tokens: int, *, whole: bool = False) -> Iterator[Rows]:
         """The shard's rows as they are, in steps of about batch_tokens tokens; whole: with all columns or lines."""
         read = container(shard.format).reader.read
-        partition = shard.partition
-        if partition is None or not partition.values:
-            yield from read(shard, self.roles, self.stdin, batch_tokens, whole)
-            return
-        for rows in read(shard, partition.without(self.roles), self.stdin, batch_tokens, whole):
-            yield partition.given_to(rows, self.roles.needed)
+        for rows in read(shard, shard.partition.without(self.roles), self.stdin, batch_tokens, whole):
+            yield shard.partition.given_to(rows, self.roles.needed)
 
     def checked(
         self, shard: Shard, batch_tokens: int, state: ReadState | None = None, *, whole: bool = False

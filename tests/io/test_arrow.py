@@ -1,4 +1,4 @@
-"""Arrow's files and streams, Hugging Face datasets, and folders that name columns."""
+"""Arrow's files and streams, and Hugging Face datasets."""
 
 from pathlib import Path
 
@@ -69,38 +69,3 @@ def test_a_file_that_is_cut_short_is_said_to_be(tmp_path: Path, form: str) -> No
         short.write_bytes(path.read_bytes()[:size])
         with pytest.raises(DataError, match="cannot be read as Arrow IPC"):
             analyze(str(short))
-
-
-def test_folders_name_columns_of_all_files_below_them(tmp_path: Path) -> None:
-    table = TABLE.drop_columns(["step"])
-    for step, source in ((2, "a b"), (10, "a b"), (1, "c")):
-        folder = tmp_path / f"step={step}" / f"source={source.replace(' ', '%20')}"
-        folder.mkdir(parents=True)
-        pq.write_table(table.slice(step, 5), folder / "x.parquet")
-    report = analyze(str(tmp_path), group_by=("step", "source"))
-    assert [group.key for group in report.groups] == [
-        {"step": 1, "source": "c"},
-        {"step": 2, "source": "a b"},
-        {"step": 10, "source": "a b"},
-    ]
-    output = tmp_path / "out.parquet"
-    filter_dump(str(tmp_path), output, "token_is")
-    rows = pq.read_table(output)
-    assert rows.column("step").to_pylist() == [1] * 5 + [2] * 5 + [10] * 5
-    assert rows.column("source").to_pylist() == ["c"] * 5 + ["a b"] * 10
-
-
-def test_a_files_own_column_goes_before_its_folders(tmp_path: Path) -> None:
-    (tmp_path / "step=77").mkdir()
-    pq.write_table(TABLE, tmp_path / "step=77" / "x.parquet")
-    keys = [group.key["step"] for group in analyze(str(tmp_path), group_by="step").groups]
-    assert keys == sorted(set(TABLE.column("step").to_pylist()))
-
-
-def test_a_name_that_not_all_folders_have_is_no_column(tmp_path: Path) -> None:
-    table = TABLE.drop_columns(["step"])
-    for folder in ("step=1", "other"):
-        (tmp_path / folder).mkdir()
-        pq.write_table(table.slice(0, 5), tmp_path / folder / "x.parquet")
-    with pytest.raises(DataError, match="no column 'step'"):
-        analyze(str(tmp_path), group_by="step")

@@ -13,9 +13,9 @@ NeededColumns = Callable[[pa.Schema], list[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Index:
-    """schema: all columns.  in_one: whether the file can only be read from end to end, as one shard.
-    partition: columns that the names of its folders tell; the schema has them, too.
-    made: whether rows are made in these columns, so that files of one dump can all have the columns of any.
+    """schema: all columns of the file itself.  partition: further ones, that the names of its folders tell.
+    in_one: whether the file can only be read from end to end, as one shard.
+    made: whether rows are made in its schema's columns, so that files of one dump can all have the columns of any.
     notes: what its reader should know, in sentences.
 
     group_rows: rows of each row group.  group_bytes: needed column -> its bytes in each row group, as compressed.
@@ -28,3 +28,8 @@ class Index:
     made: bool = False
     group_rows: tuple[int, ...] = ()
     group_bytes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+    @property
+    def all_columns(self) -> pa.Schema:
+        """The file's own columns, and its folders'."""
+        return self.partition.added_to(self.schema)
