@@ -6,19 +6,24 @@ what lies before is the prompt and after it padding.  With dynamic sampling `fil
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
-from rlcorr_cli.io.containers.json_rows import read_rows
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.containers.json_rows import has_key, made_of_rows
+from rlcorr_cli.io.layouts.fields import HINT, aligned, floats, inner, integers, mask, number, span, text
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.layout import Layout, Opened, Sample
 
 KEYS = ("generation_logprobs", "prev_logprobs", "token_loss_mask")
+WRAPPED = ("token_ids", "token_loss_mask", "generation_logprobs", "prev_logprobs", "advantages")
+"""Lists of tokens, each in a list of one; scalars may be, or not."""
+NOT_ZERO = rb"\[\s?\[[^\]]*[1-9NI]"
+"""The start of such a list, up to a number that is not 0.0: NaN and Infinity are none."""
 ON_POLICY = (
-    "prev_logprobs is 0.0 everywhere in its first rows: the run left them out. Train with force_on_policy_ratio off to "
-    "have them written."
+    "prev_logprobs is 0.0 everywhere: the run left them out. Train with force_on_policy_ratio off to have them written."
 )
 COLUMNS = (
     "rollout_log_probs",
@@ -31,8 +36,6 @@ COLUMNS = (
     "sample_id",
     "source",
 )
-LOOKED_AT = 64
-"""Rows that tell whether a file has a training policy."""
 
 
 def recognise(head: Head) -> str | None:
@@ -43,55 +46,59 @@ def recognise(head: Head) -> str | None:
 def open_step(paths: Sequence[str]) -> Opened:
     """One step's file."""
     (path,) = paths
-    step = re.search(r"train_data_step(\d+)", path)
-    first = [row for row, _ in zip(read_rows(path), range(LOOKED_AT), strict=False)]
-    trained = any(np.any(_list(row, "prev_logprobs")) for row in first)
-    dropped = {
-        *(() if trained else ("old_log_probs",)),
-        *(() if step else ("step",)),
-        *(() if any("agent_ref" in row for row in first) else ("source",)),
-    }
-    number = int(step[1]) if step else None
+    in_name = re.search(r"train_data_step(\d{1,18})", path)
+    step = int(in_name[1]) if in_name else None
+    trained = has_key(path, "prev_logprobs", NOT_ZERO)
+
+    def made(row: dict[str, Any]) -> Iterator[Sample]:
+        yield _sample(_unwrapped(row), step, trained)
 
     def samples() -> Iterator[Sample]:
-        return (_sample(row, number, trained) for row in read_rows(path))
+        return made_of_rows(path, made)
 
+    dropped = {*(() if trained else ("old_log_probs",)), *(() if in_name else ("step",))}
     columns = [name for name in COLUMNS if name not in dropped]
     return Opened(columns=columns, samples=samples, lacks="" if trained else ON_POLICY)
 
 
-def _sample(row: dict[str, Any], step: int | None, trained: bool) -> Sample:
-    mask = np.asarray(_list(row, "token_loss_mask"), np.float64)
-    tokens = np.flatnonzero(mask)
-    span = slice(int(tokens[0]), int(tokens[-1]) + 1) if len(tokens) else slice(0, 0)
-    keeps = float(_one(row.get("sample_loss_mask"), 1.0) != 0)
-    reward = row["filtered_rewards"] if "filtered_rewards" in row else row.get("rewards")
+def _sample(row: Mapping[str, Any], step: int | None, trained: bool) -> Sample:
+    lists: dict[str, NDArray[Any]] = {
+        "token_loss_mask": mask(row, "token_loss_mask"),
+        "token_ids": integers(row, "token_ids"),
+        "generation_logprobs": floats(row, "generation_logprobs"),
+        **({"prev_logprobs": floats(row, "prev_logprobs")} if trained else {}),
+        **({"advantages": floats(row, "advantages")} if "advantages" in row else {}),
+    }
+    aligned(**lists)
+    tokens = span(lists["token_loss_mask"])
+    of_tokens = {name: values[tokens] for name, values in lists.items()}
+    is_left_out = number(row, "sample_loss_mask") == 0
     return {
-        "rollout_log_probs": _list(row, "generation_logprobs")[span],
-        "old_log_probs": _list(row, "prev_logprobs")[span] if trained else None,
-        "response_mask": mask[span] * keeps,
-        "token_ids": _list(row, "token_ids")[span],
-        "advantages": _list(row, "advantages")[span],
-        "reward": _one(reward, None),
+        "rollout_log_probs": of_tokens["generation_logprobs"],
+        "old_log_probs": of_tokens.get("prev_logprobs"),
+        "response_mask": of_tokens["token_loss_mask"] & (not is_left_out),
+        "token_ids": of_tokens["token_ids"],
+        "advantages": of_tokens.get("advantages"),
+        "reward": number(row, "filtered_rewards" if "filtered_rewards" in row else "rewards"),
         "step": step,
-        "sample_id": row.get("idx"),
-        "source": _source(row.get("agent_ref")),
+        "sample_id": text(row, "idx"),
+        "source": _source(row),
     }
 
 
-def _list(row: dict[str, Any], key: str) -> list[Any]:
-    """A list of tokens, out of its list of one."""
-    (values,) = row[key]
-    return values
+def _unwrapped(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with its values out of their lists of one."""
+    for key in WRAPPED:
+        value = row.get(key)
+        if key in row and not (isinstance(value, list) and len(value) == 1):
+            raise DataError(f"{key} is not in a list of one.", HINT)
+    return {key: value[0] if isinstance(value, list) and value else value for key, value in row.items()}
 
 
-def _one(values: Any, default: Any) -> Any:
-    return values[0] if isinstance(values, list) and values else default if values is None else values
-
-
-def _source(agent: Any) -> Any:
-    agent = _one(agent, None)
-    return agent.get("name") if isinstance(agent, dict) else agent
+def _source(row: Mapping[str, Any]) -> str | None:
+    """The agent's name, or what stands for an agent."""
+    is_agent = isinstance(row.get("agent_ref"), dict)
+    return text(inner(row, "agent_ref"), "name") if is_agent else text(row, "agent_ref")
 
 
 LAYOUT = Layout(
