@@ -1,0 +1,137 @@
+"""A policy objective as data: which loss a trainer takes of a corrected batch, and how it is averaged.
+
+Notation as in `plan.py`, and: A advantage, theta the log-prob under the current policy, old the one under the policy
+before the updates; in bypass mode old is the rollout's.  d = theta - old, r = e^d.  eps_low and eps_high are the clips.
+
+A token's loss is z w L where it is kept, its coefficient z w D, with D = dL / d theta; w is the plan's weight, and z
+what the aggregation divides by.  A gradient step moves theta of a token in proportion to its coefficient.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from rlcorr_cli.errors import UsageError, not_one_of
+from rlcorr_cli.plans.plan import Mode, Plan
+
+ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo"]
+Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
+"""How a batch's token losses become one number, by verl's names; the last is Dr.GRPO's."""
+Denominator = Literal["kept", "all"]
+"""Which tokens or sequences a mean divides by: those the plan keeps, or all valid ones."""
+
+DEFAULT_CLIPS: dict[ObjectiveName, tuple[float, float]] = {
+    "ppo": (0.2, 0.2),
+    "reinforce": (0.0, 0.0),
+    "gspo": (3e-4, 4e-4),
+    "cispo": (0.2, 0.2),
+}
+"""eps_low, eps_high.  A geometric mean of ratios moves far less than one token's; these are the paper's of GSPO."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """One objective, complete.
+
+    name: ppo     L = max(-A r, -A clip(r, 1 - eps_low, 1 + eps_high)), d within +-20
+          reinforce  L = -A theta, r and so the clips have no part in it
+          gspo    as ppo, with s = e^(mean of d over the sequence's kept tokens, at most 10) for r
+          cispo   L = -clip(r) A theta, clip(r) a constant; a clip_low of 1 clips on one side only
+    dual_clip: ppo alone, C > 1: where A < 0 the loss is at most -A C; None without.
+    loss_constant: what a sequence's sum is divided by in seq-mean-token-sum-norm; None elsewhere.
+    Sources: PPO arXiv 1707.06347, dual clip 1912.09729, GSPO 2507.18071, CISPO 2506.13585, Dr.GRPO 2503.20783.
+    """
+
+    name: ObjectiveName
+    mode: Mode
+    clip_low: float
+    clip_high: float
+    dual_clip: float | None = None
+    aggregation: Aggregation = "token-mean"
+    loss_constant: float | None = None
+    denominator: Denominator = "kept"
+
+    def __post_init__(self) -> None:
+        for option, value, choices in (
+            ("--objective", self.name, ObjectiveName),
+            ("--loss-agg", self.aggregation, Aggregation),
+            ("--loss-denominator", self.denominator, Denominator),
+        ):
+            if value not in get_args(choices):
+                raise not_one_of(option, value, get_args(choices))
+        if not 0 <= self.clip_low <= 1:
+            raise UsageError(f"--clip-low should lie in [0, 1], not at {self.clip_low:g}.", "PPO's is 0.2.")
+        if not 0 <= self.clip_high < math.inf:
+            raise UsageError(f"--clip-high should be a number from 0 on, not {self.clip_high:g}.", "PPO's is 0.2.")
+        self._check_dual_clip()
+        self._check_constant()
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        name: ObjectiveName | None = None,
+        *,
+        clip_low: float | None = None,
+        clip_high: float | None = None,
+        dual_clip: float | None = None,
+        aggregation: Aggregation | None = None,
+        loss_constant: float | None = None,
+        denominator: Denominator = "kept",
+    ) -> "Objective":
+        """The objective of a plan: of its loss and in its mode, where nothing else is asked for."""
+        name = name or ("reinforce" if plan.loss == "reinforce" else "ppo")
+        if name == "reinforce" and not (clip_low is None and clip_high is None):
+            raise UsageError("reinforce has no ratio to clip.", "Leave --clip-low and --clip-high out, or take ppo.")
+        if name not in DEFAULT_CLIPS:
+            raise not_one_of("--objective", name, get_args(ObjectiveName))
+        low, high = DEFAULT_CLIPS[name]
+        return cls(
+            name=name,
+            mode=plan.mode,
+            clip_low=low if clip_low is None else clip_low,
+            clip_high=high if clip_high is None else clip_high,
+            dual_clip=dual_clip,
+            aggregation=aggregation or ("seq-mean-token-mean" if name == "gspo" else "token-mean"),
+            loss_constant=loss_constant,
+            denominator=denominator,
+        )
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether the plan's weights multiply the loss: in bypass mode a ratio current / rollout is the weight."""
+        return self.mode == "decoupled" or self.name == "reinforce"
+
+    @property
+    def divides_by_tokens(self) -> bool:
+        """Whether a batch's sum is divided by its tokens; else by its sequences."""
+        return self.aggregation == "token-mean"
+
+    @property
+    def divisor(self) -> str:
+        """What a batch's sum is divided by, in words."""
+        units = "tokens" if self.divides_by_tokens else "sequences"
+        return f"{'kept' if self.denominator == 'kept' else 'valid'} {units}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    def _check_dual_clip(self) -> None:
+        if self.dual_clip is None:
+            return
+        if self.name != "ppo":
+            raise UsageError(f"--dual-clip is PPO's; {self.name} has none.", "Leave it out, or take --objective ppo.")
+        if not 1 < self.dual_clip < math.inf:
+            raise UsageError(f"--dual-clip should be above 1, not {self.dual_clip:g}.", "3 is usual.")
+
+    def _check_constant(self) -> None:
+        divides = self.aggregation == "seq-mean-token-sum-norm"
+        if divides and self.loss_constant is None:
+            hint = "Add --loss-constant, the longest response of the run, such as 8192."
+            raise UsageError(f"--loss-agg {self.aggregation} divides by a constant, and there is none.", hint)
+        if not divides and self.loss_constant is not None:
+            hint = "Leave it out, or add --loss-agg seq-mean-token-sum-norm."
+            raise UsageError(f"--loss-agg {self.aggregation} divides by no constant.", hint)
+        if self.loss_constant is not None and not 0 < self.loss_constant < math.inf:
+            raise UsageError(f"--loss-constant should be above 0, not {self.loss_constant:g}.", "Such as 8192.")
