@@ -4,7 +4,7 @@ observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity mean
 and reading it in `metrics/`; nothing here knows a name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -17,13 +17,16 @@ from torch import Tensor
 from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.binning import draw
+from rlcorr_cli.core.block_tables import BlockTables
 from rlcorr_cli.core.correct import Corrected, correct
 from rlcorr_cli.core.decisions import correct_batch, decide, nothing_decided
 from rlcorr_cli.core.histograms import buckets, histogram
+from rlcorr_cli.core.objectives import objective_columns
 from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, distances, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
@@ -42,13 +45,15 @@ BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 @dataclass(frozen=True)
 class Observation:
     """What to measure.  plans: at least one.  has_current: whether the dump has the policy after updates.  seed: of the
-    bootstrap; None for no intervals.  pictures: whether to count for those, too; they are of one plan."""
+    bootstrap; None for no intervals.  pictures: whether to count for those, too; they are of one plan.  objectives: by
+    plan, whose totals then have their losses and coefficients, too; a batch must bring advantages for them."""
 
     plans: tuple[Plan, ...]
     settings: DiagnosticSettings = field(default_factory=DiagnosticSettings)
     has_current: bool = False
     seed: int | None = 0
     pictures: bool = False
+    objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
 
     def __post_init__(self) -> None:
         # Bounds that budgets came to are told apart by the budget's name.
@@ -136,7 +141,10 @@ def observe(
         base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], settings, rewards) for mode in tokens}
         parts = {diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold)] for mode in tokens}
         for plan in observation.plans:
-            parts[plan_block(plan)] = _plan_parts(tokens[plan.mode], corrected[plan], settings, fold, rewards)
+            objective = observation.objectives.get(plan)
+            parts[plan_block(plan)] = _plan_parts(
+                tokens[plan.mode], corrected[plan], settings, fold, rewards, objective
+            )
         groups = _summaries(observation, batch, parts)
         replicates, rows = _resampled(batch, tokens, base, observation.seed)
     pictures = decision = None
@@ -166,7 +174,10 @@ def layouts_of(observation: Observation) -> Layouts:
     """The names an observation yields, block by block: those of observing one token."""
     settings, has_current = observation.settings, observation.has_current
     layouts = {diagnostics_block(mode): _diagnosis_layout(mode, settings, has_current) for mode in observation.modes}
-    return layouts | {plan_block(plan): _plan_layout(plan, settings, has_current) for plan in observation.plans}
+    objective_of = observation.objectives.get
+    return layouts | {
+        plan_block(plan): _plan_layout(plan, settings, has_current, objective_of(plan)) for plan in observation.plans
+    }
 
 
 @lru_cache(maxsize=64)
@@ -177,11 +188,13 @@ def _diagnosis_layout(mode: Mode, settings: DiagnosticSettings, has_current: boo
 
 
 @lru_cache(maxsize=256)
-def _plan_layout(plan: Plan, settings: DiagnosticSettings, has_current: bool) -> Layout:
+def _plan_layout(
+    plan: Plan, settings: DiagnosticSettings, has_current: bool, objective: Objective | None = None
+) -> Layout:
     tokens = _one_token(plan.mode, has_current)
     fold = _Fold(np.zeros(1, np.int64), tokens.ragged)
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
-    parts = _plan_parts(tokens, corrected, settings, fold, None)
+    parts = _plan_parts(tokens, corrected, settings, fold, None, objective)
     if len(parts) == 1 and plan.rules:
         # The plan rejects even l = 0, so that nothing is kept of this one token.
         parts.append(Part.of_tokens(_diagnostics(tokens, settings, None), fold, tokens, KEPT))
@@ -214,10 +227,19 @@ def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold
 
 
 def _plan_parts(
-    tokens: Tokens, corrected: Corrected, settings: DiagnosticSettings, fold: "_Fold", rewards: Floats | None
+    tokens: Tokens,
+    corrected: Corrected,
+    settings: DiagnosticSettings,
+    fold: "_Fold",
+    rewards: Floats | None,
+    objective: Objective | None = None,
 ) -> list[Part]:
-    """What the plan does to all tokens, and the diagnostics of those it keeps."""
-    parts = [Part(corrections(tokens, corrected), fold, distances(corrected))]
+    """What the plan, and an objective under it, does to all tokens, and the diagnostics of those it keeps."""
+    columns, masses = corrections(tokens, corrected), dict[str, Floats]()
+    if objective is not None:
+        of_objective, masses = objective_columns(tokens, corrected, objective)
+        columns |= of_objective
+    parts = [Part(columns, fold, distances(corrected), masses)]
     if corrected.keep is not None:
         kept, left = tokens.keep(corrected.keep)
         if left.any():
@@ -266,7 +288,7 @@ def _counts(batch: Batch) -> list[dict[str, int]]:
 
 def _blocks(layout: Layout, n_groups: int, parts: list[Part]) -> list[Block]:
     """Fold the parts' rows into one Block per group, each number at its name's place."""
-    tables = _Tables.empty(layout, n_groups)
+    tables = BlockTables.empty(layout, n_groups)
     for part in parts:
         fold, columns, groups = part.fold, part.columns.prefixed(part.prefix), part.fold.groups
         tables.fill("sums", groups, columns.sums, fold(np.add, columns.sums))
@@ -281,51 +303,6 @@ def _blocks(layout: Layout, n_groups: int, parts: list[Part]) -> list[Block]:
             tails = [tail.cut(GROUP_SIZE)] if len(groups) == 1 else fold.tails(part.log_weights[name])
             tables.tails[part.prefix + name] |= dict(zip(groups.tolist(), tails, strict=True))
     return [tables.block(group) for group in range(n_groups)]
-
-
-_KINDS = ("sums", "mins", "maxs", "peaks", "rests")
-
-
-@dataclass(frozen=True)
-class _Tables:
-    """The numbers of G groups by kind, f64[G, K] in the layout's order; histograms and tails by name and group."""
-
-    layout: Layout
-    numbers: dict[str, Floats]
-    histograms: dict[str, dict[int, Histogram]]
-    tails: dict[str, dict[int, Tail]]
-
-    @classmethod
-    def empty(cls, layout: Layout, n_groups: int) -> "_Tables":
-        """No numbers yet."""
-        shapes = {
-            "sums": (layout.sums, 0.0),
-            "mins": (layout.mins, np.inf),
-            "maxs": (layout.maxs, -np.inf),
-            "peaks": (layout.logs, -np.inf),
-            "rests": (layout.logs, 0.0),
-        }
-        numbers = {kind: np.full((n_groups, len(names)), nothing) for kind, (names, nothing) in shapes.items()}
-        return cls(layout, numbers, {name: {} for name in layout.histograms}, {name: {} for name in layout.tails})
-
-    def fill(self, kind: str, groups: NDArray[np.int64], names: Iterable[str], values: Floats) -> None:
-        """Put values [groups, names] where they belong."""
-        places = self.layout.places[kind]
-        self.numbers[kind][groups[:, None], [places[name] for name in names]] = values
-
-    def block(self, group: int) -> Block:
-        """One group's numbers."""
-        sums, mins, maxs, peaks, rests = (self.numbers[kind][group] for kind in _KINDS)
-        return Block(
-            self.layout,
-            sums,
-            mins,
-            maxs,
-            peaks,
-            rests,
-            tuple(by_group.get(group, Histogram.empty()) for by_group in self.histograms.values()),
-            tuple(by_group.get(group, Tail.empty(GROUP_SIZE)) for by_group in self.tails.values()),
-        )
 
 
 class _Fold:
@@ -350,7 +327,9 @@ class _Fold:
         rows = self._rows(table)
         peaks = np.maximum.reduceat(rows, self.starts, axis=1)
         sizes = np.diff(np.append(self.starts, rows.shape[1]))
-        rests = np.add.reduceat(np.exp(rows - np.repeat(peaks, sizes, axis=1)), self.starts, axis=1)
+        # A sum of nothing but exponentials of -inf is 0, and stays the identity of +.
+        shifts = np.where(np.isneginf(peaks), 0.0, peaks)
+        rests = np.add.reduceat(np.exp(rows - np.repeat(shifts, sizes, axis=1)), self.starts, axis=1)
         return peaks.T, rests.T
 
     def histograms(self, values: Tensor) -> list[Histogram]:

@@ -1,0 +1,252 @@
+"""OBJECTIVE: what a policy objective makes of a training batch, read from the totals of `core/objectives.py`.
+
+Sums are taken before the batch's divisor, and before the batch mean that weights may be divided by: both are scales,
+and known here.  A dump of several training batches has the mean of each number over them.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.totals.families import Value, Values, finite
+
+if TYPE_CHECKING:
+    from rlcorr_cli.totals.view import TotalsView
+
+PREFIX = "objective."
+
+
+@dataclass(frozen=True)
+class BatchObjective:
+    """One training batch's totals as formulas read them.  batch_mean: what its weights are divided by."""
+
+    numbers: "TotalsView"
+    objective: Objective
+    batch_mean: float = 1.0
+
+    @property
+    def divisor(self) -> float:
+        """N' or B': the tokens or sequences that are kept, or all valid ones."""
+        return self._units(self.objective.divides_by_tokens, self.objective.denominator == "kept")
+
+    @property
+    def scale(self) -> float:
+        """What takes a sum of losses or coefficients to the batch's; a ZeroDivisionError where nothing is kept."""
+        return 1 / (self.divisor * self.batch_mean)
+
+    def scale_of(self, mistake: "Mistake") -> float:
+        """The same for the coefficients of a mistake."""
+        by_tokens = self.objective.divides_by_tokens != mistake.other_average
+        kept = self.objective.denominator == "kept" and not mistake.keeps_all
+        return 1 / (self._units(by_tokens, kept) * (1.0 if mistake.keeps_all else self.batch_mean))
+
+    def sum(self, name: str) -> float:
+        """A sum before any divisor."""
+        return float(self.numbers.sum(PREFIX + name))
+
+    def max(self, name: str) -> float:
+        """A maximum before any divisor."""
+        return float(self.numbers.max(PREFIX + name))
+
+    def has(self, name: str) -> bool:
+        """Whether the totals hold this sum."""
+        return self.numbers.has(PREFIX + name)
+
+    def cosine(self, other: str) -> float:
+        """The cosine of the coefficients with others of the same tokens."""
+        return self.sum(f"{other}.dot") / math.sqrt(self.sum("square") * self.sum(f"{other}.square"))
+
+    def cosine_to_sequence_is(self) -> float:
+        """The same with those under e^S, whose sums are logs."""
+        half = (_log(self.sum("square")) + self.numbers.log(f"{PREFIX}sequence_is.square")) / 2
+        positive, negative = (self.numbers.log(f"{PREFIX}sequence_is.{sign}") for sign in ("positive", "negative"))
+        return math.exp(positive - half) - math.exp(negative - half)
+
+    def largest_share(self) -> float:
+        """The share of the sum of |c| in the largest hundredth of the sequences, rounded up."""
+        tail = self.numbers.tail(f"{PREFIX}mass")
+        n_largest = math.ceil(tail.n / 100)
+        if n_largest > len(tail.largest):
+            return math.nan
+        return float(sum(sorted(tail.largest.tolist())[-n_largest:])) / self.sum("abs")
+
+    def _units(self, by_tokens: bool, kept: bool) -> float:
+        units = "tokens" if by_tokens else "sequences"
+        return self.sum(f"kept_{units}") if kept else float(self.numbers.sum(units))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveMetric(Definition):
+    """A definition with its computation, of one training batch."""
+
+    value: Callable[[BatchObjective], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """A common mistake, whose coefficients stand beside the plan's.
+
+    name: what its totals are called.  keeps_all: whether it weights nothing and rejects nothing.  other_average:
+    whether it divides by sequences where the objective divides by tokens, and the other way round.
+    """
+
+    name: str
+    meaning: str
+    keeps_all: bool = False
+    other_average: bool = False
+
+
+OBJECTIVE: tuple[ObjectiveMetric, ...] = (
+    ObjectiveMetric(
+        name="loss",
+        formula="sum of z w L over kept tokens",
+        unit="advantage",
+        meaning="The objective's loss on the batch, as the trainer's first update would log it.",
+        source="verl's actor/pg_loss",
+        value=lambda b: b.sum("loss") * b.scale,
+    ),
+    ObjectiveMetric(
+        name="clip_fraction",
+        formula="share of kept tokens whose clipped branch is strictly larger",
+        unit="share",
+        meaning="How many tokens the clip keeps from being learned from: those that have moved far enough already.",
+        worry="0 in a dump without current_log_probs, and on the first minibatch: the ratio is 1 there.",
+        source="verl's actor/pg_clipfrac",
+        value=lambda b: b.sum("clipped") / b.sum("kept_tokens"),
+    ),
+    ObjectiveMetric(
+        name="dual_clip_fraction",
+        formula="share of kept tokens with A < 0 whose loss is above -A times --dual-clip",
+        unit="share",
+        meaning="How many tokens the second clip keeps from being unlearned without end.",
+        source="verl's actor/pg_clipfrac_lower",
+        value=lambda b: b.sum("dual_clipped") / b.sum("kept_tokens"),
+    ),
+    ObjectiveMetric(
+        name="coef_sum",
+        formula="sum of c",
+        unit="advantage",
+        meaning="Whether the step raises the sampled tokens on the whole (negative) or lowers them (positive).",
+        value=lambda b: b.sum("coef") * b.scale,
+    ),
+    ObjectiveMetric(
+        name="coef_abs_sum",
+        formula="sum of |c|",
+        unit="advantage",
+        meaning="How hard the step pushes altogether.",
+        value=lambda b: b.sum("abs") * b.scale,
+    ),
+    ObjectiveMetric(
+        name="coef_square_sum",
+        formula="sum of c^2",
+        unit="advantage^2",
+        meaning="The squared length of the coefficients: what noise in the gradient grows with.",
+        value=lambda b: b.sum("square") * b.scale**2,
+    ),
+    ObjectiveMetric(
+        name="coef_max_abs",
+        formula="max |c|",
+        unit="advantage",
+        meaning="The hardest push on one token.",
+        value=lambda b: b.max("abs") * b.scale,
+    ),
+    ObjectiveMetric(
+        name="mass_positive",
+        formula="sum of |c| where A > 0",
+        unit="advantage",
+        meaning="How much of the push is towards what was better than expected.",
+        value=lambda b: b.sum("positive") * b.scale,
+    ),
+    ObjectiveMetric(
+        name="mass_negative",
+        formula="sum of |c| where A < 0",
+        unit="advantage",
+        meaning="How much of the push is away from what was worse than expected.",
+        worry="Far above mass_positive: the step mostly unlearns, which is where training becomes unstable.",
+        value=lambda b: b.sum("negative") * b.scale,
+    ),
+    ObjectiveMetric(
+        name="top_1pct_share",
+        formula="share of sum of |c| in the largest hundredth of the sequences by M, rounded up",
+        unit="share",
+        meaning="How much of the push a few sequences have.",
+        worry="Near 1: one sequence in a hundred decides the step.",
+        value=BatchObjective.largest_share,
+    ),
+    ObjectiveMetric(
+        name="effective_sequences",
+        formula="(sum M)^2 / sum M^2",
+        unit="sequences",
+        meaning="As many sequences of equal push would be as uneven.",
+        source="Kish's effective sample size",
+        value=lambda b: b.sum("abs") ** 2 / b.sum("mass_square"),
+    ),
+    ObjectiveMetric(
+        name="cos_to_none",
+        formula="cosine of c with what it is without weights and rejections",
+        unit="none",
+        meaning="How far the plan turns the step: 1 leaves its direction alone.",
+        value=lambda b: b.cosine("uncorrected"),
+    ),
+    ObjectiveMetric(
+        name="cos_to_sequence_is",
+        formula="cosine of c with what it is under w = e^S, unbounded and nothing rejected",
+        unit="none",
+        meaning="How near the step is to the unbiased one, which is mostly noise where seq_ess is small.",
+        worry="Not by itself: of no correction it is about the square root of seq_ess even without any bias.",
+        value=BatchObjective.cosine_to_sequence_is,
+    ),
+)
+"""The numbers of an objective, in the order reports show them."""
+
+MISTAKES: tuple[Mistake, ...] = (
+    Mistake(
+        name="uncorrected",
+        meaning="no correction: old is taken for the policy that sampled",
+        keeps_all=True,
+    ),
+    Mistake(name="twice", meaning="the mismatch counted twice: a ratio over the rollout's, and the weights"),
+    Mistake(
+        name="average",
+        meaning="the other average: over tokens for over sequences, or the other way round",
+        other_average=True,
+    ),
+)
+
+
+def objective_values(batch: BatchObjective) -> Values:
+    """Every number of one training batch; None where there is nothing to take it of."""
+    return {metric.name: finite(lambda m=metric: m.value(batch)) for metric in OBJECTIVE}
+
+
+def mistake_values(batch: BatchObjective, mistake: Mistake) -> Values:
+    """What a mistake makes of one training batch: its loss, the length of its coefficients over that of the plan's, and
+    the cosine of both."""
+    return {
+        "loss": finite(lambda: batch.sum(f"{mistake.name}.loss") * batch.scale_of(mistake)),
+        "size": finite(
+            lambda: (
+                math.sqrt(batch.sum(f"{mistake.name}.square") / batch.sum("square"))
+                * batch.scale_of(mistake)
+                / batch.scale
+            )
+        ),
+        "cos": finite(lambda: batch.cosine(mistake.name)),
+    }
+
+
+def means(of_batches: Sequence[Values]) -> Values:
+    """The mean of each number over the batches that have it."""
+    return {name: _mean([values[name] for values in of_batches]) for name in of_batches[0]}
+
+
+def _mean(values: Sequence[Value]) -> Value:
+    present = [value for value in values if value is not None]
+    return math.fsum(present) / len(present) if present else None
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
