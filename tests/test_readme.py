@@ -8,6 +8,8 @@ import sys
 import warnings
 from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from test_architecture import MAY_IMPORT
 
@@ -46,9 +48,22 @@ def last(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The totals that README's commands merge, of two steps."""
+    folder = tmp_path_factory.mktemp("parts")
+    rows = pq.read_table(ROOT / "sample_data" / "smollm2_steps.parquet")
+    for step in (1, 2):
+        pq.write_table(rows.filter(pc.field("step") == step), folder / "step.parquet")
+        of_step = ["analyze", str(folder / "step.parquet"), "--group-by", "step"]
+        assert main.run([*of_step, "-o", str(folder / f"part{step}.rlcorr")]) == 0
+    return {path.name: path.read_bytes() for path in folder.glob("*.rlcorr")}
+
+
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes) -> Path:
-    """What README's commands name: a dump, a directory of them, JSON lines by step, a trainer's config, a report."""
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes, parts: dict[str, bytes]) -> Path:
+    """What README's commands name: a dump, a directory of them, JSON lines by step, a trainer's config, a report, two
+    parts of a run."""
     (tmp_path / "last.json").write_bytes(last)
     (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
     dump = (ROOT / "sample_data" / "smollm2_bf16.parquet").read_bytes()
@@ -59,6 +74,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes) -> P
     (tmp_path / "steps" / "1.jsonl").write_bytes((ROOT / "sample_data" / "smollm2_bf16.jsonl").read_bytes())
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "train_data_step1.jsonl").write_bytes((NEMO_RL / "train_data_step1.jsonl").read_bytes())
+    for name, data in parts.items():
+        (tmp_path / name).write_bytes(data)
     for name, policy in (("responses", -1.0), ("scored", -1.25)):
         row = {"sample_id": "a", "rollout_log_probs": [policy, policy]}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))

@@ -9,6 +9,7 @@ from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.converting import convert
 from rlcorr_cli.api.drawing import Picture, plot, save, to_html
 from rlcorr_cli.api.judging import check
+from rlcorr_cli.api.merging import merge
 from rlcorr_cli.api.reading import analyze, correct, filter_dump, inspect, inspect_row
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.report import Report
@@ -26,6 +27,7 @@ __all__ = [
     "filter_dump",
     "inspect",
     "inspect_row",
+    "merge",
     "plot",
     "save",
     "to_html",

@@ -109,7 +109,10 @@ def to_html(report: Report) -> str:
 
 @speaks_of_arguments
 def save(report: Report, path: str | Path) -> Path:
-    """Write a report as .json, .html, .md, .csv or .tb (TensorBoard), whole or not at all; returns the path."""
+    """Write a report as .json, .html, .md, .csv, .tb (TensorBoard) or .rlcorr, whole or not at all; returns the path.
+
+    .rlcorr takes a report that has kept its totals.
+    """
     columns = len(_a_report(report).groups[0].key) if report.groups else 0
     (place,) = report_files(path, n_group_columns=columns)
     check_run(forms.destinations(place), [(DUMP, source.path) for source in report.inputs])

@@ -41,6 +41,7 @@ def analyze(
     seed: int = 0,
     output: Files = (),
     pictures: bool = False,
+    totals: bool = False,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     batch_by: str | None = None,
@@ -56,7 +57,8 @@ def analyze(
     dumps: files, directories or globs.  plan, profile, mode: see `choose_plan`.  columns: canonical name -> the dump's
     column.  bad_rows: what to do about them; the default stops at the first.  output: files that the report is written
     to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw, as some of these files have
-    it counted.  watch: called with the bytes to come, a context around the reading.
+    it counted.  totals: keep what `merge` adds, which `save` writes as .rlcorr.  watch: called with the bytes to come,
+    a context around the reading.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
     `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
     """
@@ -85,6 +87,7 @@ def analyze(
             seed=seed,
             watch=watch,
             pictures=pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
+            totals=totals or any(path.suffix.lower() in forms.TOTALLED for path in outputs),
             staging=staging,
         )
         report = replace(report, notes=report.notes + notes)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import analyze, check, convert, explain, filter, help, inspect, plot, presets
+from rlcorr_cli.cli import analyze, check, convert, explain, filter, help, inspect, merge, plot, presets
 from rlcorr_cli.cli.command import Command, Group
 from rlcorr_cli.cli.examples import epilog
 from rlcorr_cli.cli.option_groups import flat
@@ -23,6 +23,7 @@ COMMANDS = {
     "check": check.check,
     "inspect": inspect.inspect,
     "convert": convert.convert,
+    "merge": merge.merge,
     "presets": presets.presets,
     "explain": explain.explain,
     "help": help.help,

@@ -25,6 +25,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "rlcorr convert dump.parquet -o canonical.parquet",
         "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",
     ),
+    "merge": (
+        "rlcorr merge part1.rlcorr part2.rlcorr -o report.html",
+        "rlcorr merge run.rlcorr today.rlcorr --group-by step -o new.rlcorr",
+    ),
     "presets": ("rlcorr presets trl", "rlcorr presets geo_rs"),
     "explain": ("rlcorr explain seq_ess", "rlcorr explain metrics"),
     "help": ("rlcorr help", "rlcorr help corrections"),

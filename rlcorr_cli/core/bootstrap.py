@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.core.quantities import Columns
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.totals.row_keys import Keys, keys_of, mix, stream
+from rlcorr_cli.totals.row_keys import Keys, joined, keys_of, mix, stream
 from rlcorr_cli.totals.summary import Replicates
 
 REPLICATES = 200
@@ -45,6 +45,17 @@ def row_keys(tokens: Tokens, ids: Keys | None) -> Keys:
     values = to_numpy(tokens.rollout_logp.float() + 0.0).view(np.uint32)
     keys = keys_of(values, tokens.ragged.offsets)
     return keys if ids is None else np.where(ids == 0, keys, ids)
+
+
+def content_keys(keys: Keys, columns: Columns) -> Keys:
+    """What tells rows apart that may have the same key: one id in two steps, one text scored by two policies.
+
+    Of the key and either policy's mean log-prob, to float32, so that rounding, which batches decide, is left out.
+    """
+    for name in ("rollout_log_ppl", "training_log_ppl"):
+        bits = (columns.sums[name] + 0.0).astype(np.float32).view(np.uint32)
+        keys = joined(keys, bits.astype(np.uint64))
+    return keys
 
 
 def poisson_draws(keys: Keys, seed: int) -> NDArray[np.float64]:

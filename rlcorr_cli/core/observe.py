@@ -146,28 +146,30 @@ def observe(
                 tokens[plan.mode], corrected[plan], settings, fold, rewards, objective
             )
         groups = _summaries(observation, batch, parts)
-        replicates, rows = _resampled(batch, tokens, base, observation.seed)
+        replicates, *rows = _resampled(batch, tokens, base, observation.seed)
     pictures = decision = None
     if observation.pictures:
         pictures = draw(tokens[observation.plan.mode], corrected[observation.plan])
     if decides:
         decision = decide(batch, tokens[observation.plan.mode], corrected[observation.plan])
-    return Observed(groups, replicates, pictures, decision, Whole(_whole_tails(parts), rows))
+    return Observed(groups, replicates, pictures, decision, Whole(_whole_tails(parts), *rows))
 
 
 def _resampled(
     batch: Batch, tokens: Mapping[Mode, Tokens], diagnosed: Mapping[Mode, Columns], seed: int | None
-) -> tuple[dict[str, Replicates], RowSketch | None]:
-    """The replicates of each mode's diagnostics, and the rows they were drawn by; neither without a seed."""
+) -> tuple[dict[str, Replicates], RowSketch | None, RowSketch | None]:
+    """The replicates of each mode's diagnostics, the rows they were drawn by, and these by content; none of them
+    without a seed."""
     if seed is None:
-        return {}, None
+        return {}, None, None
     ids = None if batch.row_keys is None else batch.row_keys[np.diff(batch.offsets) > 0]
     # Rows are known by what rollout says of them, which is the same in every mode.
     keys = bootstrap.row_keys(next(iter(tokens.values())), ids)
     replicates: dict[str, Replicates] = {
         mode: bootstrap.resample(keys, columns, seed) for mode, columns in diagnosed.items()
     }
-    return replicates, RowSketch.of(keys)
+    contents = bootstrap.content_keys(keys, next(iter(diagnosed.values())))
+    return replicates, RowSketch.of(keys), RowSketch.of(contents)
 
 
 def layouts_of(observation: Observation) -> Layouts:

@@ -2,7 +2,7 @@
 
 Shards go through an engine; each becomes a small Measured, and Measureds add.  A group's key is its training batch
 (None where the plan looks at none, or the dump has no column of them), then its values of the columns asked for.
-What the totals mean is decided in `report/build.py`.
+What the totals mean is decided in `report/build.py`, by way of `report/run_totals.py`.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples
@@ -27,8 +28,8 @@ from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding, find_anomalies
-from rlcorr_cli.report.build import build
 from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.measured import Measured, gather
@@ -54,10 +55,12 @@ def analyze(
     seed: int | None = 0,
     watch: Watch | None = None,
     pictures: bool = False,
+    totals: bool = False,
     staging: Staging | None = None,
 ) -> Report:
     """Measure a dump and report it.
 
+    totals: whether the report keeps what it was made of.
     staging: where the rows set aside are left for the caller to publish; None publishes them here.
     """
     return analyze_dump(
@@ -68,6 +71,7 @@ def analyze(
         seed=seed,
         watch=watch,
         pictures=pictures,
+        totals=totals,
         staging=staging,
     )
 
@@ -81,6 +85,7 @@ def analyze_dump(
     seed: int | None = 0,
     watch: Watch | None = None,
     pictures: bool = False,
+    totals: bool = False,
     staging: Staging | None = None,
 ) -> Report:
     """The same of a dump that was opened for this plan."""
@@ -93,10 +98,11 @@ def analyze_dump(
     budgets = search_budgets(dump, plan, computing)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
         measured, _ = measure(dump, observation, computing, budgets.bounds, progress, log)
-        report = reported(dump, chosen, observation, measured, budgets=budgets, log=log, anomalies=anomalies)
+        run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
+        report = report_of(run, layouts_of(observation))
         log.finish()
         own.publish()
-    return replace(report, seconds=time.perf_counter() - started, pictures=measured.pictures)
+    return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
 def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
@@ -117,40 +123,27 @@ def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress 
     return watch(sum(shard.n_bytes for shard in dump.shards)) if watch else nullcontext()
 
 
-def reported(
+def run_totals(
     dump: Dump,
     chosen: ChosenPlan,
-    observation: Observation,
     measured: Measured,
     *,
     budgets: BudgetThresholds,
     log: BadRowLog,
     anomalies: tuple[AnomalyFinding, ...],
-) -> Report:
-    """The report of a dump that has been measured."""
+) -> RunTotals:
+    """A dump's totals with all else that its report says."""
     log.check(sum(measured.rows.values()))
-    plan, setting_notes = chosen.plan, _setting_notes(observation.settings, observation.seed)
-    notes = (
-        *dump.notes,
-        *chosen.notes,
-        *_batch_notes(dump, plan, measured),
-        *_budget_notes(plan, budgets),
-        *setting_notes,
-    )
-    report = build(
-        by_group=measured.groups,
-        layouts=layouts_of(observation),
-        replicates=measured.replicates,
-        group_by=dump.request.group_by,
-        plan=plan,
-        profile=chosen.profile,
-        inputs=dump.inputs(Counter(measured.rows) + log.rows),
-        notes=notes,
+    return RunTotals(
+        measured=measured,
+        plan=chosen.plan,
+        profile=CANONICAL if chosen.profile is None else chosen.profile.name,
+        inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+        notes=(*dump.notes, *chosen.notes, *_idle_notes(dump, chosen.plan), *_budget_notes(chosen.plan, budgets)),
         problems=log.counts,
         anomalies=anomalies,
-        of_whole=measured.whole,
+        search_notes=dump.search_notes,
     )
-    return replace(report, search_notes=dump.search_notes)
 
 
 def measure(
@@ -242,16 +235,9 @@ def plan_columns(request: ReadRequest, chosen: ChosenPlan) -> PlanColumns:
     return PlanColumns(mode=plan.mode, needed=plan.needs, batch=batch, batch_required=named is not None)
 
 
-def _batch_notes(dump: Dump, plan: Plan, measured: Measured) -> list[str]:
-    if not plan.batched:
-        return [] if dump.request.batch_by is None else ["--batch-by changes nothing: the plan looks at no batches."]
-    does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
-    does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
-    if dump.roles.batch is not None:
-        batches = len({batch for batch, *_ in measured.groups})
-        found = "one value" if batches == 1 else f"{batches:,} values"
-        return [f"{what}: {found} of {dump.roles.batch}." for what in does]
-    return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
+def _idle_notes(dump: Dump, plan: Plan) -> list[str]:
+    idle = not plan.batched and dump.request.batch_by is not None
+    return ["--batch-by changes nothing: the plan looks at no batches."] if idle else []
 
 
 def _budget_notes(plan: Plan, budgets: BudgetThresholds) -> list[str]:
@@ -268,15 +254,3 @@ def _budget_notes(plan: Plan, budgets: BudgetThresholds) -> list[str]:
         if budgets.unmet[budget.name]:
             notes.append(f"{budget.name}: in {unmet}; only that stays.")
     return notes
-
-
-def _setting_notes(settings: DiagnosticSettings, seed: int | None) -> list[str]:
-    """What was set away from its default and no other part of a report says."""
-    default = DiagnosticSettings()
-    said = (
-        (settings.extreme_ratio != default.extreme_ratio, f"extreme ratio {settings.extreme_ratio:g}"),
-        (settings.ppo_clip != default.ppo_clip, f"PPO clip {settings.ppo_clip:g}"),
-        (bool(seed), f"bootstrap seed {seed}"),
-    )
-    chosen = ", ".join(words for differs, words in said if differs)
-    return [f"Set by option: {chosen}."] if chosen else []

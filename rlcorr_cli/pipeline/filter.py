@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.core.correct import MAX_WEIGHT
-from rlcorr_cli.core.observe import Observation
+from rlcorr_cli.core.observe import Observation, layouts_of
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, dataset, is_table
 from rlcorr_cli.io.peek import samples
-from rlcorr_cli.pipeline.analyze import Watch, opened, provenance_of, reported, watched
+from rlcorr_cli.pipeline.analyze import Watch, opened, provenance_of, run_totals, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, batch_scales, filtered_rows, row_draws
@@ -34,6 +34,7 @@ from rlcorr_cli.pipeline.scan import Computing, ShardReading, check_rereadable
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.filtered import Filtered, Target
+from rlcorr_cli.report.run_totals import report_of
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.measured import Gathering
 
@@ -103,7 +104,8 @@ def filter_dump(
         measured = replace(
             tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
         )
-        report = reported(dump, chosen, observation, measured, budgets=budgets, log=log, anomalies=anomalies)
+        run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
+        report = report_of(run, layouts_of(observation))
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
             target=target,

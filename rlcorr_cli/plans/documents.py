@@ -39,8 +39,8 @@ class Document:
     notes: tuple[str, ...] = ()
 
 
-def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
-    """The text of a regular file."""
+def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """What a regular file holds."""
     if "\0" in str(path):
         raise UsageError("its name holds a NUL.", "Name a file that can be read.")
     try:
@@ -49,8 +49,13 @@ def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
         raise UsageError(f"{error.strerror or error}.", "Name a file that can be read.") from None
     if len(content) > most_bytes:
         raise UsageError(f"it is larger than {most_bytes:,} bytes.", "Name a smaller one.")
+    return content
+
+
+def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
+    """The text of a regular file."""
     try:
-        return content.decode()
+        return read_bytes(path, most_bytes).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"byte {error.start:,} is not UTF-8.", "Save it as UTF-8.") from None
 

@@ -31,6 +31,8 @@ from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 if TYPE_CHECKING:
     import polars
 
+    from rlcorr_cli.report.run_totals import RunTotals
+
 SCHEMA = 1
 _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"
 QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
@@ -71,7 +73,8 @@ class Report:
     anomalies: of whole files, from their first rows.  impossible: a value that proves a column wrong.
     suggestions: looser bounds for each rejection that takes too much.  geometric: bounds
     that geometric rejection would take to keep nine sequences in ten.  pictures: binned totals, where they were
-    counted.  search_notes: those of the notes that say what of the dump is not read.
+    counted.  search_notes: those of the notes that say what of the dump is not read.  totals: what it was made of,
+    where that was kept.
     """
 
     inputs: tuple[Input, ...]
@@ -91,6 +94,7 @@ class Report:
     geometric: GeometricBounds | None = None
     rules: tuple[Rule, ...] = RULES
     search_notes: tuple[str, ...] = ()
+    totals: "RunTotals | None" = None
 
     @cached_property
     def health(self) -> tuple[Finding, ...]:

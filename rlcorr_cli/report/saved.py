@@ -1,7 +1,7 @@
 """Saved reports, read back: what `analyze --json` printed or `-o report.json` wrote becomes a Report again.
 
-`check` and `plot` load it through `read_report`; `document.py` describes what is read.  A file of anything else is a
-DataError, whatever is wrong with it.
+`check` and `plot` load it through `read_report`, and saved totals in its place; `document.py` describes what is read.
+A file of anything else is a DataError, whatever is wrong with it.
 """
 
 import os
@@ -21,6 +21,7 @@ from rlcorr_cli.report import report
 from rlcorr_cli.report.document import Document, Metrics, Pictures
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import SCHEMA, Report
+from rlcorr_cli.report.saved_totals import SUFFIX, read_totals, report_in
 from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.totals import binned
 from rlcorr_cli.totals.histogram import Histogram
@@ -31,8 +32,8 @@ AGAIN = "Write one with `rlcorr analyze DUMP -o report.json`."
 
 
 def is_report(dumps: Sequence[str]) -> bool:
-    """Whether a path names a saved report rather than a dump."""
-    return len(dumps) == 1 and dumps[0].lower().endswith(".json") and os.path.isfile(dumps[0])
+    """Whether a path names a saved report, or saved totals, rather than a dump."""
+    return len(dumps) == 1 and dumps[0].lower().endswith((".json", SUFFIX)) and os.path.isfile(dumps[0])
 
 
 def load(path: str) -> dict[str, Any]:
@@ -56,11 +57,13 @@ def _refused(name: str) -> None:
 
 
 def read_report(path: str) -> Report:
-    """The report that a file holds.
+    """The report that a file holds, or that its totals make.
 
     Its findings, verdict and trends are those of this release's rules on its numbers.  Under a profile the canonical
     values are empty where it was saved without binned totals.
     """
+    if path.lower().endswith(SUFFIX):
+        return report_in(path, read_totals(path))
     data = load(path)
     try:
         return _report(data)

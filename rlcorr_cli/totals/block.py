@@ -71,6 +71,20 @@ class Block:
     histograms: tuple[Histogram, ...]
     tails: tuple[Tail, ...] = ()
 
+    def __post_init__(self) -> None:
+        layout = self.layout
+        n_sums, n_mins, n_maxs, n_logs = map(len, (layout.sums, layout.mins, layout.maxs, layout.logs))
+        columns = self.sums, self.mins, self.maxs, self.log_peaks, self.log_rests
+        n_others = len(self.histograms), len(self.tails)
+        if tuple(column.shape for column in columns) != (
+            (n_sums,),
+            (n_mins,),
+            (n_maxs,),
+            (n_logs,),
+            (n_logs,),
+        ) or n_others != (len(layout.histograms), len(layout.tails)):
+            raise ValueError("a block needs a number for each name of its layout")
+
     @classmethod
     def empty(cls, layout: Layout) -> "Block":
         """Nothing observed: the identity of +."""

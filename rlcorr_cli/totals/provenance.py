@@ -63,15 +63,16 @@ class Provenance:
         arguments: dict[str, Any] = {**data, "groups": tuple(data["groups"])}
         return cls(**arguments)
 
-    def check_same(self, other: "Provenance") -> None:
-        """A UsageError that names what differs, as either side has it."""
+    def check_same(self, other: "Provenance", sides: tuple[str, str] = ("one", "the other")) -> None:
+        """A UsageError that names what differs, as either side has it.  sides: what they are called."""
         # The records say what the ids stand for.
         if self is other or (self.plans.keys() == other.plans.keys() and self._facts == other._facts):
             return
         mine, theirs = self._described, other._described
         names = [name for name in dict.fromkeys((*mine, *theirs)) if mine.get(name) != theirs.get(name)]
+        here, there = sides
         differences = [
-            f"{name} is {_shown(mine.get(name))} in one and {_shown(theirs.get(name))} in the other"
+            f"{name} is {_shown(mine.get(name))} in {here} and {_shown(theirs.get(name))} in {there}"
             for name in names[:_SHOWN]
         ]
         more = f"; and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

@@ -53,39 +53,51 @@ class RowSketch:
     """The smallest distinct keys met so far and how many rows have each: u64[K] ascending, i64[K].
 
     Keys are as good as random, so these are a fair sample of the distinct ones.  + keeps the smallest SKETCH_SIZE: of
-    a key that is among them in the whole, no part has lost a row.
+    a key that is among them in the whole, no part has lost a row.  n_rows and key_sum (modulo 2^64) are of all rows:
+    where both are equal, so are the rows.
     """
 
     keys: Keys
     counts: NDArray[np.int64]
+    n_rows: int
+    key_sum: int
+
+    def __post_init__(self) -> None:
+        if self.keys.ndim != 1 or self.keys.shape != self.counts.shape or len(self.keys) > SKETCH_SIZE:
+            raise ValueError(f"there must be a count for each of at most {SKETCH_SIZE} keys")
 
     @classmethod
     def of(cls, keys: Keys) -> "RowSketch":
         """Of some rows' keys."""
         distinct, counts = np.unique(keys, return_counts=True)
-        return cls(distinct[:SKETCH_SIZE], counts[:SKETCH_SIZE].astype(np.int64))
+        key_sum = int(keys.sum(dtype=np.uint64))
+        return cls(distinct[:SKETCH_SIZE], counts[:SKETCH_SIZE].astype(np.int64), len(keys), key_sum)
 
     def __add__(self, other: "RowSketch") -> "RowSketch":
         keys, places = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
         counts = np.zeros(len(keys), np.int64)
         np.add.at(counts, places, np.concatenate([self.counts, other.counts]))
-        return RowSketch(keys[:SKETCH_SIZE], counts[:SKETCH_SIZE])
+        n_rows, key_sum = self.n_rows + other.n_rows, (self.key_sum + other.key_sum) % (1 << 64)
+        return RowSketch(keys[:SKETCH_SIZE], counts[:SKETCH_SIZE], n_rows, key_sum)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, RowSketch)
+            and (self.n_rows, self.key_sum) == (other.n_rows, other.key_sum)
             and np.array_equal(self.keys, other.keys)
             and np.array_equal(self.counts, other.counts)
         )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able values."""
-        return {"keys": self.keys.tolist(), "counts": self.counts.tolist()}
+        sketch = {"keys": self.keys.tolist(), "counts": self.counts.tolist()}
+        return {**sketch, "n_rows": self.n_rows, "key_sum": self.key_sum}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RowSketch":
         """What `to_dict` wrote."""
-        return cls(np.array(data["keys"], np.uint64), np.array(data["counts"], np.int64))
+        keys, counts = np.array(data["keys"], np.uint64), np.array(data["counts"], np.int64)
+        return cls(keys, counts, data["n_rows"], data["key_sum"])
 
     @property
     def n_distinct(self) -> int:
@@ -97,3 +109,21 @@ class RowSketch:
         """Share of rows whose key another row has; exact up to SKETCH_SIZE distinct rows, else an estimate."""
         total = int(self.counts.sum())
         return int(self.counts[self.counts > 1].sum()) / total if total else 0.0
+
+    @property
+    def reach(self) -> int:
+        """The largest key of which the sketch would know; every key there is while it is not full."""
+        return int(self.keys[-1]) if len(self.keys) == SKETCH_SIZE else (1 << 64) - 1
+
+
+def shared_fraction(a: RowSketch, b: RowSketch) -> float:
+    """The share of the smaller's distinct rows that the other holds, too; an estimate from as far as both reach.
+
+    Rows that either holds more than once are left out: they are short, and tell nothing.
+    """
+    if a.n_rows and (a.n_rows, a.key_sum) == (b.n_rows, b.key_sum):
+        return 1.0
+    reach = np.uint64(min(a.reach, b.reach))
+    mine, theirs = (sketch.keys[(sketch.keys <= reach) & (sketch.counts == 1)] for sketch in (a, b))
+    fewer = min(len(mine), len(theirs))
+    return len(np.intersect1d(mine, theirs)) / fewer if fewer else 0.0

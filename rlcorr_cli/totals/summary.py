@@ -35,6 +35,10 @@ class Summary:
     counts: Mapping[str, int]
     blocks: Mapping[str, Block]
 
+    def __post_init__(self) -> None:
+        if tuple(self.counts) != COUNTS:
+            raise ValueError(f"counts must be of {', '.join(COUNTS)}")
+
     @classmethod
     def empty(cls, layouts: Layouts) -> "Summary":
         """Nothing observed: the identity of +."""
@@ -78,6 +82,12 @@ class Replicates:
     logs: tuple[str, ...]
     log_peaks: Floats
     log_rests: Floats
+
+    def __post_init__(self) -> None:
+        shapes = self.sums.shape[:1], self.log_peaks.shape, self.log_rests.shape[:1]
+        n_draws = self.sums.shape[1:], self.log_rests.shape[1:]
+        if shapes != ((len(self.names),), (len(self.logs),), (len(self.logs),)) or len(set(n_draws)) != 1:
+            raise ValueError("replicates need a row for each of their names")
 
     def __add__(self, other: "Replicates") -> "Replicates":
         if (self.names, self.logs) != (other.names, other.logs):

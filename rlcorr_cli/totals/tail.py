@@ -30,6 +30,10 @@ class Tail:
     n: int
     size: int
 
+    def __post_init__(self) -> None:
+        if self.largest.shape != (min(self.n, self.size),) or self.size < 1:
+            raise ValueError("a tail needs the largest of its weights")
+
     @classmethod
     def empty(cls, size: int) -> "Tail":
         """No weights: the identity of +."""

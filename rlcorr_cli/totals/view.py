@@ -12,6 +12,10 @@ from rlcorr_cli.totals.block import BlockColumns, diagnostics_block, plan_block
 from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary
 
 
+class UnknownTotalError(KeyError):
+    """Totals without a number that a formula asks for: those of another release."""
+
+
 class TotalsView:
     """A Summary as one plan's formulas read it: totals by name, under a prefix ("" all tokens, "kept." what is left).
 
@@ -41,7 +45,10 @@ class TotalsView:
 
     def sum(self, name: str) -> Any:
         """A sum; in the replicates' reading an f64[R]."""
-        return self._sums[self.prefix + name]
+        try:
+            return self._sums[self.prefix + name]
+        except KeyError as error:
+            raise UnknownTotalError(self.prefix + name) from error
 
     @property
     def tokens(self) -> Any:
@@ -92,7 +99,7 @@ class TotalsView:
             i = block.layout.places[kind].get(self.prefix + name)
             if i is not None:
                 return block, i
-        raise KeyError(self.prefix + name)
+        raise UnknownTotalError(self.prefix + name)
 
 
 class GroupTotals(TotalsView):
@@ -136,6 +143,8 @@ class ResampledTotals(TotalsView):
 
     def log(self, name: str) -> Any:
         """log of a sum of exponentials, f64[R]."""
+        if name not in self.replicates.logs:
+            raise UnknownTotalError(name)
         i = self.replicates.logs.index(name)
         with np.errstate(divide="ignore"):
             return self.replicates.log_peaks[i] + np.log(self.replicates.log_rests[i])

@@ -5,11 +5,14 @@ import io
 import json
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from values import KINDS, TOKENS, TYPES, N
 
+from rlcorr_cli.api import analyze, save
 from rlcorr_cli.io.columns import ALIASES
 from rlcorr_cli.io.formats import CONTAINERS
 
@@ -100,6 +103,16 @@ PLAIN = dict.fromkeys(PER_TOKEN, "[-0.5, -1.0, -0.25]") | {"response_mask": "[1,
 def sample(suffix: str = ".parquet") -> bytes:
     """A dump with nothing odd."""
     return of_type(suffix, "passenger", "string", "")
+
+
+@lru_cache(1)
+def part() -> bytes:
+    """The saved totals of a dump."""
+    with TemporaryDirectory() as folder:
+        dump, saved = Path(folder) / "dump.parquet", Path(folder) / "part.rlcorr"
+        dump.write_bytes(sample())
+        save(analyze(dump, group_by="step", pictures=True, totals=True, threads=1), saved)
+        return saved.read_bytes()
 
 
 def bad(suffix: str) -> bytes:

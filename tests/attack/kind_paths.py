@@ -11,13 +11,13 @@ from pathlib import Path
 
 from case import ANY, DATA, FAILS, OK, OUTPUT, USAGE, Case, Cases, SetUp, Surroundings, made, nothing, together, written
 from commands import DUMPS, PICTURE_SUFFIXES, PLAN, READ_FILES, output_options, parameters
-from dumps_of import bad, sample
+from dumps_of import bad, part, sample
 from values import N
 
 from rlcorr_cli.io.formats import WRITTEN
 from rlcorr_cli.present.forms import FORMS
 
-DUMP = "dump.parquet"
+DUMP, PART = "dump.parquet", "part.rlcorr"
 DONE, REFUSED, EITHER = {OK}, {USAGE, OUTPUT}, {OK, USAGE, OUTPUT}
 THESIS = "a thesis\n"
 
@@ -139,6 +139,7 @@ SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("convert", "--output"): (*WRITTEN, ""),
     ("plot", "--output"): (*PICTURE_SUFFIXES, ""),
     ("check", "--junit"): (".xml",),
+    ("merge", "--output"): tuple(FORMS),
 }
 """Command and option -> forms of what it writes; a new option is tried with OTHERS."""
 QUARANTINES, OTHERS = (".parquet",), ("", ".json", ".parquet")
@@ -183,14 +184,17 @@ def _line(command: str, option: str, suffix: str, argument: str, overwrite: bool
     more += ["-o", "first.parquet"] if command == "filter" and option != "--output" else []
     more += ["-o", "first.svg"] if command == "plot" and option != "--output" else []
     more += ["--kind", "ratio"] if command == "plot" else []
-    return (command, DUMP, *more, option, argument, *["--overwrite"] * overwrite)
+    return (command, PART if command == "merge" else DUMP, *more, option, argument, *["--overwrite"] * overwrite)
 
 
 FIRST = ("first.parquet", "first.svg")
 """Outputs that `_line` has beside the one that is tried."""
 
 
-def _dump(option: str) -> SetUp:
+def _read(command: str, option: str) -> SetUp:
+    """What the command reads."""
+    if command == "merge":
+        return written(PART, part())
     return written(DUMP, (bad if option == "--quarantine" else sample)(".parquet"))
 
 
@@ -208,7 +212,7 @@ def _at(command: str, option: str, suffix: str, overwrite: bool, name: str, plac
         kind="paths",
         factors=(f"{command} {option}", suffix or "directory", "--overwrite" if overwrite else "new", name),
         args=_line(command, option, suffix, argument, overwrite),
-        set_up=together(_dump(option), parent, made(place.make, path) if place.make else nothing),
+        set_up=together(_read(command, option), parent, made(place.make, path) if place.make else nothing),
         outputs=(*at, *FIRST),
         statuses=frozenset(_ends(command, place, name, suffix, overwrite)),
         rows=N,
@@ -245,7 +249,7 @@ def _again(command: str, option: str, suffix: str, overwrite: bool) -> Case:
         factors=(f"{command} {option}", suffix or "directory", "--overwrite" if overwrite else "new", "its own output"),
         args=line,
         first=(line,),
-        set_up=_dump(option),
+        set_up=_read(command, option),
         outputs=(f"out{suffix}", *FIRST),
         statuses=frozenset(ends),
         rows=N,
@@ -258,16 +262,19 @@ def _over_what_is_read(command: str, option: str, suffix: str) -> Iterator[Case]
     reads = ["dump", *(read for read in READ_FILES if _has(command, read))]
     for read in reads:
         for spelling, spell in SPELLINGS.items():
+            if command == "merge" and suffix != ".rlcorr":
+                continue  # an output of another form is no part
             name = f"read{suffix or '.parquet'}" if read == "dump" else f"read{suffix or '.json'}"
             make, argument = spell(name)
             line = list(_line(command, option, suffix, argument, _has(command, "--overwrite")))
             if read == "dump":
                 line[1] = name
-                files = written(name, (bad if option == "--quarantine" else sample)(".parquet"))
-                line += ["--format", "parquet"]
+                dump = bad if option == "--quarantine" else sample
+                files = written(name, part() if command == "merge" else dump(".parquet"))
+                line += [] if command == "merge" else ["--format", "parquet"]
             else:
                 line += [read, name]
-                files = together(_dump(option), written(name, READ_TEXTS[read]))
+                files = together(_read(command, option), written(name, READ_TEXTS[read]))
             yield Case(
                 kind="paths",
                 factors=(f"{command} {option}", suffix or "directory", f"over the {read}", spelling),

@@ -16,7 +16,9 @@ import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rlcorr_cli.errors import DataError
 from rlcorr_cli.present.terminal.schema import schema
+from rlcorr_cli.report.saved_totals import read_totals
 
 
 class Broken(Exception):
@@ -31,7 +33,16 @@ def fault(path: Path) -> str:
                 READERS.get(_suffix(below), _unknown)(below)
         else:
             READERS.get(_suffix(path), _unknown)(path)
-    except (Broken, OSError, EOFError, ValueError, pa.ArrowException, ElementTree.ParseError, csv.Error) as error:
+    except (
+        Broken,
+        OSError,
+        EOFError,
+        ValueError,
+        pa.ArrowException,
+        ElementTree.ParseError,
+        csv.Error,
+        DataError,
+    ) as error:
         return f"{type(error).__name__}: {str(error)[:300]}"
     except jsonschema.ValidationError as error:
         return f"not as its schema says: {error.message[:200]} at {error.json_path}"
@@ -149,6 +160,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".html": _html,
     ".csv": _csv,
     ".md": lambda path: path.read_text(encoding="utf-8"),
+    ".rlcorr": lambda path: read_totals(str(path)),
     ".xml": ElementTree.parse,
     ".svg": ElementTree.parse,
     ".png": _starts_and_ends(b"\x89PNG", b"IEND\xaeB`\x82"),

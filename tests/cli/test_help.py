@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from running import STEPS, refused, run
+from running import STEPS, parquet, refused, row, run
 
 from rlcorr_cli.cli import app
 from rlcorr_cli.cli.examples import EXAMPLES
@@ -33,10 +33,18 @@ def test_help_ends_with_two_examples(command: str, monkeypatch: pytest.MonkeyPat
     assert lines[-3:] == ["Examples:", *EXAMPLES[command]]
 
 
+PARTS = {
+    f"{name}.rlcorr": [row([-0.1 * number, -1.0], step=number)] for number, name in enumerate(("part1", "part2", "run"))
+} | {"today.rlcorr": [row(step=9)]}
+"""What the examples of `merge` add."""
+
+
 @pytest.mark.parametrize("example", [each for pair in EXAMPLES.values() for each in pair])
 def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     os.symlink(STEPS, "dump.parquet")
+    for name, dump in PARTS.items() if "merge" in example else ():
+        assert run("analyze", parquet(tmp_path / "part.parquet", dump), "--group-by", "step", "-o", name).status == 0
     program, *args = shlex.split(example)
     assert program == "rlcorr"
     ran = run(*args)

@@ -35,6 +35,7 @@ from rlcorr_cli.totals.block import Block, Layout
 from rlcorr_cli.totals.budget_search import binned_values
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary, total
@@ -307,6 +308,15 @@ def test_json_keeps_it_exactly(name: str, data: st.DataObject) -> None:
     a, empty = data.draw(LAWS[name].cases), LAWS[name].empty
     for value in (a, empty):
         assert plain(value.from_dict(json.loads(json.dumps(value.to_dict(), allow_nan=False)))) == plain(value)
+
+
+@pytest.mark.parametrize("name", [name for name, law in LAWS.items() if ".totals." in type(law.empty).__module__])
+@given(data=st.data())
+def test_packing_keeps_it_exactly(name: str, data: st.DataObject) -> None:
+    value = data.draw(LAWS[name].cases)
+    packed = pack(value)
+    assert plain(unpack(type(value), packed)) == plain(value)
+    assert pack(unpack(type(value), packed)) == packed
 
 
 @given(left=bad_row_counts(), right=bad_row_counts())

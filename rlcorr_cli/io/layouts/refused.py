@@ -82,6 +82,11 @@ REFUSED: tuple[Refused, ...] = (
         lambda head: head.name.endswith(".json") and b'"rlcorr"' in head.start[:200],
     ),
     Refused(
+        "saved totals of rlcorr's",
+        "`rlcorr merge` adds them; check and plot take them, too.",
+        lambda head: head.start[:14] == b"rlcorr totals ",
+    ),
+    Refused(
         "a JSON array or document",
         "JSON lines hold one object a line: `jq -c '.[]' FILE > dump.jsonl`.",
         lambda head: head.name.lower().endswith(".json") and head.start.lstrip()[:1] in (b"[", b"{"),

@@ -19,11 +19,12 @@ FORMS: dict[str, str] = {
     ".md": "markdown",
     ".csv": "table",
     ".tb": "tensorboard",
+    ".rlcorr": "totals",
 }
-PICTURED = (".json", ".html", ".md")
+PICTURED = (".json", ".html", ".md", ".rlcorr")
 """Forms that hold pictures, or what they are drawn from."""
-
-
+TOTALLED = (".rlcorr",)
+"""Forms that hold what a report was made of."""
 SEVERAL_FILES = (".md", ".tb")
 """Forms that are more than one file, whose modules say which."""
 

@@ -18,6 +18,7 @@ PAGES = {
     "corrections": "presets, flags, plan files, frameworks' own configs",
     "dataset": "what `filter` writes",
     "pictures": "what `plot` draws, and the forms of a report",
+    "merge": "totals of parts, saved and added",
     "ci": "`check` as a gate, exit statuses",
     "profiles": "the numbers of one framework release, to be compared with a dashboard",
     "python": "the same from Python",

@@ -1,0 +1,129 @@
+"""merge(): saved totals of several runs, added to what one run over all their rows would have.
+
+Parts are added in the order of their files' names, whatever order they are named in, so that the sums are the same to
+the last bit.  Each is read twice: its head first, by which parts that hold the same rows are found, then its totals,
+one at a time, so that memory is flat.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.quality.bad_rows import BadRowCounts
+from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.run_totals import RunTotals, summed_anomalies
+from rlcorr_cli.report.saved_totals import AGAIN, Head, read_head, read_totals, report_in
+from rlcorr_cli.totals.measured import Gathering, Measured
+from rlcorr_cli.totals.row_keys import Keys, RowSketch, shared_fraction
+from rlcorr_cli.totals.summary import Layouts
+
+SAME_ROWS = 0.1
+"""The share of the smaller part's rows that the other may hold, too: some texts are short, and sampled twice."""
+
+
+def merge(paths: Sequence[str], *, group_by: Sequence[str] = (), allow_overlap: bool = False) -> Report:
+    """The report of all parts together.
+
+    group_by: some of the columns that they are grouped by; none for all of these.  allow_overlap: whether two parts may
+    hold the same rows.
+    """
+    started = time.perf_counter()
+    _refuse_twice(paths)
+    heads = {path: read_head(path) for path in paths}
+    if not allow_overlap:
+        _refuse_overlap({path: head.contents for path, head in heads.items() if head.contents is not None})
+    ordered = sorted(paths, key=lambda path: _order(path, heads[path]))
+    run = _sum({path: heads[path] for path in ordered}, group_by)
+    report = report_in(ordered[0], run)
+    return replace(report, seconds=time.perf_counter() - started)
+
+
+def _refuse_twice(paths: Sequence[str]) -> None:
+    places: set[str] = set()
+    for path in paths:
+        place = os.path.realpath(path)
+        if place in places:
+            raise UsageError(f"{path} is named twice.", "Name each file once.")
+        places.add(place)
+
+
+def _order(path: str, head: Head) -> tuple[object, ...]:
+    """By what a part is of, not by what it is called."""
+    contents = head.contents
+    return head.paths, (contents.n_rows, contents.key_sum) if contents else (0, 0), path
+
+
+def _sum(heads: Mapping[str, Head], group_by: Sequence[str]) -> RunTotals:
+    gathering = Gathering()
+    runs: list[RunTotals] = []
+    for run in _parts(list(heads), group_by):
+        gathering.add(run.measured)
+        runs.append(replace(run, measured=Measured(provenance=run.provenance)))
+    return replace(
+        runs[0],
+        measured=gathering.measured,
+        inputs=tuple(sorted((source for run in runs for source in run.inputs), key=lambda source: source.path)),
+        notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
+        problems=sum((run.problems for run in runs), BadRowCounts()),
+        anomalies=summed_anomalies(finding for run in runs for finding in run.anomalies),
+        search_notes=tuple(dict.fromkeys(note for run in runs for note in run.search_notes)),
+    )
+
+
+def _parts(paths: Sequence[str], group_by: Sequence[str]) -> Iterator[RunTotals]:
+    """Each part's totals; a UsageError of one that does not add to the first."""
+    first: RunTotals | None = None
+    layouts: Layouts = {}
+    for path in paths:
+        run = read_totals(path)
+        if group_by:
+            run = _grouped(path, run, group_by)
+        if first is None:
+            first, layouts = replace(run, measured=Measured(provenance=run.provenance)), run.layouts
+        _check_adds(paths[0], first, path, run)
+        if run.layouts != layouts:
+            raise UsageError(f"{paths[0]} and {path} hold other totals: they are of two releases.", AGAIN)
+        if run.plan.budgets and len(paths) > 1:
+            what = f"{path}: the bound of {run.plan.budgets[0].name} is of all rows, so parts of them do not add."
+            raise UsageError(what, "Measure the whole dump in one run.")
+        yield run
+
+
+def _grouped(path: str, run: RunTotals, group_by: Sequence[str]) -> RunTotals:
+    try:
+        return run.grouped_by(group_by)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.hint) from None
+
+
+def _check_adds(first_path: str, first: RunTotals, path: str, run: RunTotals) -> None:
+    if first.profile != run.profile:
+        what = f"profile is {first.profile} in {first_path} and {run.profile} in {path}"
+        raise UsageError(f"These totals do not add: {what}.", "Measure both under one profile.")
+    first.provenance.check_same(run.provenance, (first_path, path))
+
+
+def _refuse_overlap(contents: Mapping[str, RowSketch]) -> None:
+    """A DataError for two parts that hold the same rows."""
+    paths = list(contents)
+    for a, b in sorted(_sharing([contents[path].keys for path in paths])):
+        share = shared_fraction(contents[paths[a]], contents[paths[b]])
+        if share > SAME_ROWS:
+            what = "hold the same rows" if share == 1 else f"share some {100 * share:.0f} % of the smaller one's rows"
+            raise DataError(
+                f"{paths[a]} and {paths[b]} {what}: they would count twice.",
+                "Leave one of them out, or add --allow-overlap.",
+            )
+
+
+def _sharing(keys: Sequence[Keys]) -> set[tuple[int, int]]:
+    """Pairs of parts that share a key, the next part with it for each: three with the same rows are two pairs."""
+    parts = np.repeat(np.arange(len(keys)), [len(of_part) for of_part in keys])
+    every = np.concatenate([*keys, np.zeros(0, np.uint64)])
+    order = np.argsort(every, kind="stable")
+    again = np.flatnonzero(every[order][1:] == every[order][:-1])
+    return set(zip(parts[order][again].tolist(), parts[order][again + 1].tolist(), strict=True))

@@ -1,0 +1,129 @@
+"""RunTotals: a run's totals with all else that its report says; runs add, and `report_of` makes the report of a sum.
+
+`analyze` makes its report from them, too, so that a sum of saved parts says what one run over all the data says.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rlcorr_cli.batch import Input
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.profiles import profile as profile_of
+from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.quality.bad_rows import BadRowCounts
+from rlcorr_cli.report.build import build
+from rlcorr_cli.report.report import Report
+from rlcorr_cli.totals.block import diagnostics_block, plan_block
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTotals:
+    """What one run measured, or several together.
+
+    profile: its name.  inputs, problems, anomalies: as a Report has them.  notes: on how the dump was read and
+    what was chosen; search_notes: those of them that say what of the dump is not read.
+    """
+
+    measured: Measured
+    plan: Plan
+    profile: str
+    inputs: tuple[Input, ...]
+    notes: tuple[str, ...] = ()
+    problems: BadRowCounts = field(default_factory=BadRowCounts)
+    anomalies: tuple[AnomalyFinding, ...] = ()
+    search_notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        needed = {diagnostics_block(self.plan.mode), plan_block(self.plan)}
+        for key, summary in self.measured.groups.items():
+            if len(key) != 1 + len(self.provenance.groups) or not needed <= summary.blocks.keys():
+                raise ValueError("a group has another key than its columns, or no totals of the plan")
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the totals are of."""
+        assert self.measured.provenance is not None
+        return self.measured.provenance
+
+    @property
+    def layouts(self) -> Layouts:
+        """Of its blocks; none without a group."""
+        return next((summary.layouts for summary in self.measured.groups.values()), {})
+
+    def grouped_by(self, columns: Sequence[str]) -> "RunTotals":
+        """The same by some of the columns that it is grouped by."""
+        present = self.provenance.groups
+        if lacking := [name for name in columns if name not in present]:
+            by = f"grouped by {', '.join(present)} alone" if present else "of the whole dump alone"
+            raise UsageError(f"--group-by {lacking[0]}: these totals are {by}.", "Group when the totals are made.")
+        places = [present.index(name) for name in columns]
+        groups: dict[GroupKey, Summary] = {}
+        for (batch, *values), summary in self.measured.groups.items():
+            key = batch, *(values[place] for place in places)
+            groups[key] = groups[key] + summary if key in groups else summary
+        provenance = replace(self.provenance, groups=tuple(columns))
+        return replace(self, measured=replace(self.measured, groups=groups, provenance=provenance))
+
+    @property
+    def unplaced(self) -> "RunTotals":
+        """Without the shards that it covers: on another machine, a path is that of another file."""
+        return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
+
+
+def report_of(run: RunTotals, layouts: Layouts) -> Report:
+    """The report of a run; layouts: of its totals, where there may be none."""
+    measured, plan, provenance = run.measured, run.plan, run.provenance
+    report = build(
+        by_group=measured.groups,
+        layouts=layouts,
+        replicates=measured.replicates,
+        group_by=provenance.groups,
+        plan=plan,
+        profile=profile_of(run.profile),
+        inputs=run.inputs,
+        notes=(*run.notes, *_batch_notes(run), *_setting_notes(run)),
+        problems=run.problems,
+        anomalies=run.anomalies,
+        of_whole=measured.whole,
+    )
+    return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
+
+
+def summed_anomalies(findings: Iterable[AnomalyFinding]) -> tuple[AnomalyFinding, ...]:
+    """Each anomaly once, with the first file that shows it and the number of all of them."""
+    files: Counter[str] = Counter()
+    first: dict[str, AnomalyFinding] = {}
+    for finding in findings:
+        files[finding.name] += finding.n_files
+        first.setdefault(finding.name, finding)
+    return tuple(replace(finding, n_files=files[name]) for name, finding in first.items())
+
+
+def _batch_notes(run: RunTotals) -> list[str]:
+    plan, column = run.plan, run.provenance.batch
+    does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
+    does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
+    if column is not None:
+        n_batches = len({batch for batch, *_ in run.measured.groups})
+        values = "one value" if n_batches == 1 else f"{n_batches:,} values"
+        return [f"{what}: {values} of {column}." for what in does]
+    return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
+
+
+def _setting_notes(run: RunTotals) -> list[str]:
+    """What was set away from its default and no other part of a report says."""
+    default, settings, seed = DiagnosticSettings(), run.provenance.settings, run.provenance.seed
+    extreme_ratio, ppo_clip = settings["extreme_ratio"], settings["ppo_clip"]
+    said = (
+        (extreme_ratio != default.extreme_ratio, f"extreme ratio {extreme_ratio:g}"),
+        (ppo_clip != default.ppo_clip, f"PPO clip {ppo_clip:g}"),
+        (bool(seed), f"bootstrap seed {seed}"),
+    )
+    chosen = ", ".join(words for differs, words in said if differs)
+    return [f"Set by option: {chosen}."] if chosen else []

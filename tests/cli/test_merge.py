@@ -1,0 +1,274 @@
+"""`merge`: parts of a dump come to the report of one run over all of it, and what does not add is refused."""
+
+import json
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.report.saved_totals import VERSION, read_head, read_totals
+from rlcorr_cli.totals.row_keys import SKETCH_SIZE, RowSketch, shared_fraction
+
+CUTS = (0, 20, 90, 100, 180, 222, 300, 320)
+"""Where the five steps of 64 rows are cut into seven shards, so that no step is in one alone."""
+PLANS = {
+    "rejections": ("--preset", "seq_is_rs", "--group-by", "step"),
+    "batches": ("--is", "token", "--is-high", "2", "--normalize", "batch", "--seed", "3"),
+    "profile": ("--profile", "verl-0.9", "--preset", "token_is", "--group-by", "step", "--group-by", "sample_id"),
+    "bypass": ("--map", "current_log_probs=old_log_probs", "--mode", "bypass", "--extreme-ratio", "1.5"),
+}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of a dump's seven shards."""
+    folder = tmp_path_factory.mktemp("shards")
+    table = pq.read_table(STEPS)
+    for i, (first, last) in enumerate(pairwise(CUTS)):
+        pq.write_table(table.slice(first, last - first), folder / f"s{i}.parquet")
+    return folder
+
+
+def saved(dump: "str | Path", path: Path, *args: str) -> str:
+    """The totals that `rlcorr analyze DUMP ARGS -o PATH` writes."""
+    ran = run("analyze", str(dump), *args, "-o", str(path))
+    assert ran.status == 0, ran.err
+    return str(path)
+
+
+def parts_of(shards: Path, folder: Path, *args: str) -> list[str]:
+    """The totals of each shard."""
+    return [saved(shard, folder / f"{shard.stem}.rlcorr", *args) for shard in sorted(shards.iterdir())]
+
+
+def merged(*args: str) -> dict[str, Any]:
+    return run("merge", *args, "--json").json
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The totals of each of the five steps, with groups of samples, too."""
+    folder = tmp_path_factory.mktemp("steps")
+    table = pq.read_table(STEPS)
+    for step in range(5):
+        pq.write_table(table.filter(pc.field("step") == step), folder / f"{step}.parquet")
+    by = ("--group-by", "step", "--group-by", "group_id")
+    return [saved(folder / f"{step}.parquet", folder / f"{step}.rlcorr", *by) for step in range(5)]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_seven_shards_in_any_order_merge_to_the_report_of_one_run(plan: str, shards: Path, tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole.json", parts_of(shards, tmp_path, *PLANS[plan])
+    assert run("analyze", str(shards), *PLANS[plan], "-o", str(whole)).status == 0
+    for seed in range(3):
+        random.Random(seed).shuffle(parts)
+        path = tmp_path / f"{seed}.json"
+        assert run("merge", *parts, "-o", str(path)).status == 0
+        assert path.read_bytes() == whole.read_bytes()
+
+
+def test_a_sum_of_sums_is_the_sum(shards: Path, tmp_path: Path) -> None:
+    parts = parts_of(shards, tmp_path, "--preset", "geo_rs")
+    for name, some in (("a", parts[:3]), ("b", parts[3:])):
+        assert run("merge", *some, "-o", str(tmp_path / f"{name}.rlcorr")).status == 0
+    found = merged(str(tmp_path / "b.rlcorr"), str(tmp_path / "a.rlcorr"))
+    whole = json.loads(Path(saved(shards, tmp_path / "whole.json", "--preset", "geo_rs")).read_bytes())
+    assert found["counts"] == whole["counts"]
+    for name, value in whole["metrics"].items():
+        assert found["metrics"][name] == (value if value is None else pytest.approx(value, rel=1e-12, abs=1e-15)), name
+    for name, ends in whole["intervals"].items():
+        assert found["intervals"][name] == pytest.approx(ends, rel=1e-12, abs=1e-15), name
+    for part in ("inputs", "notes", "suggestions", "geometric", "plan"):
+        assert found[part] == whole[part]
+
+
+def test_the_totals_of_one_run_are_its_report(tmp_path: Path) -> None:
+    path, report = str(tmp_path / "part.rlcorr"), str(tmp_path / "report.json")
+    assert run("analyze", STEPS, *GROUPED, "-o", path, "-o", report).status == 0
+    assert run("merge", path, "-o", str(tmp_path / "again.json"), "-o", str(tmp_path / "again.rlcorr")).status == 0
+    assert path_bytes(str(tmp_path / "again.json")) == path_bytes(report)
+    assert path_bytes(str(tmp_path / "again.rlcorr")) == path_bytes(path)
+    assert path_bytes(path).startswith(b"rlcorr totals 1\n")
+
+
+GROUPED = ("--group-by", "step", "--preset", "token_is")
+
+
+def path_bytes(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+def test_groups_are_merged_by_fewer_columns(steps: list[str]) -> None:
+    by_step = merged(*steps, "--group-by", "step")
+    whole = analyzed(STEPS, "--group-by", "step")
+    assert [group["key"] for group in by_step["groups"]] == [{"step": step} for step in range(5)]
+    for found, expected in zip(by_step["groups"], whole["groups"], strict=True):
+        assert found["counts"] == expected["counts"]
+        for name, value in expected["metrics"].items():
+            assert found["metrics"][name] == pytest.approx(value, rel=1e-12, abs=1e-12), name
+    by_both = merged(*steps, "--group-by", "group_id", "--group-by", "step")["groups"]
+    assert list(by_both[0]["key"]) == ["group_id", "step"]
+    refused(run("merge", *steps, "--group-by", "source"), 2, "0.rlcorr: --group-by source", "step, group_id alone")
+
+
+def test_tensorboard_takes_groups_by_one_column(steps: list[str], tmp_path: Path) -> None:
+    refused(run("merge", *steps, "-o", str(tmp_path / "run.tb")), 2, "one column of steps")
+    assert run("merge", *steps, "--group-by", "step", "-o", str(tmp_path / "run.tb")).status == 0
+
+
+OTHERS = {
+    "plan": (("--preset", "token_is"), "weighting.scope is unset in A and token in B"),
+    "seed": (("--seed", "1"), "seed is 0 in A and 1 in B"),
+    "thresholds": (("--extreme-ratio", "3"), "extreme_ratio is 2.0 in A and 3.0 in B"),
+    "columns": (("--map", "old_log_probs=other"), "columns.old_log_probs is old_log_probs in A and other in B"),
+    "groups": (("--group-by", "step"), "groups is none in A and step in B"),
+    "mode": (("--mode", "bypass", "--map", "current_log_probs=other"), "mode is decoupled in A and bypass in B"),
+    "profile": (("--profile", "verl-0.9"), "profile is canonical in A and verl-0.9 in B"),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_totals_of_another_kind_are_refused_with_both_names(what: str, tmp_path: Path) -> None:
+    table = pq.read_table(STEPS)
+    half = len(table) // 2
+    options, words = OTHERS[what]
+    for name, rows in (("a", table.slice(0, half)), ("b", table.slice(half))):
+        pq.write_table(rows.append_column("other", rows["old_log_probs"]), tmp_path / f"{name}.parquet")
+    a = saved(tmp_path / "a.parquet", tmp_path / "a.rlcorr")
+    b = saved(tmp_path / "b.parquet", tmp_path / "b.rlcorr", *options)
+    refused(run("merge", b, a), 2, "do not add", words.replace(" A", f" {a}").replace(" B", f" {b}"))
+
+
+def test_parts_of_a_budget_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("budgets: [{statistic: k2, mean_below: 0.001}]")
+    paths = [
+        saved(dump, tmp_path / f"{i}.rlcorr", "--plan", str(tmp_path / "plan.yaml"))
+        for i, dump in enumerate((BF16, STEPS))
+    ]
+    assert merged(paths[0])["metrics"] == analyzed(BF16, "--plan", str(tmp_path / "plan.yaml"))["metrics"]
+    refused(run("merge", *paths), 2, "parts of them do not add", "in one run")
+
+
+def test_the_same_rows_are_refused_unless_they_are_allowed(steps: list[str], tmp_path: Path) -> None:
+    copy = tmp_path / "copy.rlcorr"
+    copy.write_bytes(Path(steps[0]).read_bytes())
+    refused(run("merge", *steps, str(copy)), 3, "0.rlcorr", "copy.rlcorr", "hold the same rows", "--allow-overlap")
+    twice = merged(*steps, str(copy), "--allow-overlap")
+    assert twice["counts"]["rows"] == 6 * 64
+    refused(run("merge", steps[0], steps[0]), 2, "is named twice")
+    # A part of a sum is found again, too.
+    for name, some in (("a", steps[:3]), ("b", steps[2:])):
+        assert run("merge", *some, "-o", str(tmp_path / f"{name}.rlcorr")).status == 0
+    refused(run("merge", str(tmp_path / "a.rlcorr"), steps[1]), 3, "hold the same rows")
+    refused(run("merge", *(str(tmp_path / f"{name}.rlcorr") for name in "ab")), 3, "share some 33 % of the smaller")
+
+
+def test_one_text_scored_by_two_policies_is_two_rows(steps: list[str]) -> None:
+    heads = [read_head(path).contents for path in steps[:2]]
+    assert heads[0] is not None
+    assert heads[1] is not None
+    assert shared_fraction(heads[0], heads[1]) == 0.0
+    rows = [read_totals(path).measured.whole for path in steps[:2]]
+    assert all(whole is not None and whole.rows is not None and whole.rows.n_rows == 64 for whole in rows)
+
+
+def test_the_shared_fraction_is_estimated_as_far_as_both_sketches_reach() -> None:
+    import numpy as np
+
+    keys = np.random.default_rng(0).integers(0, 2**63, 60_000).astype(np.uint64)
+    whole, part = RowSketch.of(keys), RowSketch.of(keys[:3000])
+    assert len(whole.keys) == SKETCH_SIZE
+    assert shared_fraction(whole, part) == 1.0
+    assert shared_fraction(RowSketch.of(keys[1000:4000]), part) == pytest.approx(2 / 3, abs=0.06)
+    assert shared_fraction(RowSketch.of(keys[3000:]), part) == 0.0
+    often = RowSketch.of(np.repeat(keys[:5], 2))
+    assert shared_fraction(often, RowSketch.of(np.concatenate([np.repeat(keys[:5], 2), keys[9:10]]))) == 0.0
+
+
+def test_bad_rows_and_notes_of_parts_add(tmp_path: Path) -> None:
+    bad = {**row(), "old_log_probs": [float("nan"), -1.0]}
+    good = [row([-0.1 * i, -1.0]) for i in range(1, 4)]
+    paths = [
+        saved(parquet(tmp_path / f"{i}.parquet", rows), tmp_path / f"{i}.rlcorr", "--on-bad-row", "skip")
+        for i, rows in enumerate(([*good[:2], bad], [bad, *good[2:]]))
+    ]
+    found = merged(*paths[::-1])
+    assert found["counts"]["bad_rows"] == 2
+    assert found["problems"]["not_finite"]["rows"] == 2
+    assert "0.parquet, row 2" in found["problems"]["not_finite"]["first"]
+    assert [source["rows"] for source in found["inputs"]] == [3, 2]
+
+
+def test_check_and_plot_take_totals_for_a_report(steps: list[str], tmp_path: Path) -> None:
+    path, report = str(tmp_path / "run.rlcorr"), str(tmp_path / "run.json")
+    assert run("merge", *steps, "--group-by", "step", "-o", path, "-o", report).status == 0
+    limits = ("--max", "k3_kl=0.01", "--json")
+    assert run("check", path, *limits).out == run("check", report, *limits).out
+    against = ("--baseline", path, "--max-increase", "kl=20%")
+    assert run("check", STEPS, "--group-by", "step", *against).status == 0
+    pictures = [run("plot", source, "--kind", "metrics", "-o", str(tmp_path / "p.svg")) for source in (path, report)]
+    assert pictures[0].out == pictures[1].out
+    assert pictures[0].status == 0
+
+
+def test_only_saved_totals_are_merged(tmp_path: Path) -> None:
+    report = saved(BF16, tmp_path / "report.json")
+    refused(run("merge", report), 2, "report.json holds no totals to add", "-o part.rlcorr")
+    refused(run("merge", str(tmp_path / "none.rlcorr")), 3, "none.rlcorr cannot be read", "No such file")
+    (tmp_path / "folder.rlcorr").mkdir()
+    refused(run("merge", str(tmp_path / "folder.rlcorr")), 3, "not a regular file")
+    path = saved(BF16, tmp_path / "part.rlcorr")
+    refused(run("analyze", path), 3, "is saved totals of rlcorr's", "rlcorr merge")
+    refused(run("merge", path, "-o", path), 2, "part.rlcorr")
+
+
+FOREIGN = {
+    "empty": b"",
+    "a report": b'{"rlcorr": {"version": "0.1.0", "schema": 1}}',
+    "parquet": (SAMPLE / "smollm2_bf16.parquet").read_bytes()[:5000],
+    "a pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94",
+    "of no version": b"rlcorr totals x\n" + bytes(100),
+    "without an end": b"rlcorr totals 1",
+    "of nothing": b"rlcorr totals 1\n",
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("command", ["merge", "check", "plot"])
+def test_another_file_of_that_name_is_refused(what: str, command: str, tmp_path: Path) -> None:
+    path = tmp_path / "part.rlcorr"
+    path.write_bytes(FOREIGN[what])
+    refused(run(command, str(path)), 3, "part.rlcorr")
+
+
+def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    path = Path(saved(BF16, tmp_path / "part.rlcorr"))
+    head, rest = path.read_bytes().split(b"\n", 1)
+    path.write_bytes(head[:-1] + b"%d\n" % (VERSION + 1) + rest)
+    refused(run("merge", str(path)), 3, "another version of rlcorr", "its form is 2")
+
+
+def test_damage_anywhere_is_found(tmp_path: Path) -> None:
+    path, chance = Path(saved(BF16, tmp_path / "part.rlcorr")), random.Random(0)
+    data = path.read_bytes()
+    for _ in range(200):
+        damaged = bytearray(data)
+        damaged[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(damaged if chance.random() < 0.5 else data[: chance.randrange(len(data))])
+        with pytest.raises(DataError, match=r"part\.rlcorr"):
+            read_totals(str(path))
+
+
+def test_totals_of_a_release_with_other_numbers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlcorr_cli.metrics.diagnostics import METRICS
+
+    path = saved(BF16, tmp_path / "part.rlcorr")
+    newer = (*METRICS, METRICS[0].__class__(**{**vars(METRICS[0]), "name": "x", "value": lambda n: n.sum("novel")}))
+    monkeypatch.setattr("rlcorr_cli.metrics.diagnostics.METRICS", newer)
+    refused(run("merge", path), 3, "part.rlcorr was written by another release", "novel")
