@@ -76,7 +76,8 @@ class _Packing:
             return [self.plain(item) for item in value]
         if isinstance(value, date):
             return Ext(_DATETIME if isinstance(value, datetime) else _DATE, value.isoformat().encode())
-        return value
+        # Text and numbers of a class of their own, such as the name of a table in memory, are what they say.
+        return next((kind(value) for kind in (str, float) if isinstance(value, kind)), value)
 
     def _fields(self, value: Any) -> Any:
         try:

@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.api import analyze, save
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.report.saved import read_report
 from rlcorr_cli.report.saved_totals import VERSION, read_head, read_totals
 from rlcorr_cli.totals.row_keys import SKETCH_SIZE, RowSketch, shared_fraction
 
@@ -95,6 +97,14 @@ def test_the_totals_of_one_run_are_its_report(tmp_path: Path) -> None:
     assert path_bytes(str(tmp_path / "again.json")) == path_bytes(report)
     assert path_bytes(str(tmp_path / "again.rlcorr")) == path_bytes(path)
     assert path_bytes(path).startswith(b"rlcorr totals 1\n")
+
+
+def test_totals_of_a_table_in_memory_are_saved(tmp_path: Path) -> None:
+    report = analyze(pq.read_table(BF16), totals=True)
+    save(report, tmp_path / "part.rlcorr")
+    assert read_report(str(tmp_path / "part.rlcorr")).to_dict()["metrics"] == report.to_dict()["metrics"]
+    with pytest.raises(UsageError, match="has not kept its totals"):
+        save(analyze(BF16), tmp_path / "other.rlcorr")
 
 
 GROUPED = ("--group-by", "step", "--preset", "token_is")
