@@ -17,8 +17,8 @@ from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.summary import GroupKey
 
-Stamp = tuple[int, int, int, int]
-"""Which state of a file: its device, inode, size and time of writing."""
+Stamp = tuple[int | str, ...]
+"""Which state of a file: its device, inode, size and time of writing; in a store what it calls its ETag, too."""
 Schema = Any
 """An Arrow schema, which only io looks into."""
 Partition = Any

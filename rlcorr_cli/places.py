@@ -1,11 +1,40 @@
 """Where a row of a dump is: a plain value that can be kept, sent to another process, and worded later."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 STDIN = "-"
 Unit = Literal["row", "line"]
 """Rows of Parquet count from 0, lines of JSON lines from 1."""
+
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+class Uri(str):
+    """A URI of a file in a store, and beside it what its query says of the store (`region=eu-west-1`).
+
+    It is a text without the query, so that names and suffixes are those of a path.
+    """
+
+    query: str
+
+    def __new__(cls, text: str, query: str = "") -> "Uri":
+        """text: scheme://place/path."""
+        uri = super().__new__(cls, text)
+        uri.query = query
+        return uri
+
+    def beside(self, text: str) -> "Uri":
+        """Another file of the same store."""
+        return Uri(text, self.query)
+
+
+def scheme(path: str) -> str:
+    """The scheme of a URI, in small letters; '' of a path."""
+    match = _URI.match(path)
+    return match[1].lower() if match else ""
 
 
 def shown(path: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.io.storage import filesystem
 from rlcorr_cli.places import Place, Unit
 
 PIECE_BYTES = 16 << 20
@@ -72,7 +73,7 @@ def _line_ends(path: str, start: int, end: int) -> int:
     if start == end:
         return 0
     count = 0
-    with open(path, "rb") as file:
+    with filesystem(path).open(path) as file:
         file.seek(start)
         while (left := end - file.tell()) > 0 and (piece := file.read(min(left, PIECE_BYTES))):
             count += piece.count(b"\n")

@@ -1,15 +1,15 @@
 """From a directory or a glob to the files of a dump, and to a sentence on those that are not read."""
 
-import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.formats import SUFFIXES, is_searched
+from rlcorr_cli.io.storage import filesystem
 
 SEARCHED = "*" + ", *".join(SUFFIXES)
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
@@ -27,9 +27,9 @@ class Hits:
 
 
 def within(directory: str) -> Hits:
-    """A directory's files with a dump's suffix.  Linked folders count, each folder once, so a loop ends."""
-    files = _without_housekeeping(sorted(_files(directory)))
-    paths = _each_once(path for path in files if is_searched(path))
+    """A directory's files with a dump's suffix."""
+    files = _without_housekeeping(sorted(filesystem(directory).below(directory)))
+    paths = _each_once(directory, [path for path in files if is_searched(path)])
     others = [path for path in files if not is_searched(path)]
     if not paths:
         holds = f", but {listed(others)}" if others else ""
@@ -42,11 +42,7 @@ def within(directory: str) -> Hits:
 def matching(pattern: str) -> Hits:
     """Files by the glob, and those of the directories that it hits; files without a dump's suffix only where no match
     has one (`part-*`)."""
-    hits = glob.glob(pattern, recursive=True)
-    if not any(part.startswith("_") for part in Path(pattern).parts):
-        hits = [path for path in hits if not any(part.startswith("_") for part in Path(path).parts)]
-    named = {os.path.normpath(hit) for hit in hits if not os.path.isdir(hit)}
-    below = {os.path.normpath(path) for hit in hits if os.path.isdir(hit) for path in _files(hit)}
+    named, below = filesystem(pattern).matches(pattern)
     chosen = {path for path in named | below if is_searched(path)} or named
     if not chosen and below:
         raise DataError(
@@ -57,7 +53,7 @@ def matching(pattern: str) -> Hits:
         raise DataError(
             f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
         )
-    return Hits(_each_once(chosen), tuple(sorted((named | below) - chosen)))
+    return Hits(_each_once(pattern, chosen), tuple(sorted((named | below) - chosen)))
 
 
 def _without_housekeeping(files: Sequence[str]) -> list[str]:
@@ -71,34 +67,9 @@ def _without_housekeeping(files: Sequence[str]) -> list[str]:
     ]
 
 
-def _files(directory: str) -> Iterator[str]:
-    """All below but what is hidden or set aside by a leading _."""
-
-    def unreadable(error: OSError) -> None:
-        path = error.filename or directory
-        raise DataError(f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.") from error
-
-    seen: set[tuple[int, int]] = set()
-    for top, below, names in os.walk(directory, onerror=unreadable, followlinks=True):
-        status = os.stat(top)
-        if (status.st_dev, status.st_ino) in seen:
-            below.clear()
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        # Links last, so that a folder that is there itself is not called by the name of a link to it.
-        below[:] = sorted(
-            (name for name in below if not name.startswith((".", "_"))),
-            key=lambda name: (os.path.islink(os.path.join(top, name)), name),
-        )
-        yield from (os.path.join(top, name) for name in names if not name.startswith((".", "_")))
-
-
-def _each_once(paths: Iterable[str]) -> list[str]:
-    """Without links to files that are there, too."""
-    by_file: dict[str, str] = {}
-    for path in sorted(paths, key=os.path.islink):
-        by_file.setdefault(os.path.realpath(path), path)
-    return sorted(by_file.values(), key=in_number_order)
+def _each_once(place: str, paths: Iterable[str]) -> list[str]:
+    """In the order of their numbers, without second names of files that are there, too."""
+    return sorted(filesystem(place).each_once(paths), key=in_number_order)
 
 
 def in_number_order(path: str) -> tuple[tuple[int, str], ...]:

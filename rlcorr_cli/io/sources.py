@@ -2,15 +2,11 @@
 
 import glob
 import os
-import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from rlcorr_cli.batch import Stamp
-from rlcorr_cli.errors import DataError, UsageError, nearest, shortened
+from rlcorr_cli.errors import DataError, UsageError, shortened
 from rlcorr_cli.io.formats import CONTAINERS, MEMORY, NAMES, STREAMED, by_magic, by_suffix, container
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.refused import without_log_probs
@@ -18,6 +14,8 @@ from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 from rlcorr_cli.io.layouts.table import layout, recognised
 from rlcorr_cli.io.searching import Hits, listed, matching, not_read, within
+from rlcorr_cli.io.storage import Status, filesystem, located
+from rlcorr_cli.io.storage.disk import unreadable
 from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN
 
@@ -43,18 +41,8 @@ class Source:
 
 def check_unchanged(path: str, stamp: Stamp | None) -> None:
     """A DataError if the file is not what was found: rows would be lost, or be others, and nobody would know."""
-    if stamp is None:
-        return
-    try:
-        now = _stamp(os.stat(path))
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    if now != stamp:
+    if stamp is not None and filesystem(path).stamp(path) != stamp:
         raise DataError(f"{path} was changed while it was read.", "Wait until it is written, or read a copy of it.")
-
-
-def _stamp(status: os.stat_result) -> Stamp:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
@@ -78,7 +66,7 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
         hits = _expanded(typed)
         passed_over: list[str] = []
         for path in hits.paths:
-            same = path if path == STDIN or isinstance(path, InMemory) else os.path.realpath(path)
+            same = path if path == STDIN or isinstance(path, InMemory) else filesystem(path).identity(path)
             if same in read:
                 raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
             source = _source(path, format, chosen=path != typed)
@@ -152,17 +140,15 @@ def _expanded(typed: str) -> Hits:
         raise UsageError(f"{shortened(typed)} is not a path: it holds a NUL.", "Name a file, a directory or a glob.")
     if not typed:
         raise UsageError("The name of the dump is empty: is a variable unset?", "Name a file, a directory or a glob.")
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", typed):
-        if typed.lower().startswith("file:///"):
-            raise UsageError(f"{typed}: files are named by paths.", f"Write {typed[7:]}.")
-        raise UsageError(f"{typed}: object stores are not read in this version.", "Download it first, then name it.")
     if typed == STDIN:
         return Hits([typed])
-    if os.path.isdir(typed):
-        return within(typed)
-    if not os.path.lexists(typed) and glob.has_magic(typed):
-        return matching(typed)
-    return Hits([typed])
+    path = located(typed)
+    files = filesystem(path)
+    if files.is_directory(path):
+        return within(path)
+    if glob.has_magic(path) and not files.is_there(path):
+        return matching(path)
+    return Hits([path])
 
 
 def _source(path: str, format: str, *, chosen: bool) -> Source | None:
@@ -174,19 +160,15 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
             what = f"Standard input is read as {STREAMED.title}, not as {container(format).title}."
             raise UsageError(what, "Save it to a file first.")
         return Source(STDIN, STREAMED.name, 0)
+    status = filesystem(path).status(path)
+    head = Head(path)
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise DataError(f"{path} is not a regular file.", f"Pipe {STREAMED.title} to rlcorr and name the dump -.")
-        head = Head(path)
         if not head.start:
             raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
         kind = recognised(head) if format not in CONTAINER_NAMES else None
         refused = without_log_probs(head) if format == "auto" and kind is None else None
-    except FileNotFoundError as error:
-        raise _missing(path) from error
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise filesystem(path).explained(path, error) or unreadable(path, error) from error
     name, sign = kind or (None, "")
     if format != "auto":
         return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
@@ -220,27 +202,10 @@ def _check_whole(path: str, start: bytes) -> None:
             raise DataError(f"{path}: {error.message}", HALF) from error
 
 
-def _as(path: str, format: str, sign: str, status: os.stat_result) -> Source:
-    return Source(path, format, status.st_size, _stamp(status), sign=sign)
+def _as(path: str, format: str, sign: str, status: Status) -> Source:
+    return Source(path, format, status.n_bytes, status.stamp, sign=sign)
 
 
 def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:
     what = "no dump" if format == "auto" else f"no dump of format {format}"
     return DataError(f"{typed} holds {what}, but {listed(passed_over)}.", "`rlcorr inspect FILE` says what one is.")
-
-
-def _missing(path: str) -> DataError:
-    folder = Path(path).parent
-    names: list[str] = []
-    with suppress(OSError):  # no directory, or one that may not be listed
-        names = [name for name in os.listdir(folder) if not name.startswith(".")]
-    if names:
-        return DataError(f"{path}: no such file.", f"Similar names in {folder}: {nearest(Path(path).name, names)}.")
-    return DataError(
-        f"{path}: no such file.",
-        f"No file is to be seen in {folder}." if os.path.isdir(folder) else f"No directory {folder} either.",
-    )
-
-
-def _unreadable(path: str, error: OSError) -> DataError:
-    return DataError(f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.")

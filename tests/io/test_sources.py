@@ -180,12 +180,9 @@ def test_a_file_reached_twice_is_a_usage_error(tree: Path) -> None:
 
 
 def test_urls_unknown_formats_and_no_paths_are_usage_errors(tree: Path) -> None:
-    with pytest.raises(UsageError, match=r"object stores are not read") as caught:
-        find(["s3://bucket/dump.parquet"])
-    assert "Download" in caught.value.hint
-    with pytest.raises(UsageError, match=r"files are named by paths") as caught:
-        find([f"file://{tree}/a.parquet"])
-    assert caught.value.hint == f"Write {tree}/a.parquet."
+    with pytest.raises(UsageError, match=r"is no place that is read") as caught:
+        find(["https://host/dump.parquet"])
+    assert "s3://" in caught.value.hint
     with pytest.raises(UsageError, match=r"Unknown format"):
         find([str(tree)], "slyme")
     with pytest.raises(UsageError, match=r"No dump"):

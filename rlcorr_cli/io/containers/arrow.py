@@ -4,7 +4,6 @@ A file is mapped and its record batches are read where they lie.  A file tells h
 are shards; a stream is read from end to end.
 """
 
-import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 
@@ -20,6 +19,7 @@ from rlcorr_cli.io.containers.reader import Piece, Reader
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
+from rlcorr_cli.io.storage import filesystem
 
 FILE = b"ARROW1"
 OLD_FEATHER = b"FEA1"
@@ -55,7 +55,7 @@ def read(
     shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, whole: bool = False
 ) -> Generator[Rows]:
     """The part's rows, at most a record batch at a time; whole: with all columns."""
-    with _opened(shard.path) as reader:
+    with _opened(shard.path, None if whole else roles.needed) as reader:
         row, batches = _batches(reader, shard.part)
         for batch in batches:
             batch = pa.record_batch([_plain(column) for column in batch.columns], names=batch.schema.names)
@@ -101,21 +101,35 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 @contextmanager
-def _opened(path: str) -> "Generator[pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader]":
+def _opened(
+    path: str, columns: Sequence[str] | None = None
+) -> "Generator[pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader]":
     try:
-        with pa.memory_map(os.fsdecode(path)) as file:
+        with filesystem(path).mapped(path) as file:
             start = file.read(len(FILE))
             file.seek(0)
             if start[: len(OLD_FEATHER)] == OLD_FEATHER:
                 raise DataError(f"{path} is Feather of the first version.", "Write it again: polars' write_ipc does.")
-            opened = pa.ipc.open_file(file) if start == FILE else pa.ipc.open_stream(file)
+            opened = _file(file, columns) if start == FILE else pa.ipc.open_stream(file)
             with opened as reader:
                 yield reader
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        explained = filesystem(path).explained(path, error)
+        if explained is not None:
+            raise explained from error
         what = " ".join(str(error).split())
         raise DataError(
             f"{path} cannot be read as Arrow IPC: {what}", "It may be cut short: write it again."
         ) from error
+
+
+def _file(file: pa.NativeFile, columns: Sequence[str] | None) -> "pa.ipc.RecordBatchFileReader":
+    """A reader of these columns, None for all: of the others no byte is read."""
+    opened = pa.ipc.open_file(file)
+    if columns is None:
+        return opened
+    places = [opened.schema.get_field_index(name) for name in columns]
+    return pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=places))
 
 
 READER = Reader(index, parts, read, peek)

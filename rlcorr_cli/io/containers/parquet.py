@@ -1,8 +1,10 @@
 """Parquet: row groups are the shards, and only the needed columns are read."""
 
+import io
 import os
+import sys
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ from rlcorr_cli.io.containers.reader import Reader
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
+from rlcorr_cli.io.storage import filesystem
 
 MERGE_BYTES = 4 << 20
 STEP_TOKENS = 1 << 14, 1 << 22
@@ -50,9 +53,7 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
         metadata, names = file.metadata, needed(schema)
         columns = {name: _indices(metadata, [name]) for name in names}
         wanted = [j for of_name in columns.values() for j in of_name]
-        # Arrow looks at every chunk's description here, where it can still say no: asked for one by one below, a
-        # damaged one would end the process (apache/arrow#45283).
-        next(file.reader.iter_batches(1, list(range(metadata.num_row_groups)), wanted, False), None)
+        _check_descriptions(metadata, wanted)
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         if sum(group.num_rows for group in groups) != metadata.num_rows:
             raise _damaged(path, "its row groups do not hold the rows that its footer names")
@@ -76,6 +77,40 @@ def parts(source: Source, index: Index, roles: Roles) -> list[tuple[tuple[int, i
         else:
             runs.append(((i, i + 1), size))
     return runs
+
+
+def _check_descriptions(metadata: pq.FileMetaData, columns: list[int]) -> None:
+    """Have Arrow look at every chunk's description where it can still say no: asked for one by one, a damaged one would
+    end the process (apache/arrow#45283).
+
+    It looks at all of them before it reads, and it reads a file here that has no bytes to give.
+    """
+    unread = pa.PythonFile(_Unread(), mode="r")
+    with pq.ParquetFile(unread, metadata=metadata, pre_buffer=True) as file, suppress(_Read):
+        next(file.reader.iter_batches(1, list(range(metadata.num_row_groups)), columns, False), None)
+
+
+class _Read(Exception):
+    """A byte of a file was asked for."""
+
+
+class _Unread(io.RawIOBase):
+    """A file as large as any, of which nothing can be read."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return sys.maxsize if whence == io.SEEK_END else offset
+
+    def tell(self) -> int:
+        return sys.maxsize
+
+    def read(self, n: int = -1, /) -> bytes:
+        raise _Read
 
 
 def _check_lengths(path: str, group: pq.RowGroupMetaData, columns: list[int]) -> None:
@@ -147,24 +182,24 @@ def _indices(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
 
 @contextmanager
 def parquet_file(path: str, pre_buffer: bool = False) -> Generator[pq.ParquetFile]:
-    """A file opened by its bytes: Arrow takes a name for UTF-8, which a name need not be."""
-    with _reading(path), pa.OSFile(os.fsencode(path)) as handle:
-        _check_footer(path, handle)
-        with pq.ParquetFile(handle, pre_buffer=pre_buffer) as file:
+    """A file opened for reading; pre_buffer: columns that lie side by side in one request, as is best far away."""
+    files = filesystem(path)
+    with _reading(path), files.arrow_file(path) as handle:
+        footer = files.remembered(path, lambda: _footer(path, handle))
+        with pq.ParquetFile(handle, metadata=footer, pre_buffer=pre_buffer or files.remote) as file:
             yield file
 
 
-def _check_footer(path: str, handle: pa.OSFile) -> None:
+def _footer(path: str, handle: pa.NativeFile) -> pq.FileMetaData:
     """Its length stands before the last four bytes; parsed, it takes sixty times as much memory."""
     size = handle.size()
-    handle.seek(max(size - 8, 0))
-    length = int.from_bytes(handle.read(4), "little")
+    length = int.from_bytes(handle.read_at(min(size, 8), max(size - 8, 0))[:4], "little")
     if FOOTER_BYTES < length < size:
         raise DataError(
             f"{path} has {length / 1e6:,.0f} MB of footer, over {FOOTER_BYTES / 1e6:,.0f} MB.",
             "Write it again with larger row groups, or fewer columns.",
         )
-    handle.seek(0)
+    return pq.read_metadata(handle)
 
 
 @contextmanager
@@ -177,6 +212,9 @@ def _reading(path: str) -> Generator[None]:
     except pa.ArrowNotImplementedError as error:
         raise _damaged(path, " ".join(str(error).split()), "Write it again in types that Arrow reads.") from error
     except (pa.ArrowInvalid, OSError) as error:
+        explained = filesystem(path).explained(path, error)
+        if explained is not None:
+            raise explained from error
         encrypted = "crypt" in str(error)
         hint = "It is encrypted: decrypt it first." if encrypted else CUT_SHORT
         raise _damaged(path, " ".join(str(error).split()), hint) from error

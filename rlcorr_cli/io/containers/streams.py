@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.formats import GZIP, ZSTD
+from rlcorr_cli.io.storage import filesystem
 from rlcorr_cli.places import STDIN, shown
 
 BLOCK_BYTES = 16 << 20
@@ -91,6 +92,9 @@ def reading(path: str) -> Generator[None]:
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
+        explained = filesystem(path).explained(path, error)
+        if explained is not None:
+            raise explained from error
         far = "too much memory" in str(error)  # what zstd says of a window beyond 128 MiB
         hint = (
             "Compress it again with a window of 128 MiB at most, as zstd does unless told otherwise."
@@ -102,13 +106,13 @@ def reading(path: str) -> Generator[None]:
 
 def head(path: str) -> bytes:
     """The first whole lines, decompressed: about HEAD_BYTES, or one line if that is longer."""
-    with reading(path), open(path, "rb") as file:
+    with reading(path), filesystem(path).open(path) as file:
         return _whole_lines(_take_head(_decompressed(file), path))
 
 
 def is_compressed(path: str) -> bool:
     """Whether the first bytes are those of gzip or zstd, whatever the name says."""
-    with reading(path), open(path, "rb") as file:
+    with reading(path), filesystem(path).open(path) as file:
         return _compression(file.read(4)) is not None
 
 
@@ -118,7 +122,7 @@ def blocks(path: str, part: tuple[int, int] | None, stdin: Stdin | None = None) 
         with reading(path):
             yield from _stream(stdin.open(), path)
         return
-    with reading(path), open(path, "rb") as file:
+    with reading(path), filesystem(path).open(path) as file:
         if part:
             yield from _range(file, path, *part)
         else:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.storage import filesystem
 
 LOOKED_AT = 1 << 16
 LONGEST_LINE = 32 << 20
@@ -31,7 +32,7 @@ class Head:
     @cached_property
     def start(self) -> bytes:
         """The first bytes."""
-        with open(self.path, "rb") as file:
+        with filesystem(self.path).open(self.path) as file:
             return file.read(LOOKED_AT)
 
     @cached_property
@@ -51,7 +52,7 @@ class Head:
 
     def _line(self, offset: int) -> bytes:
         """The line that begins there."""
-        with open(self.path, "rb") as file:
+        with filesystem(self.path).open(self.path) as file:
             file.seek(offset)
             return file.readline(LONGEST_LINE)
 

@@ -1,0 +1,264 @@
+"""Object stores and file systems of clusters, by pyarrow.fs: `s3://`, `gs://`, `abfs://`, `hdfs://` and `hf://`.
+
+A path of a URI is taken as it is typed, as the stores' own tools take it: `%20` is three characters of a key.
+"""
+
+import io
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, BinaryIO, TypeVar, cast
+
+from pyarrow import fs
+
+from rlcorr_cli.batch import Stamp
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.storage.globs import literal_start, matches
+from rlcorr_cli.io.storage.protocol import Status
+from rlcorr_cli.io.storage.refusals import SERVICES, Asked, missing, refused
+from rlcorr_cli.places import Uri
+
+FIRST_BYTES, MOST_BYTES = 1 << 16, 1 << 23
+"""What one request brings at least, at a new place and where a file is read on and on."""
+KEPT = 256
+"""Files whose size and footer are kept."""
+STATES = ("etag", "last-modified", "updated")
+"""What stores call the state of a file."""
+Made = TypeVar("Made")
+
+
+def store(uri: Uri) -> "Store":
+    """The store of a URI; all files of one place share it, and with it its connections."""
+    scheme, place, _ = uri_parts(uri)
+    service = SERVICES[scheme]
+    told = tuple(os.environ.get(name) for name in (*service.variables, *service.secrets))
+    return _store(scheme, place, uri.query, told)
+
+
+def uri_parts(uri: str) -> tuple[str, str, str]:
+    """'s3://bucket/run/a.parquet' as ('s3', 'bucket', 'run/a.parquet')."""
+    scheme, _, rest = uri.partition("://")
+    place, _, path = rest.partition("/")
+    return scheme.lower(), place, path
+
+
+@cache
+def _store(scheme: str, place: str, query: str, told: tuple[str | None, ...]) -> "Store":
+    """told: by the variables that pyarrow looks at, so that a store is another one where they are others."""
+    start = f"{scheme}://{place}"
+    asked = Asked(scheme, place, "", query)
+    try:
+        files, root = fs.FileSystem.from_uri(f"{start}/x?{query}" if query else f"{start}/x")
+    except ImportError as error:
+        hint = f"pip install 'rlcorr[{scheme}]'."
+        raise DataError(f"{start} needs a package that is not installed.", hint) from error
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+        raise refused(asked, error) from error
+    return Store(start, query, files, root.removesuffix("x"))
+
+
+@dataclass
+class _Kept:
+    """An opened file: its size and state were asked for once, and reading at any place needs no more of it.
+
+    made: what was read of it and is kept, None for nothing yet.
+    """
+
+    file: Any
+    stamp: Stamp
+    made: Any = None
+
+
+class Store:
+    """As FileSystem says, of one bucket or host.
+
+    Opened files are kept, since each costs a request; who may find a file changed asks for its status, which is fresh.
+    """
+
+    remote = True
+
+    def __init__(self, start: str, query: str, files: fs.FileSystem, root: str) -> None:
+        """start: of its URIs, without a / at the end.  root: the same as `files` names it."""
+        self._start, self._query, self._files, self._root = start, query, files, root
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def status(self, path: str) -> Status:
+        kept = self._asked_again(path)
+        return Status(kept.file.size(), kept.stamp)
+
+    def stamp(self, path: str) -> Stamp:
+        return self.status(path).stamp
+
+    def is_directory(self, path: str) -> bool:
+        return self._info(path).type == fs.FileType.Directory
+
+    def is_there(self, path: str) -> bool:
+        return self._info(path).type != fs.FileType.NotFound
+
+    def below(self, directory: str) -> Iterator[str]:
+        files, _ = self._listed(directory, True)
+        return (path for path in files if not _is_hidden(path, directory))
+
+    def matches(self, pattern: str) -> tuple[set[str], set[str]]:
+        _, _, path = uri_parts(pattern)
+        folder, parts = literal_start(path)
+        files, folders = matches(f"{self._start}/{folder}".rstrip("/"), parts, self._listed)
+        if not any(part.startswith("_") for part in path.split("/")):
+            files, folders = ({hit for hit in hits if "/_" not in hit} for hits in (files, folders))
+        return files, {hit for folder in folders for hit in self.below(folder)}
+
+    def each_once(self, paths: Iterable[str]) -> list[str]:
+        """A store has no links."""
+        return list(dict.fromkeys(paths))
+
+    def identity(self, path: str) -> str:
+        return f"{path}?{self._query}"
+
+    def open(self, path: str) -> BinaryIO:
+        raw = _Bytes(self._opened(path).file, lambda error: self.explained(path, error))
+        return cast(BinaryIO, io.BufferedReader(raw, FIRST_BYTES))
+
+    @contextmanager
+    def arrow_file(self, path: str) -> Generator[Any]:
+        """The file that is kept: it is closed by nobody, because others may read it at the same time."""
+        yield self._opened(path).file
+
+    @contextmanager
+    def mapped(self, path: str) -> Generator[Any]:
+        """Opened anew, for readers that move in it."""
+        with self._files.open_input_file(self._name(path)) as file:
+            yield file
+
+    def remembered(self, path: str, make: Callable[[], Made]) -> Made:
+        kept = self._opened(path)
+        if kept.made is None:
+            kept.made = make()
+        return kept.made
+
+    def explained(self, path: str, error: Exception) -> DataError | None:
+        return refused(self._asked(path), error) if isinstance(error, OSError) else None
+
+    def _asked(self, path: str) -> Asked:
+        scheme, place, key = uri_parts(path)
+        return Asked(scheme, place, key, self._query)
+
+    def _name(self, path: str) -> str:
+        """A path as pyarrow names it."""
+        return self._root + uri_parts(path)[2]
+
+    def _opened(self, path: str) -> _Kept:
+        with self._lock:
+            kept = self._kept.get(path)
+        return kept or self._asked_again(path)
+
+    def _asked_again(self, path: str) -> _Kept:
+        """The file as it is now; the one that is kept, if it is still the same."""
+        opened = self._asked_for(path)
+        with self._lock:
+            kept = self._kept.pop(path, opened)
+            self._kept[path] = kept = kept if kept.stamp == opened.stamp else opened
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return kept
+
+    def _asked_for(self, path: str) -> _Kept:
+        try:
+            file = self._files.open_input_file(self._name(path))
+            size, told = file.size(), {name.lower(): value for name, value in (file.metadata() or {}).items()}
+        except FileNotFoundError as error:
+            raise self._missing(path) from error
+        except OSError as error:
+            raise refused(self._asked(path), error) from error
+        state = tuple(_text(told[name]) for name in STATES if name in told)
+        return _Kept(file, (size, *(state or (self._info(path).mtime_ns or 0,))))
+
+    def _missing(self, path: str) -> DataError:
+        """No such key, or no such bucket, which a request for a key does not tell."""
+        folder = path.rpartition("/")[0]
+        try:
+            names = [info.base_name for info in self._selected(folder, recursive=False)]
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            return refused(self._asked(path), error)
+        return missing(self._asked(path), names)
+
+    def _info(self, path: str) -> Any:
+        try:
+            return self._files.get_file_info(self._name(path).rstrip("/") or self._root)
+        except OSError as error:
+            raise refused(self._asked(path), error) from error
+
+    def _listed(self, directory: str, recursive: bool) -> tuple[list[str], list[str]]:
+        """The URIs of the files and of the folders below, sorted; none where there is no such folder."""
+        try:
+            infos = self._selected(directory, recursive=recursive)
+        except FileNotFoundError:
+            return [], []
+        except OSError as error:
+            raise refused(self._asked(directory), error) from error
+        files: list[str] = [self._uri(info.path) for info in infos if info.type == fs.FileType.File]
+        folders: list[str] = [self._uri(info.path) for info in infos if info.type == fs.FileType.Directory]
+        return sorted(files), sorted(folders)
+
+    def _selected(self, directory: str, *, recursive: bool) -> Any:
+        name = self._name(directory).rstrip("/") or self._root
+        return self._files.get_file_info(fs.FileSelector(name, recursive=recursive))
+
+    def _uri(self, name: str) -> Uri:
+        return Uri(f"{self._start}/{name.removeprefix(self._root)}", self._query)
+
+
+class _Bytes(io.RawIOBase):
+    """A file of Arrow's as one of Python's, with a place of its own: the file itself may have other readers.
+
+    Each request brings twice as much as the one before it, while one place is read after another.
+    """
+
+    def __init__(self, file: Any, explained: Callable[[Exception], DataError | None]) -> None:
+        self._file, self._explained, self._at = file, explained, 0
+        self._first, self._piece, self._ahead = 0, b"", 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size()}[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not 0 <= self._at - self._first < len(self._piece):
+            goes_on = self._at == self._first + len(self._piece)
+            self._ahead = min(2 * self._ahead, MOST_BYTES) if goes_on and self._ahead else FIRST_BYTES
+            self._first, self._piece = self._at, self._read(max(self._ahead, len(buffer)))
+        start = self._at - self._first
+        piece = self._piece[start : start + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+    def _read(self, n: int) -> bytes:
+        n = min(n, self._file.size() - self._at)
+        try:
+            return self._file.read_at(n, self._at) if n > 0 else b""
+        except OSError as error:
+            raise self._explained(error) or error from error
+
+
+def _is_hidden(path: str, below: str) -> bool:
+    return any(part.startswith((".", "_")) for part in path[len(below) :].split("/"))
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
