@@ -21,10 +21,9 @@ import native_batches
 import native_slime
 import numpy as np
 
-from rlcorr_cli.batch import Shard
-from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.formats import container
-from rlcorr_cli.io.sources import find
+from rlcorr_cli.io.convert import canonical_rows
+from rlcorr_cli.io.dump import open_dump
+from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 N_TOKENS = 8_192
 N_PROMPT = 64
@@ -227,24 +226,8 @@ CASES: dict[str, Callable[[], Case]] = {
 
 def read(folder: Path, format: str) -> int:
     """Every sample of a folder into Arrow, as `analyze` and `convert` have it; the number of rows."""
-    n_rows = 0
-    for source in find([str(folder)], format):
-        reader = container(source.format).reader
-        index = reader.index(source, lambda schema: [], None)
-        roles = Roles(rollout="rollout_log_probs")
-        for part, n_bytes in reader.parts(source, index, roles):
-            shard = Shard(
-                index=0,
-                path=source.path,
-                format=source.format,
-                part=part,
-                n_bytes=n_bytes,
-                stamp=source.stamp,
-                schema=index.schema,
-                companions=source.companions,
-            )
-            n_rows += sum(rows.data.num_rows for rows in reader.read(shard, roles, None, 0, False))
-    return n_rows
+    request = ReadRequest(paths=(str(folder),), format=format)
+    return sum(len(rows) for _, rows in canonical_rows(open_dump(request, PlanColumns(compares=False))))
 
 
 def seconds(do: Callable[[], Any]) -> float:

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlcorr_cli.batch import Shard
-from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.formats import container
-from rlcorr_cli.io.sources import find
+from rlcorr_cli.io.dump import open_dump
+from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 NATIVE = Path(__file__).parents[2] / "golden" / "native"
 """Small files by the frameworks' own writers; expected*.parquet beside them has what a right reader gives."""
+PORTION_TOKENS = 1_000
+"""So few that a file is read in several portions."""
 SUMS = {
     "sum_rollout": ("rollout_log_probs",),
     "sum_old": ("old_log_probs",),
@@ -25,27 +24,10 @@ SUMS = {
 
 def rows_of(paths: Sequence[Path], format: str = "auto") -> list[dict[str, Any]]:
     """Every row of the files, in canonical columns."""
-    tables: list[pa.Table] = []
-    for source in find([str(path) for path in paths], format):
-        reader = container(source.format).reader
-        index = reader.index(source, lambda schema: [], None)
-        roles = Roles(rollout="rollout_log_probs")
-        for part, n_bytes in reader.parts(source, index, roles):
-            shard = Shard(
-                index=0,
-                path=source.path,
-                format=source.format,
-                part=part,
-                n_bytes=n_bytes,
-                stamp=source.stamp,
-                schema=index.schema,
-                whole_schema=index.schema,
-                companions=source.companions,
-            )
-            for rows in reader.read(shard, roles, None, 1000, True):
-                assert rows.original is not None
-                tables.append(rows.original.as_table(None))
-    return [row for table in tables for row in table.to_pylist()]
+    request = ReadRequest(paths=tuple(str(path) for path in paths), format=format)
+    dump = open_dump(request, PlanColumns(compares=False))
+    portions = (rows.original for shard in dump.shards for rows in dump.reader.rows(shard, PORTION_TOKENS, whole=True))
+    return [row for rows in portions if rows is not None for row in rows.as_objects()]
 
 
 def expected(path: str, *files: str) -> list[dict[str, Any]]:
