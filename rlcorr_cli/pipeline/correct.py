@@ -1,14 +1,13 @@
 """correct(): the corrected rows of one table, in memory, as `filter` would write them with all rows kept."""
 
-from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added
 from rlcorr_cli.io.tables import Table, one_table
-from rlcorr_cli.pipeline.analyze import opened, provenance_of
+from rlcorr_cli.pipeline.analyze import opened
 from rlcorr_cli.pipeline.budget_search import search_budgets
-from rlcorr_cli.pipeline.filter_passes import FilterShard, batch_scales, filtered_rows
-from rlcorr_cli.pipeline.scan import Computing, ShardReading
+from rlcorr_cli.pipeline.filter_passes import filter_work, filtered_rows
+from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.requests import ReadRequest
 
@@ -17,17 +16,8 @@ def correct(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> T
     """The rows as a pyarrow.Table.  The table is one training batch to a plan that looks at whole ones."""
     dump = opened(request, chosen)
     check_added(dump.available)
-    observation = Observation((chosen.plan,), has_current=dump.roles.current is not None, seed=None)
-    budgets = search_budgets(dump, chosen.plan, computing)
-    work = FilterShard(
-        reading=ShardReading.of(dump, computing, whole=True),
-        observation=observation,
-        budget_bounds=budgets.bounds,
-        provenance=provenance_of(dump, observation, budgets.bounds),
-        scales=batch_scales(dump, chosen, observation, computing, budgets.bounds),
-        target=Target(None, keep_rejected=True),
-        writes=True,
-    )
+    budget_bounds = search_budgets(dump, chosen.plan, computing).bounds
+    work = filter_work(dump, chosen, Target(None, keep_rejected=True), computing, budget_bounds, writes=True)
     corrected = [batch.written for batch in filtered_rows(dump, work, computing) if batch.written is not None]
     if not corrected:
         raise DataError("The table has no rows.", "Give a table that holds at least one sequence.")

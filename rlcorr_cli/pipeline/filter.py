@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.core.correct import MAX_WEIGHT
-from rlcorr_cli.core.observe import Observation, layouts_of
+from rlcorr_cli.core.observe import layouts_of
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, dataset, is_table
 from rlcorr_cli.io.peek import samples
-from rlcorr_cli.pipeline.analyze import Watch, opened, provenance_of, run_totals, watched
+from rlcorr_cli.pipeline.analyze import Watch, opened, run_totals, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
-from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, batch_scales, filtered_rows, row_draws
-from rlcorr_cli.pipeline.scan import Computing, ShardReading, check_rereadable
+from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work, filtered_rows, row_draws
+from rlcorr_cli.pipeline.scan import Computing, check_rereadable
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.filtered import Filtered, Target
@@ -73,18 +73,10 @@ def filter_dump(
     plan, dump = chosen.plan, opened(request, chosen)
     _check(dump, plan, target)
     anomalies = find_anomalies(samples(dump))
-    observation = Observation((plan,), has_current=dump.roles.current is not None, seed=None)
     computing = computing or Computing()
     budgets = search_budgets(dump, plan, computing)
-    work = FilterShard(
-        reading=ShardReading.of(dump, computing, whole=True),
-        observation=observation,
-        budget_bounds=budgets.bounds,
-        provenance=provenance_of(dump, observation, budgets.bounds),
-        scales=batch_scales(dump, chosen, observation, computing, budgets.bounds),
-        target=target,
-        writes=target.path is not None or target.rejected is not None,
-    )
+    writes = target.path is not None or target.rejected is not None
+    work = filter_work(dump, chosen, target, computing, budgets.bounds, writes=writes)
     draws = row_draws(dump, work, computing)
     tally = _Tally()
     with ExitStack() as stack:
@@ -105,7 +97,7 @@ def filter_dump(
             tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
         )
         run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
-        report = report_of(run, layouts_of(observation))
+        report = report_of(run, layouts_of(work.observation))
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
             target=target,

@@ -20,7 +20,7 @@ from rlcorr_cli.io.corrected import corrected
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.outputs import Output
-from rlcorr_cli.pipeline.analyze import Progress, measure
+from rlcorr_cli.pipeline.analyze import Progress, measure, provenance_of
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.report.filtered import Target
@@ -126,7 +126,23 @@ class FilterShard:
         return written, dropped
 
 
-def batch_scales(
+def filter_work(
+    dump: Dump, chosen: ChosenPlan, target: Target, computing: Computing, budget_bounds: BudgetBounds, *, writes: bool
+) -> FilterShard:
+    """What is done with each shard under a plan; measures batch means first, where weights are divided by them."""
+    observation = Observation((chosen.plan,), has_current=dump.roles.current is not None, seed=None)
+    return FilterShard(
+        reading=ShardReading.of(dump, computing, whole=True),
+        observation=observation,
+        budget_bounds=budget_bounds,
+        provenance=provenance_of(dump, observation, budget_bounds),
+        scales=_batch_scales(dump, chosen, observation, computing, budget_bounds),
+        target=target,
+        writes=writes,
+    )
+
+
+def _batch_scales(
     dump: Dump, chosen: ChosenPlan, observation: Observation, computing: Computing, budget_bounds: BudgetBounds
 ) -> Scales | None:
     """Batch means, measured in a pass of their own, where the plan divides weights by them."""

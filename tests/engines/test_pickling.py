@@ -19,7 +19,7 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, search_budgets
-from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard
+from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work
 from rlcorr_cli.pipeline.inspect import InspectShard
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.places import Place
@@ -60,8 +60,8 @@ class Case:
     def shard(self) -> Shard:
         return self.dump.shards[0]
 
-    def reading(self, whole: bool = False) -> ShardReading:
-        return ShardReading.of(self.dump, Computing("cpu", 16), whole=whole)
+    def reading(self) -> ShardReading:
+        return ShardReading.of(self.dump, Computing("cpu", 16))
 
 
 @pytest.fixture(params=["parquet", "jsonl"])
@@ -92,16 +92,8 @@ def works(case: Case) -> Iterator[Callable[[Shard], Any]]:
         reading=case.reading(), observation=case.observation, budget_bounds=budget_bounds, provenance=provenance
     )
     yield InspectShard(reading=case.reading(), n_worst=3, by="k3")
-    target = Target(Path("out.parquet"))
-    yield FilterShard(
-        reading=case.reading(whole=True),
-        observation=case.observation,
-        budget_bounds=budget_bounds,
-        provenance=provenance,
-        scales=None,
-        target=target,
-        writes=True,
-    )
+    target, computing = Target(Path("out.parquet")), Computing("cpu", 16)
+    yield filter_work(case.dump, case.chosen, target, computing, budget_bounds, writes=True)
 
 
 def plain(result: Any) -> Any:

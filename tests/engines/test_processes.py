@@ -22,9 +22,9 @@ from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.pipeline.analyze import measure, opened, provenance_of
+from rlcorr_cli.pipeline.analyze import measure, opened
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
-from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, filtered_rows
+from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work, filtered_rows
 from rlcorr_cli.pipeline.inspect import InspectShard
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, scan
 from rlcorr_cli.plans.presets import preset
@@ -147,18 +147,10 @@ def written(rows: FilteredRows) -> list[dict[str, Any]]:
 
 
 def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) -> None:
-    plan = preset("geo_rs").plan
+    chosen = ChosenPlan(preset("geo_rs").plan)
     results: list[list[FilteredRows]] = []
     for computing in computings(processes):
-        work = FilterShard(
-            reading=ShardReading.of(dump, computing, whole=True),
-            observation=Observation((plan,), seed=None),
-            budget_bounds={},
-            provenance=provenance_of(dump, Observation((plan,), seed=None), {}),
-            scales=None,
-            target=Target(Path("out.parquet")),
-            writes=True,
-        )
+        work = filter_work(dump, chosen, Target(Path("out.parquet")), computing, {}, writes=True)
         results.append(list(filtered_rows(dump, work, computing)))
     here, there = results
     assert [written(batch) for batch in there] == [written(batch) for batch in here]

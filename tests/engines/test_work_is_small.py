@@ -8,7 +8,7 @@ import pytest
 from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
-from rlcorr_cli.pipeline.filter_passes import FilterShard
+from rlcorr_cli.pipeline.filter_passes import filter_work
 from rlcorr_cli.pipeline.inspect import InspectShard
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.plans.presets import preset
@@ -31,15 +31,7 @@ def sizes(folder: Path, n_files: int) -> list[int]:
     works = (
         MeasureShard(reading=reading, observation=observation, budget_bounds={}, provenance=provenance),
         InspectShard(reading=reading, n_worst=3, by="k3"),
-        FilterShard(
-            reading=ShardReading.of(dump, Computing("cpu"), whole=True),
-            observation=observation,
-            budget_bounds={},
-            provenance=provenance,
-            scales=None,
-            target=Target(Path("out.jsonl")),
-            writes=True,
-        ),
+        filter_work(dump, chosen, Target(Path("out.jsonl")), Computing("cpu"), {}, writes=True),
     )
     return [len(pickle.dumps((work, dump.shards[0]))) for work in works]
 
