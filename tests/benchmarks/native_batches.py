@@ -1,13 +1,12 @@
 """Batches of padded tensors for native.py: a step of SkyRL, verl and ROLL, and what unpickling it alone takes."""
 
-import io
-import pickle
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from native_decoding import unpickle, unzip
 from numpy.typing import NDArray
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script sees its own folder alone
@@ -26,42 +25,6 @@ class Sampled(Protocol):
 
 Write = Callable[[Path, Sequence[Any]], None]
 Decode = Callable[[Path], None]
-
-
-class Stub:
-    """Whatever a pickle names."""
-
-    def __init__(self, *args: Any) -> None:
-        self.args = args
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-
-class Unpickler(pickle.Unpickler):
-    """As `pickle.loads`, with stubs for the frameworks' classes."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        return Stub
-
-    def persistent_load(self, pid: Any) -> Any:
-        return pid
-
-
-def unpickle(path: Path) -> None:
-    """A pickle, all of it in memory."""
-    Unpickler(io.BytesIO(path.read_bytes())).load()
-
-
-def unzip(path: Path) -> None:
-    """A file of torch's: its pickle, and every storage as the bytes that it is."""
-    import zipfile
-
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            data = archive.read(name)
-            if name.endswith("data.pkl"):
-                Unpickler(io.BytesIO(data)).load()
 
 
 def arrays(sequences: Sequence[Sampled]) -> dict[str, NDArray[Any]]:

@@ -1,7 +1,5 @@
 """Files of slime and miles for native.py: a step in each of them, and what decoding them alone takes."""
 
-import pickle
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from native_decoding import unzip
 
 
 class Sampled(Protocol):
@@ -24,33 +23,6 @@ class Sampled(Protocol):
 Write = Callable[[Path, Sequence[Any]], None]
 Decode = Callable[[Path], None]
 N_RANKS = 4
-
-
-class Stub:
-    """Whatever a pickle names."""
-
-    def __init__(self, *args: Any) -> None:
-        self.args = args
-
-
-class Unpickler(pickle.Unpickler):
-    """As `pickle.loads`, with stubs for torch's classes."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        return Stub
-
-    def persistent_load(self, pid: Any) -> Any:
-        return pid
-
-
-def unzip(path: Path) -> None:
-    """A file of torch's: its pickle, and every storage as the bytes that it is."""
-    with zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
-            if entry.filename.endswith("data.pkl"):
-                Unpickler(archive.open(entry)).load()
-            else:
-                archive.read(entry)
 
 
 def decode_parquet(path: Path) -> None:
