@@ -98,15 +98,14 @@ def _numbers(value: Any, kind: Any) -> NDArray[Any]:
     if code and isinstance(value, list):
         with suppress(struct.error, OverflowError):  # something else than such numbers, told below
             return np.frombuffer(struct.pack(f"{len(value)}{code}", *value), kind)
-    if isinstance(value, list | tuple) and not all(item is None or isinstance(item, NUMBER) for item in value):
+    is_array = isinstance(value, np.ndarray)
+    if (not is_array or value.dtype == object) and not all(item is None or isinstance(item, NUMBER) for item in value):
         # NumPy would walk lists in it, which may hold each other twice, and again, for ever.
         raise DataError("its lists hold something else than numbers.", OTHER)
-    numbers = np.asarray(value)
+    numbers = value if is_array else np.asarray(value)
     if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "biufO"):
         raise DataError("its lists hold something else than numbers.", OTHER)
-    if numbers.dtype.kind == "O":
-        if not all(number is None or isinstance(number, float | int) for number in numbers):
-            raise DataError("its lists hold something else than numbers.", OTHER)
+    if numbers.dtype == object:
         return numbers
     with np.errstate(invalid="ignore"):  # of what is not finite, which is told of below
         held = numbers.astype(kind, copy=False)

@@ -117,6 +117,6 @@ def _values(pickled: bytes) -> list[str | int]:
                 break
             if (isinstance(value, str) and opcode.name != "PUT") or (isinstance(value, int) and opcode.name in WHOLE):
                 values.append(value)
-    except Exception:  # pickletools raises what it comes upon, most of all where the start is cut off
+    except ValueError:  # where the start is cut off, or is no pickle
         pass
     return values
