@@ -74,10 +74,3 @@ def scalar(value: Any) -> float | None:
 def word(value: Any) -> str | int | None:
     """A text or a whole number; None of anything else, which may be of any size as a text."""
     return value if isinstance(value, str | int) else None
-
-
-def version(value: Any) -> int | None:
-    """A policy's version where it is a number, or the text of one."""
-    if isinstance(value, str) and len(value) < 19 and value.isdecimal():
-        return int(value)
-    return value if type(value) is int and 0 <= value < 1 << 63 else None

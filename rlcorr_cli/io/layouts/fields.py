@@ -100,10 +100,11 @@ def text(row: Row, key: str) -> str | None:
     return None if value is None else str(value)
 
 
-def version(row: Row, key: str) -> int | None:
-    """A policy's version; null where the framework names it by something else than a number."""
-    value = text(row, key)
-    return int(value) if value is not None and value.isdecimal() and len(value) < 19 else None
+def version(value: Any) -> int | None:
+    """A policy's version where it is a number, or the text of one; null where the framework names it otherwise."""
+    if isinstance(value, str) and len(value) < 19 and value.isdecimal():
+        return int(value)
+    return value if type(value) is int and 0 <= value < LARGEST else None
 
 
 def aligned(**lists: Sized) -> int:

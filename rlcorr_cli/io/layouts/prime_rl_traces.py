@@ -111,8 +111,8 @@ def _samples(row: dict[str, Any]) -> Iterator[Sample]:
     of_episode = {
         "step": whole(work, "step"),
         "group_id": text(inner(row, "group"), "id"),
-        "policy_version": version(policy, "start"),
-        "policy_version_end": version(policy, "end"),
+        "policy_version": version(text(policy, "start")),
+        "policy_version_end": version(text(policy, "end")),
         "source": text(inner(row, "env"), "name"),
         "episode_id": text(row, "id"),
     }

@@ -66,7 +66,7 @@ def _samples(row: dict[str, Any], request: int) -> Iterator[Sample]:
     log_probs, tokens = _scored(meta_info, SAMPLED)
     prompt, prompt_tokens = _scored(meta_info, INPUT) if meta_info.get(INPUT) else (None, None)
     versions = _versions(meta_info, len(log_probs))
-    whole_response = version(meta_info, "weight_version")
+    whole_response = version(text(meta_info, "weight_version"))
     known = versions is not None and len(versions) > 0
     yield {
         "rollout_log_probs": log_probs,
@@ -102,7 +102,7 @@ def _versions(meta_info: Mapping[str, Any], n_tokens: int) -> list[int | None] |
         start, end = whole(part, "start"), whole(part, "end")
         if start is None or end is None or not 0 <= start <= end <= n_tokens:
             raise DataError(f"weight_versions has a part beyond the {n_tokens:,} tokens.", HINT)
-        versions[start:end] = [version(part, "version")] * (end - start)
+        versions[start:end] = [version(text(part, "version"))] * (end - start)
     return versions
 
 

@@ -15,7 +15,8 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers.tensors import NUMPY_GLOBALS, TENSORS, Array
 from rlcorr_cli.io.containers.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.io.layouts.canonical import OTHER
-from rlcorr_cli.io.layouts.entries import mapping, numbers, scalar, sequence, version, whole, word
+from rlcorr_cli.io.layouts.entries import mapping, numbers, scalar, sequence, whole, word
+from rlcorr_cli.io.layouts.fields import version
 from rlcorr_cli.io.layouts.layout import Sample
 
 ALLOWED = (*TENSORS, *NUMPY_GLOBALS, "miles.utils.types.AdapterRef", "miles.utils.types.RewardSpec")

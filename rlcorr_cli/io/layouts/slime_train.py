@@ -16,7 +16,8 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers.tensors import TENSORS, Array
 from rlcorr_cli.io.containers.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.io.layouts.canonical import OTHER
-from rlcorr_cli.io.layouts.entries import mapping, numbers, scalar, sequence, version, whole, word
+from rlcorr_cli.io.layouts.entries import mapping, numbers, scalar, sequence, whole, word
+from rlcorr_cli.io.layouts.fields import version
 
 PER_TOKEN = {
     "rollout_log_probs": "rollout_log_probs",
