@@ -1,6 +1,6 @@
 """Options that commands share, declared once."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,11 @@ RULES = "Rules"
 OUTPUT = "Output"
 KINDS = ("overview", "metrics", "ratio", "scatter", "surprise", "position", "length", "weights", "staleness")
 """Kinds of pictures, named here because their table loads matplotlib."""
+
+
+def _seed(help: str, panel: str) -> Any:
+    return typer.Option("--seed", min=0, max=MOST_SEED, metavar="N", help=help, rich_help_panel=panel)
+
 
 Dumps = Annotated[
     list[str], typer.Argument(metavar="DUMP...", help=f"Files, directories, globs, or - for {STREAMED.title} on stdin.")
@@ -279,17 +284,7 @@ Threads = Annotated[
         rich_help_panel=COMPUTING,
     ),
 ]
-Seed = Annotated[
-    int,
-    typer.Option(
-        "--seed",
-        min=0,
-        max=MOST_SEED,
-        metavar="N",
-        help="Seed of the bootstrap intervals.",
-        rich_help_panel=COMPUTING,
-    ),
-]
+Seed = Annotated[int, _seed("Seed of the bootstrap intervals.", COMPUTING)]
 Json = Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.", rich_help_panel=OUTPUT)]
 Outputs = Annotated[
     list[str] | None,
@@ -361,17 +356,7 @@ Resample = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-DrawSeed = Annotated[
-    int,
-    typer.Option(
-        "--seed",
-        min=0,
-        max=MOST_SEED,
-        metavar="N",
-        help="Seed of --resample.",
-        rich_help_panel=OUTPUT,
-    ),
-]
+DrawSeed = Annotated[int, _seed("Seed of --resample.", OUTPUT)]
 WriteUnusedWeights = Annotated[
     bool,
     typer.Option(

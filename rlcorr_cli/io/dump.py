@@ -88,8 +88,8 @@ class Dump:
     def table_columns(self) -> pa.Schema | None:
         """How one Parquet file is to hold the columns of files whose footers tell; None where these are all the same, a
         DataError where it cannot."""
-        told = [source.path for source in self.sources if container(source.format).fixed_columns]
-        return joined({path: self.all_columns[path] for path in told}) if told else None
+        paths = [source.path for source in self.sources if container(source.format).fixed_columns]
+        return joined({path: self.all_columns[path] for path in paths}) if paths else None
 
     @property
     def marks(self) -> dict[str, str]:

@@ -46,8 +46,8 @@ def in_memory(value: Any) -> InMemory | None:
     columns = {str(name): _column(str(name), column) for name, column in value.items()}
     sizes = {len(column) for column in columns.values()}
     if len(sizes) > 1:
-        told = ", ".join(f"{name} {len(column):,}" for name, column in columns.items())
-        raise DataError(f"The table in memory has columns of different lengths: {told}.", LAY_OUT)
+        lengths = ", ".join(f"{name} {len(column):,}" for name, column in columns.items())
+        raise DataError(f"The table in memory has columns of different lengths: {lengths}.", LAY_OUT)
     return InMemory(pa.table(columns))
 
 

@@ -85,26 +85,28 @@ def counted(dump: Dump) -> tuple[int, int]:
 def portions(dump: Dump, whole: bool) -> list[CheckedRows]:
     """All that is read; nothing is set aside."""
     state = dump.reader.state()
-    read = [one for shard in dump.shards for one in dump.reader.checked(shard, BATCH_TOKENS, state, whole=whole)]
-    kept = [one for one in read if isinstance(one, CheckedRows)]
+    read = [
+        portion for shard in dump.shards for portion in dump.reader.checked(shard, BATCH_TOKENS, state, whole=whole)
+    ]
+    kept = [portion for portion in read if isinstance(portion, CheckedRows)]
     assert len(kept) == len(read)
     return kept
 
 
 def added(read: Sequence[CheckedRows]) -> tuple[int, int]:
-    return sum(one.batch.n_rows for one in read), sum(one.batch.n_tokens for one in read)
+    return sum(portion.batch.n_rows for portion in read), sum(portion.batch.n_tokens for portion in read)
 
 
 def check_setting_aside(dump: Dump, error: RlcorrError | None) -> None:
     """Rows go on or aside, each once, and aside only where reading would have stopped."""
     dump = replace(dump, request=replace(dump.request, bad_rows=BadRowPolicy("quarantine")))
     state = dump.reader.state()
-    read = [one for shard in dump.shards for one in dump.reader.checked(shard, BATCH_TOKENS, state)]
-    kept = [one for one in read if isinstance(one, CheckedRows)]
-    asides = [one for one in read if isinstance(one, SetAside)]
-    n_aside = sum(len(one.reasons) for one in asides)
+    read = [portion for shard in dump.shards for portion in dump.reader.checked(shard, BATCH_TOKENS, state)]
+    kept = [portion for portion in read if isinstance(portion, CheckedRows)]
+    asides = [portion for portion in read if isinstance(portion, SetAside)]
+    n_aside = sum(len(portion.reasons) for portion in asides)
     assert bool(n_aside) is (error is not None), f"{n_aside} rows are set aside, reading says: {error}"
-    assert n_aside == sum(len(quarantined(one)) for one in asides if one.reasons)
+    assert n_aside == sum(len(quarantined(portion)) for portion in asides if portion.reasons)
     path = Path(dump.sources[0].path)
     if dump.sources[0].format == "jsonl" and dump.shards[0].part is not None:
         lines = sum(1 for _ in numbered(path.read_bytes().removeprefix(BOM), 0))

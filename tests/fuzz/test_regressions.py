@@ -42,9 +42,9 @@ def test_what_was_found_is_read_or_refused(path: Path) -> None:
 def test_every_reader_has_seeds_that_can_be_read_and_seeds_that_cannot() -> None:
     for kind in harness.HARNESSES:
         request = harness.ANY_POLICY if kind in harness.NATIVE else harness.REQUESTS[0]
-        found = [harness.taken(kind, data, request) for _, data in SEEDS[kind]()]
-        assert any(not isinstance(one, RlcorrError) and one > (2, 10) for one in found)
-        assert any(isinstance(one, RlcorrError) for one in found)
+        outcomes = [harness.taken(kind, data, request) for _, data in SEEDS[kind]()]
+        assert any(not isinstance(outcome, RlcorrError) and outcome > (2, 10) for outcome in outcomes)
+        assert any(isinstance(outcome, RlcorrError) for outcome in outcomes)
 
 
 CHANCE = Random(0)
@@ -65,7 +65,7 @@ def scribbled(data: bytes, most: int) -> bytes:
 def test_mutations_go_deep(kind: str) -> None:
     """Many mutants get past the door: they are read, or refused for more than not being a dump."""
     mutants = {mutate.MUTATORS[kind](data, 20_000, seed, scribbled) for _, data in SEEDS[kind]() for seed in range(20)}
-    found = [harness.taken(kind, mutant) for mutant in sorted(mutants)]
-    words = {str(one).split(": ")[-1][:30] for one in found if isinstance(one, RlcorrError)}
+    outcomes = [harness.taken(kind, mutant) for mutant in sorted(mutants)]
+    words = {str(outcome).split(": ")[-1][:30] for outcome in outcomes if isinstance(outcome, RlcorrError)}
     assert len(words) > 7, words
-    assert sum(isinstance(one, tuple) for one in found) > 5
+    assert sum(isinstance(outcome, tuple) for outcome in outcomes) > 5

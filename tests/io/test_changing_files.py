@@ -100,11 +100,11 @@ def test_a_file_that_changes_between_shards_is_an_error(
 ) -> None:
     dump = dump_of(form, tmp_path)
     assert len(dump.shards) > 5
-    found = counts(dump, whole)
-    before = [next(found), next(found)]
+    counted = counts(dump, whole)
+    before = [next(counted), next(counted)]
     change(tmp_path / f"d.{form}")
     with pytest.raises(DataError) as raised:
-        before.extend(found)
+        before.extend(counted)
     assert f"d.{form}" in raised.value.message
     assert sum(before) < N
 

@@ -119,10 +119,10 @@ def test_kinds_that_change_after_the_first_rows_are_read(tmp_path: Path) -> None
     n = reading.LOOKED_AT
     rows = [*plain(n, step=None, level=1, reward=0), plain(1, step="s", level=1.5, reward=0.5)[0], *plain(1)]
     dump = opened(jsonl(tmp_path / "a.jsonl", rows), group_by=("step", "level"))
-    found = read_rows(dump)
-    assert [r["key"] for r in found[-3:]] == [(None, 1), ("s", 1.5), (None, None)]
-    assert found[n]["reward"] == 0.5
-    assert np.isnan(found[n + 1]["reward"])
+    rows_read = read_rows(dump)
+    assert [r["key"] for r in rows_read[-3:]] == [(None, 1), ("s", 1.5), (None, None)]
+    assert rows_read[n]["reward"] == 0.5
+    assert np.isnan(rows_read[n + 1]["reward"])
 
 
 LINES: list[tuple[bytes, str]] = [

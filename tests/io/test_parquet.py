@@ -23,12 +23,12 @@ PAIR = Roles(rollout="r", old="o", mask="m")
 def in_memory(rollout: pa.Array, old: pa.Array, mask: pa.Array) -> list[tuple[list[float], list[float]]]:
     data = pa.record_batch([rollout, old, mask], ["r", "o", "m"])
     rows = Rows(data=data, places=Places("d.parquet", "row", range(data.num_rows)))
-    found: list[tuple[list[float], list[float]]] = []
-    for batch in (one.batch for one in checked_batches(rows, PAIR, 2) if isinstance(one, CheckedRows)):
+    pairs: list[tuple[list[float], list[float]]] = []
+    for batch in (checked.batch for checked in checked_batches(rows, PAIR, 2) if isinstance(checked, CheckedRows)):
         for i in range(batch.n_rows):
             at = slice(batch.offsets[i], batch.offsets[i + 1])
-            found.append((batch.rollout_logp[at].tolist(), batch.old_logp[at].tolist()))
-    return found
+            pairs.append((batch.rollout_logp[at].tolist(), batch.old_logp[at].tolist()))
+    return pairs
 
 
 LISTS: list[Any] = [pa.list_, pa.large_list, lambda t: pa.list_(t, 2), pa.list_view, pa.large_list_view]
@@ -40,8 +40,8 @@ def test_sliced_lists_keep_their_own_values(kind: Any, item: pa.DataType) -> Non
     numbers = [[-float(i), -float(i) - 0.5] for i in range(6)]
     lists = pa.array([[np.float16(x) for x in r] if item == pa.float16() else r for r in numbers], kind(item))
     mask = pa.array([[1, 0], [1, 1], [0, 1], [0, 0], [1, 1], [1, 1]], pa.list_(pa.int8()))
-    found = in_memory(lists.slice(2, 3), lists.slice(1, 3), mask.slice(2, 3))
-    assert found == [([-2.5], [-1.5]), ([], []), ([-4.0, -4.5], [-3.0, -3.5])]
+    pairs = in_memory(lists.slice(2, 3), lists.slice(1, 3), mask.slice(2, 3))
+    assert pairs == [([-2.5], [-1.5]), ([], []), ([-4.0, -4.5], [-3.0, -3.5])]
 
 
 @pytest.mark.parametrize("item", [pa.bool_(), pa.int8(), pa.uint8(), pa.int64(), pa.float32(), pa.float16()])

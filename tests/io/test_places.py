@@ -19,8 +19,8 @@ def files(tmp_path: Path) -> list[Path]:
 def test_places_are_counted_from_the_start_of_their_files(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "PIECE_BYTES", 64)
     wanted = [Place(str(path), "line", 2, start) for path in files for start in (700, 0, 27, 5, 27) if start < 800]
-    found = all_resolved(wanted)
-    for place, there in zip(wanted, found, strict=True):
+    places_resolved = all_resolved(wanted)
+    for place, there in zip(wanted, places_resolved, strict=True):
         before = Path(place.path).read_bytes()[: place.start].count(b"\n")
         assert there == Place(place.path, "line", 2 + before)
 

@@ -53,10 +53,10 @@ def columns(rows: list[Any]) -> dict[str, list[Any]]:
 def check(path: str, rows: list[Any]) -> None:
     dump = opened(path, group_by=("step",))
     for batch_tokens in (1, 7, 10**6):
-        found = read_rows(dump, batch_tokens)
-        for r in found:
+        rows_read = read_rows(dump, batch_tokens)
+        for r in rows_read:
             r["reward"] = None if np.isnan(r["reward"]) else r["reward"]
-        assert found == expected(rows)
+        assert rows_read == expected(rows)
 
 
 @settings(max_examples=80, deadline=None)

@@ -234,8 +234,8 @@ def _read_rank(path: str) -> _Rank:
     value = mapping(file.value, "its pickle")
     data = mapping(value.get("rollout_data"), "its rollout_data")
     indices = sequence(data, "sample_indices")
-    told = (indices, *(sequence(data, key, length=len(indices)) for key in ("response_lengths", "total_lengths")))
-    if any(type(number) is not int for numbers in told for number in numbers):
+    lists = (indices, *(sequence(data, key, length=len(indices)) for key in ("response_lengths", "total_lengths")))
+    if any(type(number) is not int for numbers in lists for number in numbers):
         raise DataError("its sample_indices or lengths are no whole numbers.", OTHER)
     sequence(data, "tokens", length=len(indices))
     cp_size = whole(value, "cp_size") if "cp_size" in value else 1
@@ -250,7 +250,7 @@ def _read_rank(path: str) -> _Rank:
         cp_rank=cp_rank,
         cp_size=cp_size,
         bshd=value.get("qkv_format") == "bshd",
-        sequences=tuple(tuple(numbers) for numbers in told),
+        sequences=tuple(tuple(numbers) for numbers in lists),
     )
 
 
