@@ -5,7 +5,7 @@ The command line calls these same functions.  Everything that goes wrong with a 
 `@speaks_of_arguments`, and a name here.
 """
 
-from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.choosing import PlanLike, choose_objective, choose_plan
 from rlcorr_cli.api.converting import convert
 from rlcorr_cli.api.drawing import Picture, plot, save, to_html
 from rlcorr_cli.api.judging import check
@@ -21,6 +21,7 @@ __all__ = [
     "Report",
     "analyze",
     "check",
+    "choose_objective",
     "choose_plan",
     "convert",
     "correct",

@@ -14,6 +14,7 @@ from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.frameworks.profiles import profile as profile_of
 from rlcorr_cli.frameworks.read import plan_in, preset_in, read_plan
 from rlcorr_cli.plans.flags import override, parse_rejection
+from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveChoice
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection, WeightScope
 from rlcorr_cli.plans.plan import veto as veto_rejection
 from rlcorr_cli.plans.presets import preset
@@ -65,6 +66,62 @@ def choose_plan(
     )
     notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(changed)
     return replace(chosen, plan=changed, notes=tuple(dict.fromkeys(notes)))
+
+
+ObjectiveLike = Objective | ObjectiveChoice
+
+
+@speaks_of_arguments
+def choose_objective(
+    plan: PlanLike | None = None,
+    objective: ObjectiveChoice = "auto",
+    *,
+    clip_low: float | None = None,
+    clip_high: float | None = None,
+    dual_clip: float | None = None,
+    aggregation: Aggregation | None = None,
+    loss_constant: float | None = None,
+    denominator: Denominator = "kept",
+) -> Objective:
+    """The policy objective of a plan, for `analyze`, with its knobs as by `--clip-low`, `--loss-agg` and the like.
+
+    objective: auto is PPO or reinforce, as the plan's loss is.  Knobs left out are those of the method's paper: clips
+    0.2 (3e-4 and 4e-4 of GSPO), the token mean (GSPO: of each sequence's mean).
+    """
+    _refuse_no_number("--clip-low", clip_low)
+    _refuse_no_number("--clip-high", clip_high)
+    _refuse_no_number("--dual-clip", dual_clip)
+    _refuse_no_number("--loss-constant", loss_constant)
+    one_of("--objective", objective, ObjectiveChoice)
+    return Objective.of(
+        choose_plan(plan).plan,
+        None if objective == "auto" else objective,
+        clip_low=clip_low,
+        clip_high=clip_high,
+        dual_clip=dual_clip,
+        aggregation=_choice("--loss-agg", aggregation, Aggregation),
+        loss_constant=loss_constant,
+        denominator=one_of("--loss-denominator", denominator, Denominator),
+    )
+
+
+def _refuse_no_number(name: str, value: Any) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise UsageError(f"{name} should be a number, not {kind_of(value)}.", "Leave it out for the default.")
+
+
+def objective_under(plan: ChosenPlan, objective: Any) -> Objective | None:
+    """The objective that is asked for under a plan: one that was chosen, or a name."""
+    if objective is None:
+        return None
+    if not isinstance(objective, Objective):
+        return choose_objective(plan, objective)
+    if objective.mode != plan.plan.mode:
+        raise UsageError(
+            f"The objective is one of {objective.mode} mode, and the plan of {plan.plan.mode} mode.",
+            "Choose it for this plan.",
+        )
+    return objective
 
 
 def plan_file(plan: Any) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, one_of, refuse_outside, request
-from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.choosing import ObjectiveLike, PlanLike, choose_plan, objective_under
 from rlcorr_cli.api.drawing import report_files
 from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
@@ -42,6 +42,7 @@ def analyze(
     output: Files = (),
     pictures: bool = False,
     totals: bool = False,
+    objective: ObjectiveLike | None = None,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     batch_by: str | None = None,
@@ -57,13 +58,15 @@ def analyze(
     dumps: files, directories or globs.  plan, profile, mode: see `choose_plan`.  columns: canonical name -> the dump's
     column.  bad_rows: what to do about them; the default stops at the first.  output: files that the report is written
     to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw, as some of these files have
-    it counted.  totals: keep what `merge` adds, which `save` writes as .rlcorr.  watch: called with the bytes to come,
-    a context around the reading.
+    it counted.  totals: keep what `merge` adds, which `save` writes as .rlcorr.  objective: a policy objective whose
+    loss and gradient coefficients are reported, too: what `choose_objective` made, or a name such as "ppo"; takes
+    advantages.  watch: called with the bytes to come, a context around the reading.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
     `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
     """
     refuse_outside(0, MOST_SEED, seed=seed)
     chosen = choose_plan(plan, profile=profile, mode=mode)
+    objective = objective_under(chosen, objective)
     outputs = report_files(output, n_group_columns=len(names("group_by", group_by)))
     reading = request(
         dumps,
@@ -89,6 +92,7 @@ def analyze(
             pictures=pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
             totals=totals or any(path.suffix.lower() in forms.TOTALLED for path in outputs),
             staging=staging,
+            objective=objective,
         )
         report = replace(report, notes=report.notes + notes)
         for path in outputs:

@@ -1,6 +1,7 @@
 """`rlcorr analyze`: diagnostics of a dump, and the statistics of a correction when one is named."""
 
 from rlcorr_cli.cli import options as o
+from rlcorr_cli.cli.objective_options import ObjectiveOptions
 from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
 
@@ -8,6 +9,7 @@ def analyze(
     dumps: o.Dumps,
     read: ReadingOptions,
     plan: PlanOptions,
+    objective: ObjectiveOptions,
     compute: ComputingOptions,
     group_by: o.GroupBy = None,
     profile: o.ProfileName = "canonical",
@@ -31,6 +33,7 @@ def analyze(
         extreme_ratio=extreme_ratio,
         ppo_clip=ppo_clip,
         seed=seed,
+        objective=objective.chosen(chosen),
         output=output or (),
         watch=shared.watch(quiet),
         **read.arguments(),

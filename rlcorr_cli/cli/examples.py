@@ -3,7 +3,7 @@
 EXAMPLES: dict[str, tuple[str, str]] = {
     "analyze": (
         "rlcorr analyze dump.parquet --group-by step",
-        "rlcorr analyze dump.parquet --preset token_is -o report.html",
+        "rlcorr analyze dump.parquet --preset token_is --objective ppo -o report.html",
     ),
     "filter": (
         "rlcorr filter dump.parquet --preset token_is --dry-run",

@@ -194,7 +194,7 @@ def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, s
             "Write it into the dump after an update, or take a plan that compares the old policy with the rollout's.",
         )
     if canonical == "advantages":
-        message += " The plan looks at their sign."
+        message += " The plan, or the objective, looks at them."
     guesses = [name for name in AMBIGUOUS.get(canonical, ()) if name in available and name not in overrides.values()]
     if guesses:
         return DataError(message, f"If it is meant, try --map {canonical}={guesses[0]}.")
@@ -209,6 +209,7 @@ _UNWRITTEN = {
     "rollout_log_probs": "the engine that sampled did not log its log-probs",
     "old_log_probs": "the trainer did not write its log-probs",
     "current_log_probs": "the trainer did not write its log-probs after updates",
+    "advantages": "the trainer did not write them",
 }
 """What is wrong with a dump in which no column is like one that it needs."""
 

@@ -12,6 +12,7 @@ from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.metrics.catalog import logged_name
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
+from rlcorr_cli.metrics.objective import OBJECTIVE
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, KEPT, VETO
 from rlcorr_cli.metrics.weights import FACTOR, OOB, WEIGHTS
 from rlcorr_cli.plans.plan import Plan
@@ -35,6 +36,11 @@ class Source:
 _VETO = frozenset(row.name for row in VETO)
 
 SOURCES: tuple[Source, ...] = (
+    Source(
+        frozenset(metric.name for metric in OBJECTIVE),
+        lambda plan: False,
+        "It is of an objective, which `rlcorr analyze DUMP --objective auto` reports; no rule can be on it.",
+    ),
     Source(
         frozenset(metric.name for metric in DRIFT),
         lambda plan: True,  # the dump's columns decide

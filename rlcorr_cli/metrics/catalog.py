@@ -8,6 +8,7 @@ from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES, LoggedName
+from rlcorr_cli.metrics.objective import OBJECTIVE
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, EACH_REJECTION, KEPT, VETO
 from rlcorr_cli.metrics.weights import FACTOR, OOB, WEIGHTS
 from rlcorr_cli.plans.plan import RESERVED
@@ -19,6 +20,7 @@ GROUPS: dict[str, tuple[Definition, ...]] = {
     "Each rejection": tuple(replace(row, name=f"rollout_rs_NAME_{row.name}") for row in EACH_REJECTION),
     "All rejections together": (*ALL_REJECTIONS, *VETO),
     "What is kept": KEPT,
+    "Policy objective": OBJECTIVE,
 }
 """Every definition under its heading; NAME stands for a rejection's name."""
 

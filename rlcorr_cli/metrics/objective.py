@@ -35,13 +35,14 @@ class BatchObjective:
     @property
     def scale(self) -> float:
         """What takes a sum of losses or coefficients to the batch's; a ZeroDivisionError where nothing is kept."""
-        return 1 / (self.divisor * self.batch_mean)
+        return 1 / (self.divisor * (self.batch_mean if self.objective.takes_weights else 1.0))
 
     def scale_of(self, mistake: "Mistake") -> float:
         """The same for the coefficients of a mistake."""
         by_tokens = self.objective.divides_by_tokens != mistake.other_average
         kept = self.objective.denominator == "kept" and not mistake.keeps_all
-        return 1 / (self._units(by_tokens, kept) * (1.0 if mistake.keeps_all else self.batch_mean))
+        weights = mistake.takes_weights or (self.objective.takes_weights and not mistake.keeps_all)
+        return 1 / (self._units(by_tokens, kept) * (self.batch_mean if weights else 1.0))
 
     def sum(self, name: str) -> float:
         """A sum before any divisor."""
@@ -89,13 +90,16 @@ class ObjectiveMetric(Definition):
 class Mistake:
     """A common mistake, whose coefficients stand beside the plan's.
 
-    name: what its totals are called.  keeps_all: whether it weights nothing and rejects nothing.  other_average:
-    whether it divides by sequences where the objective divides by tokens, and the other way round.
+    name: what its totals are called.  label: what tables call it.  keeps_all: whether it weights nothing and rejects
+    nothing.  takes_weights: whether it weights whatever the objective does.  other_average: whether it divides by
+    sequences where the objective divides by tokens, and the other way round.
     """
 
     name: str
+    label: str
     meaning: str
     keeps_all: bool = False
+    takes_weights: bool = False
     other_average: bool = False
 
 
@@ -205,12 +209,19 @@ OBJECTIVE: tuple[ObjectiveMetric, ...] = (
 MISTAKES: tuple[Mistake, ...] = (
     Mistake(
         name="uncorrected",
+        label="no correction",
         meaning="no correction: old is taken for the policy that sampled",
         keeps_all=True,
     ),
-    Mistake(name="twice", meaning="the mismatch counted twice: a ratio over the rollout's, and the weights"),
+    Mistake(
+        name="twice",
+        label="mismatch counted twice",
+        meaning="the mismatch counted twice: a ratio over the rollout's, and the weights",
+        takes_weights=True,
+    ),
     Mistake(
         name="average",
+        label="averaged the other way",
         meaning="the other average: over tokens for over sequences, or the other way round",
         other_average=True,
     ),

@@ -25,6 +25,10 @@ SYMBOLS: dict[str, str] = {
     "A": "advantage",
     "theta": "log-prob under the current policy, after updates",
     "old": "log-prob under the policy before the updates (a, where there are three policies)",
+    "L": "a token's loss under the objective (`rlcorr help objectives`)",
+    "z": "what an average divides a token's loss by, as a factor: 1 / N, 1 / B and the like",
+    "c": "a token's coefficient, the derivative of the whole loss by its theta: z w dL / dtheta",
+    "M": "sum of |c| over a sequence",
     "eps": "PPO's clip, set by --ppo-clip (0.2)",
 }
 

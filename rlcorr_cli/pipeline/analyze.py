@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
@@ -26,6 +27,7 @@ from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding, find_anomalies
 from rlcorr_cli.report.report import Report
@@ -57,6 +59,7 @@ def analyze(
     pictures: bool = False,
     totals: bool = False,
     staging: Staging | None = None,
+    objective: Objective | None = None,
 ) -> Report:
     """Measure a dump and report it.
 
@@ -64,7 +67,7 @@ def analyze(
     staging: where the rows set aside are left for the caller to publish; None publishes them here.
     """
     return analyze_dump(
-        opened(request, chosen),
+        opened(request, chosen, objective),
         chosen,
         settings=settings,
         computing=computing,
@@ -73,6 +76,7 @@ def analyze(
         pictures=pictures,
         totals=totals,
         staging=staging,
+        objective=objective,
     )
 
 
@@ -87,12 +91,20 @@ def analyze_dump(
     pictures: bool = False,
     totals: bool = False,
     staging: Staging | None = None,
+    objective: Objective | None = None,
 ) -> Report:
-    """The same of a dump that was opened for this plan."""
+    """The same of a dump that was opened for this plan and this objective."""
     started = time.perf_counter()
     plan = chosen.plan
     check_quarantine(dump)
-    observation = Observation((plan,), settings or DiagnosticSettings(), dump.roles.current is not None, seed, pictures)
+    observation = Observation(
+        (plan,),
+        settings or DiagnosticSettings(),
+        has_current=dump.roles.current is not None,
+        seed=seed,
+        pictures=pictures,
+        objectives={} if objective is None else {plan: objective},
+    )
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
     budgets = search_budgets(dump, plan, computing)
@@ -113,9 +125,9 @@ def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
     return ("step", lags) if versions and lags is not None else ("step",)
 
 
-def opened(request: ReadRequest, chosen: ChosenPlan) -> Dump:
-    """The dump with what the plan reads of it."""
-    return open_dump(request, plan_columns(request, chosen))
+def opened(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> Dump:
+    """The dump with what the plan and an objective read of it."""
+    return open_dump(request, plan_columns(request, chosen, objective))
 
 
 def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress | None]:
@@ -139,7 +151,12 @@ def run_totals(
         plan=chosen.plan,
         profile=CANONICAL if chosen.profile is None else chosen.profile.name,
         inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
-        notes=(*dump.notes, *chosen.notes, *_idle_notes(dump, chosen.plan), *_budget_notes(chosen.plan, budgets)),
+        notes=(
+            *dump.notes,
+            *chosen.notes,
+            *_idle_notes(dump, chosen.plan, measured),
+            *_budget_notes(chosen.plan, budgets),
+        ),
         problems=log.counts,
         anomalies=anomalies,
         search_notes=dump.search_notes,
@@ -177,13 +194,23 @@ def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBou
     """What the totals of a dump are of."""
     return Provenance(
         plans=Provenance.records(*observation.plans),
-        settings={**asdict(observation.settings), "pictures": observation.pictures},
+        settings={**asdict(observation.settings), "pictures": observation.pictures, **_objective_settings(observation)},
         columns=dump.columns,
         batch=dump.roles.batch,
         groups=dump.request.group_by,
         seed=observation.seed,
         budget_bounds=_digest(budget_bounds),
     )
+
+
+def _objective_settings(observation: Observation) -> dict[str, Any]:
+    """The objectives', by dotted names."""
+    several = len(observation.plans) > 1
+    return {
+        f"objective.{f'{plan.name}.' if several else ''}{name}": value
+        for plan, objective in observation.objectives.items()
+        for name, value in objective.to_dict().items()
+    }
 
 
 def _digest(budget_bounds: BudgetBounds) -> str:
@@ -223,20 +250,22 @@ class MeasureShard:
         )
 
 
-def plan_columns(request: ReadRequest, chosen: ChosenPlan) -> PlanColumns:
-    """What the plan reads; its training batches are the column asked for, or `step` where there is one.
+def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> PlanColumns:
+    """What the plan reads, and an objective; training batches are the column asked for, or `step` where there is one.
 
     A peer's function knows no steps, so with a profile the whole dump is one batch unless a column is named.
     """
     plan, named = chosen.plan, request.batch_by
     batch = None
-    if plan.batched and named != NO_BATCH:
+    if (plan.batched or objective is not None) and named != NO_BATCH:
         batch = named or (None if chosen.profile else "step")
-    return PlanColumns(mode=plan.mode, needed=plan.needs, batch=batch, batch_required=named is not None)
+    needed = dict.fromkeys((*plan.needs, *(() if objective is None else ("advantages",))))
+    return PlanColumns(mode=plan.mode, needed=tuple(needed), batch=batch, batch_required=named is not None)
 
 
-def _idle_notes(dump: Dump, plan: Plan) -> list[str]:
-    idle = not plan.batched and dump.request.batch_by is not None
+def _idle_notes(dump: Dump, plan: Plan, measured: Measured) -> list[str]:
+    of_objective = measured.provenance is not None and "objective.name" in measured.provenance.settings
+    idle = not plan.batched and not of_objective and dump.request.batch_by is not None
     return ["--batch-by changes nothing: the plan looks at no batches."] if idle else []
 
 

@@ -15,6 +15,8 @@ from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.plans.plan import Mode, Plan
 
 ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo"]
+ObjectiveChoice = Literal["auto", "ppo", "reinforce", "gspo", "cispo"]
+"""A name, or `auto`: that which a plan's mode and loss ask for."""
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 """How a batch's token losses become one number, by verl's names; the last is Dr.GRPO's."""
 Denominator = Literal["kept", "all"]

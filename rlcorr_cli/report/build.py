@@ -11,15 +11,17 @@ from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.metrics.table import MetricTable
+from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
+from rlcorr_cli.report.objective import objective_report
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.report.suggest import SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.families import Value
-from rlcorr_cli.totals.normalize import CANONICAL, normalize, normed_layouts
+from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize, normed_layouts
 from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Replicates, Summary, total
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 from rlcorr_cli.totals.view import GroupTotals, TotalsView
@@ -39,17 +41,26 @@ def build(
     problems: BadRowCounts,
     anomalies: tuple[AnomalyFinding, ...],
     of_whole: Whole | None = None,
+    objective: Objective | None = None,
+    batch_by: str | None = None,
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError.
 
-    group_by: the columns of a group's key after its training batch; batches are not told apart in a report.
+    group_by: the columns of a group's key after its training batch; batches are not told apart in a report, but by an
+    objective.  batch_by: the column of batches, None where all rows are one.
     """
     whole_total = total(by_group.values(), layouts)
     whole_counts = counts(whole_total, plan)
     whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
+    batch_mean = CANONICAL if profile is None else profile.batch_mean
+    of_objective = None
+    if objective is not None:
+        by_batch = _by_batch(by_group, layouts, of_whole)
+        divided = factors(by_group, layouts, plan, batch_mean) if plan.normalizes else {}
+        batch_means = {batch: mean for (batch, *_), mean in divided.items()}
+        of_objective = objective_report(by_batch, plan, objective, batch_means=batch_means, batch_by=batch_by)
     if plan.normalizes:
-        batch_mean = CANONICAL if profile is None else profile.batch_mean
         by_group = normalize(by_group, layouts, plan, batch_mean)
         layouts = normed_layouts(layouts, plan)
         whole_total = total(by_group.values(), layouts)
@@ -93,7 +104,19 @@ def build(
         impossible=impossible_ratio(whole.values, drawn_intervals, n_distinct),
         suggestions=_suggestions(whole_total, whole.values, plan),
         geometric=geometric_bounds(TotalsView(whole_total, plan).histogram("seq_distance")),
+        objective=of_objective,
     )
+
+
+def _by_batch(by_group: Mapping[GroupKey, Summary], layouts: Layouts, of_whole: Whole | None) -> dict[Any, Summary]:
+    """The totals of each training batch, in order."""
+    groups: dict[Any, list[Summary]] = {}
+    for (batch, *_), summary in by_group.items():
+        groups.setdefault(batch, []).append(summary)
+    by_batch = {batch: total(groups[batch], layouts) for batch in sorted(groups, key=_order)}
+    if len(by_batch) == 1 and of_whole is not None:
+        return {batch: _with_whole_tails(summary, of_whole) for batch, summary in by_batch.items()}
+    return by_batch
 
 
 def _suggestions(summary: Summary, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:

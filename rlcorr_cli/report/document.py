@@ -172,6 +172,37 @@ class Geometric(Open):
     kept_fraction: pydantic.FiniteFloat
 
 
+class ObjectiveSettings(Open):
+    """A policy objective; `plans/objective.py` says which can be."""
+
+    name: str
+    mode: Literal["decoupled", "bypass"]
+    clip_low: pydantic.FiniteFloat
+    clip_high: pydantic.FiniteFloat
+    dual_clip: pydantic.FiniteFloat | None
+    aggregation: str
+    loss_constant: pydantic.FiniteFloat | None
+    denominator: str
+
+
+class ObjectiveBatch(Open):
+    """One training batch under an objective."""
+
+    batch: pydantic.FiniteFloat | int | str | bool | None
+    divisor: pydantic.FiniteFloat
+    metrics: Metrics
+    mistakes: dict[str, Metrics]
+
+
+class Objective(Open):
+    """What an objective makes of the dump; the means over its batches are computed again."""
+
+    settings: ObjectiveSettings
+    batch_by: str | None
+    moved: bool
+    batches: list[ObjectiveBatch] = pydantic.Field(min_length=1)
+
+
 class Pictures(Open):
     """Binned totals.  values: canonical metrics beside a profile's, the whole dump's first."""
 
@@ -203,4 +234,5 @@ class Document(Open):
     suggestions: list[Suggestion] = []
     geometric: Geometric | None = None
     notes: list[str]
+    objective: Objective | None = None
     pictures: Pictures = Pictures(counts={}, spread={}, histograms={}, log_ratios=[[], []])

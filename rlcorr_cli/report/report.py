@@ -17,6 +17,7 @@ from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report import html
 from rlcorr_cli.report.impossible import Impossible
+from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.report.trends import Trends, trends
 from rlcorr_cli.report.verdict import Onset, Verdict, onset, verdict
@@ -74,7 +75,7 @@ class Report:
     suggestions: looser bounds for each rejection that takes too much.  geometric: bounds
     that geometric rejection would take to keep nine sequences in ten.  pictures: binned totals, where they were
     counted.  search_notes: those of the notes that say what of the dump is not read.  totals: what it was made of,
-    where that was kept.
+    where that was kept.  objective: its losses and coefficients, where one was asked for.
     """
 
     inputs: tuple[Input, ...]
@@ -95,6 +96,7 @@ class Report:
     rules: tuple[Rule, ...] = RULES
     search_notes: tuple[str, ...] = ()
     totals: "RunTotals | None" = None
+    objective: ObjectiveReport | None = None
 
     @cached_property
     def health(self) -> tuple[Finding, ...]:
@@ -184,6 +186,7 @@ class Report:
             "suggestions": [bounds.to_dict() for bounds in self.suggestions],
             "geometric": None if self.geometric is None else self.geometric.to_dict(),
             "notes": list(self.notes),
+            "objective": None if self.objective is None else self.objective.to_dict(),
             **self._pictures(),
         }
 

@@ -6,11 +6,13 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rlcorr_cli.batch import Input
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.profiles import profile as profile_of
 from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
@@ -91,8 +93,18 @@ def report_of(run: RunTotals, layouts: Layouts) -> Report:
         problems=run.problems,
         anomalies=run.anomalies,
         of_whole=measured.whole,
+        objective=_objective(provenance),
+        batch_by=provenance.batch,
     )
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
+
+
+def _objective(provenance: Provenance) -> Objective | None:
+    """The objective whose sums the totals hold, if any."""
+    prefix = "objective."
+    settings = {name: value for name, value in provenance.settings.items() if name.startswith(prefix)}
+    options: dict[str, Any] = {name.removeprefix(prefix): value for name, value in settings.items()}
+    return Objective(**options) if options else None
 
 
 def summed_anomalies(findings: Iterable[AnomalyFinding]) -> tuple[AnomalyFinding, ...]:

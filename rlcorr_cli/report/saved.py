@@ -20,6 +20,7 @@ from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report import report
 from rlcorr_cli.report.document import Document, Metrics, Pictures
 from rlcorr_cli.report.impossible import Impossible
+from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.report.saved_totals import SUFFIX, read_totals, report_in
 from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
@@ -112,6 +113,7 @@ def _report(data: dict[str, Any]) -> Report:
         geometric=document.geometric and GeometricBounds(**document.geometric.model_dump()),
         suggestions=tuple(SuggestedBounds(**row.model_dump()) for row in document.suggestions),
         impossible=None if document.impossible is None else Impossible.from_dict(document.impossible.model_dump()),
+        objective=None if document.objective is None else ObjectiveReport.from_dict(document.objective.model_dump()),
         pictures=None if pictures is None else binned.BinnedTotals.from_dict(pictures.model_dump()),
     )
 

@@ -40,7 +40,7 @@ class Provenance:
     """
 
     plans: Mapping[str, Mapping[str, Any]]
-    settings: Mapping[str, float | bool]
+    settings: Mapping[str, float | bool | str | None]
     columns: Mapping[str, str]
     batch: str | None = None
     groups: tuple[str, ...] = ()

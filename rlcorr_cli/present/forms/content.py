@@ -10,6 +10,7 @@ from rlcorr_cli.present.correction import correction
 from rlcorr_cli.present.forms.key_figures import KeyFigure, key_figures
 from rlcorr_cli.present.forms.metric_sections import formulas, metric_sections
 from rlcorr_cli.present.numbers import NOTHING, more, number, plural
+from rlcorr_cli.present.objective import objective_sentences, objective_tables
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.groups import ends_and_worst, ends_and_worst_of
 from rlcorr_cli.present.terminal.presets import records
@@ -53,8 +54,8 @@ class Content:
     summary: what was read, in one line.  remark: whose definitions the key figures follow, under a profile; empty
     without one.  todo: the status, the finding and the remedy of each; nothing_to_do stands in its place where it is
     empty.
-    correction: the plan's tables.  groups_shown: which groups these are, where they are not all.  symbols: each letter
-    of the metrics' formulas, and its meaning.
+    correction: the plan's tables; objective: its objective's, objective_words: how to read them.  groups_shown: which
+    groups these are, where they are not all.  symbols: each letter of the metrics' formulas, and its meaning.
     """
 
     title: str
@@ -67,6 +68,8 @@ class Content:
     todo: list[tuple[str, str, str]]
     nothing_to_do: str
     correction: tuple[Rows, ...]
+    objective: tuple[Rows, ...]
+    objective_words: list[str]
     groups: Rows | None
     groups_shown: str
     metrics: dict[str, Rows]
@@ -94,6 +97,8 @@ def content(report: Report) -> Content:
         todo=_todo(report),
         nothing_to_do=NOTHING_TO_DO.get(report.verdict.level, IN_LIMITS),
         correction=correction(report),
+        objective=objective_tables(report),
+        objective_words=objective_sentences(report),
         groups=_groups(report),
         groups_shown=_groups_shown(report),
         metrics=metric_sections(report),

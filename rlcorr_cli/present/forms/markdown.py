@@ -21,6 +21,7 @@ def text(contents: Content, pictures: Sequence[Drawn], directory: str) -> str:
         [
             *_first_screen(contents),
             *_correction(contents),
+            *_objective(contents),
             *_pictures(pictures, directory),
             *_groups(contents),
             *_metrics(contents),
@@ -55,6 +56,12 @@ def _first_screen(contents: Content) -> list[str]:
 def _correction(contents: Content) -> list[str]:
     tables = [line for rows in contents.correction for line in (*_rows(rows), "")]
     return ["## Correction", "", *tables] if tables else []
+
+
+def _objective(contents: Content) -> list[str]:
+    tables = [line for rows in contents.objective for line in (*_rows(rows), "")]
+    words = [line for sentence in contents.objective_words for line in (escaped(sentence), "")]
+    return ["## Objective", "", *words, *tables] if tables else []
 
 
 def _pictures(pictures: Sequence[Drawn], directory: str) -> list[str]:

@@ -26,6 +26,7 @@ from rlcorr_cli.present.numbers import (
     plural,
     signed,
 )
+from rlcorr_cli.present.objective import objective_sentences, objective_tables
 from rlcorr_cli.present.stdout import clean, is_unicode, render
 from rlcorr_cli.present.terminal.groups import print_groups
 from rlcorr_cli.present.terminal.impossible import print_impossible
@@ -60,6 +61,7 @@ def _draw(console: Console, report: Report) -> None:
         print_rejections(console, report)
     else:
         _framework_metrics(console, report)
+    _objective(console, report)
     print_groups(console, report)
     print_notes(console, report)
     _closing(console, report)
@@ -174,6 +176,16 @@ def print_rejections(console: Console, report: Report) -> None:
     """Print what each rejection takes, and the batch before and after."""
     for rows in rejections(report):
         _print_rows(console, rows)
+
+
+def _objective(console: Console, report: Report) -> None:
+    """Print what the objective makes of the dump, and how to read it."""
+    for rows in objective_tables(report):
+        _print_rows(console, rows)
+    for sentence in objective_sentences(report):
+        console.print(Padding(Text(sentence, style="dim"), (0, 2)))
+    if report.objective is not None:
+        console.print()
 
 
 def _print_rows(console: Console, rows: Rows) -> None:

@@ -1,0 +1,175 @@
+"""`analyze --objective`: losses and coefficients by training batch, in every form, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from running import BF16, SAMPLE, STEPS, analyzed, refused, run
+
+from rlcorr_cli import analyze, choose_objective
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.metrics.objective import OBJECTIVE
+from rlcorr_cli.report.saved import read_report
+
+INT8 = str(SAMPLE / "smollm2_int8.parquet")
+TOKEN_IS = (STEPS, "--preset", "token_is", "--objective", "auto")
+
+
+def objective(*args: str) -> Any:
+    return analyzed(*args)["objective"]
+
+
+def assert_close(values: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert values == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+def test_numbers_are_the_means_over_training_batches() -> None:
+    made = objective(*TOKEN_IS)
+    assert [batch["batch"] for batch in made["batches"]] == [0, 1, 2, 3, 4]
+    assert made["batch_by"] == "step"
+    for name, value in made["metrics"].items():
+        of_batches = [batch["metrics"][name] for batch in made["batches"]]
+        assert value == pytest.approx(sum(of_batches) / 5, rel=1e-12, abs=1e-18)
+    assert len({batch["metrics"]["loss"] for batch in made["batches"]}) == 5
+
+
+def test_a_batch_is_what_a_dump_of_it_alone_is(tmp_path: Path) -> None:
+    pl.read_parquet(STEPS).filter(pl.col("step") == 3).write_parquet(tmp_path / "3.parquet")
+    alone = objective(str(tmp_path / "3.parquet"), *TOKEN_IS[1:])
+    (batch,) = (batch for batch in objective(*TOKEN_IS)["batches"] if batch["batch"] == 3)
+    assert_close(alone["metrics"], batch["metrics"])
+
+
+@pytest.mark.parametrize("more", [("--batch-tokens", "700"), ("--group-by", "group_id"), ("--threads", "1")])
+def test_portions_and_groups_do_not_change_it(more: tuple[str, ...]) -> None:
+    assert_close(objective(*TOKEN_IS, *more)["metrics"], objective(*TOKEN_IS)["metrics"])
+
+
+def test_a_batch_may_span_files(tmp_path: Path) -> None:
+    rows = pl.read_parquet(BF16)
+    for part in range(3):
+        rows[part::3].write_parquet(tmp_path / f"{part}.parquet")
+    of_parts = objective(str(tmp_path), "--preset", "seq_is", "--objective", "ppo")
+    assert len(of_parts["batches"]) == 1
+    assert_close(of_parts["metrics"], objective(BF16, "--preset", "seq_is", "--objective", "ppo")["metrics"])
+
+
+def test_batches_are_those_that_are_asked_for() -> None:
+    assert len(objective(*TOKEN_IS, "--batch-by", "group_id")["batches"]) == 8
+    whole = objective(*TOKEN_IS, "--batch-by", "none")
+    assert (len(whole["batches"]), whole["batch_by"]) == (1, None)
+
+
+def test_weights_of_batch_mean_1_scale_it() -> None:
+    weights = (BF16, "--is", "token", "--is-high", "2", "--objective", "ppo")
+    plain, normed = analyzed(*weights), analyzed(*weights, "--normalize", "batch")
+    factor = normed["metrics"]["rollout_is_batch_norm_factor"]
+    for name, power in (("loss", 1), ("coef_abs_sum", 1), ("coef_square_sum", 2), ("cos_to_none", 0)):
+        before, after = (report["objective"]["metrics"][name] for report in (plain, normed))
+        assert after == pytest.approx(before / factor**power, rel=1e-12), name
+    before, after = ({m["name"]: m for m in report["objective"]["mistakes"]} for report in (plain, normed))
+    assert after["uncorrected"]["loss"] == before["uncorrected"]["loss"]
+    assert after["uncorrected"]["size"] == pytest.approx(before["uncorrected"]["size"] * factor)
+    assert after["average"]["size"] == pytest.approx(before["average"]["size"])
+
+
+def test_no_correction_is_a_mistake_of_a_plan_that_corrects() -> None:
+    def mistakes(*args: str) -> list[str]:
+        return [mistake["name"] for mistake in objective(BF16, "--objective", "auto", *args)["mistakes"]]
+
+    assert mistakes() == ["average"]
+    assert mistakes("--preset", "geo_rs") == ["uncorrected", "average"]
+    assert mistakes("--preset", "token_is") == ["uncorrected", "twice", "average"]
+
+
+def test_the_loss_without_correction_is_that_of_no_plan() -> None:
+    alone = objective(BF16, "--objective", "ppo")
+    (mistake, *_) = objective(BF16, "--preset", "geo_rs", "--objective", "ppo")["mistakes"]
+    assert mistake["loss"] == pytest.approx(alone["metrics"]["loss"], rel=1e-12)
+
+
+@pytest.mark.parametrize("aggregations", [("token-mean", "seq-mean-token-mean"), ("seq-mean-token-mean", "token-mean")])
+def test_the_other_average_is_that_of_the_other_aggregation(aggregations: tuple[str, str]) -> None:
+    one, other = (objective(BF16, "--preset", "seq_is_rs", "--loss-agg", name) for name in aggregations)
+    mistake = one["mistakes"][-1]
+    assert mistake["name"] == "average"
+    assert mistake["loss"] == pytest.approx(other["metrics"]["loss"], rel=1e-9)
+    squares = other["metrics"]["coef_square_sum"] / one["metrics"]["coef_square_sum"]
+    assert mistake["size"] == pytest.approx(squares**0.5, rel=1e-9)
+
+
+def test_a_knob_alone_asks_for_the_plans_own_objective() -> None:
+    assert objective(BF16, "--clip-high", "0.28")["settings"]["name"] == "ppo"
+    assert analyzed(BF16)["objective"] is None
+
+
+def test_the_text_shows_it_with_what_mistakes_cost() -> None:
+    out = run("analyze", *TOKEN_IS).out
+    for metric in OBJECTIVE:
+        assert f"  {metric.name} " in out
+    for words in ("none, as planned", "no correction", "mismatch counted twice", "averaged the other way"):
+        assert words in out
+    assert "means over 5 batches by step" in " ".join(out.split())
+    assert "Without current_log_probs every ratio is 1" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_many_batches_are_shown_by_their_ends(tmp_path: Path) -> None:
+    pl.read_parquet(BF16).with_row_index("update").write_parquet(tmp_path / "d.parquet")
+    out = run("analyze", str(tmp_path / "d.parquet"), "--objective", "ppo", "--batch-by", "update").out
+    assert "The first and the last of 64 batches are shown" in " ".join(out.split())
+
+
+def test_every_form_has_it_and_a_saved_report_keeps_it(tmp_path: Path) -> None:
+    paths = [tmp_path / f"r.{suffix}" for suffix in ("md", "html", "json")]
+    ran = run("analyze", *TOKEN_IS, *(part for path in paths for part in ("-o", str(path))), "--json").json
+    for path in paths[:2]:
+        text = path.read_text()
+        assert "mismatch counted twice" in text
+        assert "Objective" in text
+    saved = read_report(str(paths[2])).objective
+    assert saved is not None
+    assert json.loads(json.dumps(saved.to_dict())) == ran["objective"]
+
+
+def test_saved_totals_of_parts_merge_to_the_objective_of_all(tmp_path: Path) -> None:
+    rows = pl.read_parquet(STEPS)
+    for part in range(3):
+        rows[part::3].write_parquet(tmp_path / f"{part}.parquet")
+        saved = str(tmp_path / f"{part}.rlcorr")
+        assert run("analyze", str(tmp_path / f"{part}.parquet"), *TOKEN_IS[1:], "-o", saved).status == 0
+    merged = run("merge", *(str(tmp_path / f"{part}.rlcorr") for part in (2, 0, 1)), "--json").json["objective"]
+    assert_close(merged["metrics"], objective(*TOKEN_IS)["metrics"])
+    assert merged["settings"] == objective(*TOKEN_IS)["settings"]
+    other = run("analyze", str(tmp_path / "0.parquet"), *TOKEN_IS[1:], "--clip-high", "0.3", "-o", saved)
+    assert other.status == 0
+    refused(run("merge", str(tmp_path / "1.rlcorr"), saved), 2, "objective.clip_high is 0.3", " and 0.2 in ")
+
+
+def test_what_cannot_be_is_refused() -> None:
+    refused(
+        run("analyze", INT8, "--objective", "ppo"), 3, "There is no column for advantages", "--map advantages=COLUMN"
+    )
+    norm = ("--loss-agg", "seq-mean-token-sum-norm")
+    refused(run("analyze", BF16, *norm), 2, "divides by a constant", "--loss-constant")
+    refused(run("analyze", BF16, "--objective", "gspo", "--dual-clip", "3"), 2, "--dual-clip is PPO's")
+    refused(run("analyze", BF16, "--clip-low", "nan"), 2, "--clip-low should lie in [0, 1]")
+
+
+def test_python_takes_a_name_or_an_objective() -> None:
+    by_name = analyze(BF16, objective="cispo").objective
+    chosen = choose_objective(None, "cispo", aggregation="seq-mean-token-sum-norm", loss_constant=96)
+    by_choice = analyze(BF16, objective=chosen).objective
+    assert by_name is not None
+    assert by_choice is not None
+    assert by_choice.metrics["loss"] == pytest.approx(
+        (by_name.metrics["loss"] or 0) * by_name.batches[0].divisor / by_choice.batches[0].divisor / 96
+    )
+    with pytest.raises(UsageError, match="clip_low should be a number"):
+        choose_objective(None, "ppo", clip_low="0.2")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="The objective is one of decoupled mode"):
+        analyze(BF16, mode="bypass", objective=chosen)
+    with pytest.raises(UsageError, match="objective must be one of auto, ppo"):
+        analyze(BF16, objective="sft")  # type: ignore[arg-type]
