@@ -95,7 +95,8 @@ class Decision:
 
     weights: f64[V], as applied; None where the plan weights nothing.  keep: bool[V].  n_valid, n_kept: f64[B].
     row_weights: f64[B], mean weight of the tokens kept (1 each where nothing is weighted), 0 of none.
-    rejected: rejection -> bool[B], rows it takes whole or takes tokens of.
+    rejected: rejection -> bool[B], rows it takes whole or takes tokens of.  coefs: f64[V], each token's coefficient in
+    the objective's gradient, 0 where rejected; None without an objective.
     """
 
     weights: Floats | None
@@ -104,6 +105,7 @@ class Decision:
     n_kept: Floats
     row_weights: Floats
     rejected: Mapping[str, NDArray[np.bool_]]
+    coefs: Floats | None = None
 
     @property
     def kept_fraction(self) -> Floats:

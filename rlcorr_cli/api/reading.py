@@ -116,6 +116,8 @@ def filter_dump(
     resample: int | None = None,
     seed: int = 0,
     write_unused_weights: bool = False,
+    objective: ObjectiveLike | None = None,
+    coef_normalized: bool = False,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     batch_by: str | None = None,
@@ -129,14 +131,19 @@ def filter_dump(
     """Write a dump's corrected rows: weights, the modified mask, rejected sequences dropped.
 
     output: a file, or a directory of parts; None only counts what would be kept.  rejected_output: where rejected rows
-    go.  resample: how many rows to draw in proportion to their weights.  The rest as of `analyze`.
+    go.  resample: how many rows to draw in proportion to their weights.  objective: as of `analyze`, whose coefficient
+    of every token is written, too; coef_normalized: divided by its batch's divisor.  The rest as of `analyze`.
     """
     from rlcorr_cli.pipeline import filter as filtering
 
     refuse_outside(0, MOST_SEED, seed=seed)
     refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file, resample=resample)
     chosen = choose_plan(plan, profile=profile, mode=mode)
-    _refuse_idle(chosen)
+    if coef_normalized and objective is None:
+        raise UsageError("--coef-normalized needs an objective.", "Add --objective auto.")
+    wanted = objective_under(chosen, objective)
+    if wanted is None:
+        _refuse_idle(chosen)
     target = Target(
         None if output is None else written("-o", output),
         keep_rejected,
@@ -146,6 +153,8 @@ def filter_dump(
         resample,
         seed,
         write_unused_weights,
+        wanted,
+        coef_normalized,
     )
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)

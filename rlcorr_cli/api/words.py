@@ -95,6 +95,8 @@ FLAGS: dict[str, Flag] = {
     "--rows-per-file": _number("rows_per_file"),
     "--resample": _number("resample"),
     "--write-unused-weights": Flag("write_unused_weights"),
+    "--coef": Flag("objective"),
+    "--coef-normalized": Flag("coef_normalized"),
     "--overwrite": Flag("overwrite"),
     "--dry-run": Flag("output=None"),
 }

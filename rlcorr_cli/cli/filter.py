@@ -1,6 +1,7 @@
 """`rlcorr filter`: the corrected dataset, weights and masks written in."""
 
 from rlcorr_cli.cli import options as o
+from rlcorr_cli.cli.objective_options import Coef, CoefNormalized, ObjectiveOptions
 from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
 
@@ -8,6 +9,7 @@ def filter(
     dumps: o.Dumps,
     read: ReadingOptions,
     plan: PlanOptions,
+    objective: ObjectiveOptions,
     compute: ComputingOptions,
     output: o.Dataset = None,
     profile: o.ProfileName = "canonical",
@@ -17,6 +19,8 @@ def filter(
     resample: o.Resample = None,
     seed: o.DrawSeed = 0,
     write_unused_weights: o.WriteUnusedWeights = False,
+    coef: Coef = False,
+    coef_normalized: CoefNormalized = False,
     overwrite: o.Overwrite = False,
     dry_run: o.DryRun = False,
     json: o.Json = False,
@@ -31,6 +35,9 @@ def filter(
     chosen = plan.chosen(profile)
     if output is None and not dry_run:
         raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
+    writes_coefs = coef or coef_normalized
+    if objective != ObjectiveOptions() and not writes_coefs:
+        raise UsageError("An objective changes nothing that is written without --coef.", "Add --coef.")
     filtered = api.filter_dump(
         dumps,
         None if dry_run else output,
@@ -42,6 +49,8 @@ def filter(
         resample=resample,
         seed=seed,
         write_unused_weights=write_unused_weights,
+        objective=objective.chosen(chosen, wanted=writes_coefs),
+        coef_normalized=coef_normalized,
         watch=shared.watch(quiet),
         **read.arguments(),
         **compute.arguments(sparing=True),

@@ -50,6 +50,19 @@ LossDenominator = Annotated[
     ),
 ]
 
+Coef = Annotated[
+    bool,
+    typer.Option(
+        "--coef",
+        help="Write every token's coefficient in the objective's gradient, before its batch's divisor: rlcorr_coef.",
+        rich_help_panel=OBJECTIVE,
+    ),
+]
+CoefNormalized = Annotated[
+    bool,
+    typer.Option("--coef-normalized", help="The same over the divisor; one more pass.", rich_help_panel=OBJECTIVE),
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveOptions:
@@ -63,9 +76,12 @@ class ObjectiveOptions:
     loss_constant: LossConstant = None
     loss_denominator: LossDenominator = "kept"
 
-    def chosen(self, plan: "ChosenPlan | None") -> "Objective | None":
-        """The objective under a plan; None where no option asks for one.  A knob alone asks for the plan's own."""
-        if self == ObjectiveOptions():
+    def chosen(self, plan: "ChosenPlan | None", *, wanted: bool = False) -> "Objective | None":
+        """The objective under a plan; None where no option asks for one.  A knob alone asks for the plan's own.
+
+        wanted: whether one is asked for anyhow.
+        """
+        if self == ObjectiveOptions() and not wanted:
             return None
         from rlcorr_cli.api import choose_objective
 

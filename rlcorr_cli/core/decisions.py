@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core.correct import MAX_WEIGHT, Corrected, Rejected, correct
+from rlcorr_cli.core.objectives import token_losses
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.summary import GroupKey
@@ -31,7 +33,7 @@ def correct_batch(
     return correct(tokens, plan, {name: by_group[batch.group_index[filled]] for name, by_group in bounds.items()})
 
 
-def nothing_decided(batch: Batch, plan: Plan) -> Decision:
+def nothing_decided(batch: Batch, plan: Plan, objective: Objective | None = None) -> Decision:
     """Of a batch without a valid token."""
     none = np.zeros(batch.n_rows)
     return Decision(
@@ -41,11 +43,12 @@ def nothing_decided(batch: Batch, plan: Plan) -> Decision:
         n_kept=none,
         row_weights=none,
         rejected={},
+        coefs=None if objective is None else np.zeros(0),
     )
 
 
-def decide(batch: Batch, tokens: Tokens, corrected: Corrected) -> Decision:
-    """What a corrected batch amounts to, row by row and token by token."""
+def decide(batch: Batch, tokens: Tokens, corrected: Corrected, objective: Objective | None = None) -> Decision:
+    """What a corrected batch amounts to, row by row and token by token, an objective's coefficients with it."""
     n_valid = np.diff(batch.offsets).astype(np.float64)
     ragged, filled = tokens.ragged, n_valid > 0
     applied = [rejected for rejected in corrected.rejected if rejected.rejection.applied]
@@ -61,6 +64,7 @@ def decide(batch: Batch, tokens: Tokens, corrected: Corrected) -> Decision:
         n_kept=_at_rows(n_kept, filled),
         row_weights=_at_rows(weight / np.maximum(n_kept, 1), filled),
         rejected={rejected.rejection.name: _at_rows(_takes(ragged, rejected), filled) for rejected in applied},
+        coefs=None if objective is None else to_numpy(token_losses(tokens, corrected, objective).coef),
     )
 
 

@@ -129,7 +129,8 @@ def observe(
     """
     filled = np.diff(batch.offsets) > 0
     if not filled.any():
-        decision = nothing_decided(batch, observation.plan) if decides else None
+        plans = observation.plans
+        decision = nothing_decided(batch, plans[0], observation.objectives.get(plans[0])) if decides else None
         return Observed(_summaries(observation, batch, {}), decision=decision)
     rewards = None if batch.reward is None else batch.reward[filled]
     settings = observation.settings
@@ -151,7 +152,8 @@ def observe(
     if observation.pictures:
         pictures = draw(tokens[observation.plan.mode], corrected[observation.plan])
     if decides:
-        decision = decide(batch, tokens[observation.plan.mode], corrected[observation.plan])
+        plan = observation.plan
+        decision = decide(batch, tokens[plan.mode], corrected[plan], observation.objectives.get(plan))
     return Observed(groups, replicates, pictures, decision, Whole(_whole_tails(parts), *rows))
 
 

@@ -1,7 +1,7 @@
 """Corrected rows: a portion as read, with what was decided about it written in.
 
 Every column comes through as it was, in order; only the mask column changes (it is added where there was none).  The
-columns of ADDED follow.
+columns of ADDED follow, and COEF among them where there is an objective.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,8 @@ WEIGHTS, ROW_WEIGHT, BEFORE, KEPT, REJECTED_BY = ADDED = (
 
 COPIED_TOKENS, MOST_COPIES = 1 << 20, 1 << 14
 """Tokens and rows of one piece of drawn rows."""
-REFUSED = (*ADDED, DRAW)
+COEF = "rlcorr_coef"
+REFUSED = (*ADDED, COEF, DRAW)
 """Columns that are added, so must not be there."""
 
 
@@ -54,6 +55,10 @@ def corrected(rows: CheckedRows, decision: Decision, roles: Roles, *, weights: b
         added[WEIGHTS] = as_lists(pa.list_(pa.float32()), rows.offsets, _over_all(decision.weights, rows, np.float32))
     if weights:
         added[ROW_WEIGHT] = as_arrow(decision.row_weights)
+    if decision.coefs is not None:
+        with np.errstate(over="ignore"):  # beyond float32 it is infinite, and looks so
+            coefs = _over_all(decision.coefs, rows, np.float32)
+        added[COEF] = as_lists(pa.list_(pa.float32()), rows.offsets, coefs)
     kept = decision.kept_fraction
     verdicts = {KEPT: as_arrow(kept, ~np.isnan(kept)), REJECTED_BY: _rejected_by(decision)}
     if roles.mask is not None:

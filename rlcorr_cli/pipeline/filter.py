@@ -34,6 +34,7 @@ from rlcorr_cli.pipeline.scan import Computing, check_rereadable
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.filtered import Filtered, Target
+from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import report_of
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.measured import Gathering
@@ -70,7 +71,7 @@ def filter_dump(
 ) -> Filtered:
     """Write the corrected rows of a dump, and report what the plan did to it."""
     started = time.perf_counter()
-    plan, dump = chosen.plan, opened(request, chosen)
+    plan, dump = chosen.plan, opened(request, chosen, target.objective)
     _check(dump, plan, target)
     anomalies = find_anomalies(samples(dump))
     computing = computing or Computing()
@@ -98,6 +99,7 @@ def filter_dump(
         )
         run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
         report = report_of(run, layouts_of(work.observation))
+        report = replace(report, notes=(*report.notes, *_coefs(report, target)))
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
             target=target,
@@ -151,6 +153,20 @@ def _clamped(n_tokens: int) -> tuple[str, ...]:
     return (f"Tokens whose weight is {written}, for being larger: {n_tokens:,}; a bound (--is-high) avoids this.",)
 
 
+def _coefs(report: Report, target: Target) -> tuple[str, ...]:
+    """A note on what the coefficients are divided by, or still to be."""
+    made = report.objective
+    if made is None:
+        return ()
+    name, divisor = made.objective.name, made.objective.divisor
+    if target.divides_coefs:
+        return (f"rlcorr_coef is {name}'s, divided by the {divisor} of its batch.",)
+    (first, *others) = made.batches
+    number = f"the {first.divisor:,.0f} {divisor}" if not others else f"the {divisor}"
+    where = "" if not others else ": their numbers are in the file's metadata and in --json"
+    return (f"rlcorr_coef is {name}'s, to be divided by {number} of its batch{where}.",)
+
+
 def _losses(outputs: Sequence[Output | None]) -> tuple[str, ...]:
     """Notes on values that JSON lines have no form for."""
     losses = [output.losses for output in outputs if output is not None]
@@ -170,7 +186,9 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
         raise UsageError("--rejected keep leaves nothing for --rejected-output.", "Use one of the two.")
     if target.resample is not None and (target.keep_rejected or target.rejected is not None):
         raise UsageError("--resample draws rows; what it leaves out is not kept apart.", "Use --resample alone.")
-    if plan.batched or target.resample is not None:
+    if target.resample is not None and target.objective is not None:
+        raise UsageError("--resample draws rows by their weights, which --coef has in it.", "Use one of the two.")
+    if plan.batched or target.resample is not None or target.divides_coefs:
         check_rereadable(dump)
 
 
@@ -198,6 +216,7 @@ def _finish(filtered: Filtered, kept: Output | None, dropped: Output | None, log
     if filtered.target.resample is None and filtered.rows_in != filtered.rows_out + gone:
         raise AssertionError(f"{filtered.rows_in} rows in, {filtered.rows_out} out, {gone} not")
     about = {**_about(filtered.report.plan), "counts": filtered.report.whole.counts, **filtered.rows}
+    about |= {} if filtered.coefs is None else {"coefs": filtered.coefs}
     if kept is not None:
         kept.finish(json.dumps(about))
     if dropped is not None:

@@ -20,6 +20,7 @@ from rlcorr_cli.io.corrected import corrected
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.outputs import Output
+from rlcorr_cli.metrics.objective import BatchObjective
 from rlcorr_cli.pipeline.analyze import Progress, measure, provenance_of
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
@@ -30,9 +31,10 @@ from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import GroupKey
+from rlcorr_cli.totals.view import TotalsView
 
 Scales = Mapping[GroupKey, float]
-"""Group -> what its weights are divided by."""
+"""Group -> what its weights, or its coefficients, are divided by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +58,17 @@ class FilteredRows:
 
 @dataclass(frozen=True, kw_only=True)
 class FilterShard:
-    """Shard -> its rows, filtered, batch by batch.  writes: whether corrected rows are wanted at all."""
+    """Shard -> its rows, filtered, batch by batch.
+
+    scales: of weights; divisors: of coefficients.  writes: whether corrected rows are wanted at all.
+    """
 
     reading: ShardReading
     observation: Observation
     budget_bounds: BudgetBounds
     provenance: Provenance
     scales: Scales | None
+    divisors: Scales | None
     target: Target
     writes: bool
 
@@ -76,7 +82,7 @@ class FilterShard:
         batch = rows.batch
         observed = observe(batch, self.observation, self.reading.device, self.budget_bounds, decides=True)
         assert observed.decision is not None
-        decision, n_clamped = self._written_weights(observed.decision, rows)
+        decision, n_clamped = self._written_weights(self._written_coefs(observed.decision, rows), rows)
         stays = (decision.n_kept > 0) | self.target.keep_rejected
         written, dropped = self._rows(rows, decision, stays) if self.writes else (None, None)
         return FilteredRows(
@@ -109,10 +115,22 @@ class FilterShard:
         """The same with weights divided by the mean of their batch, where the plan asks for that."""
         if self.scales is None or decision.weights is None:
             return decision
-        batch = rows.batch
-        divisor = np.array([self.scales[key] for key in batch.group_keys])[batch.group_index]
-        per_token = np.repeat(divisor, np.diff(batch.offsets))
+        divisor = _of_rows(self.scales, rows)
+        per_token = np.repeat(divisor, np.diff(rows.batch.offsets))
         return replace(decision, weights=decision.weights / per_token, row_weights=decision.row_weights / divisor)
+
+    def _written_coefs(self, decision: Decision, rows: CheckedRows) -> Decision:
+        """The decision with its coefficients as they are written: under weights of batch mean 1 where the plan's are,
+        and over the batch's divisor where that is asked for."""
+        objective = self.target.objective
+        if decision.coefs is None or objective is None:
+            return decision
+        divisor = np.ones(rows.batch.n_rows)
+        if self.scales is not None and objective.takes_weights:
+            divisor = divisor * _of_rows(self.scales, rows)
+        if self.divisors is not None:
+            divisor = divisor * _of_rows(self.divisors, rows)
+        return replace(decision, coefs=decision.coefs / np.repeat(divisor, np.diff(rows.batch.offsets)))
 
     def _rows(
         self, rows: CheckedRows, decision: Decision, stays: NDArray[np.bool_]
@@ -129,28 +147,52 @@ class FilterShard:
 def filter_work(
     dump: Dump, chosen: ChosenPlan, target: Target, computing: Computing, budget_bounds: BudgetBounds, *, writes: bool
 ) -> FilterShard:
-    """What is done with each shard under a plan; measures batch means first, where weights are divided by them."""
-    observation = Observation((chosen.plan,), has_current=dump.roles.current is not None, seed=None)
+    """What is done with each shard under a plan; measures first what weights and coefficients are divided by."""
+    plan, objective = chosen.plan, target.objective
+    observation = Observation(
+        (plan,),
+        has_current=dump.roles.current is not None,
+        seed=None,
+        objectives={} if objective is None else {plan: objective},
+    )
+    scales, divisors = _divided_by(dump, chosen, target, observation, computing, budget_bounds)
     return FilterShard(
         reading=ShardReading.of(dump, computing, whole=True),
         observation=observation,
         budget_bounds=budget_bounds,
         provenance=provenance_of(dump, observation, budget_bounds),
-        scales=_batch_scales(dump, chosen, observation, computing, budget_bounds),
+        scales=scales,
+        divisors=divisors,
         target=target,
         writes=writes,
     )
 
 
-def _batch_scales(
-    dump: Dump, chosen: ChosenPlan, observation: Observation, computing: Computing, budget_bounds: BudgetBounds
-) -> Scales | None:
-    """Batch means, measured in a pass of their own, where the plan divides weights by them."""
+def _divided_by(
+    dump: Dump,
+    chosen: ChosenPlan,
+    target: Target,
+    observation: Observation,
+    computing: Computing,
+    budget_bounds: BudgetBounds,
+) -> tuple[Scales | None, Scales | None]:
+    """Batch means of weights and batch divisors of coefficients, each where it is asked for, in a pass of their own."""
     plan, batch_mean = chosen.plan, CANONICAL if chosen.profile is None else chosen.profile.batch_mean
-    if not plan.normalizes:
-        return None
+    objective = target.objective if target.divides_coefs else None
+    if not plan.normalizes and objective is None:
+        return None, None
     measured, layouts = measure(dump, observation, computing, budget_bounds)
-    return factors(measured.groups, layouts, plan, batch_mean)
+    scales = factors(measured.groups, layouts, plan, batch_mean) if plan.normalizes else None
+    if objective is None:
+        return scales, None
+    # Rows are grouped by nothing but their batch here.  Where nothing of one is kept, every coefficient is 0.
+    batches = ((key, BatchObjective(TotalsView(group, plan), objective)) for key, group in measured.groups.items())
+    return scales, {key: batch.divisor or 1.0 for key, batch in batches}
+
+
+def _of_rows(scales: Scales, rows: CheckedRows) -> Floats:
+    """Each row's own, f64[B]."""
+    return np.array([scales[key] for key in rows.batch.group_keys])[rows.batch.group_index]
 
 
 def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np.int64] | None:

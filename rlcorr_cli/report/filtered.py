@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.report.objective import plain
 from rlcorr_cli.report.report import Report
 
 ROWS_PER_FILE = 100_000
@@ -17,7 +19,8 @@ class Target:
 
     path: None for a dry run.  keep_rejected: rows without a token left stay in.  rejected: where those rows go
     instead.  resample: how many rows to draw in proportion to their weights (None: no drawing), with `seed`.
-    unused_weights: write (and draw by) weights that the plan's loss does not take, too.
+    unused_weights: write (and draw by) weights that the plan's loss does not take, too.  objective: whose coefficients
+    are written as well; divides_coefs: by each batch's divisor.
     """
 
     path: Path | None
@@ -28,6 +31,8 @@ class Target:
     resample: int | None = None
     seed: int = 0
     unused_weights: bool = False
+    objective: Objective | None = None
+    divides_coefs: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +65,20 @@ class Filtered:
             "rows_quarantined": quarantined,
         }
 
+    @property
+    def coefs(self) -> dict[str, Any] | None:
+        """What the coefficients are of, and what each training batch's sums are divided by; None where none are."""
+        made = self.report.objective
+        if self.target.objective is None or made is None:
+            return None
+        return {
+            "objective": made.objective.to_dict(),
+            "divided": self.target.divides_coefs,
+            "divisor": made.objective.divisor,
+            "batch_by": made.batch_by,
+            "batches": [[plain(batch.batch), batch.divisor] for batch in made.batches],
+        }
+
     def __repr__(self) -> str:
         return f"<Filtered: {self.rows_out:,} of {self.rows_in:,} rows out, {self.report!r}>"
 
@@ -73,5 +92,6 @@ class Filtered:
             "quarantine": self.quarantine and str(self.quarantine),
             **self.rows,
             "rejected_rows": dict(self.rejected_rows),
+            "coefs": self.coefs,
         }
         return {**self.report.to_dict(), "output": output}

@@ -28,7 +28,7 @@ class ObjectiveBatch:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
-            "batch": _plain(self.batch),
+            "batch": plain(self.batch),
             "divisor": self.divisor,
             "metrics": dict(self.metrics),
             "mistakes": {name: dict(values) for name, values in self.mistakes.items()},
@@ -116,7 +116,7 @@ def _is_mistake(mistake: Mistake, of_batch: BatchObjective, plan: Plan) -> bool:
     return of_batch.has(f"{mistake.name}.dot") and (corrects or not mistake.keeps_all)
 
 
-def _plain(batch: Any) -> Any:
+def plain(batch: Any) -> Any:
     """A batch's value as JSON has it: dates and infinities as text."""
     is_plain = isinstance(batch, int | str | None) or (isinstance(batch, float) and math.isfinite(batch))
     return batch if is_plain else str(batch)

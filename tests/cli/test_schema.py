@@ -82,6 +82,7 @@ def test_what_filter_prints_is_as_the_schema_says(tmp_path: Path) -> None:
     assert_is("filter", tight)
     written = ("-o", str(tmp_path / "out.parquet"), "--rejected-output", str(tmp_path / "no.parquet"))
     assert_is("filter", run("filter", *given, *written).json)
+    assert_is("filter", run("filter", *given, "--coef-normalized", "--dry-run").json)
 
 
 def test_what_inspect_prints_is_as_the_schema_says(tmp_path: Path) -> None:
