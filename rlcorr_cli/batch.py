@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.places import Stamp
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.summary import GroupKey
 
-Stamp = tuple[int | str, ...]
-"""Which state of a file: its device, inode, size and time of writing; in a store what it calls its ETag, too."""
 Schema = Any
 """An Arrow schema, which only io looks into."""
 Partition = Any

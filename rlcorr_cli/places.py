@@ -2,12 +2,17 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import PosixPath
 from typing import Literal
 
 STDIN = "-"
 Unit = Literal["row", "line"]
 """Rows of Parquet count from 0, lines of JSON lines from 1."""
 
+
+Stamp = tuple[int | str, ...]
+"""Which state of a file: its device, inode, size and time of writing; in a store its size and what that calls its
+ETag."""
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -29,6 +34,15 @@ class Uri(str):
     def beside(self, text: str) -> "Uri":
         """Another file of the same store."""
         return Uri(text, self.query)
+
+
+class UriPath(PosixPath):
+    """A URI where the path of an output is expected: with its name, its suffix and what is above it, and as text the
+    URI.  No call of the system knows it; `atomic` does."""
+
+    def __str__(self) -> str:
+        start, _, rest = super().__str__().partition(":/")
+        return f"{start}://{rest}"
 
 
 def scheme(path: str) -> str:

@@ -5,8 +5,10 @@ pass, time between a request and its answer.
 """
 
 import http.client
+import re
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
 from pyarrow import fs
 
 BUCKET = "dumps"
@@ -70,6 +73,12 @@ def keys(endpoint: str, folder: str) -> list[str]:
     selector = fs.FileSelector(f"{BUCKET}/{folder}", recursive=True, allow_not_found=True)
     infos = files(endpoint).get_file_info(selector)
     return sorted(info.path.removeprefix(f"{BUCKET}/") for info in infos if info.type == fs.FileType.File)
+
+
+def unfinished(endpoint: str) -> list[str]:
+    """Keys of uploads that were begun, and neither completed nor aborted: nobody sees them, and they are paid for."""
+    with urllib.request.urlopen(f"{endpoint}/{BUCKET}?uploads") as response:
+        return re.findall("<Key>(.*?)</Key>", response.read().decode())
 
 
 @dataclass(frozen=True)
@@ -172,3 +181,14 @@ def proxy(endpoint: str) -> Generator[Proxy]:
 
 
 HOP = {"content-length", "connection", "transfer-encoding", "server", "date"}
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy before the server, and the variables by which commands find it."""
+    with proxy(server()) as before:
+        for name in VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment(before.endpoint).items():
+            monkeypatch.setenv(name, value)
+        yield before

@@ -17,10 +17,11 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "places": ("errors",),
-    "atomic": ("errors", "places"),
+    "storage": ("errors", "places"),
+    "atomic": ("errors", "places", "storage"),
     "plans": ("errors",),
     "totals": ("errors", "plans"),
-    "batch": ("errors", "totals"),
+    "batch": ("errors", "places", "totals"),
     "quality": ("errors", "places"),
     "requests": ("errors", "plans", "quality"),
     "metrics": ("errors", "plans", "totals"),
@@ -28,7 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "rules": ("errors", "plans", "totals", "metrics"),
     "report": ("errors", "batch", "plans", "totals", "quality", "metrics", "frameworks", "rules"),
     "core": ("errors", "batch", "plans", "totals", "metrics"),
-    "io": ("errors", "places", "batch", "atomic", "plans", "totals", "quality", "requests"),
+    "io": ("errors", "places", "storage", "batch", "atomic", "plans", "totals", "quality", "requests"),
     "engines": ("errors", "batch"),
     "present": ("errors", "atomic", "plans", "totals", "quality", "metrics", "frameworks", "rules", "report"),
 }
@@ -42,7 +43,7 @@ ROOT_MODULE = "__init__"
 
 HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("core",),
-    "pyarrow": ("io",),
+    "pyarrow": ("io", "storage"),
     "polars": ("report",),
     "rich": ("present",),
     "matplotlib": ("present",),

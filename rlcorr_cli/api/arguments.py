@@ -1,13 +1,14 @@
 """Arguments that several functions of the API take, checked and made into the values that the pipeline takes."""
 
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.quality.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
 from rlcorr_cli.requests import MOST_ROWS, MOST_THREADS, ReadRequest
+from rlcorr_cli.storage import output_path
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.scan import Computing
@@ -136,16 +137,8 @@ def _policy(bad_rows: Any) -> BadRowPolicy:
     if action == "error" and bad_rows.max_fraction is not None:
         raise UsageError("--max-bad-fraction needs --on-bad-row skip or quarantine.", "Add --on-bad-row skip.")
     if bad_rows.quarantine is not None:
-        refuse_uri("--quarantine", bad_rows.quarantine)
+        return replace(bad_rows, quarantine=output_path("--quarantine", bad_rows.quarantine))
     return bad_rows
-
-
-def refuse_uri(option: str, path: str | Path) -> None:
-    """Refuse a URI for an output, which as a path would name a directory called 'file:'.  Path makes // one /."""
-    if uri := re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/+", str(path)):
-        place = shortened(str(path)[uri.end() :], quotes=False)
-        hint = f"Write /{place}." if uri[1].lower() == "file" else "Write to a file, and copy that."
-        raise UsageError(f"{option} takes a path, not the URI {shortened(str(path))}.", hint)
 
 
 def kind_of(value: Any) -> str:

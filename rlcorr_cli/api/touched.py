@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcorr_cli.api.arguments import refuse_uri
 from rlcorr_cli.api.choosing import plan_file
 from rlcorr_cli.atomic import Destination, check_run
 from rlcorr_cli.atomic.destinations import DUMP
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.storage import output_path
 
 
 def written(option: str, path: Any) -> Path:
@@ -22,8 +22,7 @@ def written(option: str, path: Any) -> Path:
     if str(path) == STDIN:
         what = f"{option} takes no '{STDIN}': nothing but text goes to standard output."
         raise UsageError(what, "Name a file, or a directory.")
-    refuse_uri(option, path)
-    return Path(path)
+    return output_path(option, path)
 
 
 def check_touched(

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from rlcorr_cli.atomic import remote
 from rlcorr_cli.atomic.temporaries import sweep
 from rlcorr_cli.errors import OutputError, UsageError
-from rlcorr_cli.places import STDIN
+from rlcorr_cli.places import STDIN, scheme
 
 DUMP = "DUMP"
 """What a dump's files are named by, as options name other files."""
 
 Identity = tuple[int | str, ...]
-"""Device and inode, then the names below them that are not there yet."""
+"""Device and inode, then the names below them that are not there yet; of a URI itself."""
 
 KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISREG, "a regular file"),
@@ -56,7 +57,7 @@ class Destination:
     @property
     def place(self) -> Path:
         """The path with its links followed: what a link to a file leads to is written, and the link stays."""
-        return Path(os.path.realpath(self.path))
+        return self.path if remote.is_remote(self.path) else Path(os.path.realpath(self.path))
 
     @property
     def elsewhere(self) -> str:
@@ -78,7 +79,7 @@ class Destination:
         kind = kind_at(place)
         if not kind:
             return False
-        wanted = "a directory" if self.directory else "a regular file"
+        wanted = "a directory" if self.directory and not remote.is_remote(place) else "a regular file"
         if kind != wanted:
             raise OutputError(f"{self.path} is {kind}, not {wanted}.", self.elsewhere)
         if not self.directory:
@@ -146,7 +147,7 @@ def _refuse_what_is_read(located: Sequence[_Located], reads: Iterable[tuple[str,
             identity = _open_file(0) if (option, path) == (DUMP, STDIN) else _identity(path)
             folder = os.path.dirname(path)
             if directories and folder not in above:
-                above[folder] = _above(os.path.realpath(folder))
+                above[folder] = _above(folder if scheme(folder) else os.path.realpath(folder))
         except OSError:
             continue
         holding = directories & above.get(folder, frozenset())
@@ -163,6 +164,12 @@ def _both(destination: Destination, option: str) -> UsageError:
 def _refuse_place(destination: Destination) -> None:
     """Refuse where a directory is missing or closed, or where something is that must stay."""
     path, place = destination.path, destination.place
+    if remote.is_remote(path):
+        if destination.directory:
+            raise OutputError(f"{path} would be a directory in a store.", f"Name a file with {destination.option}.")
+        if destination.refuse(path) and not destination.overwrite:
+            raise destination.taken("exists")
+        return
     try:
         above = _directory_there(place) if destination.makes_parents else place.parent
         kind = kind_at(above)
@@ -183,6 +190,8 @@ def _refuse_place(destination: Destination) -> None:
 
 def _directory_there(place: Path) -> Path:
     """The nearest directory above that is there, in which what is written has its temporary name."""
+    if remote.is_remote(place):
+        return remote.folder_here()
     return next(above for above in place.parents if os.path.lexists(above) or above == above.parent)
 
 
@@ -194,6 +203,8 @@ def _holds_current_directory(place: Path) -> bool:
 
 def kind_at(path: Path) -> str:
     """What has this name, in words; links to files count as what they lead to.  Empty where nothing has it."""
+    if remote.is_remote(path):
+        return remote.kind_at(path)
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):
@@ -207,6 +218,8 @@ def kind_at(path: Path) -> str:
 
 def _identity(path: str | os.PathLike[str]) -> Identity:
     """What a path leads to."""
+    if scheme(str(path)):
+        return (str(path),)
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -222,7 +235,7 @@ def _above(real: str) -> frozenset[Identity]:
 
 def _ancestors(real: str) -> Iterator[str]:
     yield real
-    while os.path.dirname(real) != real:
+    while os.path.dirname(real) != real and not os.path.dirname(real).endswith(":/"):
         real = os.path.dirname(real)
         yield real
 

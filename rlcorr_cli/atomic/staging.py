@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from rlcorr_cli.atomic import remote
 from rlcorr_cli.atomic.destinations import Destination
 from rlcorr_cli.atomic.renaming import exchange, name_new
 from rlcorr_cli.atomic.temporaries import discard, temporary_name
@@ -33,12 +34,16 @@ def has_published() -> bool:
 
 @dataclass(frozen=True)
 class _Staged:
-    """What is at `temporary` is meant for `place`; goes: there is nothing, and what has the place is taken away."""
+    """What is at `temporary` is meant for `place`; goes: there is nothing, and what has the place is taken away.
+
+    hidden: of a place in a store, the name beside it that the upload has.
+    """
 
     destination: Destination
     place: Path
     temporary: Path
     goes: bool = False
+    hidden: Path | None = None
 
 
 class Staging:
@@ -47,6 +52,7 @@ class Staging:
     def __init__(self) -> None:
         self._staged: list[_Staged] = []
         self._new_directories: dict[Path, Path] = {}
+        self._uploaded: set[Path] = set()
 
     def __enter__(self) -> "Staging":
         return self
@@ -54,13 +60,16 @@ class Staging:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for staged in self._staged:
             discard(staged.temporary)
+            if staged.hidden is not None and staged.hidden in self._uploaded:
+                remote.discard(staged.hidden)
         self._staged.clear()
+        self._uploaded.clear()
         self._new_directories.clear()
 
     def add(self, destination: Destination) -> Path:
         """The name to write the destination under: to be opened as new, or made as a directory."""
         place = destination.place
-        missing = _topmost_missing(place.parent)
+        missing = None if remote.is_remote(place) else _topmost_missing(place.parent)
         if missing is None or not destination.makes_parents:
             return self._stage(destination, place)
         # A directory that is new appears with all that is in it.
@@ -98,6 +107,7 @@ class Staging:
                     _sync_directory(staged.temporary)
                 if staged.destination.refuse(staged.place) and not staged.destination.overwrite:
                     raise staged.destination.taken(MEANWHILE)
+                self._upload(staged)
         global _has_begun
         _has_begun = _has_begun or bool(self._staged)
         for staged in self._staged:
@@ -105,12 +115,23 @@ class Staging:
                 _take_away(staged) if staged.goes else _publish(staged)
         for staged in self._staged:
             with _said(staged.destination):
-                _sync_directory(staged.place.parent)
+                if staged.hidden is None:
+                    _sync_directory(staged.place.parent)
 
     def _stage(self, destination: Destination, place: Path, goes: bool = False) -> Path:
-        temporary = temporary_name(place)
-        self._staged.append(_Staged(destination, place, temporary, goes))
-        return temporary
+        hidden = temporary_name(place)
+        if remote.is_remote(place):
+            temporary = remote.folder_here() / hidden.name
+            self._staged.append(_Staged(destination, place, temporary, goes, hidden))
+            return temporary
+        self._staged.append(_Staged(destination, place, hidden, goes))
+        return hidden
+
+    def _upload(self, staged: _Staged) -> None:
+        """What takes long and may fail comes before the first output has its name."""
+        if staged.hidden is not None and not staged.goes:
+            self._uploaded.add(staged.hidden)
+            remote.upload(staged.temporary, staged.hidden)
 
 
 def sync(path: Path) -> None:
@@ -132,6 +153,11 @@ def _sync_directory(path: Path) -> None:
 
 def _publish(staged: _Staged) -> None:
     destination, place, temporary = staged.destination, staged.place, staged.temporary
+    if staged.hidden is not None:
+        if destination.refuse(place) and not destination.overwrite:
+            raise destination.taken(MEANWHILE)
+        remote.name(staged.hidden, place)
+        return
     try:
         name_new(temporary, place)
     except FileExistsError:
@@ -144,7 +170,9 @@ def _publish(staged: _Staged) -> None:
 
 def _take_away(staged: _Staged) -> None:
     destination, place, temporary = staged.destination, staged.place, staged.temporary
-    if destination.refuse(place):
+    if staged.hidden is not None:
+        remote.remove(place)
+    elif destination.refuse(place):
         os.rename(place, temporary)
         _refuse_taken(staged, lambda: os.rename(temporary, place))
 

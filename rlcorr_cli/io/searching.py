@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.formats import SUFFIXES, is_searched
-from rlcorr_cli.io.storage import filesystem
+from rlcorr_cli.storage import filesystem
 
 SEARCHED = "*" + ", *".join(SUFFIXES)
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rlcorr_cli.batch import Stamp
 from rlcorr_cli.errors import DataError, UsageError, shortened
 from rlcorr_cli.io.formats import CONTAINERS, MEMORY, NAMES, STREAMED, by_magic, by_suffix, container
 from rlcorr_cli.io.layouts.head import Head
@@ -14,10 +13,10 @@ from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 from rlcorr_cli.io.layouts.table import layout, recognised
 from rlcorr_cli.io.searching import Hits, listed, matching, not_read, within
-from rlcorr_cli.io.storage import Status, filesystem, located
-from rlcorr_cli.io.storage.disk import unreadable
 from rlcorr_cli.io.tables import InMemory
-from rlcorr_cli.places import STDIN
+from rlcorr_cli.places import STDIN, Stamp
+from rlcorr_cli.storage import Status, filesystem, located
+from rlcorr_cli.storage.disk import unreadable
 
 CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
 CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)

@@ -17,6 +17,7 @@ from rlcorr_cli.io.outputs import Output, is_table
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.io.quarantine import quarantined
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
+from rlcorr_cli.storage import output_path
 
 
 class BadRowLog:
@@ -78,7 +79,8 @@ def quarantine(policy: BadRowPolicy, overwrite: bool | None = None) -> Destinati
     """Where bad rows go, if anywhere.  overwrite: None for a command without such an option."""
     if policy.quarantine is None:
         return None
-    return Destination(path=policy.quarantine, option="--quarantine", overwrite=overwrite)
+    path = output_path("--quarantine", policy.quarantine)
+    return Destination(path=path, option="--quarantine", overwrite=overwrite)
 
 
 def check_quarantine(dump: Dump) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from running import BF16, STEPS, parquet, refused, row, run
-from stores import VARIABLES, Proxy, environment, proxy, put, server
+from stores import Proxy, put, server
+from stores import store as store
 
 REGION = {"x-amz-bucket-region": "eu-central-1"}
-
-
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """A proxy before the server, and the variables by which commands find it."""
-    with proxy(server()) as before:
-        for name in VARIABLES:
-            monkeypatch.delenv(name, raising=False)
-        for name, value in environment(before.endpoint).items():
-            monkeypatch.setenv(name, value)
-        yield before
 
 
 def told(*args: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from rlcorr_cli.io.containers.reader import Reader
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
-from rlcorr_cli.io.storage import filesystem
+from rlcorr_cli.storage import filesystem
 
 MERGE_BYTES = 4 << 20
 STEP_TOKENS = 1 << 14, 1 << 22

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.formats import GZIP, ZSTD
-from rlcorr_cli.io.storage import filesystem
 from rlcorr_cli.places import STDIN, shown
+from rlcorr_cli.storage import filesystem
 
 BLOCK_BYTES = 16 << 20
 HEAD_BYTES = 1 << 20

@@ -1,11 +1,12 @@
 """What a person typed for a place, made into a path of the disk or a URI of a store that is known."""
 
 import re
+from pathlib import Path
 from urllib.parse import unquote
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.io.storage.refusals import SERVICES
-from rlcorr_cli.places import Uri, scheme
+from rlcorr_cli.places import Uri, UriPath, scheme
+from rlcorr_cli.storage.refusals import SERVICES
 
 QUERY = re.compile(r"\?((?:[a-z_]+=[^&=?*]*&)*[a-z_]+=[^&=?*]*)$")
 """The end of a URI that says more of the store; a lone `?` is a wildcard."""
@@ -33,6 +34,22 @@ def located(typed: str) -> str:
     if not rest.strip("/") or (rest.startswith("/") and kind not in ("hdfs", "viewfs")):
         raise UsageError(f"{shortened(typed)} names no {SERVICES[kind].place}.", f"Write {kind}://PLACE/PATH.")
     return Uri(f"{kind}://{rest.rstrip('/')}", query[1] if query else "")
+
+
+def output_path(option: str, typed: str | Path) -> Path:
+    """The path of an output, which may be a URI; Path makes // one /, and so does this."""
+    start, colon, rest = str(typed).partition(":/")
+    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", start):
+        return Path(typed)
+    place = located(f"{start}://{'/' if start.lower() == 'file' else ''}{rest.lstrip('/')}")
+    if not isinstance(place, Uri):
+        return Path(place)
+    if place.query:
+        what = f"{option} takes a URI without a query, not ?{place.query}."
+        raise UsageError(what, "Say it by variables: AWS_ENDPOINT_URL, AWS_REGION.")
+    if place.count("/") < 3:
+        raise UsageError(f"{option} names no file in {place}.", f"Write {place}/NAME.")
+    return UriPath(place)
 
 
 def _path(typed: str) -> str:

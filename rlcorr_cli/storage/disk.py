@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from rlcorr_cli.batch import Stamp
 from rlcorr_cli.errors import DataError, nearest
-from rlcorr_cli.io.storage.protocol import Status
+from rlcorr_cli.places import Stamp
+from rlcorr_cli.storage.protocol import Status
 
 Made = TypeVar("Made")
 

@@ -11,21 +11,23 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from pyarrow import fs
 
-from rlcorr_cli.batch import Stamp
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.storage.globs import literal_start, matches
-from rlcorr_cli.io.storage.protocol import Status
-from rlcorr_cli.io.storage.refusals import SERVICES, Asked, missing, refused
-from rlcorr_cli.places import Uri
+from rlcorr_cli.places import Stamp, Uri
+from rlcorr_cli.storage.globs import literal_start, matches
+from rlcorr_cli.storage.protocol import Status
+from rlcorr_cli.storage.refusals import SERVICES, Asked, missing, refused
 
 FIRST_BYTES, MOST_BYTES = 1 << 16, 1 << 23
 """What one request brings at least, at a new place and where a file is read on and on."""
 KEPT = 256
 """Files whose size and footer are kept."""
+PIECE_BYTES = 1 << 24
+"""What is uploaded in one call."""
 STATES = ("etag", "last-modified", "updated")
 """What stores call the state of a file."""
 Made = TypeVar("Made")
@@ -142,6 +144,47 @@ class Store:
 
     def explained(self, path: str, error: Exception) -> DataError | None:
         return refused(self._asked(path), error) if isinstance(error, OSError) else None
+
+    def put(self, local: Path, path: str) -> None:
+        """Upload a file of the disk under a name that nobody reads.
+
+        What is interrupted leaves an object cut short, which `delete` removes: closing Arrow's stream completes it, and
+        there is no way to abort.  An upload that the store itself refuses half-way stays unfinished there, unseen.
+        """
+        try:
+            out = self._files.open_output_stream(self._name(path), compression=None)
+            with open(local, "rb") as file, out:
+                while piece := file.read(PIECE_BYTES):
+                    out.write(piece)
+        except OSError as error:
+            raise refused(self._asked(path), error) from error
+
+    def name(self, temporary: str, path: str) -> None:
+        """Give an uploaded object its name, in the place of what has it: a store copies it, and shows it when it is
+        whole."""
+        try:
+            self._files.copy_file(self._name(temporary), self._name(path))
+            self._files.delete_file(self._name(temporary))
+        except OSError as error:
+            raise refused(self._asked(path), error) from error
+
+    def delete(self, path: str) -> None:
+        """Remove an object, if it is there."""
+        try:
+            self._files.delete_file(self._name(path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise refused(self._asked(path), error) from error
+
+    def check_place(self, path: str) -> None:
+        """A DataError where the bucket is not there, or not ours."""
+        try:
+            self._selected(f"{self._start}/{uri_parts(path)[2].rpartition('/')[0]}", recursive=False)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise refused(self._asked(path), error) from error
 
     def _asked(self, path: str) -> Asked:
         scheme, place, key = uri_parts(path)

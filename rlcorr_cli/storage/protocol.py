@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
 
-from rlcorr_cli.batch import Stamp
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.places import Stamp
 
 ArrowFile: TypeAlias = Any
 """A pyarrow.NativeFile: loading pyarrow is left to who reads."""
