@@ -41,6 +41,7 @@ class PlanColumns:
     """What a plan reads of a dump.
 
     mode: which two policies it compares.  needed: canonical columns that must be there beside those.
+    wanted: those that are read where the dump has them.
     batch: the column of training batches, which rows are grouped by before all others; None without one.
     batch_required: whether every file must have it; else it is left out where one has not.
     compares: whether two policies must be there; without, the rollout's alone will do.
@@ -48,6 +49,7 @@ class PlanColumns:
 
     mode: Mode = "decoupled"
     needed: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
     batch: str | None = None
     batch_required: bool = False
     compares: bool = True

@@ -722,3 +722,89 @@ def weights_and_mask(rows: list[Row], plan: Plan) -> tuple[list[list[float]] | N
         for t, w in zip(seq.at, ws, strict=True):
             out[t] = w
     return full, masks
+
+
+# ---------------------------------------------------------------- plans beside each other
+
+
+def comparison(rows: list[Row], plan: Plan, has_advantages: bool = True) -> dict[str, Value]:
+    """The columns of `compare`, from shared/spec/decide.md section 1.
+
+    f = applied weight * kept, q = (1 - e^a)^2; A_i and f_i are means over a sequence's valid tokens.
+    """
+    if (plan["mode"], plan["loss"]) == ("bypass", "ppo_clip"):
+        bounds = {"low": None, "high": None, "outside": "clamp", "normalize": "none"}
+        plan = {**plan, "weighting": {"scope": "token", **bounds, "of": "mismatch", "gate": "any"}}
+    weights, masks = weights_and_mask(rows, plan)
+    seqs = view(rows, [row.mask for row in rows])
+    held: list[tuple[Seq, list[float], list[float], list[int]]] = []
+    for i, seq in enumerate(seqs):
+        if not seq.at:
+            continue
+        kept = [masks[i][t] for t in seq.at]
+        ws = [1.0] * len(kept) if weights is None else [weights[i][t] for t in seq.at]
+        f = [w if k else 0.0 for w, k in zip(ws, kept, strict=True)]
+        advantages = [seq.row.advantages[t] if has_advantages else 1.0 for t in seq.at]
+        held.append((seq, f, advantages, kept))
+    n_tokens, n_sequences = sum(len(f) for _, f, _, _ in held), len(held)
+    left = [log_ratio for seq, f, _, _ in held for log_ratio, x in zip(seq.logs, f, strict=True) if x > 0]
+    sizes = [len(f) for _, f, _, _ in held]
+    f_i = [math.fsum(f) / len(f) for _, f, _, _ in held]
+    a_i = [math.fsum(advantages) / len(advantages) for _, _, advantages, _ in held]
+    score = [
+        (adv**2 * expm1(a) ** 2, x)
+        for seq, f, advantages, _ in held
+        for a, adv, x in zip(seq.a, advantages, f, strict=True)
+    ]
+    none = math.fsum(q for q, _ in score)
+    once, twice = math.fsum(q * x for q, x in score), math.fsum(q * x * x for q, x in score)
+    info = None if none == 0 else 0.0 if twice == 0 else once**2 / (none * twice)
+    weighting = plan["weighting"]
+    corrects = (
+        weighting is not None
+        and weighting["gate"] == "any"
+        and weighting["scope"] in ("token", "sequence")
+        and (weighting["of"] != "drift" or plan["mode"] == "bypass")
+    )
+    seq_tv = _of(mean([max(0.0, -expm1(seq.total)) for seq, *_ in held]))
+    masses = sorted(math.fsum(abs(adv * x) for adv, x in zip(advs, f, strict=True)) for _, f, advs, _ in held)
+    raw = (
+        None
+        if weights is None
+        else units([[weights[i][t] for t in s.at] for i, s in enumerate(seqs) if s.at], weighting["scope"])
+    )
+    shift, error = _shift(f_i, a_i, [seq.total for seq, *_ in held])
+    total = math.fsum(f_i)
+    return {
+        "kept": len(left) / n_tokens,
+        "kept_sequence_fraction": sum(any(x > 0 for x in f) for _, f, _, _ in held) / n_sequences,
+        "info": info,
+        "worth": None if info is None else info * (1 if corrects else 1 - seq_tv),
+        "shift": shift,
+        "shift_se": error,
+        "length": math.fsum(x * n for x, n in zip(f_i, sizes, strict=True)) / total / (n_tokens / n_sequences)
+        if total
+        else None,
+        "k3_left": mean([k3(log_ratio) for log_ratio in left]),
+        "ess": None if raw is None else ess(raw),
+        "top_1pct": math.fsum(masses[-math.ceil(n_sequences / 100) :]) / math.fsum(masses) if any(masses) else None,
+    }
+
+
+def _shift(f: list[float], advantages: list[float], totals: list[float]) -> tuple[Value, Value]:
+    """(A_f - A_IS) / sd A and its standard error; None of equal advantages, of nothing kept, and where e^S rests on
+    fewer than 10 effective sequences."""
+    n = len(f)
+    centre = _of(mean(advantages))
+    variance = math.fsum((a - centre) ** 2 for a in advantages) / n
+    peak = max(totals)
+    w = [math.exp(s - peak) for s in totals]
+    if variance <= 1e-12 * math.fsum(a * a for a in advantages) / n or sum(f) == 0:
+        return None, None
+    if math.fsum(w) ** 2 / math.fsum(x * x for x in w) < 10:
+        return None, None
+    f, w = ([x * n / math.fsum(xs) for x in xs] for xs in (f, w))
+    a_f = math.fsum(x * a for x, a in zip(f, advantages, strict=True)) / n
+    a_is = math.fsum(x * a for x, a in zip(w, advantages, strict=True)) / n
+    spread = math.fsum((x * (a - a_f) - y * (a - a_is)) ** 2 for x, y, a in zip(f, w, advantages, strict=True))
+    return (a_f - a_is) / math.sqrt(variance), math.sqrt(spread / variance) / n

@@ -6,6 +6,7 @@ The command line calls these same functions.  Everything that goes wrong with a 
 """
 
 from rlcorr_cli.api.choosing import PlanLike, choose_objective, choose_plan
+from rlcorr_cli.api.comparing import compare
 from rlcorr_cli.api.converting import convert
 from rlcorr_cli.api.drawing import Picture, plot, save, to_html
 from rlcorr_cli.api.judging import check
@@ -23,6 +24,7 @@ __all__ = [
     "check",
     "choose_objective",
     "choose_plan",
+    "compare",
     "convert",
     "correct",
     "filter_dump",

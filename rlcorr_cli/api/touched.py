@@ -9,6 +9,7 @@ from rlcorr_cli.atomic import Destination, check_run
 from rlcorr_cli.atomic.destinations import DUMP
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.places import STDIN
+from rlcorr_cli.present.forms import SHEETS
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.storage import output_path
 
@@ -25,19 +26,29 @@ def written(option: str, path: Any) -> Path:
     return output_path(option, path)
 
 
+def sheet_files(paths: Any) -> tuple[Path, ...]:
+    """Files that a result other than a report is written to, if their names tell one of its forms."""
+    files = tuple(written("-o", path) for path in (paths if isinstance(paths, list | tuple) else [paths]))
+    for path in files:
+        if path.suffix.lower() not in SHEETS:
+            raise UsageError(f"{path}: it is written as {', '.join(SHEETS)}.", "Name it result.html or the like.")
+    return files
+
+
 def check_touched(
     destinations: Sequence[Destination],
     dumps: Sequence[str],
     *,
     plan: Any = None,
+    plans: Sequence[Any] = (),
     rules: str | Path | None = None,
     baseline: Any = None,
 ) -> tuple[str, ...]:
     """Refuse an output that cannot be written, or is what the run reads; notes on what killed runs had left there.
 
-    plan, baseline: as functions take them, of which only files are looked at.
+    plan, plans, baseline: as functions take them, of which only files are looked at.
     """
-    return check_run(destinations, _reads(dumps, plan, rules, baseline)) if destinations else ()
+    return check_run(destinations, _reads(dumps, (plan, *plans), rules, baseline)) if destinations else ()
 
 
 def quarantines(bad_rows: BadRowPolicy | None) -> tuple[Destination, ...]:
@@ -51,9 +62,10 @@ def quarantines(bad_rows: BadRowPolicy | None) -> tuple[Destination, ...]:
 
 
 def _reads(
-    dumps: Sequence[str], plan: Any, rules: str | Path | None, baseline: Any
+    dumps: Sequence[str], plans: Sequence[Any], rules: str | Path | None, baseline: Any
 ) -> Iterator[tuple[str, str | Path]]:
-    for option, path in (("--plan", plan_file(plan)), ("--rules", rules), ("--baseline", baseline)):
+    plan_files = (("--plan", plan_file(plan)) for plan in plans)
+    for option, path in (*plan_files, ("--rules", rules), ("--baseline", baseline)):
         if isinstance(path, str | Path):
             yield option, path
     from rlcorr_cli.io.sources import files

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import analyze, check, convert, explain, filter, help, inspect, merge, plot, presets
+from rlcorr_cli.cli import analyze, check, compare, convert, explain, filter, help, inspect, merge, plot, presets
 from rlcorr_cli.cli.command import Command, Group
 from rlcorr_cli.cli.examples import epilog
 from rlcorr_cli.cli.option_groups import flat
 
 COMMANDS = {
     "analyze": analyze.analyze,
+    "compare": compare.compare,
     "filter": filter.filter,
     "plot": plot.plot,
     "check": check.check,

@@ -5,6 +5,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "rlcorr analyze dump.parquet --group-by step",
         "rlcorr analyze dump.parquet --preset token_is --objective ppo -o report.html",
     ),
+    "compare": (
+        "rlcorr compare dump.parquet",
+        "rlcorr compare dump.parquet --preset token_is --preset geo_rs --group-by step",
+    ),
     "filter": (
         "rlcorr filter dump.parquet --preset token_is --dry-run",
         "rlcorr filter dump.parquet --preset seq_is_rs -o corrected.parquet",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.core.quantities import Columns
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of, mix, stream
 from rlcorr_cli.totals.summary import Replicates
 
@@ -24,16 +25,15 @@ REPLICATES = 200
 """Enough for a 95 % interval whose ends are good to about 5 % of its width."""
 
 
-def resample(keys: Keys, columns: Columns, seed: int) -> Replicates:
-    """The replicates' sums of one batch's columns; keys: of its rows, u64[B]."""
-    draws = torch.from_numpy(poisson_draws(keys, seed))
+def resample(draws: Floats, columns: Columns) -> Replicates:
+    """The replicates' sums of one batch's columns; draws: how often each row counts in each, f64[B, REPLICATES]."""
     names, logs = tuple(columns.sums), tuple(columns.logs)
     table = np.stack(tuple(columns.sums.values()))
-    values = np.stack(tuple(columns.logs.values()))
+    values = np.stack(tuple(columns.logs.values())) if columns.logs else np.zeros((0, len(draws)))
     peaks = values.max(axis=1)
     rests = np.exp(values - peaks[:, None])
     # torch's product, because it keeps to the one thread it was given.
-    sums, rests = (torch.from_numpy(rows) @ draws for rows in (table, rests))
+    sums, rests = (torch.from_numpy(rows) @ torch.from_numpy(draws) for rows in (table, rests))
     return Replicates(names, sums.numpy(), logs, peaks, rests.numpy())
 
 

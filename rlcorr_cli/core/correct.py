@@ -16,7 +16,7 @@ from torch import Tensor
 from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.core.statistics import LINEAR, STATISTICS
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.plans.plan import LEVELS, Budget, Plan, Rejection, Scope, Weighting
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Budget, Plan, Rejection, Scope, Weighting
 
 MAX_WEIGHT = float(np.finfo(np.float32).max)
 """The largest weight that is not infinite to a trainer, 3.4e38: trainers and filtered datasets hold float32."""
@@ -114,17 +114,27 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
     Ratios are compared in log space, log low <= l <= log high, so that a product of 10,000 tokens needs no e^S.
     Where the gate is shut everything is kept, whatever its statistic.
     """
-    low, high = rejection.bounds.low, rejection.bounds.high
     log_value = None
     if rejection.statistic == "ratio":
         log_value, log_limited = _log_linear(tokens, rejection.scope, plan)
-        value = torch.exp(log_limited)
-        keep = _inside(log_limited, None if low is None else _log(low), None if high is None else _log(high))
+        value, keep = torch.exp(log_limited), _inside_log(log_limited, rejection.bounds)
     else:
         value = statistic(tokens, rejection, plan)
-        keep = _inside(value, low, high)
+        keep = _inside(value, rejection.bounds.low, rejection.bounds.high)
     gate_mask = tokens.gate_mask(rejection.gate, rejection.scope == "token")
     return Rejected(rejection, value, log_value, keep if gate_mask is None else keep | ~gate_mask, gate_mask)
+
+
+def keeps(
+    tokens: Tokens, rule: Rejection | Budget, plan: Plan, budget_bounds: Mapping[str, np.ndarray] | None = None
+) -> Tensor:
+    """What one rule of a plan keeps, over its units: `correct`'s, without what is only reported of it."""
+    pair = tokens.between(rule.of)
+    if isinstance(rule, Budget):
+        return _spend(pair, rule, plan, (budget_bounds or {})[rule.name]).keep
+    if rule.statistic != "ratio" or rule.gate != "any":
+        return reject(pair, rule, plan).keep
+    return _inside_log(_log_linear(pair, rule.scope, plan)[1], rule.bounds)
 
 
 def _spend(tokens: Tokens, budget: Budget, plan: Plan, budget_bounds: np.ndarray) -> Rejected:
@@ -175,6 +185,8 @@ def _log_linear(tokens: Tokens, scope: Scope, plan: Plan, negate: bool = False) 
         return raw, raw
     if plan.limit_on == "token" and scope != "token":
         return raw, _reduce(tokens.ragged, tokens.limited(plan.log_ratio_limit), scope)
+    if scope == "token":
+        return raw, tokens.limited(plan.log_ratio_limit)
     return raw, _limit(raw, plan.log_ratio_limit)
 
 
@@ -195,6 +207,12 @@ def _reduce(ragged: Ragged, values: Tensor, scope: Scope) -> Tensor:
 def _inside(values: Tensor, low: float | None, high: float | None) -> Tensor:
     inside = torch.ones_like(values, dtype=torch.bool) if low is None else values >= low
     return inside if high is None else inside & (values <= high)
+
+
+def _inside_log(log_values: Tensor, bounds: Bounds) -> Tensor:
+    """Ratios inside their bounds, by their logs."""
+    low, high = bounds.low, bounds.high
+    return _inside(log_values, None if low is None else _log(low), None if high is None else _log(high))
 
 
 def _limit(values: Tensor, limit: float | None) -> Tensor:

@@ -24,13 +24,18 @@ T = TypeVar("T", np.float64, np.bool_)
 def correct_batch(
     batch: Batch, tokens: Tokens, plan: Plan, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
 ) -> Corrected:
-    """The plan applied to a batch's tokens.
+    """The plan applied to a batch's tokens; budget_bounds: as of `bounds_of_sequences`."""
+    return correct(tokens, plan, bounds_of_sequences(batch, budget_bounds))
+
+
+def bounds_of_sequences(batch: Batch, budget_bounds: Mapping[str, Mapping[GroupKey, float]]) -> dict[str, Floats]:
+    """Budget -> its bound for each non-empty sequence, f64[B].
 
     budget_bounds: budget -> group -> the largest value of its statistic that stays.
     """
     filled = np.diff(batch.offsets) > 0
     bounds = {name: np.array([of.get(key, np.inf) for key in batch.group_keys]) for name, of in budget_bounds.items()}
-    return correct(tokens, plan, {name: by_group[batch.group_index[filled]] for name, by_group in bounds.items()})
+    return {name: by_group[batch.group_index[filled]] for name, by_group in bounds.items()}
 
 
 def nothing_decided(batch: Batch, plan: Plan, objective: Objective | None = None) -> Decision:

@@ -7,22 +7,21 @@ and reading it in `metrics/`; nothing here knows a name.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.binning import draw
 from rlcorr_cli.core.block_tables import BlockTables
+from rlcorr_cli.core.comparison import Comparing
 from rlcorr_cli.core.correct import Corrected, correct
-from rlcorr_cli.core.decisions import correct_batch, decide, nothing_decided
-from rlcorr_cli.core.histograms import buckets, histogram
+from rlcorr_cli.core.decisions import bounds_of_sequences, correct_batch, decide, nothing_decided
+from rlcorr_cli.core.fold import Fold
 from rlcorr_cli.core.objectives import objective_columns
-from rlcorr_cli.core.quantities import Columns, Table, corrections, diagnostics, distances, drift, sequence_averages
+from rlcorr_cli.core.quantities import Columns, corrections, diagnostics, distances, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.settings import DiagnosticSettings
@@ -30,7 +29,8 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
-from rlcorr_cli.totals.histogram import Floats, Histogram, narrowed
+from rlcorr_cli.totals.comparison import COMPARISON, comparison_layout, resampled_names
+from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
@@ -44,9 +44,13 @@ BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 
 @dataclass(frozen=True)
 class Observation:
-    """What to measure.  plans: at least one.  has_current: whether the dump has the policy after updates.  seed: of the
-    bootstrap; None for no intervals.  pictures: whether to count for those, too; they are of one plan.  objectives: by
-    plan, whose totals then have their losses and coefficients, too; a batch must bring advantages for them."""
+    """What to measure.
+
+    plans: at least one.  has_current: whether the dump has the policy after updates.  seed: of the bootstrap; None for
+    no intervals.  pictures: whether to count for those, too; they are of one plan.  objectives: by plan, whose totals
+    then have their losses and coefficients, too; a batch must bring advantages for them.  compares: whether plans leave
+    what comparing them takes, in place of the metrics of each.
+    """
 
     plans: tuple[Plan, ...]
     settings: DiagnosticSettings = field(default_factory=DiagnosticSettings)
@@ -54,6 +58,7 @@ class Observation:
     seed: int | None = 0
     pictures: bool = False
     objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
+    compares: bool = False
 
     def __post_init__(self) -> None:
         # Bounds that budgets came to are told apart by the budget's name.
@@ -92,18 +97,18 @@ class Observed:
 class Part:
     """Columns of some sequences with the group of each, under one prefix.
 
-    counted: name -> values to make a histogram of.  log_weights: name -> those whose largest are kept.  Either has
-    one value for each token [V] or for each sequence [B].
+    counted: name -> values to make a histogram of.  log_weights: name -> those, logs or masses, whose largest are kept.
+    Either has one value for each token [V] or for each sequence [B].
     """
 
     columns: Columns
-    fold: "_Fold"
+    fold: Fold
     counted: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     log_weights: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
     prefix: str = ""
 
     @classmethod
-    def of_tokens(cls, columns: Columns, fold: "_Fold", tokens: Tokens, prefix: str = "") -> "Part":
+    def of_tokens(cls, columns: Columns, fold: Fold, tokens: Tokens, prefix: str = "") -> "Part":
         """With the histogram of the tokens' log-ratios, and the upper tails of rho and of e^S."""
         weights = {"token": to_numpy(tokens.log_ratio), "sequence": to_numpy(tokens.log_ratio_sum)}
         return cls(columns, fold, {"log_ratio": tokens.log_ratio}, weights, prefix)
@@ -135,19 +140,26 @@ def observe(
     rewards = None if batch.reward is None else batch.reward[filled]
     settings = observation.settings
     tokens: dict[Mode, Tokens] = {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
-    fold = _Fold(batch.group_index[filled].astype(np.int64), tokens[observation.modes[0]].ragged)
-    corrected = {plan: correct_batch(batch, tokens[plan.mode], plan, budget_bounds or {}) for plan in observation.plans}
+    fold = Fold(batch.group_index[filled].astype(np.int64), tokens[observation.modes[0]].ragged)
+    corrected: dict[Plan, Corrected] = {}
+    if not observation.compares:
+        bounds = budget_bounds or {}
+        corrected = {plan: correct_batch(batch, tokens[plan.mode], plan, bounds) for plan in observation.plans}
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(over="ignore", invalid="ignore"):
         base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], settings, rewards) for mode in tokens}
         parts = {diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold)] for mode in tokens}
-        for plan in observation.plans:
+        for plan, verdict in corrected.items():
             objective = observation.objectives.get(plan)
-            parts[plan_block(plan)] = _plan_parts(
-                tokens[plan.mode], corrected[plan], settings, fold, rewards, objective
-            )
+            parts[plan_block(plan)] = _plan_parts(tokens[plan.mode], verdict, settings, fold, rewards, objective)
+        resampled: dict[str, Columns] = {**base}
+        if observation.compares:
+            columns, masses = _compared(batch, observation, tokens, budget_bounds or {})
+            parts[COMPARISON] = [Part(columns, fold, log_weights=masses)]
+            names = resampled_names(observation.plans)
+            resampled[COMPARISON] = Columns(sums={name: columns.sums[name] for name in names})
         groups = _summaries(observation, batch, parts)
-        replicates, *rows = _resampled(batch, tokens, base, observation.seed)
+        replicates, *rows = _resampled(batch, tokens, resampled, observation.seed)
     pictures = decision = None
     if observation.pictures:
         pictures = draw(tokens[observation.plan.mode], corrected[observation.plan])
@@ -158,26 +170,40 @@ def observe(
 
 
 def _resampled(
-    batch: Batch, tokens: Mapping[Mode, Tokens], diagnosed: Mapping[Mode, Columns], seed: int | None
+    batch: Batch, tokens: Mapping[Mode, Tokens], columns: Mapping[str, Columns], seed: int | None
 ) -> tuple[dict[str, Replicates], RowSketch | None, RowSketch | None]:
-    """The replicates of each mode's diagnostics, the rows they were drawn by, and these by content; none of them
-    without a seed."""
+    """The replicates of each set of columns, the rows they were drawn by, and these by content; none of them without a
+    seed."""
     if seed is None:
         return {}, None, None
     ids = None if batch.row_keys is None else batch.row_keys[np.diff(batch.offsets) > 0]
     # Rows are known by what rollout says of them, which is the same in every mode.
     keys = bootstrap.row_keys(next(iter(tokens.values())), ids)
-    replicates: dict[str, Replicates] = {
-        mode: bootstrap.resample(keys, columns, seed) for mode, columns in diagnosed.items()
-    }
-    contents = bootstrap.content_keys(keys, next(iter(diagnosed.values())))
+    draws = bootstrap.poisson_draws(keys, seed)
+    contents = bootstrap.content_keys(keys, next(iter(columns.values())))
+    replicates = {name: bootstrap.resample(draws, rows) for name, rows in columns.items()}
     return replicates, RowSketch.of(keys), RowSketch.of(contents)
+
+
+def _compared(
+    batch: Batch, observation: Observation, tokens: Mapping[Mode, Tokens], budget_bounds: BudgetBounds
+) -> tuple[Columns, dict[str, Floats]]:
+    """What each plan leaves, and what each mode's are held against; and the plans' masses."""
+    bounds = bounds_of_sequences(batch, budget_bounds)
+    columns, masses = Columns(), dict[str, Floats]()
+    for mode in observation.modes:
+        plans = [plan for plan in observation.plans if plan.mode == mode]
+        of_mode, masses_of_mode = Comparing(tokens[mode], bounds).columns(plans)
+        columns, masses = columns | of_mode, masses | masses_of_mode
+    return columns, masses
 
 
 def layouts_of(observation: Observation) -> Layouts:
     """The names an observation yields, block by block: those of observing one token."""
     settings, has_current = observation.settings, observation.has_current
     layouts = {diagnostics_block(mode): _diagnosis_layout(mode, settings, has_current) for mode in observation.modes}
+    if observation.compares:
+        return layouts | {COMPARISON: comparison_layout(observation.plans)}
     objective_of = observation.objectives.get
     return layouts | {
         plan_block(plan): _plan_layout(plan, settings, has_current, objective_of(plan)) for plan in observation.plans
@@ -188,7 +214,7 @@ def layouts_of(observation: Observation) -> Layouts:
 def _diagnosis_layout(mode: Mode, settings: DiagnosticSettings, has_current: bool) -> Layout:
     tokens = _one_token(mode, has_current)
     columns = _diagnostics(tokens, settings, None)
-    return _layout([_diagnosis(columns, tokens, settings, _Fold(np.zeros(1, np.int64), tokens.ragged))])
+    return _layout([_diagnosis(columns, tokens, settings, Fold(np.zeros(1, np.int64), tokens.ragged))])
 
 
 @lru_cache(maxsize=256)
@@ -196,7 +222,7 @@ def _plan_layout(
     plan: Plan, settings: DiagnosticSettings, has_current: bool, objective: Objective | None = None
 ) -> Layout:
     tokens = _one_token(plan.mode, has_current)
-    fold = _Fold(np.zeros(1, np.int64), tokens.ragged)
+    fold = Fold(np.zeros(1, np.int64), tokens.ragged)
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
     parts = _plan_parts(tokens, corrected, settings, fold, None, objective)
     if len(parts) == 1 and plan.rules:
@@ -224,7 +250,7 @@ def _layout(parts: list[Part]) -> Layout:
     )
 
 
-def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: "_Fold") -> Part:
+def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: Fold) -> Part:
     """A mode's diagnostics, with drift and the distances of sequences beside them, which are not resampled."""
     part = Part.of_tokens(base | drift(tokens, settings.ppo_clip), fold, tokens)
     return replace(part, counted={**part.counted, "seq_distance": (tokens.log_ratio_sum / tokens.ragged.lengths).abs()})
@@ -234,7 +260,7 @@ def _plan_parts(
     tokens: Tokens,
     corrected: Corrected,
     settings: DiagnosticSettings,
-    fold: "_Fold",
+    fold: Fold,
     rewards: Floats | None,
     objective: Objective | None = None,
 ) -> list[Part]:
@@ -248,14 +274,16 @@ def _plan_parts(
         kept, left = tokens.keep(corrected.keep)
         if left.any():
             columns = _diagnostics(kept, settings, None if rewards is None else rewards[left])
-            parts.append(Part.of_tokens(columns, _Fold(fold.group_index[left], kept.ragged), kept, KEPT))
+            parts.append(Part.of_tokens(columns, Fold(fold.group_index[left], kept.ragged), kept, KEPT))
     return parts
 
 
 def _whole_tails(parts: Mapping[str, list[Part]]) -> dict[str, Tail]:
+    # Of a comparison's masses the groups' tails are long enough.
     return {
         whole_tail(block, part.prefix + name): tail
         for block, of_block in parts.items()
+        if block != COMPARISON
         for part in of_block
         for name, tail in part.tails.items()
     }
@@ -273,7 +301,7 @@ def _summaries(observation: Observation, batch: Batch, parts: Mapping[str, list[
     """One Summary per group of the parts of each block."""
     counts, n_groups = _counts(batch), len(batch.group_keys)
     blocks = {name: _blocks(layout, n_groups, parts.get(name, [])) for name, layout in layouts_of(observation).items()}
-    for plan in observation.plans:
+    for plan in () if observation.compares else observation.plans:
         pairs = zip(blocks[plan_block(plan)], blocks[diagnostics_block(plan.mode)], strict=True)
         blocks[plan_block(plan)] = [block.sharing(diagnosed, KEPT) for block, diagnosed in pairs]
     return {
@@ -307,61 +335,3 @@ def _blocks(layout: Layout, n_groups: int, parts: list[Part]) -> list[Block]:
             tails = [tail.cut(GROUP_SIZE)] if len(groups) == 1 else fold.tails(part.log_weights[name])
             tables.tails[part.prefix + name] |= dict(zip(groups.tolist(), tails, strict=True))
     return [tables.block(group) for group in range(n_groups)]
-
-
-class _Fold:
-    """Rows by group: reduces tables [B] to [G, K] with one sort (none when all rows are of one group).
-
-    ragged: the rows' tokens.  Values to fold are one for each token or one for each row, as their number says.
-    """
-
-    def __init__(self, group_index: NDArray[np.int64], ragged: Ragged) -> None:
-        self.group_index = group_index
-        self.ragged = ragged
-        self.order = None if (group_index == group_index[0]).all() else np.argsort(group_index, kind="stable")
-        ordered = group_index if self.order is None else group_index[self.order]
-        self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        self.groups = ordered[self.starts]
-
-    def __call__(self, ufunc: np.ufunc, table: Table) -> Floats:
-        return ufunc.reduceat(self._rows(table), self.starts, axis=1).T
-
-    def logs(self, table: Table) -> tuple[Floats, Floats]:
-        """(peak, rest) of each group."""
-        rows = self._rows(table)
-        peaks = np.maximum.reduceat(rows, self.starts, axis=1)
-        sizes = np.diff(np.append(self.starts, rows.shape[1]))
-        # A sum of nothing but exponentials of -inf is 0, and stays the identity of +.
-        shifts = np.where(np.isneginf(peaks), 0.0, peaks)
-        rests = np.add.reduceat(np.exp(rows - np.repeat(shifts, sizes, axis=1)), self.starts, axis=1)
-        return peaks.T, rests.T
-
-    def histograms(self, values: Tensor) -> list[Histogram]:
-        """The histogram of each group.  values: of tokens or of sequences, [V or B]."""
-        if self.order is None:
-            return [histogram(values)]
-        bucket = buckets(values)
-        place = torch.from_numpy(np.searchsorted(self.groups, self.group_index)).to(bucket.device)
-        if len(values) != len(place):
-            place = self.ragged.broadcast(place)
-        keyed, counts = torch.unique((place << 16) + bucket.long(), return_counts=True)
-        places, counted = keyed.cpu().numpy(), counts.cpu().numpy()
-        cuts = np.searchsorted(places, np.arange(len(self.groups) + 1) << 16)
-        places, counted = (places & 0xFFFF).astype(np.uint16), narrowed(counted)
-        # Copies: of a part, the whole would stay.
-        return [Histogram(places[a:b].copy(), counted[a:b].copy()) for a, b in pairwise(cuts.tolist())]
-
-    def tails(self, log_weights: Floats) -> list[Tail]:
-        """The upper tail of each group; log_weights: of tokens or of sequences, f64[V or B]."""
-        group_index = (
-            self.group_index
-            if len(log_weights) == len(self.group_index)
-            else np.repeat(self.group_index, np.diff(self.ragged.offsets))
-        )
-        order = np.argsort(group_index, kind="stable")
-        ends = np.searchsorted(group_index[order], self.groups, side="right")
-        return [Tail.of(log_weights[at], GROUP_SIZE) for at in np.split(order, ends[:-1])]
-
-    def _rows(self, table: Table) -> Floats:
-        rows = np.stack(tuple(table.values())) if table else np.zeros((0, len(self.group_index)))
-        return rows if self.order is None else rows[:, self.order]

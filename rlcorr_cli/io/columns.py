@@ -81,11 +81,12 @@ def resolve(
     overrides: Mapping[str, str],
     mode: Mode,
     needs: Sequence[str] = (),
+    wanted: Sequence[str] = (),
     *,
     compares: bool = True,
 ) -> dict[str, str]:
     """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any,
-    and what the plan needs.
+    what the plan needs, and what is wanted where there is any.
 
     The training side is old_log_probs; in bypass mode, and nowhere else, it is current_log_probs.  A decoupled dump
     that has only a current policy lends it as the old one, and then has no current one.  compares: as of PlanColumns.
@@ -106,7 +107,7 @@ def resolve(
     for canonical, column in chosen.items():
         if column is None and (compares or canonical == "rollout_log_probs"):
             raise _missing(canonical, available, overrides, mode)
-    for canonical in ("response_mask", "reward"):
+    for canonical in ("response_mask", "reward", *wanted):
         chosen[canonical] = _one(canonical, available, overrides)
     return {canonical: column for canonical, column in chosen.items() if column}
 

@@ -92,6 +92,7 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
 def _optional(plan_columns: PlanColumns) -> tuple[str, ...]:
     """Columns that a dump may be read without."""
     rest = ("current_log_probs", "reward") if plan_columns.mode == "decoupled" else ("reward",)
+    rest += plan_columns.wanted
     return tuple(name for name in rest if name not in plan_columns.needed)
 
 
@@ -119,7 +120,12 @@ def _resolved(
     """One file's columns by canonical name; an optional one of an unfit type goes, with a note."""
     with _named(path):
         columns = resolve(
-            schema.names, overrides, plan_columns.mode, plan_columns.needed, compares=plan_columns.compares
+            schema.names,
+            overrides,
+            plan_columns.mode,
+            plan_columns.needed,
+            plan_columns.wanted,
+            compares=plan_columns.compares,
         )
         for name, column in list(columns.items()):
             type = _type(schema, column)

@@ -270,6 +270,11 @@ class Plan:
         return self.weighting is not None and (self.mode, self.loss) != ("bypass", "ppo_clip")
 
     @property
+    def applied_weighting(self) -> Weighting | None:
+        """The weights that the loss takes: in bypass PPO its own ratio, whatever weights the plan has for metrics."""
+        return self.weighting if (self.mode, self.loss) != ("bypass", "ppo_clip") else Weighting("token")
+
+    @property
     def batched(self) -> bool:
         """Whether what happens to a token depends on its training batch."""
         return self.normalizes or bool(self.budgets)

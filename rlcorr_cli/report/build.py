@@ -12,18 +12,18 @@ from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.objective import objective_report
+from rlcorr_cli.report.order import key_order, order
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.report.suggest import SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize, normed_layouts
 from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Replicates, Summary, total
-from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 from rlcorr_cli.totals.view import GroupTotals, TotalsView
 from rlcorr_cli.totals.whole import Whole, whole_tail
 
@@ -50,7 +50,7 @@ def build(
     objective.  batch_by: the column of batches, None where all rows are one.
     """
     whole_total = total(by_group.values(), layouts)
-    whole_counts = counts(whole_total, plan)
+    whole_counts = counts(whole_total, plan.mode)
     whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
     batch_mean = CANONICAL if profile is None else profile.batch_mean
@@ -65,11 +65,11 @@ def build(
         layouts = normed_layouts(layouts, plan)
         whole_total = total(by_group.values(), layouts)
     if of_whole is not None:
-        whole_total = _with_whole_tails(whole_total, of_whole)
+        whole_total = with_whole_tails(whole_total, of_whole)
     by_values: dict[tuple[Any, ...], list[Summary]] = {}
     for (_, *values), summary in by_group.items():
         by_values.setdefault(tuple(values), []).append(summary)
-    keys = sorted(by_values, key=lambda values: [_order(value) for value in values]) if group_by else []
+    keys = sorted(by_values, key=key_order) if group_by else []
     groups = [
         group
         for first in range(0, len(keys), GROUPS_AT_ONCE)
@@ -113,9 +113,9 @@ def _by_batch(by_group: Mapping[GroupKey, Summary], layouts: Layouts, of_whole: 
     groups: dict[Any, list[Summary]] = {}
     for (batch, *_), summary in by_group.items():
         groups.setdefault(batch, []).append(summary)
-    by_batch = {batch: total(groups[batch], layouts) for batch in sorted(groups, key=_order)}
+    by_batch = {batch: total(groups[batch], layouts) for batch in sorted(groups, key=order)}
     if len(by_batch) == 1 and of_whole is not None:
-        return {batch: _with_whole_tails(summary, of_whole) for batch, summary in by_batch.items()}
+        return {batch: with_whole_tails(summary, of_whole) for batch, summary in by_batch.items()}
     return by_batch
 
 
@@ -126,13 +126,14 @@ def _suggestions(summary: Summary, values: Mapping[str, Value], plan: Plan) -> t
     return tuple(suggestions(plan.rejections, values, distances))
 
 
-def _with_whole_tails(summary: Summary, of_whole: Whole) -> Summary:
-    """The same with the longer tails of the whole dump."""
+def with_whole_tails(summary: Summary, of_whole: Whole) -> Summary:
+    """The same with the longer tails of the whole dump, where it has any."""
     blocks = {
         name: replace(
             block,
             tails=tuple(
-                of_whole.tails.get(whole_tail(name, tail), Tail.empty(WHOLE_SIZE)) for tail in block.layout.tails
+                of_whole.tails.get(whole_tail(name, of), tail)
+                for of, tail in zip(block.layout.tails, block.tails, strict=True)
             ),
         )
         for name, block in summary.blocks.items()
@@ -140,9 +141,9 @@ def _with_whole_tails(summary: Summary, of_whole: Whole) -> Summary:
     return replace(summary, blocks=blocks)
 
 
-def counts(summary: Summary, plan: Plan) -> dict[str, int]:
+def counts(summary: Summary, mode: Mode) -> dict[str, int]:
     """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens; bad rows are not here."""
-    diagnosed = summary.blocks[diagnostics_block(plan.mode)]
+    diagnosed = summary.blocks[diagnostics_block(mode)]
     return {
         "rows": summary.counts["rows"],
         "sequences": int(diagnosed.sum("sequences")),
@@ -183,7 +184,7 @@ def _groups(
     for i, (key, summary) in enumerate(zip(keys, summaries, strict=True)):
         yield Group(
             key=dict(zip(group_by, key, strict=True)),
-            counts=counts(summary, plan),
+            counts=counts(summary, plan.mode),
             values=table[i],
             peer_metrics=None if profile is None else profile.write(TotalsView(summary, plan), plan),
         )
@@ -224,14 +225,3 @@ def _alike(of_whole: Whole | None) -> list[str]:
     if shared <= 0.1:
         return []
     return [f"{100 * shared:.0f} % of the rows are alike: they are resampled together, and intervals may be too wide."]
-
-
-def _order(value: Any) -> tuple[int, Any]:
-    """Numbers first, text that is a number among them; then other text, NaN too, which has no order; null last."""
-    if value is None:
-        return (2, "")
-    try:
-        number = float(value)
-    except ValueError:
-        return (1, value)
-    return (1, value) if math.isnan(number) else (0, number)

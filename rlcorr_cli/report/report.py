@@ -39,6 +39,11 @@ _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"
 QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
 
 
+def plain_key(key: Mapping[str, Any]) -> dict[str, Any]:
+    """A group's key as JSON has it: infinities as text."""
+    return {name: _json(value) for name, value in key.items()}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
     """One group of rows, or the whole dump with an empty key.
@@ -58,8 +63,8 @@ class Group:
 
     @property
     def plain_key(self) -> dict[str, Any]:
-        """The key as JSON has it: infinities as text."""
-        return {name: _json(value) for name, value in self.key.items()}
+        """The key as JSON has it."""
+        return plain_key(self.key)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form of a group."""

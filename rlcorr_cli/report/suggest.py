@@ -53,12 +53,12 @@ class GeometricBounds:
         return asdict(self)
 
 
-def geometric_bounds(distances: Histogram) -> GeometricBounds | None:
-    """The bounds that keep TARGET of the sequences; None without a sequence, or where no float64 can hold them.
+def geometric_bounds(distances: Histogram, target: float = TARGET) -> GeometricBounds | None:
+    """The bounds that keep a share of the sequences; None without a sequence, or where no float64 can hold them.
 
     distances: |g| of every sequence.
     """
-    distance = distances.quantile(TARGET)
+    distance = distances.quantile(target)
     if distance is None or not abs(distance) < MAX_LOG:
         return None
     reach = _reach(distance)

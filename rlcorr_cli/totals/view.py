@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.block import BlockColumns, diagnostics_block, plan_block
 from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary
 
@@ -100,6 +100,16 @@ class TotalsView:
             if i is not None:
                 return block, i
         raise UnknownTotalError(self.prefix + name)
+
+
+class DiagnosticsView(TotalsView):
+    """A mode's diagnostics alone, of totals that hold no metrics of plans."""
+
+    def __init__(self, summary: Summary, mode: Mode) -> None:
+        self.prefix = ""
+        block = summary.blocks[diagnostics_block(mode)]
+        self._blocks = (block,)
+        self._sums = dict(summary.counts) | dict(zip(block.layout.sums, block.sums.tolist(), strict=True))
 
 
 class GroupTotals(TotalsView):

@@ -21,6 +21,8 @@ FORMS: dict[str, str] = {
     ".tb": "tensorboard",
     ".rlcorr": "totals",
 }
+SHEETS = (".json", ".html", ".md", ".csv", ".png", ".svg", ".pdf")
+"""Forms of what is no report of `analyze`: `sheet.py` has them."""
 PICTURED = (".json", ".html", ".md", ".rlcorr")
 """Forms that hold pictures, or what they are drawn from."""
 TOTALLED = (".rlcorr",)

@@ -41,7 +41,7 @@ def _first_screen(contents: Content) -> list[str]:
         "",
         "## Key figures",
         "",
-        *_table(headings, rows, "limit", "what it is"),
+        *table_lines(headings, rows, "limit", "what it is"),
     ]
     lines += _marks(any(figure.value.status for figure in contents.key_figures))
     lines += ["", escaped(contents.remark)] if contents.remark else []
@@ -96,10 +96,10 @@ def _what_was_read(contents: Content) -> list[str]:
 
 def _rows(rows: Rows) -> list[str]:
     cells = [[cell.marked for cell in row] for row in rows.rows]
-    return [*_table(rows.headings, cells, *rows.words), *_marks(rows.has_marks)]
+    return [*table_lines(rows.headings, cells, *rows.words), *_marks(rows.has_marks)]
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], *words: str) -> list[str]:
+def table_lines(headings: Sequence[str], rows: Sequence[Sequence[str]], *words: str) -> list[str]:
     """A table whose first column and those of words stand on the left, numbers on the right."""
     sides = "".join("---|" if heading in words else "---:|" for heading in headings[1:])
     lines = ["| " + " | ".join(map(escaped, headings)) + " |", f"|---|{sides}"]

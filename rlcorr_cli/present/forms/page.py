@@ -7,6 +7,7 @@ has no room, each row becomes a card with its headings in it.
 
 import base64
 import hashlib
+from importlib.resources import files
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader
@@ -24,14 +25,22 @@ WIDTHS = ((5, "small"), (8, "middle"), (10, "wide"), (13, "wider"))
 
 def text(report: Report) -> str:
     """The HTML page of a report."""
-    environment = Environment(loader=PackageLoader("rlcorr_cli.present", "forms"), autoescape=True)
-    source = environment.loader.get_source(environment, "sort.js")[0] if environment.loader else ""
-    digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    environment.filters |= {"breakable": _breakable, "label": _label, "width": _width}
-    template = environment.get_template("page.html")
-    return template.render(
-        c=content(report), pictures=pictures(report), marks=MARKS, script=Markup(source), digest=digest
-    )
+    source, digest = script()
+    template = environment().get_template("page.html")
+    return template.render(c=content(report), pictures=pictures(report), marks=MARKS, script=source, digest=digest)
+
+
+def environment() -> Environment:
+    """The templates of pages, with what they call."""
+    templates = Environment(loader=PackageLoader("rlcorr_cli.present", "forms"), autoescape=True)
+    templates.filters |= {"breakable": _breakable, "label": _label, "width": _width}
+    return templates
+
+
+def script() -> tuple[Markup, str]:
+    """A page's own script, and the digest by which its content policy knows it."""
+    source = files("rlcorr_cli.present.forms").joinpath("sort.js").read_text(encoding="utf-8")
+    return Markup(source), base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
 
 
 def _breakable(name: str) -> Markup:

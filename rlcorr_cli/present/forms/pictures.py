@@ -5,14 +5,14 @@ Panels without anything to show are left out, and pictures without a panel.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 
 from markupsafe import Markup, escape
+from matplotlib.axes import Axes
 
 from rlcorr_cli.present.figures import KINDS, style
-from rlcorr_cli.present.figures.kinds import Panel
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import Missing
 
@@ -53,18 +53,19 @@ def pictures(report: Report) -> list[Picture]:
 def _drawings(kind: str, report: Report) -> Iterator[Drawing]:
     for title, panel in KINDS[kind].panels:
         try:
-            yield _drawing(title, panel, report)
+            yield drawing(title, lambda axes, panel=panel: panel(axes, report))
         except Missing:
             continue
 
 
-def _drawing(title: str, panel: Panel, report: Report) -> Drawing:
+def drawing(title: str, panel: Callable[[Axes], str]) -> Drawing:
+    """One panel as part of a page.  panel: draws onto axes, and returns the sentence below them."""
     paper = BytesIO()
     with style.styled():
         figure = style.blank(*SIZE)
         axes = figure.add_subplot()
         axes.set_title(title)
-        sentence = panel(axes, report)
+        sentence = panel(axes)
         style.heads([axes])
         figure.savefig(paper, format="svg", metadata={"Date": None})
     sentence = f"{sentence.removesuffix('.')}."

@@ -24,7 +24,7 @@ def pieces(report: Report) -> Iterator[str]:
     keys = tuple(report.groups[0].key) if report.groups else ()
     columns = ("scope", *keys, "sequences", "tokens", "metric", "value", "low", "high")
     metrics = {metric: _cell(metric) for metric in report.whole.metrics}
-    yield f"{','.join(map(_cell, columns))}\n"
+    yield line(columns)
     yield _lines("total", keys, report.whole, metrics, report.intervals)
     for group in report.groups:
         yield _lines("group", keys, group, metrics, {})
@@ -45,6 +45,11 @@ def _lines(
         f"{head},{metrics[metric]},{'' if value is None else repr(value)},{ends.get(metric, ',')}\n"
         for metric, value in group.metrics.items()
     )
+
+
+def line(values: Iterable[object]) -> str:
+    """One line of a table; text that a spreadsheet would take for a formula is harmless in it."""
+    return ",".join(map(_cell, values)) + "\n"
 
 
 def _cell(value: object) -> str:

@@ -39,7 +39,7 @@ from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
 SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")
-LEFT = ("", "keeps", "read as", "row", "rejected by")
+LEFT = ("", "keeps", "read as", "row", "rejected by", "take", "flag")
 
 
 def print_report(report: Report) -> None:
@@ -169,26 +169,26 @@ def _print_quantiles(console: Console, precision: str, columns: Sequence[tuple[s
 def print_weights(console: Console, report: Report) -> None:
     """Print the plan's weights, raw and as applied."""
     for rows in weights(report):
-        _print_rows(console, rows)
+        print_rows(console, rows)
 
 
 def print_rejections(console: Console, report: Report) -> None:
     """Print what each rejection takes, and the batch before and after."""
     for rows in rejections(report):
-        _print_rows(console, rows)
+        print_rows(console, rows)
 
 
 def _objective(console: Console, report: Report) -> None:
     """Print what the objective makes of the dump, and how to read it."""
     for rows in objective_tables(report):
-        _print_rows(console, rows)
+        print_rows(console, rows)
     for sentence in objective_sentences(report):
         console.print(Padding(Text(sentence, style="dim"), (0, 2)))
     if report.objective is not None:
         console.print()
 
 
-def _print_rows(console: Console, rows: Rows) -> None:
+def print_rows(console: Console, rows: Rows) -> None:
     """Print a table; beside a marked value, the others of its column leave the mark's room free."""
     table = bare_table(*rows.headings)
     widened = [any(row[i].status for row in rows.rows) for i in range(len(rows.headings))]

@@ -1,0 +1,91 @@
+"""`compare`: several plans on one dump, and which to take."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlcorr_cli.api.arguments import Files, Names, Paths, computing, refuse_outside, request
+from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.touched import check_touched, quarantines, sheet_files
+from rlcorr_cli.api.words import speaks_of_arguments
+from rlcorr_cli.atomic import Staging
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.plans.presets.compared import COMPARED
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.report.compared import Comparison
+from rlcorr_cli.requests import MOST_SEED
+
+if TYPE_CHECKING:
+    from rlcorr_cli.pipeline.analyze import Watch
+
+
+@speaks_of_arguments
+def compare(
+    dumps: Paths,
+    plans: PlanLike | Sequence[PlanLike] = (),
+    *,
+    all: bool = False,
+    group_by: Names = (),
+    seed: int = 0,
+    output: Files = (),
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    batch_by: str | None = None,
+    limit: int | None = None,
+    bad_rows: BadRowPolicy | None = None,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    threads: int | None = None,
+    watch: "Watch | None" = None,
+) -> Comparison:
+    """See what each of several plans leaves of a dump and what it costs, and which to take, in one reading.
+
+    plans: plans, names of presets or files; none for verl's presets and one of every other framework.  all: every
+    preset.  Plans whose columns the dump lacks are skipped, and `skipped` of the result says why.  output: files that
+    the comparison is written to.  The rest as of `analyze`.
+    The result's `recommendation` names the plan to take with its reasons, or says why none can be named;
+    `whole.plans` hold every plan's columns by name, `groups` those of each group.
+    """
+    from rlcorr_cli.pipeline import compare as comparing
+    from rlcorr_cli.present.forms import compared as forms
+
+    refuse_outside(0, MOST_SEED, seed=seed)
+    chosen = _chosen(plans, everything=all)
+    reading = request(
+        dumps,
+        group_by=group_by,
+        format=format,
+        columns=columns,
+        batch_by=batch_by,
+        limit=limit,
+        bad_rows=bad_rows,
+    )
+    outputs = sheet_files(output)
+    places = [place for path in outputs for place in forms.destinations(path)]
+    notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plans=chosen)
+    with Staging() as staging:
+        comparison = comparing.compare(
+            reading,
+            chosen or [ChosenPlan(row.plan, notes=row.notes) for row in COMPARED],
+            named=bool(chosen),
+            computing=computing(device, threads, batch_tokens),
+            seed=seed,
+            watch=watch,
+            staging=staging,
+        )
+        comparison = replace(comparison, notes=comparison.notes + notes)
+        for path in outputs:
+            forms.write(comparison, path, staging)
+        staging.publish()
+    return comparison
+
+
+def _chosen(plans: Any, *, everything: bool) -> list[ChosenPlan]:
+    """The plans asked for; none for the default list."""
+    single = isinstance(plans, str | Path | Plan | ChosenPlan | Mapping)
+    listed = [plans] if single else list(plans)
+    listed += [name for name in PRESETS if everything]
+    return [choose_plan(plan) for plan in listed]

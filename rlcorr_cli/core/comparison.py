@@ -1,0 +1,312 @@
+"""Many plans on one batch: what each leaves of it, as rows of one number per sequence.
+
+Work on tokens is done once for every distinct set of token-scope records; what a plan does to whole sequences then only
+scales or drops per-sequence sums that all plans share.  The names of the numbers are in `totals/comparison.py`.
+
+Plans differ from their neighbours on few tokens: one that caps weights at 2 from the raw weights, one that rejects
+tokens from no correction.  So sums over tokens are taken once of a baseline, and each plan adds its differences from
+it, token by token; where these are many, it is summed afresh.  The baselines are bounded (NEAR_WEIGHT), because what is
+added and taken away again costs the digits of what is left.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlcorr_cli.core.correct import keeps, weigh
+from rlcorr_cli.core.quantities import Columns
+from rlcorr_cli.core.ragged import to_numpy
+from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.plans.plan import Budget, Plan, Rejection, Weighting
+from rlcorr_cli.totals.comparison import DEGREES, LOGS, PARTS, plan_name, reference_name
+from rlcorr_cli.totals.histogram import Floats
+
+NEAR_WEIGHT = 8.0
+"""The largest weight of a baseline."""
+FEW = 8
+"""A plan is summed by its differences where they are at most one token in so many."""
+
+Key = tuple[object, ...]
+Tables = dict[str, Floats]
+"""Name -> one row per plan, f64[P, B]."""
+
+
+@dataclass(frozen=True)
+class TokenSums:
+    """Sums over each sequence's tokens of one f, f64[B]: of f > 0, k3 there, f, A^2 f q, A^2 f^2 q, |A f|."""
+
+    kept: Floats
+    k3: Floats
+    f: Floats
+    score: Floats
+    score_squared: Floats
+    mass: Floats
+
+
+@dataclass
+class Comparing:
+    """The tokens of one mode, and what plans on them share; each part of a plan is worked out once.
+
+    budget_bounds: budget -> its bound for each sequence, f64[B].
+    """
+
+    tokens: Tokens
+    budget_bounds: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    _weights: dict[Key, Tensor] = field(default_factory=dict[Key, Tensor])
+    _kept: dict[Key, Tensor] = field(default_factory=dict[Key, Tensor])
+    _sums: dict[Key, TokenSums] = field(default_factory=dict[Key, TokenSums])
+    _unit_sums: dict[Key, tuple[Floats, Floats]] = field(default_factory=dict[Key, tuple[Floats, Floats]])
+
+    def columns(self, plans: Sequence[Plan]) -> tuple[Columns, dict[str, Floats]]:
+        """What each plan leaves, the advantages and true weights they are held against; and each plan's masses."""
+        tables, masses = self._tables(plans)
+        sums = {plan_name(plan, name): tables[name][row] for row, plan in enumerate(plans) for name in DEGREES}
+        logs = {plan_name(plan, name): tables[name][row] for row, plan in enumerate(plans) for name in LOGS}
+        reference = self._reference()
+        mode = plans[0].mode
+        return (
+            Columns(
+                sums=sums | {reference_name(mode, name): values for name, values in reference.sums.items()},
+                logs=logs | {reference_name(mode, name): values for name, values in reference.logs.items()},
+            ),
+            {plan_name(plan, "mass"): mass for plan, mass in zip(plans, masses, strict=True)},
+        )
+
+    def _reference(self) -> Columns:
+        advantage, total, parts = self._advantage, self._log_ratio_sum, _parts(self._advantage)
+        logs = {f"ratio{part}": values + total for part, values in parts.items()}
+        logs |= {f"ratio_squared{part}": values + 2 * total for part, values in parts.items()}
+        sums = {"advantage": advantage, "advantage_squared": advantage**2, "score": self._untouched.score}
+        return Columns(sums=sums, logs=logs)
+
+    def _tables(self, plans: Sequence[Plan]) -> tuple[Tables, Floats]:
+        """Every column of all plans at once, and |A f| of each sequence, f64[P, B]."""
+        token_sums = [self._token_sums(plan) for plan in plans]
+        scales = np.stack([self._scale(plan) for plan in plans])
+        units = [self._units(plan) for plan in plans]
+        sums = {name: np.stack([getattr(each, name) for each in token_sums]) for name in TokenSums.__dataclass_fields__}
+        stays = scales > 0
+        f_tokens = _product(sums["f"], scales)
+        f, advantage = f_tokens / self.tokens.ragged.sizes, self._advantage
+        kept = np.where(stays, sums["kept"], 0.0)
+        mass = _product(sums["mass"], scales)
+        log_f = _log(f) + self._log_ratio_sum
+        squares = f**2
+        return {
+            "kept": kept,
+            "kept_sequences": (kept > 0).astype(np.float64),
+            "k3": np.where(stays, sums["k3"], 0.0),
+            "f": f,
+            "f_squared": squares,
+            "f_tokens": f_tokens,
+            "f_advantage": f * advantage,
+            "f_squared_advantage": squares * advantage,
+            "f_squared_advantage_squared": squares * advantage**2,
+            "score": _product(sums["score"], scales),
+            "score_squared": _product(sums["score_squared"], scales**2),
+            "mass": mass,
+            "weight": np.stack([weight for weight, _, _ in units]),
+            "weight_squared": np.stack([square for _, square, _ in units]),
+            "units": np.stack([count for _, _, count in units]),
+            **{f"f_ratio{part}": values + log_f for part, values in _parts(advantage).items()},
+        }, mass
+
+    def _scale(self, plan: Plan) -> Floats:
+        """What a plan multiplies each sequence's sums by."""
+        weighting = plan.applied_weighting
+        scale = np.ones(self.tokens.ragged.n_sequences)
+        if weighting is not None and weighting.scope != "token":
+            scale = to_numpy(self._weight(plan, weighting))
+        for rule in (rule for rule in plan.rules if rule.applied and rule.scope != "token"):
+            scale = np.where(to_numpy(self._keep(plan, rule)), scale, 0.0)
+        return scale
+
+    def _units(self, plan: Plan) -> tuple[Floats, Floats, Floats]:
+        """Sums of the weights over their units, of the squares, and how many units; nothing without weights."""
+        ragged, weighting = self.tokens.ragged, plan.applied_weighting
+        if weighting is None:
+            nothing = np.zeros(ragged.n_sequences)
+            return nothing, nothing, nothing
+        weights, key = self._weight(plan, weighting), _key(plan, weighting)
+        if weighting.scope != "token":
+            values = to_numpy(weights)
+            return values, values**2, np.ones(len(values))
+        if key not in self._unit_sums:
+            self._unit_sums[key] = to_numpy(ragged.sum(weights)), to_numpy(ragged.sum(weights.square()))
+        return *self._unit_sums[key], ragged.sizes
+
+    def _token_sums(self, plan: Plan) -> TokenSums:
+        weighting = plan.applied_weighting
+        if weighting is not None and weighting.scope != "token":
+            weighting = None
+        rules = [rule for rule in plan.rules if rule.applied and rule.scope == "token"]
+        if weighting is None and not rules:
+            return self._untouched
+        records = (*((weighting,) if weighting else ()), *rules)
+        key = tuple(sorted((_key(plan, record) for record in records), key=repr))
+        if key not in self._sums:
+            self._sums[key] = self._summed(plan, weighting, rules)
+        return self._sums[key]
+
+    def _summed(self, plan: Plan, weighting: Weighting | None, rules: Sequence[Rejection | Budget]) -> TokenSums:
+        f = torch.ones_like(self._score) if weighting is None else self._weight(plan, weighting)
+        keep = None
+        for rule in rules:
+            kept = self._keep(plan, rule)
+            keep = kept if keep is None else keep & kept
+        if keep is not None:
+            f = f.masked_fill(~keep, 0.0)
+        baseline, sums = (self._ones, self._untouched) if weighting is None else self._near_ratio
+        if self.tokens.far is None:
+            differing = np.flatnonzero(to_numpy(f != baseline))
+            if len(differing) * FEW <= len(f):
+                return self._differing(f, baseline, sums, differing)
+        return self._afresh(f)
+
+    def _differing(self, f: Tensor, baseline: Tensor, sums: TokenSums, tokens: NDArray[np.int64]) -> TokenSums:
+        """The sums of f by the tokens where it differs from a baseline that is above 0 everywhere."""
+        n = self.tokens.ragged.n_sequences
+        if not len(tokens):
+            return sums
+        sequences = np.searchsorted(self.tokens.ragged.offsets, tokens, side="right") - 1
+        before, after = to_numpy(baseline)[tokens], to_numpy(f)[tokens]
+        score, size, k3 = (to_numpy(values)[tokens] for values in (self._score, self._size, self._k3))
+
+        def plus(total: Floats, change: Floats) -> Floats:
+            return total + np.bincount(sequences, change, minlength=n)
+
+        dropped, is_far = after == 0, self._is_far[tokens]
+        return TokenSums(
+            kept=plus(sums.kept, -dropped.astype(np.float64)),
+            # Of far tokens k3 is beside the near ones' sum, so that no large number is taken off again.
+            k3=plus(self._near_k3, np.where(dropped & ~is_far, -k3, 0.0)) + self._far_k3(f),
+            f=plus(sums.f, after - before),
+            score=plus(sums.score, (after - before) * score),
+            score_squared=plus(sums.score_squared, (after - before) * (after + before) * score),
+            mass=plus(sums.mass, (after - before) * size),
+        )
+
+    def _afresh(self, f: Tensor) -> TokenSums:
+        ragged = self.tokens.ragged
+        rows = ragged.rows(6)
+        rows[0].copy_(f > 0)
+        torch.mul(rows[0], self._k3, out=rows[1])
+        rows[2].copy_(f)
+        torch.mul(f, self._score, out=rows[3])
+        torch.mul(f, rows[3], out=rows[4])
+        torch.mul(f, self._size, out=rows[5])
+        return TokenSums(*ragged.totals(rows))
+
+    @cached_property
+    def _untouched(self) -> TokenSums:
+        """The sums of no correction at all."""
+        ragged = self.tokens.ragged
+        score, k3, mass = (to_numpy(ragged.sum(values)) for values in (self._score, self._k3, self._size))
+        return TokenSums(ragged.sizes, k3, ragged.sizes, score, score, mass)
+
+    @cached_property
+    def _ones(self) -> Tensor:
+        return torch.ones_like(self.tokens.log_ratio)
+
+    @cached_property
+    def _near_ratio(self) -> tuple[Tensor, TokenSums]:
+        """The raw weights up to NEAR_WEIGHT, the baseline of all token weights, with their sums."""
+        near = self.tokens.rho.clamp(max=NEAR_WEIGHT)
+        return near, self._afresh(near)
+
+    @cached_property
+    def _is_far(self) -> NDArray[np.bool_]:
+        return to_numpy(self.tokens.log_ratio.abs() > np.log(NEAR_WEIGHT)).astype(np.bool_)
+
+    @cached_property
+    def _far_tokens(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self._is_far)
+
+    @cached_property
+    def _near_k3(self) -> Floats:
+        """k3 of each sequence without its far tokens."""
+        if not len(self._far_tokens):
+            return self._untouched.k3
+        return to_numpy(self.tokens.ragged.sum(self._k3 * torch.from_numpy(~self._is_far).to(self._k3.device)))
+
+    def _far_k3(self, f: Tensor) -> Floats | float:
+        """k3 of each sequence's far tokens that f keeps."""
+        if not len(self._far_tokens):
+            return 0.0
+        tokens = self._far_tokens[to_numpy(f)[self._far_tokens] > 0]
+        sequences = np.searchsorted(self.tokens.ragged.offsets, tokens, side="right") - 1
+        k3 = to_numpy(self._k3)[tokens]
+        # Without a token bincount counts in integers, weights or not.
+        return np.bincount(sequences, k3, minlength=self.tokens.ragged.n_sequences).astype(np.float64)
+
+    def _weight(self, plan: Plan, weighting: Weighting) -> Tensor:
+        key = _key(plan, weighting)
+        if key not in self._weights:
+            weighted = weigh(self.tokens.between(weighting.of), weighting, plan.log_ratio_limit)
+            self._weights[key] = weighted.applied
+        return self._weights[key]
+
+    def _keep(self, plan: Plan, rule: Rejection | Budget) -> Tensor:
+        """What one rule keeps, over its own units."""
+        key = _key(plan, rule)
+        if key not in self._kept:
+            self._kept[key] = keeps(self.tokens, rule, plan, self.budget_bounds)
+        return self._kept[key]
+
+    @cached_property
+    def _k3(self) -> Tensor:
+        return self.tokens.rho_minus_1 - self.tokens.log_ratio
+
+    @cached_property
+    def _size(self) -> Tensor:
+        """|A|, [V]."""
+        advantages = self.tokens.advantages
+        return self._ones if advantages is None else advantages.abs()
+
+    @cached_property
+    def _score(self) -> Tensor:
+        """A^2 q, [V]."""
+        # expm1, because 1 - e^a has no digits where a token was all but certain.
+        q = torch.expm1(self.tokens.rollout_logp + self.tokens.log_ratio).square_()
+        return q if self.tokens.advantages is None else q.mul_(self.tokens.advantages.square())
+
+    @cached_property
+    def _advantage(self) -> Floats:
+        """A_i, [B]."""
+        ragged, advantages = self.tokens.ragged, self.tokens.advantages
+        return np.ones(ragged.n_sequences) if advantages is None else to_numpy(ragged.sum(advantages)) / ragged.sizes
+
+    @cached_property
+    def _log_ratio_sum(self) -> Floats:
+        return to_numpy(self.tokens.log_ratio_sum)
+
+
+def _key(plan: Plan, record: Weighting | Rejection | Budget) -> Key:
+    """What a record's verdict hangs on; names and batch means change nothing."""
+    if isinstance(record, Weighting):
+        return replace(record, normalize="none"), plan.log_ratio_limit
+    same = record if isinstance(record, Budget) else replace(record, name="rule")
+    return same, plan.log_ratio_limit, plan.limit_on
+
+
+def _product(values: Floats, scales: Floats) -> Floats:
+    """values times scales; 0 where either is, whatever the other."""
+    product = values * scales
+    product[(values == 0) | (scales == 0)] = 0.0
+    return product
+
+
+def _parts(advantage: Floats) -> dict[str, Floats]:
+    """Logs of 1, A+, A- and A^2, by what their names end in; -inf of 0."""
+    parts = np.ones(len(advantage)), np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0), advantage**2
+    return {name: _log(values) for name, values in zip(PARTS, parts, strict=True)}
+
+
+def _log(values: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.log(values)

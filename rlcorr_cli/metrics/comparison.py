@@ -1,0 +1,246 @@
+"""What each plan leaves of a batch and what it costs, beside no correction at all: the columns of `compare`.
+
+Rows are read from `ComparedTotals`, of a whole dump, a group or all bootstrap replicates.  Formulas in the letters of
+the project; f is a plan's applied weight times 1 where it keeps a token and 0 elsewhere, q = (1 - e^a)^2, A = 1 where a
+dump has no advantages, and A_f is the mean of A weighted by f_i, A_IS that weighted by e^S.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.families import Values, finite
+
+if TYPE_CHECKING:
+    from rlcorr_cli.totals.comparison import ComparedTotals
+    from rlcorr_cli.totals.summary import Replicates
+
+CONSTANT = 1e-12
+"""A variance below this share of the mean square is that of equal numbers."""
+FEWEST_EFFECTIVE = 10.0
+"""A mean that rests on fewer sequences than this is no measure, and its standard error is too small by far: it is made
+of deviations from that same mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedMetric(Definition):
+    """A definition with its computation from one plan's totals.
+
+    resampled: whether the bootstrap gives it an interval, which takes that it is made of sums alone.
+    """
+
+    value: Callable[["ComparedTotals", Plan], Any]
+    resampled: bool = True
+
+
+def corrects_mismatch(plan: Plan) -> bool:
+    """Whether every token gets a weight of the mismatch: one of token or sequence scope, without a gate."""
+    weighting = plan.applied_weighting
+    if weighting is None or weighting.gate != "any" or weighting.scope == "geometric":
+        return False
+    return weighting.of != "drift" or plan.mode == "bypass"
+
+
+def _info(totals: "ComparedTotals", plan: Plan) -> Any:
+    """0 of a plan that leaves nothing, whose own formula is 0 / 0."""
+    import numpy as np
+
+    squares = totals.plan["score_squared"]
+    left = totals.plan["score"] ** 2 / np.where(squares == 0, 1.0, squares)
+    return left / totals.reference["score"]
+
+
+def _worth(totals: "ComparedTotals", plan: Plan) -> Any:
+    seq_tv = totals.diagnostics["seq_tv"] / totals.diagnostics["sequences"]
+    return _info(totals, plan) * (1 if corrects_mismatch(plan) else 1 - seq_tv)
+
+
+def _length(totals: "ComparedTotals", plan: Plan) -> Any:
+    mean_length = totals.diagnostics["tokens"] / totals.diagnostics["sequences"]
+    return totals.plan["f_tokens"] / totals.plan["f"] / mean_length
+
+
+def _ess(totals: "ComparedTotals", plan: Plan) -> Any:
+    return totals.plan["weight"] ** 2 / (totals.plan["units"] * totals.plan["weight_squared"])
+
+
+def _top(totals: "ComparedTotals", plan: Plan) -> Any:
+    import numpy as np
+
+    assert totals.mass is not None
+    n_largest = math.ceil(totals.mass.n / 100)
+    if n_largest > len(totals.mass.largest):
+        return math.nan  # more sequences than the tail keeps the largest hundredth of
+    return np.sort(totals.mass.largest)[-n_largest:].sum() / totals.plan["mass"]
+
+
+def _shift(totals: "ComparedTotals", plan: Plan) -> float:
+    """(A_f - A_IS) / sd A."""
+    return _shift_and_error(totals)[0]
+
+
+def _shift_error(totals: "ComparedTotals", plan: Plan) -> float:
+    """The standard error of the shift."""
+    return _shift_and_error(totals)[1]
+
+
+def effective_sequences(totals: "ComparedTotals") -> float:
+    """(sum e^S)^2 / sum e^2S: how many sequences a mean under true sequence weights rests on."""
+    assert totals.logs is not None
+    return math.exp(2 * totals.logs["ratio"] - totals.logs["ratio_squared"])
+
+
+def _shift_and_error(totals: "ComparedTotals") -> tuple[float, float]:
+    """The shift and its standard error, from F_i (A_i - A_f) - W_i (A_i - A_IS) with F = f and W = e^S of mean 1."""
+    n, own, reference = totals.diagnostics["sequences"], totals.plan, totals.reference
+    mean, mean_square = reference["advantage"] / n, reference["advantage_squared"] / n
+    variance = mean_square - mean**2
+    if variance <= CONSTANT * mean_square or effective_sequences(totals) < FEWEST_EFFECTIVE:
+        return math.nan, math.nan
+    w, ww, fw = (_moments(totals, name, norm) for name, norm in _NORMS)
+    f = own["f"]
+    a_f, a_is = own["f_advantage"] / f, w.first
+    ff_spread = (
+        own["f_squared_advantage_squared"] - 2 * a_f * own["f_squared_advantage"] + a_f**2 * own["f_squared"]
+    ) / f**2
+    ww_spread = ww.second - 2 * a_is * ww.first + a_is**2 * ww.zeroth
+    fw_spread = (fw.second - (a_f + a_is) * fw.first + a_f * a_is * fw.zeroth) / f
+    # Rounding alone may leave a spread below zero where f is e^S to a factor.
+    error = math.sqrt(max(ff_spread - 2 * fw_spread + ww_spread, 0.0) / variance)
+    return (a_f - a_is) / math.sqrt(variance), error
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Sums of something times 1, A and A^2, over a power of the sum of e^S."""
+
+    zeroth: float
+    first: float
+    second: float
+
+
+_NORMS = (("ratio", 1), ("ratio_squared", 2), ("f_ratio", 1))
+
+
+def _moments(totals: "ComparedTotals", name: str, norm: int) -> _Moments:
+    assert totals.logs is not None
+    logs, shift = totals.logs, norm * totals.logs["ratio"]
+    one, positive, negative, square = (
+        math.exp(logs[name + part] - shift) for part in ("", "_positive", "_negative", "_square")
+    )
+    return _Moments(one, positive - negative, square)
+
+
+KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = COMPARISON = (
+    ComparedMetric(
+        name="kept",
+        formula="share of tokens with f > 0",
+        unit="share",
+        meaning="The tokens that the plan leaves in the loss.",
+        value=lambda totals, plan: totals.plan["kept"] / totals.diagnostics["tokens"],
+    ),
+    ComparedMetric(
+        name="kept_sequence_fraction",
+        formula="share of sequences with a token of f > 0",
+        unit="share",
+        meaning="The sequences of which the plan leaves anything.",
+        value=lambda totals, plan: totals.plan["kept_sequences"] / totals.diagnostics["sequences"],
+    ),
+    ComparedMetric(
+        name="info",
+        formula="(sum A^2 f q)^2 / (sum A^2 q * sum A^2 f^2 q)",
+        unit="share",
+        meaning="What is left of the batch, as a share of its sequences: the squared cosine of the plan's coefficients "
+        "with those of no correction.",
+        worry="Far below 1: the plan pays for its correction with most of the batch.",
+        value=_info,
+    ),
+    ComparedMetric(
+        name="worth",
+        formula="info, times (1 - seq_tv) where no weight of the mismatch acts on every token",
+        unit="share",
+        meaning="info less what the gap between the policies may cost an uncorrected batch: what plans are ranked by.  "
+        "A floor and a heuristic, no estimate.",
+        value=_worth,
+    ),
+    ComparedMetric(
+        name="shift",
+        formula="(A_f - A_IS) / sd A",
+        unit="standard deviations",
+        meaning="By how much the plan prefers sequences of high advantage, beyond what true sequence weights do.",
+        worry="Beyond three standard errors: the plan changes what the batch rewards.",
+        note=f"Null where the true sequence weights rest on fewer than {FEWEST_EFFECTIVE:g} effective sequences.",
+        value=_shift,
+        resampled=False,
+    ),
+    ComparedMetric(
+        name="shift_se",
+        formula="standard error of shift, from F_i (A_i - A_f) - W_i (A_i - A_IS)",
+        unit="standard deviations",
+        meaning="How far shift may be off by chance.",
+        value=_shift_error,
+        resampled=False,
+    ),
+    ComparedMetric(
+        name="length",
+        formula="(sum f_i n_i / sum f_i) / mean n",
+        unit="ratio",
+        ideal=1.0,
+        meaning="Whether the plan prefers long sequences (above 1) or short ones.",
+        value=_length,
+    ),
+    ComparedMetric(
+        name="k3_left",
+        formula="k3 per kept token",
+        unit="nats",
+        meaning="How far apart the policies are on what the plan keeps.",
+        value=lambda totals, plan: totals.plan["k3"] / totals.plan["kept"],
+    ),
+    ComparedMetric(
+        name="ess",
+        formula="(sum w)^2 / (U sum w^2), of applied weights",
+        unit="share",
+        ideal=1.0,
+        meaning="The effective sample size of the plan's weights, before its rejections.",
+        value=_ess,
+    ),
+    ComparedMetric(
+        name="top_1pct",
+        formula="share of sum |A f| in the ceil(B / 100) sequences that have the most of it",
+        unit="share",
+        meaning="Whether a few sequences carry the gradient.",
+        value=_top,
+        resampled=False,
+    ),
+)
+"""The columns of a plan, in the order of the JSON report."""
+
+
+def compared_values(totals: "ComparedTotals", plan: Plan) -> Values:
+    """Every column of one plan; None where there is nothing to take it of."""
+    return {metric.name: finite(lambda metric=metric: metric.value(totals, plan)) for metric in COMPARISON}
+
+
+def compared_intervals(
+    replicates: "Replicates", diagnostics: "Replicates", plan: Plan
+) -> dict[str, tuple[float, float]]:
+    """95 % bootstrap intervals of the columns made of sums, by name."""
+    import numpy as np
+
+    from rlcorr_cli.totals.comparison import ComparedTotals
+
+    totals = ComparedTotals.resampled(replicates, diagnostics, plan)
+    ends: dict[str, tuple[float, float]] = {}
+    with np.errstate(all="ignore"):
+        for metric in (metric for metric in COMPARISON if metric.resampled):
+            if metric is ESS and plan.applied_weighting is None:
+                continue
+            draws = np.asarray(metric.value(totals, plan), dtype=np.float64)
+            draws = draws[np.isfinite(draws)]
+            if len(draws) > 1:
+                low, high = np.quantile(draws, (0.025, 0.975))
+                ends[metric.name] = (float(low), float(high))
+    return ends

@@ -1,0 +1,112 @@
+"""A comparison's tables and sentences, which every form shows."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from rlcorr_cli.present.cells import Cell, Rows
+from rlcorr_cli.present.numbers import NOTHING, more, number, plural, share
+from rlcorr_cli.present.stdout import clean
+from rlcorr_cli.report.compared import ComparedGroup, Comparison, Sort
+from rlcorr_cli.report.recommend import PlanValues
+from rlcorr_cli.totals.families import Value
+
+PLAN_NOTE = "`rlcorr explain worth` defines a column, `rlcorr explain compare` tells how a plan is chosen."
+HEADINGS: tuple[str, ...] = ("plan", "kept", "info", "worth", "A shift", "top 1 %", "length", "k3 left", "ESS")
+WIDE = ("length", "k3 left", "ESS")
+"""Columns that a terminal of 80 has no room for."""
+NAMES_SHOWN = 3
+
+
+def title(comparison: Comparison) -> str:
+    """The first file's name, and how many more there are."""
+    first = comparison.inputs[0].path
+    name = "stdin" if first == "-" else clean(os.path.basename(first))
+    return name if len(comparison.inputs) == 1 else f"{name} {more(len(comparison.inputs) - 1, 'file')}"
+
+
+def plan_rows(comparison: Comparison, sort: Sort = "worth", *, narrow: bool = False) -> Rows:
+    """A row per plan; narrow: without the columns of WIDE.  Advantages that are all equal have no column of shifts."""
+    plans = comparison.sorted_plans(sort)
+    headings = [heading for heading in HEADINGS if not (narrow and heading in WIDE)]
+    if all(plan.values["shift"] is None for plan in plans):
+        headings.remove("A shift")
+    return Rows(headings=tuple(headings), rows=tuple(_row(plan, headings) for plan in plans))
+
+
+def skipped(comparison: Comparison) -> list[str]:
+    """A sentence for each reason why plans are left out."""
+    by_reason: dict[str, list[str]] = {}
+    for plan in comparison.skipped:
+        by_reason.setdefault(plan.why, []).append(clean(plan.name))
+    return [f"Left out: {', '.join(names)}; {why}." for why, names in by_reason.items()]
+
+
+def _row(plan: PlanValues, headings: Sequence[str]) -> tuple[Cell, ...]:
+    values = plan.values
+    names = ", ".join((plan.name, *plan.also[:NAMES_SHOWN]))
+    cells = {
+        "plan": Cell(clean(names)),
+        "kept": Cell(share(values["kept"]), values["kept"]),
+        "info": _three(values["info"]),
+        "worth": _three(values["worth"]),
+        "A shift": _shift(values),
+        "length": _three(values["length"], 2),
+        "k3 left": Cell(number(values["k3_left"]), values["k3_left"]),
+        "top 1 %": Cell(share(values["top_1pct"]), values["top_1pct"]),
+        "ESS": _three(values["ess"], 2),
+    }
+    return tuple(cells[heading] for heading in headings)
+
+
+def _three(value: Value, decimals: int = 3) -> Cell:
+    return Cell(NOTHING if value is None else f"{value:.{decimals}f}", value)
+
+
+def _shift(values: Mapping[str, Value]) -> Cell:
+    """'+0.05 ±0.17': with the half-width of a 95 % interval."""
+    shift, error = values["shift"], values["shift_se"]
+    if shift is None or error is None:
+        return Cell(NOTHING)
+    return Cell(f"{shift:+.2f} ±{1.96 * error:.2f}", shift)
+
+
+def group_rows(comparison: Comparison, most: int) -> Rows:
+    """A row per group, the first `most` of them: what is recommended there."""
+    keys = tuple(clean(name) for name in comparison.groups[0].key)
+    rows = [(*map(_key, group.key.values()), *_group(group)) for group in comparison.groups[:most]]
+    left = len(comparison.groups) - most
+    if left > 0:
+        rows.append((Cell(more(left, "group")), *(Cell("") for _ in range(len(keys) + 4))))
+    headings = (*keys, "sequences", "seq_tv", "take", "worth", "flag")
+    return Rows(headings=headings, rows=tuple(rows), n_keys=len(keys), words=("take", "flag"))
+
+
+def _key(value: object) -> Cell:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return Cell(clean(NOTHING if value is None else value), float(value) if is_number else None)  # type: ignore[arg-type]
+
+
+def _group(group: ComparedGroup) -> tuple[Cell, ...]:
+    taken = group.recommendation.plan
+    worth = next((plan.values["worth"] for plan in group.plans if plan.name == taken), None)
+    return (
+        Cell(f"{group.counts['sequences']:,}", group.counts["sequences"]),
+        Cell(share(group.metrics["seq_tv"]), group.metrics["seq_tv"]),
+        Cell(clean(taken or "cannot tell")),
+        _three(worth),
+        Cell(", ".join(group.recommendation.flags)),
+    )
+
+
+def agreement(comparison: Comparison) -> str:
+    """Whether the recommendation holds in all groups."""
+    n, others, undecided = len(comparison.groups), comparison.disagreeing, comparison.undecided
+    told = f"{plural(len(undecided), 'group')} cannot tell" if undecided else ""
+    if comparison.recommendation.plan is None:
+        return f"Of {plural(n, 'group')}, {told or 'every one names a plan of its own'}."
+    if not others:
+        return f"It holds in all {n} groups." if not told else f"It holds in all groups that can tell; {told}."
+    first = others[0]
+    key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
+    where = f"In {len(others)} of {n} groups another does better: {clean(first.recommendation.plan)} at {key}"
+    return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {told}." if told else "")

@@ -1,0 +1,138 @@
+"""A Sheet: what commands other than `analyze` say, in words and rows, as a page, Markdown, a table or a picture.
+
+A headline with its reasons, panels to draw, tables, what was read.  A new command's result becomes a Sheet in one
+function, and has all forms of SHEETS.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from matplotlib.axes import Axes
+
+from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.present.cells import Rows
+from rlcorr_cli.present.figures import style
+from rlcorr_cli.present.forms.content import Cause
+from rlcorr_cli.present.forms.markdown import table_lines
+from rlcorr_cli.present.forms.page import environment, script
+from rlcorr_cli.present.forms.pictures import drawing
+from rlcorr_cli.present.forms.table import line
+from rlcorr_cli.present.markup import escaped
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table under its heading; about: one sentence on it."""
+
+    heading: str
+    about: str
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A drawing.  draw: onto axes, returns the sentence that stands below it."""
+
+    title: str
+    draw: Callable[[Axes], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """What a result says.
+
+    status: of the headline: ok, warn or fail.  causes: what voids the numbers.  document: the JSON form.  records: the
+    lines of the table form, all with the same names.
+    """
+
+    title: str
+    summary: str
+    headline: str
+    status: str
+    sections: Sequence[Section]
+    panels: Sequence[Panel]
+    facts: Sequence[tuple[str, str]]
+    notes: Sequence[str]
+    document: Mapping[str, Any]
+    records: Sequence[Mapping[str, object]]
+    reasons: Sequence[str] = ()
+    causes: Sequence[Cause] = ()
+
+
+def destinations(path: Path) -> tuple[Destination, ...]:
+    """All that may be written for a sheet of this name."""
+    picture = (_picture(path),) if path.suffix.lower() == ".md" else ()
+    return (*picture, Destination(path=path, overwrite=True))
+
+
+def write(sheet: Sheet, path: Path, staging: Staging) -> None:
+    """Stage a sheet in the form of the path's suffix."""
+    suffix = path.suffix.lower()
+    if suffix == ".md":
+        staging.write(_picture(path), picture(sheet, "png"))
+        data = markdown(sheet, f"{quote(_picture(path).path.parent.name)}/{_picture(path).path.name}").encode()
+    elif suffix in PICTURES:
+        data = picture(sheet, suffix.removeprefix("."))
+    else:
+        data = {".json": _json, ".html": page, ".csv": _csv}[suffix](sheet).encode()
+    staging.write(Destination(path=path, overwrite=True), data)
+
+
+def page(sheet: Sheet) -> str:
+    """One HTML page that needs nothing else."""
+    source, digest = script()
+    drawings = [drawing(panel.title, panel.draw) for panel in sheet.panels]
+    return environment().get_template("sheet.html").render(s=sheet, drawings=drawings, script=source, digest=digest)
+
+
+def markdown(sheet: Sheet, picture_link: str) -> str:
+    """The Markdown document; picture_link: where its picture lies."""
+    lines = [f"# {escaped(sheet.title)}", "", escaped(sheet.summary), ""]
+    lines += [f"> **{escaped(cause.finding)}** {escaped(cause.fix)}\n" for cause in sheet.causes]
+    lines += [f"**{escaped(sheet.headline)}**", "", *(f"- {escaped(reason)}" for reason in sheet.reasons), ""]
+    lines += [f"![{escaped(sheet.panels[0].title)}]({picture_link})", ""] if sheet.panels else []
+    for section in sheet.sections:
+        cells = [[cell.marked for cell in row] for row in section.rows.rows]
+        table = table_lines(section.rows.headings, cells, *section.rows.words)
+        lines += [f"## {section.heading}", "", escaped(section.about), "", *table, ""]
+    lines += ["## What was read", "", *(f"- {escaped(name)}: {escaped(value)}" for name, value in sheet.facts), ""]
+    lines += ["## Notes", "", *(f"- {escaped(note)}" for note in sheet.notes), ""] if sheet.notes else []
+    return "\n".join(lines)
+
+
+def picture(sheet: Sheet, suffix: str) -> bytes:
+    """The panels side by side, with what they say below them, as png, svg or pdf."""
+    paper = BytesIO()
+    stamps: Any = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with style.styled():
+        figure = style.blank(5.4 * len(sheet.panels), 4.2)
+        sentences: list[str] = []
+        for place, panel in enumerate(sheet.panels, 1):
+            ax = figure.add_subplot(1, len(sheet.panels), place)
+            ax.set_title(panel.title)
+            sentences.append(panel.draw(ax))
+        style.heads(figure.axes)
+        style.foot(figure, [(" ".join(sentences), False), (f"{sheet.title} · {sheet.summary}", True)])
+        figure.savefig(paper, format=suffix, dpi=150, metadata=stamps[suffix])
+    return paper.getvalue()
+
+
+def _json(sheet: Sheet) -> str:
+    return json.dumps(sheet.document, indent=2, allow_nan=False) + "\n"
+
+
+def _csv(sheet: Sheet) -> str:
+    columns = tuple(sheet.records[0]) if sheet.records else ()
+    return "".join([line(columns), *(line(record.values()) for record in sheet.records)])
+
+
+def _picture(path: Path) -> Destination:
+    directory = path.with_name(f"{path.stem}-figures")
+    return Destination(path=directory / f"{path.stem}.png", overwrite=True, makes_parents=True)

@@ -1,0 +1,57 @@
+"""A comparison of plans on a terminal: which to take and why, then one line per plan."""
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, plan_rows, skipped, title
+from rlcorr_cli.present.numbers import duration, plural
+from rlcorr_cli.present.stdout import clean, render
+from rlcorr_cli.present.terminal.report import print_anomalies, print_rows
+from rlcorr_cli.report.compared import Comparison, Sort
+
+WIDE_ENOUGH = 104
+"""Columns of a terminal that has room for all of a plan's."""
+MOST_GROUPS = 40
+"""Rows of groups on a terminal."""
+
+
+def print_comparison(comparison: Comparison, sort: Sort = "worth") -> None:
+    """Print the comparison on stdout."""
+    render(lambda console: _draw(console, comparison, sort))
+
+
+def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
+    counts = comparison.whole.counts
+    parts = [title(comparison), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
+    parts += [plural(len(comparison.whole.plans), "plan"), duration(comparison.seconds)]
+    console.print(Text("  ".join(parts)))
+    console.print()
+    print_anomalies(console, comparison.anomalies)
+    recommendation = comparison.recommendation
+    console.print(Padding(Text(recommendation.headline, style="bold"), (0, 2)))
+    for reason in recommendation.reasons:
+        _item(console, reason.text, reason.option)
+    if comparison.groups:
+        _item(console, agreement(comparison))
+    console.print()
+    print_rows(console, plan_rows(comparison, sort, narrow=console.width < WIDE_ENOUGH))
+    if comparison.groups:
+        print_rows(console, group_rows(comparison, MOST_GROUPS))
+    for note in (*skipped(comparison), *map(clean, comparison.notes)):
+        _quiet(console, note)
+    _quiet(console, PLAN_NOTE)
+
+
+def _item(console: Console, text: str, option: str = "") -> None:
+    """Print a reason, and below it the option that it ends in, in one line to copy."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_row("*", text)
+    console.print(Padding(grid, (0, 2)))
+    if option:
+        console.print(Padding(Text(option), (0, 6)))
+
+
+def _quiet(console: Console, text: str) -> None:
+    console.print(Padding(Text(text, style="dim"), (0, 2)))

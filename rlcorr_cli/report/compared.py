@@ -1,0 +1,220 @@
+"""A Comparison: what each of several plans makes of one dump, and which to take; as values, for any form to show."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from rlcorr_cli import __version__
+from rlcorr_cli.batch import Input
+from rlcorr_cli.metrics.comparison import compared_intervals, compared_values
+from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.report.build import counts as counts_of
+from rlcorr_cli.report.build import refuse_empty, with_whole_tails
+from rlcorr_cli.report.order import key_order
+from rlcorr_cli.report.recommend import KEEP, Evidence, PlanValues, Recommendation, recommend
+from rlcorr_cli.report.report import plain_key
+from rlcorr_cli.report.suggest import geometric_bounds
+from rlcorr_cli.totals.comparison import COMPARISON, ComparedTotals, divides_by_mean, normalized, uncorrected
+from rlcorr_cli.totals.families import Value, Values
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.summary import Layouts, Summary, total
+from rlcorr_cli.totals.view import DiagnosticsView
+
+SCHEMA = 1
+Sort = Literal["worth", "info", "kept", "name"]
+
+
+@dataclass(frozen=True)
+class NamedPlan:
+    """A plan to compare, with its other names; is_named: whether it was asked for by name."""
+
+    name: str
+    plan: Plan
+    also: tuple[str, ...] = ()
+    is_named: bool = False
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A plan that the dump cannot be compared by, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedGroup:
+    """The whole dump, with an empty key, or one group of its rows.  metrics: its diagnostics, with advantage_shift."""
+
+    key: Mapping[str, Any]
+    counts: Mapping[str, int]
+    metrics: Mapping[str, Value]
+    plans: tuple[PlanValues, ...]
+    recommendation: Recommendation
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form of a group."""
+        return {
+            "key": plain_key(self.key),
+            "counts": dict(self.counts),
+            "metrics": dict(self.metrics),
+            "plans": [{"name": plan.name, "values": dict(plan.values)} for plan in self.plans],
+            "recommendation": self.recommendation.to_dict(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Plans compared on one dump; see the module.  problems: as of a Report.  intervals: of the dump's diagnostics."""
+
+    inputs: tuple[Input, ...]
+    whole: ComparedGroup
+    groups: tuple[ComparedGroup, ...]
+    intervals: Mapping[str, tuple[float, float]]
+    skipped: tuple[Skipped, ...]
+    anomalies: tuple[AnomalyFinding, ...]
+    problems: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...]
+    seconds: float = 0.0
+
+    @property
+    def recommendation(self) -> Recommendation:
+        """Of the whole dump."""
+        return self.whole.recommendation
+
+    @property
+    def disagreeing(self) -> tuple[ComparedGroup, ...]:
+        """Groups in which the recommended plan is neither taken nor as good as the one that is."""
+        plan = self.recommendation.plan
+        return tuple(
+            group
+            for group in self.groups
+            if group.recommendation.plan is not None
+            and plan not in (group.recommendation.plan, *group.recommendation.ties)
+        )
+
+    @property
+    def undecided(self) -> tuple[ComparedGroup, ...]:
+        """Groups that cannot tell."""
+        return tuple(group for group in self.groups if group.recommendation.plan is None)
+
+    def sorted_plans(self, sort: Sort = "worth") -> tuple[PlanValues, ...]:
+        """The plans in an order: by a column, the largest first, or by name."""
+        if sort == "name":
+            return tuple(sorted(self.whole.plans, key=lambda plan: plan.name))
+        return tuple(sorted(self.whole.plans, key=lambda plan: -(plan.values[sort] or 0.0)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "rlcorr": __version__,
+            "schema": SCHEMA,
+            "inputs": [source.to_dict() for source in self.inputs],
+            "counts": dict(self.whole.counts),
+            "metrics": dict(self.whole.metrics),
+            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "plans": [plan.to_dict() for plan in self.whole.plans],
+            "recommendation": self.recommendation.to_dict(),
+            "groups": [group.to_dict() for group in self.groups],
+            "skipped": [asdict(skipped) for skipped in self.skipped],
+            "anomalies": [anomaly.to_dict() for anomaly in self.anomalies],
+            "problems": {name: dict(problem) for name, problem in self.problems.items()},
+            "notes": list(self.notes),
+        }
+
+
+def compared(
+    measured: Measured,
+    layouts: Layouts,
+    plans: Sequence[NamedPlan],
+    *,
+    group_by: tuple[str, ...],
+    inputs: tuple[Input, ...],
+    skipped: tuple[Skipped, ...],
+    notes: tuple[str, ...],
+    anomalies: tuple[AnomalyFinding, ...],
+    problems: Mapping[str, Mapping[str, Any]],
+    n_bad_rows: int = 0,
+) -> Comparison:
+    """A comparison of finished totals.  A dump without rows or without a valid token is a DataError."""
+    whole_total = total(measured.groups.values(), layouts)
+    mode = plans[0].plan.mode
+    counts = {**counts_of(whole_total, mode)}
+    counts = {**counts, "rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
+    refuse_empty(counts, inputs)
+    by_group = normalized(measured.groups, [named.plan for named in plans])
+    whole_total = total(by_group.values(), layouts)
+    if measured.whole is not None:
+        whole_total = with_whole_tails(whole_total, measured.whole)
+    by_values: dict[tuple[Any, ...], list[Summary]] = {}
+    for (_, *values), summary in by_group.items():
+        by_values.setdefault(tuple(values), []).append(summary)
+    keys = sorted(by_values, key=key_order) if group_by else []
+    n_batches = len({batch for batch, *_ in by_group})
+    n_distinct = measured.whole.rows.n_distinct if measured.whole is not None and measured.whole.rows is not None else 0
+    drawn = measured if n_distinct > 1 else None
+    whole = _group({}, whole_total, plans, counts, drawn, n_batches)
+    groups = [
+        _group(dict(zip(group_by, key, strict=True)), summary, plans, counts_of(summary, mode))
+        for key in keys
+        for summary in (total(by_values[key], layouts),)
+    ]
+    return Comparison(
+        inputs=inputs,
+        whole=whole,
+        groups=tuple(groups),
+        intervals={} if drawn is None else intervals(drawn.replicates.get(mode)),
+        skipped=skipped,
+        anomalies=anomalies,
+        problems=problems,
+        notes=notes,
+    )
+
+
+def _group(
+    key: Mapping[str, Any],
+    summary: Summary,
+    plans: Sequence[NamedPlan],
+    counts: Mapping[str, int],
+    drawn: Measured | None = None,
+    n_batches: int = 1,
+) -> ComparedGroup:
+    """drawn: totals with replicates, for intervals."""
+    view = DiagnosticsView(summary, plans[0].plan.mode)
+    metrics = diagnostics(view) | _advantage_shift(summary, plans[0].plan)
+    values = tuple(
+        PlanValues(
+            name=named.name,
+            plan=named.plan,
+            values=compared_values(ComparedTotals.of(summary, named.plan), named.plan),
+            also=named.also,
+            # A replicate knows no batches, by whose means its weights could be divided.
+            intervals={}
+            if drawn is None or (n_batches > 1 and divides_by_mean(named.plan))
+            else _intervals(drawn, named.plan),
+            is_named=named.is_named,
+        )
+        for named in plans
+    )
+    evidence = Evidence(
+        n_sequences=counts["sequences"],
+        metrics=metrics,
+        plans=values,
+        bounds=geometric_bounds(view.histogram("seq_distance"), KEEP),
+    )
+    return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
+
+
+def _intervals(measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]:
+    replicates = measured.replicates.get(COMPARISON)
+    return {} if replicates is None else compared_intervals(replicates, measured.replicates[plan.mode], plan)
+
+
+def _advantage_shift(summary: Summary, plan: Plan) -> Values:
+    """(A_IS - A) / sd A and its standard error: the shift of no correction, turned round."""
+    nothing = uncorrected(plan.mode)
+    values = compared_values(ComparedTotals.of(summary, nothing), nothing)
+    shift = values["shift"]
+    return {"advantage_shift": None if shift is None else -shift, "advantage_shift_se": values["shift_se"]}

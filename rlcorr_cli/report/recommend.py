@@ -1,0 +1,352 @@
+"""Which of several plans to take, by a rule of four steps, and why; or why a dump cannot tell.
+
+Flags say what kind of gap there is, the first that holds being the headline.  The plan of the largest `worth` is
+taken; of plans within a hair of it, the one with the fewest records.  The rule was found in simulation (tabular
+policies, exact gradients: `explain compare`), where it lost 0.014 of the best plan's progress on average at 16,384
+sequences, no correction 0.034.  Its words are here, too, because the JSON report holds them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rlcorr_cli.metrics.comparison import corrects_mismatch
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.report.suggest import GeometricBounds
+from rlcorr_cli.totals.families import Value
+
+Flag = Literal["moved", "outliers", "far", "near", "weight"]
+FLAGS: tuple[Flag, ...] = ("moved", "outliers", "far", "near", "weight")
+
+MOVED = 0.2
+"""A shift of the advantages, in standard deviations, that is more than noise of the engine."""
+ERRORS = 3.0
+"""Standard errors beyond which a shift is no chance."""
+USABLE_TOKEN_ESS = 0.9
+FEW_TOKENS_TV = 0.05
+"""Below this total variation of tokens, a low token_ess is the doing of a few of them."""
+FAR_TOKEN_TV = 0.1
+NEAR_SEQ_TV = 0.05
+TIE, NEAR_TIE = 0.01, 0.02
+FEWEST_SEQUENCES = 32
+LEAST_WORTH = 0.3
+USABLE_INFO = 0.5
+"""A plan that leaves less of the batch loses more than half of it."""
+HARMLESS_INFO = 0.99
+KEEP = 0.95
+"""The share of sequences that suggested bounds keep."""
+MANY_SEQUENCES = 5000
+"""Gradients averaged over more sequences can afford sequence weights."""
+USABLE_SEQ_ESS = 0.2
+MOST_REASONS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanValues:
+    """A plan that was compared.  also: other names of it.  values: its columns.  intervals: 95 % ones of some.
+
+    is_named: whether it was asked for by name.
+    """
+
+    name: str
+    plan: Plan
+    values: Mapping[str, Value]
+    also: tuple[str, ...] = ()
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    is_named: bool = False
+
+    @property
+    def worth(self) -> float:
+        """Its worth; 0 where there is none."""
+        return self.values["worth"] or 0.0
+
+    @property
+    def info(self) -> float:
+        """Its info; 0 where there is none."""
+        return self.values["info"] or 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "name": self.name,
+            "also": list(self.also),
+            "plan": self.plan.to_dict(),
+            "values": dict(self.values),
+            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """A sentence or two, what they are about, their numbers, and an option to copy where they end in one."""
+
+    code: str
+    text: str
+    option: str = ""
+    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"code": self.code, "text": self.text, "option": self.option, "values": dict(self.values)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """The plan to take (None where the dump cannot tell), in a sentence; all flags that hold; plans that do as well."""
+
+    plan: str | None
+    headline: str
+    flags: tuple[Flag, ...]
+    ties: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "plan": self.plan,
+            "headline": self.headline,
+            "flags": list(self.flags),
+            "ties": list(self.ties),
+            "reasons": [reason.to_dict() for reason in self.reasons],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a recommendation is made of.
+
+    n_sequences: of at least one valid token.  metrics: the dump's diagnostics, with advantage_shift and its standard
+    error advantage_shift_se, None without advantages that differ.  plans: in the order of preference.
+    bounds: geometric bounds that keep KEEP of the sequences.
+    """
+
+    n_sequences: int
+    metrics: Mapping[str, Value]
+    plans: Sequence[PlanValues]
+    bounds: GeometricBounds | None = None
+
+
+def recommend(evidence: Evidence) -> Recommendation:
+    """The plan to take, with its reasons."""
+    flags = flags_of(evidence.metrics)
+    ranked = _ranked(evidence, flags)
+    unknown = _cannot_tell(evidence, flags, ranked)
+    if unknown is not None:
+        reasons = _reasons(evidence, flags, None)
+        return Recommendation(plan=None, headline=unknown, flags=flags, ties=(), reasons=reasons)
+    chosen, *ties = ranked
+    return Recommendation(
+        plan=chosen.name,
+        headline=_headline(chosen, flags),
+        flags=flags,
+        ties=tuple(plan.name for plan in ties),
+        reasons=_reasons(evidence, flags, chosen),
+    )
+
+
+def flags_of(metrics: Mapping[str, Value]) -> tuple[Flag, ...]:
+    """Every flag that holds, the headline first."""
+    shift, error = metrics.get("advantage_shift"), metrics.get("advantage_shift_se")
+    token_ess, token_tv, seq_tv = (metrics.get(name) for name in ("token_ess", "token_tv", "seq_tv"))
+    flags: list[Flag] = []
+    if shift is not None and error is not None and abs(shift) > max(MOVED, ERRORS * error):
+        flags.append("moved")
+    # A sample size that float64 cannot hold is none.
+    is_spread = token_ess is None or token_ess < USABLE_TOKEN_ESS
+    if is_spread and token_tv is not None and token_tv < FEW_TOKENS_TV:
+        flags.append("outliers")
+    elif is_spread or token_tv is None or token_tv > FAR_TOKEN_TV:
+        flags.append("far")
+    if not flags:
+        flags.append("near" if seq_tv is not None and seq_tv < NEAR_SEQ_TV else "weight")
+    return tuple(flags)
+
+
+def _ranked(evidence: Evidence, flags: Sequence[Flag]) -> list[PlanValues]:
+    """The plans that do as well as the best, the one to take first."""
+    plans = list(evidence.plans)
+    if "outliers" in flags:
+        bounded = [plan for plan in plans if _bounds_tokens(plan.plan)]
+        plans = bounded if any(plan.info >= USABLE_INFO for plan in bounded) else plans
+    reach = NEAR_TIE if flags[0] == "near" else TIE
+    best = max((plan.worth for plan in plans), default=0.0)
+    tied = [plan for plan in plans if plan.worth >= best - reach]
+    # Sorting is stable: the list's order decides among equals.
+    return sorted(tied, key=lambda plan: (_n_records(plan.plan) == 0, _n_records(plan.plan)))
+
+
+def _bounds_tokens(plan: Plan) -> bool:
+    """Whether tokens outside bounds count for nothing under a plan."""
+    weighting = plan.applied_weighting
+    zeroes = weighting is not None and weighting.scope == "token" and weighting.outside == "zero"
+    return zeroes or any(rule.scope == "token" and rule.applied for rule in plan.rules)
+
+
+def _n_records(plan: Plan) -> int:
+    return (plan.applied_weighting is not None) + sum(rule.applied for rule in plan.rules)
+
+
+def _cannot_tell(evidence: Evidence, flags: Sequence[Flag], ranked: Sequence[PlanValues]) -> str | None:
+    """Why no plan is named, and what would settle it; None where one is."""
+    n = evidence.n_sequences
+    if n < FEWEST_SEQUENCES:
+        return (
+            f"{n} sequences cannot tell plans apart: compare them on at least {FEWEST_SEQUENCES}, better some hundreds."
+        )
+    best = max((plan.worth for plan in evidence.plans), default=0.0)
+    if best < LEAST_WORTH:
+        return (
+            f"No plan is safe: the best leaves {_share(best)} of the batch. Mend the cause of the gap, or sample again "
+            "with the current weights."
+        )
+    if flags[0] == "far" and evidence.metrics.get("advantage_shift") is None:
+        return (
+            "Too far apart to tell without advantages, which would show whether the policies earn differently: name "
+            "their column (--map advantages=COLUMN). Look for the cause of the gap first."
+        )
+    return None
+
+
+def _headline(chosen: PlanValues, flags: Sequence[Flag]) -> str:
+    does, left = _does(chosen.plan), _share(chosen.info)
+    if _n_records(chosen.plan) == 0:
+        return f"Take {chosen.name}: correcting nothing costs nothing here."
+    if flags[0] == "near":
+        return f"There is next to nothing to correct. Take {chosen.name}: it {does} and keeps {left} of the batch."
+    return f"Take {chosen.name}: it {does} and keeps {left} of the batch."
+
+
+_WEIGHTS = {
+    "token": "weights every token",
+    "sequence": "weights whole sequences",
+    "geometric": "weights sequences by their mean ratio",
+}
+
+
+def _does(plan: Plan) -> str:
+    """What a plan does, as a predicate."""
+    weighting = plan.applied_weighting
+    parts = [] if weighting is None else [_WEIGHTS[weighting.scope]]
+    applied = [rule for rule in plan.rules if rule.applied]
+    if any(rule.scope == "token" for rule in applied) or (weighting is not None and weighting.outside == "zero"):
+        parts.append("drops what lies outside its bounds")
+    elif applied:
+        parts.append("drops sequences outside its bounds")
+    return " and ".join(parts)
+
+
+def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | None) -> tuple[Reason, ...]:
+    reasons = [_gap(evidence, flags[0])]
+    if flags[0] == "weight" and chosen is not None and corrects_mismatch(chosen.plan):
+        cost = _share(1 - chosen.info)
+        reasons.append(
+            Reason(
+                code="noise",
+                text="A dump cannot tell a lasting gap from noise that is new in every call and biases nothing. "
+                f"If it is noise, these weights cost {cost} of the batch.",
+                values={"cost": 1 - chosen.info},
+            )
+        )
+    if flags[0] == "moved" and "outliers" not in flags:
+        reasons += _sequence_weights(evidence)
+    reasons += _losing(evidence, chosen)
+    reasons += _heavy_tails(evidence)
+    reasons += _selective(evidence)
+    return tuple(reasons[:MOST_REASONS])
+
+
+def _gap(evidence: Evidence, flag: Flag) -> Reason:
+    """The headline flag with its numbers."""
+    metrics = evidence.metrics
+    seq_tv, token_tv, token_ess = (metrics.get(name) for name in ("seq_tv", "token_tv", "token_ess"))
+    apart = f"Sequences differ by {_share(seq_tv)} (total variation), tokens by {_share(token_tv)}."
+    values = {name: metrics.get(name) for name in ("seq_tv", "token_tv", "token_ess", "advantage_shift")}
+    few = f"{apart} A few tokens carry the gap (token_ess {_number(token_ess)}): zero or drop them; "
+    text = {
+        "moved": f"The policies earn differently, by {_number(metrics.get('advantage_shift'))} standard deviations of "
+        "the advantages: staleness. No plan is safe, token weights are the least bad. Shorten the lag.",
+        "outliers": few + "`rlcorr inspect DUMP --worst 5` shows which.",
+        "far": f"{apart} That is too far apart for any correction to be safe: find the cause first.",
+        "near": f"{apart} There is nothing to correct: every plan with info of at least {HARMLESS_INFO} does the same.",
+        "weight": apart,
+    }[flag]
+    return Reason(code=flag, text=text, values=values)
+
+
+def _sequence_weights(evidence: Evidence) -> list[Reason]:
+    """Where drift is what is wrong and the sample large, sequence weights repair more."""
+    seq_ess = evidence.metrics.get("seq_ess")
+    if seq_ess is None or seq_ess < USABLE_SEQ_ESS:
+        return []
+    text = (
+        f"Where gradients average over more than {MANY_SEQUENCES:,} sequences, sequence weights with a cap of 10 do "
+        "better (in simulation): --is sequence --is-high 10."
+    )
+    return [Reason(code="sequence_weights", text=text, values={"seq_ess": seq_ess})]
+
+
+def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
+    """Plans that lose more than half of the batch, those asked for by name first; with bounds that keep it if known."""
+    losing = [plan for plan in evidence.plans if plan is not chosen and plan.info < USABLE_INFO]
+    losing = [plan for plan in losing if plan.is_named] or losing
+    losing = sorted(losing, key=lambda plan: plan.info)[:1]
+    return [_loses(plan, evidence.bounds) for plan in losing]
+
+
+def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
+    leaves, values = f"{plan.name} leaves {_share(plan.info)} of the batch.", {"info": plan.info}
+    rejects = any((rule.statistic, rule.scope) == ("ratio", "seq_mean") for rule in plan.plan.rejections)
+    if not rejects or bounds is None:
+        return Reason(code="loses", text=leaves, values=values)
+    return Reason(
+        code="loses",
+        text=f"{leaves} To keep {_share(bounds.kept_fraction)} of the sequences:",
+        option=f"--rs ratio.seq_mean:{bounds.low:g},{bounds.high:g}",
+        values=values,
+    )
+
+
+def _heavy_tails(evidence: Evidence) -> list[Reason]:
+    """A plan that weights at a scope whose weights have too heavy a tail."""
+    for scope, name in (("sequence", "pareto_k_seq"), ("token", "pareto_k_token")):
+        shape, limit = evidence.metrics.get(name), evidence.metrics.get(f"{name}_limit")
+        weighting = [plan for plan in evidence.plans if plan.plan.weighting and plan.plan.weighting.scope == scope]
+        if shape is None or limit is None or shape <= limit or not weighting:
+            continue
+        plan = weighting[0]
+        cost = _share(1 - plan.info)
+        text = f"{plan.name} costs {cost} of the batch; {name} {_number(shape)} is above {_number(limit)}."
+        return [Reason(code="heavy_tail", text=text, values={name: shape, f"{name}_limit": limit, "info": plan.info})]
+    return []
+
+
+def _selective(evidence: Evidence) -> list[Reason]:
+    """A rejection that prefers an advantage or a length beyond chance."""
+    for plan in evidence.plans:
+        if not any(rule.applied for rule in plan.plan.rules):
+            continue
+        shift, error = plan.values.get("shift"), plan.values.get("shift_se")
+        if shift is not None and error and abs(shift) > ERRORS * error:
+            kind = "higher" if shift > 0 else "lower"
+            text = f"{plan.name} keeps sequences of {kind} advantage: {shift:+.2f} standard deviations."
+            return [Reason(code="shift", text=text, values={"shift": shift, "shift_se": error})]
+        length, ends = plan.values.get("length"), plan.intervals.get("length")
+        # The half-width of a 95 % interval is 1.96 standard errors.
+        if length is not None and ends is not None and abs(length - 1) > ERRORS * (ends[1] - ends[0]) / (2 * 1.96) > 0:
+            kind = "longer" if length > 1 else "shorter"
+            text = f"{plan.name} keeps {kind} sequences: {_number(length)} times the mean length."
+            return [Reason(code="length", text=text, values={"length": length})]
+    return []
+
+
+def _share(value: Value) -> str:
+    """A percentage, with the digits of what is left to 0 % or 100 %."""
+    if value is None:
+        return "an unknown share"
+    percent = 100 * value
+    decimals = 1 if percent < 9.95 or percent > 90.05 else 0
+    return f"{percent:.{decimals}f} %"
+
+
+def _number(value: Value) -> str:
+    return "unknown" if value is None else f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}"
