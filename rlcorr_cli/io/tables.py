@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.io.layouts.table import batch_layout
 from rlcorr_cli.io.original_rows import OriginalRows
 
 Table: TypeAlias = pa.Table
@@ -23,11 +24,12 @@ class InMemory(str):
     """The name of a table that is in memory, and the table."""
 
     table: pa.Table
+    notes: tuple[str, ...]
 
-    def __new__(cls, table: pa.Table) -> "InMemory":
-        """`table`: its columns are read where they lie."""
+    def __new__(cls, table: pa.Table, notes: tuple[str, ...] = ()) -> "InMemory":
+        """`table`: its columns are read where they lie.  notes: what its reader should know, in sentences."""
         name = super().__new__(cls, NAME)
-        name.table = table
+        name.table, name.notes = table, notes
         return name
 
 
@@ -36,6 +38,7 @@ def in_memory(value: Any) -> InMemory | None:
 
     A mapping has a column for each key: arrays or tensors of any device, [B] a value a row and [B, T] tokens, padded
     as response_mask tells; lists of lists are ragged rows.  Its arrays are not copied where they lie in this memory.
+    A batch of a framework's trainer is known by its keys.
     """
     if hasattr(value, "__arrow_c_stream__"):
         return InMemory(_decoded(pa.table(value)))
@@ -43,17 +46,27 @@ def in_memory(value: Any) -> InMemory | None:
         return None
     if not value:
         raise UsageError("The table in memory has no columns.", LAY_OUT)
+    value, notes = _as_columns(value)
     columns = {str(name): _column(str(name), column) for name, column in value.items()}
     sizes = {len(column) for column in columns.values()}
     if len(sizes) > 1:
         lengths = ", ".join(f"{name} {len(column):,}" for name, column in columns.items())
         raise DataError(f"The table in memory has columns of different lengths: {lengths}.", LAY_OUT)
-    return InMemory(pa.table(columns))
+    return InMemory(pa.table(columns), notes)
 
 
 def one_table(portions: Sequence[OriginalRows]) -> Table:
     """Rows in order, at least one portion of them, as one table."""
     return pa.concat_tables([rows.as_table(None) for rows in portions])
+
+
+def _as_columns(batch: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """A mapping of columns, and notes on what it is: as it is, unless it is a framework's own batch."""
+    known = batch_layout(batch)
+    if known is None:
+        return batch, ()
+    name, layout = known
+    return layout.columns(batch), (f"read as {name}, {layout.title} (keys {', '.join(layout.keys)}).",)
 
 
 def _decoded(table: pa.Table) -> pa.Table:

@@ -2,8 +2,6 @@
 
 from collections.abc import Generator, Sequence
 
-import pyarrow as pa
-
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.batches import Rows
@@ -21,10 +19,10 @@ STEP_ROWS = 1 << 9
 
 
 def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
-    """The schema."""
-    table = _table(source.path)
-    needed(table.schema)
-    return Index(schema=table.schema, group_rows=(table.num_rows,))
+    """The schema, and the notes on what the table is."""
+    name = _named(source.path)
+    needed(name.table.schema)
+    return Index(schema=name.table.schema, notes=name.notes, group_rows=(name.table.num_rows,))
 
 
 def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
@@ -38,7 +36,7 @@ def read(
     shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, whole: bool = False
 ) -> Generator[Rows]:
     """The part's rows; whole: with all columns."""
-    table = _table(shard.path)
+    table = _named(shard.path).table
     first, stop = shard.part or (0, table.num_rows)
     row = first
     for batch in table.slice(first, stop - first).to_batches(max_chunksize=STEP_ROWS):
@@ -55,9 +53,9 @@ def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
     return next(read(shard, roles), None)
 
 
-def _table(path: str) -> pa.Table:
+def _named(path: str) -> InMemory:
     assert isinstance(path, InMemory), "a table in memory is named by itself"
-    return path.table
+    return path
 
 
 READER = Reader(index, parts, read, peek)

@@ -1,6 +1,7 @@
 """What a layout is: how a framework's file is known by its contents, and what its rows are in canonical columns.
 
-A new layout is one module with a LAYOUT and its row in `table`.  Nothing else names a framework's files.
+A new layout is one module with a LAYOUT, or a BATCH of what a trainer holds in memory, and its row in `table`.
+Nothing else names a framework's files or keys.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,3 +54,16 @@ class Layout:
     open: Callable[[Sequence[str]], Opened]
     unite: Callable[[Sequence[str]], list[tuple[str, ...]]] = each_alone
     left_out: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLayout:
+    """One kind of batch in memory, a mapping of padded tensors or arrays.
+
+    title: as notes name it.  keys: those by which a batch is known to be so, all of them there and not None.
+    columns: the batch as a mapping of columns, canonical ones under their names, each [B] or [B, T].
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    columns: Callable[[Mapping[str, Any]], Mapping[str, Any]]

@@ -3,14 +3,15 @@
 Loads nothing heavy, because options name the rows; a row's module is loaded when a file is looked at.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlcorr_cli.io.layouts.head import Head
-    from rlcorr_cli.io.layouts.layout import Layout
+    from rlcorr_cli.io.layouts.layout import BatchLayout, Layout
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ LAYOUTS: tuple[Row, ...] = (
     Row("verl", "verl", "verl", "LAYOUT", (".dp", ".pkl")),
     Row("verl-tq", "verl", "verl_tq", "LAYOUT", (".pt",)),
 )
+BATCHES: tuple[str, ...] = ()
+"""The modules in `layouts` of batches in memory, by the framework's name, each with a BATCH."""
 NAMES = tuple(row.name for row in LAYOUTS)
 SUFFIXES = tuple(dict.fromkeys(suffix for row in LAYOUTS for suffix in row.suffixes))
 
@@ -65,4 +68,13 @@ def recognised(head: "Head") -> tuple[str, str] | None:
             sign = row.layout.recognise(head)
             if sign is not None:
                 return row.name, sign
+    return None
+
+
+def batch_layout(batch: Mapping[str, Any]) -> "tuple[str, BatchLayout] | None":
+    """The framework that a batch in memory is of, and its layout; None of a batch of none."""
+    for name in BATCHES:
+        layout: BatchLayout = import_module(f"rlcorr_cli.io.layouts.{name}").BATCH
+        if all(batch.get(key) is not None for key in layout.keys):
+            return name, layout
     return None
