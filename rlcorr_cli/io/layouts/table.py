@@ -49,7 +49,7 @@ LAYOUTS: tuple[Row, ...] = (
     Row("verl", "verl", "verl", "LAYOUT", (".dp", ".pkl")),
     Row("verl-tq", "verl", "verl_tq", "LAYOUT", (".pt",)),
 )
-BATCHES: tuple[str, ...] = ()
+BATCHES = ("trl",)
 """The modules in `layouts` of batches in memory, by the framework's name, each with a BATCH."""
 NAMES = tuple(row.name for row in LAYOUTS)
 SUFFIXES = tuple(dict.fromkeys(suffix for row in LAYOUTS for suffix in row.suffixes))
