@@ -93,12 +93,23 @@ def effective_sequences(totals: "ComparedTotals") -> float:
     return math.exp(2 * totals.logs["ratio"] - totals.logs["ratio_squared"])
 
 
-def _shift_and_error(totals: "ComparedTotals") -> tuple[float, float]:
-    """The shift and its standard error, from F_i (A_i - A_f) - W_i (A_i - A_IS) with F = f and W = e^S of mean 1."""
-    n, own, reference = totals.diagnostics["sequences"], totals.plan, totals.reference
+def advantages_differ(totals: "ComparedTotals") -> bool:
+    """Whether the sequences have advantages that are not all equal: without them, nobody sees who earns more."""
+    return _variance(totals) > 0
+
+
+def _variance(totals: "ComparedTotals") -> float:
+    """Of the advantages, over sequences; 0 where only rounding tells them apart."""
+    n, reference = totals.diagnostics["sequences"], totals.reference
     mean, mean_square = reference["advantage"] / n, reference["advantage_squared"] / n
     variance = mean_square - mean**2
-    if variance <= CONSTANT * mean_square or effective_sequences(totals) < FEWEST_EFFECTIVE:
+    return 0.0 if variance <= CONSTANT * mean_square else variance
+
+
+def _shift_and_error(totals: "ComparedTotals") -> tuple[float, float]:
+    """The shift and its standard error, from F_i (A_i - A_f) - W_i (A_i - A_IS) with F = f and W = e^S of mean 1."""
+    own, variance = totals.plan, _variance(totals)
+    if variance == 0 or effective_sequences(totals) < FEWEST_EFFECTIVE:
         return math.nan, math.nan
     w, ww, fw = (_moments(totals, name, norm) for name, norm in _NORMS)
     f = own["f"]

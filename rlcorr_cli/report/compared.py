@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
-from rlcorr_cli.metrics.comparison import compared_intervals, compared_values
+from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
@@ -183,7 +183,9 @@ def _group(
 ) -> ComparedGroup:
     """drawn: totals with replicates, for intervals."""
     view = DiagnosticsView(summary, plans[0].plan.mode)
-    metrics = diagnostics(view) | _advantage_shift(summary, plans[0].plan)
+    nothing = uncorrected(plans[0].plan.mode)
+    of_nothing = ComparedTotals.of(summary, nothing)
+    metrics = diagnostics(view) | _advantage_shift(of_nothing, nothing)
     values = tuple(
         PlanValues(
             name=named.name,
@@ -202,6 +204,7 @@ def _group(
         n_sequences=counts["sequences"],
         metrics=metrics,
         plans=values,
+        advantages_differ=advantages_differ(of_nothing),
         bounds=geometric_bounds(view.histogram("seq_distance"), KEEP),
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
@@ -212,9 +215,8 @@ def _intervals(measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]
     return {} if replicates is None else compared_intervals(replicates, measured.replicates[plan.mode], plan)
 
 
-def _advantage_shift(summary: Summary, plan: Plan) -> Values:
+def _advantage_shift(of_nothing: ComparedTotals, nothing: Plan) -> Values:
     """(A_IS - A) / sd A and its standard error: the shift of no correction, turned round."""
-    nothing = uncorrected(plan.mode)
-    values = compared_values(ComparedTotals.of(summary, nothing), nothing)
+    values = compared_values(of_nothing, nothing)
     shift = values["shift"]
     return {"advantage_shift": None if shift is None else -shift, "advantage_shift_se": values["shift_se"]}

@@ -29,6 +29,7 @@ FAR_TOKEN_TV = 0.1
 NEAR_SEQ_TV = 0.05
 TIE, NEAR_TIE = 0.01, 0.02
 FEWEST_SEQUENCES = 32
+"""Fewer sequences cannot tell plans apart."""
 LEAST_WORTH = 0.3
 USABLE_INFO = 0.5
 """A plan that leaves less of the batch loses more than half of it."""
@@ -116,13 +117,15 @@ class Evidence:
     """What a recommendation is made of.
 
     n_sequences: of at least one valid token.  metrics: the dump's diagnostics, with advantage_shift and its standard
-    error advantage_shift_se, None without advantages that differ.  plans: in the order of preference.
-    bounds: geometric bounds that keep KEEP of the sequences.
+    error advantage_shift_se, None where they cannot be told.  plans: in the order of preference.
+    advantages_differ: whether there are any that are not all equal.  bounds: geometric bounds that keep KEEP of the
+    sequences.
     """
 
     n_sequences: int
     metrics: Mapping[str, Value]
     plans: Sequence[PlanValues]
+    advantages_differ: bool
     bounds: GeometricBounds | None = None
 
 
@@ -130,7 +133,7 @@ def recommend(evidence: Evidence) -> Recommendation:
     """The plan to take, with its reasons."""
     flags = flags_of(evidence.metrics)
     ranked = _ranked(evidence, flags)
-    unknown = _cannot_tell(evidence, flags, ranked)
+    unknown = _cannot_tell(evidence, flags)
     if unknown is not None:
         reasons = _reasons(evidence, flags, None)
         return Recommendation(plan=None, headline=unknown, flags=flags, ties=(), reasons=reasons)
@@ -186,34 +189,33 @@ def _n_records(plan: Plan) -> int:
     return (plan.applied_weighting is not None) + sum(rule.applied for rule in plan.rules)
 
 
-def _cannot_tell(evidence: Evidence, flags: Sequence[Flag], ranked: Sequence[PlanValues]) -> str | None:
+def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
     """Why no plan is named, and what would settle it; None where one is."""
     n = evidence.n_sequences
     if n < FEWEST_SEQUENCES:
-        return (
-            f"{n} sequences cannot tell plans apart: compare them on at least {FEWEST_SEQUENCES}, better some hundreds."
-        )
-    best = max((plan.worth for plan in evidence.plans), default=0.0)
+        counted = "One sequence" if n == 1 else f"{n} sequences"
+        return f"{counted} cannot tell plans apart: compare on at least {FEWEST_SEQUENCES}, better some hundreds."
+    best = max(plan.worth for plan in evidence.plans)
     if best < LEAST_WORTH:
         return (
-            f"No plan is safe: the best leaves {_share(best)} of the batch. Mend the cause of the gap, or sample again "
-            "with the current weights."
+            f"No plan is safe: the best is worth {_share(best)} of the batch. Fix the cause of the gap, or sample "
+            "again with the current weights."
         )
-    if flags[0] == "far" and evidence.metrics.get("advantage_shift") is None:
+    # Advantages whose shift rests on too few effective sequences still tell plans apart, as they did in simulation.
+    if flags[0] == "far" and not evidence.advantages_differ:
         return (
-            "Too far apart to tell without advantages, which would show whether the policies earn differently: name "
-            "their column (--map advantages=COLUMN). Look for the cause of the gap first."
+            "Too far apart to tell without advantages that differ, which would show whether the policies earn "
+            "differently: name their column (--map advantages=COLUMN), and look for the cause of the gap first."
         )
     return None
 
 
 def _headline(chosen: PlanValues, flags: Sequence[Flag]) -> str:
-    does, left = _does(chosen.plan), _share(chosen.info)
-    if _n_records(chosen.plan) == 0:
-        return f"Take {chosen.name}: correcting nothing costs nothing here."
-    if flags[0] == "near":
-        return f"There is next to nothing to correct. Take {chosen.name}: it {does} and keeps {left} of the batch."
-    return f"Take {chosen.name}: it {does} and keeps {left} of the batch."
+    acts = _acts(chosen.plan)
+    start = "There is next to nothing to correct. " if flags[0] == "near" else ""
+    if not acts:
+        return f"{start}Take {chosen.name}: no other plan of these is worth as much as correcting nothing."
+    return f"{start}Take {chosen.name}: it {', '.join(acts)} and keeps {_share(chosen.info)} of the batch."
 
 
 _WEIGHTS = {
@@ -223,8 +225,8 @@ _WEIGHTS = {
 }
 
 
-def _does(plan: Plan) -> str:
-    """What a plan does, as a predicate."""
+def _acts(plan: Plan) -> list[str]:
+    """What a plan does, as predicates; nothing of no correction."""
     weighting = plan.applied_weighting
     parts = [] if weighting is None else [_WEIGHTS[weighting.scope]]
     applied = [rule for rule in plan.rules if rule.applied]
@@ -232,22 +234,20 @@ def _does(plan: Plan) -> str:
         parts.append("drops what lies outside its bounds")
     elif applied:
         parts.append("drops sequences outside its bounds")
-    return " and ".join(parts)
+    return parts
 
 
 def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | None) -> tuple[Reason, ...]:
-    reasons = [_gap(evidence, flags[0])]
+    """What to know beside the headline, the most important first."""
+    reasons = [_gap(evidence, flag) for flag in flags]
     if flags[0] == "weight" and chosen is not None and corrects_mismatch(chosen.plan):
-        cost = _share(1 - chosen.info)
-        reasons.append(
-            Reason(
-                code="noise",
-                text="A dump cannot tell a lasting gap from noise that is new in every call and biases nothing. "
-                f"If it is noise, these weights cost {cost} of the batch.",
-                values={"cost": 1 - chosen.info},
-            )
+        cost = 1 - chosen.info
+        text = (
+            "A dump cannot tell a lasting gap from noise that is new in every call and biases nothing. "
+            f"If it is noise, these weights cost {_share(cost)} of the batch."
         )
-    if flags[0] == "moved" and "outliers" not in flags:
+        reasons.append(Reason(code="noise", text=text, values={"cost": cost}))
+    if flags == ("moved",) or flags == ("moved", "far"):
         reasons += _sequence_weights(evidence)
     reasons += _losing(evidence, chosen)
     reasons += _heavy_tails(evidence)
@@ -256,21 +256,32 @@ def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | Non
 
 
 def _gap(evidence: Evidence, flag: Flag) -> Reason:
-    """The headline flag with its numbers."""
+    """What a flag says, with its numbers."""
     metrics = evidence.metrics
+    shift = metrics.get("advantage_shift") or 0.0
     seq_tv, token_tv, token_ess = (metrics.get(name) for name in ("seq_tv", "token_tv", "token_ess"))
     apart = f"Sequences differ by {_share(seq_tv)} (total variation), tokens by {_share(token_tv)}."
-    values = {name: metrics.get(name) for name in ("seq_tv", "token_tv", "token_ess", "advantage_shift")}
-    few = f"{apart} A few tokens carry the gap (token_ess {_number(token_ess)}): zero or drop them; "
     text = {
-        "moved": f"The policies earn differently, by {_number(metrics.get('advantage_shift'))} standard deviations of "
-        "the advantages: staleness. No plan is safe, token weights are the least bad. Shorten the lag.",
-        "outliers": few + "`rlcorr inspect DUMP --worst 5` shows which.",
-        "far": f"{apart} That is too far apart for any correction to be safe: find the cause first.",
-        "near": f"{apart} There is nothing to correct: every plan with info of at least {HARMLESS_INFO} does the same.",
+        "moved": f"The policies earn differently: the one in training {abs(shift):.2f} standard deviations of the "
+        f"advantages {'more' if shift > 0 else 'less'}. That is staleness, and no plan is safe; token weights are the "
+        "least bad. Shorten the lag.",
+        "outliers": f"{apart} A few tokens carry the gap (token_ess {_number(token_ess)}): zero or drop them; "
+        "`rlcorr inspect DUMP --worst 5` shows which.",
+        "far": f"{apart} That is too far for any correction to be safe: find the cause first.",
+        "near": f"{apart} Every plan with info of at least {HARMLESS_INFO} does the same.",
         "weight": apart,
     }[flag]
-    return Reason(code=flag, text=text, values=values)
+    return Reason(code=flag, text=text, values={name: metrics.get(name) for name in _GAP_METRICS[flag]})
+
+
+_APART = ("seq_tv", "token_tv", "token_ess")
+_GAP_METRICS: Mapping[Flag, tuple[str, ...]] = {
+    "moved": ("advantage_shift", "advantage_shift_se"),
+    "outliers": _APART,
+    "far": _APART,
+    "near": _APART,
+    "weight": _APART,
+}
 
 
 def _sequence_weights(evidence: Evidence) -> list[Reason]:
@@ -280,9 +291,10 @@ def _sequence_weights(evidence: Evidence) -> list[Reason]:
         return []
     text = (
         f"Where gradients average over more than {MANY_SEQUENCES:,} sequences, sequence weights with a cap of 10 do "
-        "better (in simulation): --is sequence --is-high 10."
+        "better (in simulation):"
     )
-    return [Reason(code="sequence_weights", text=text, values={"seq_ess": seq_ess})]
+    option = "--is sequence --is-high 10"
+    return [Reason(code="sequence_weights", text=text, option=option, values={"seq_ess": seq_ess})]
 
 
 def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
@@ -301,7 +313,7 @@ def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
     return Reason(
         code="loses",
         text=f"{leaves} To keep {_share(bounds.kept_fraction)} of the sequences:",
-        option=f"--rs ratio.seq_mean:{bounds.low:g},{bounds.high:g}",
+        option=f"--rs ratio.seq_mean:{bounds.low:.12g},{bounds.high:.12g}",
         values=values,
     )
 
@@ -310,14 +322,17 @@ def _heavy_tails(evidence: Evidence) -> list[Reason]:
     """A plan that weights at a scope whose weights have too heavy a tail."""
     for scope, name in (("sequence", "pareto_k_seq"), ("token", "pareto_k_token")):
         shape, limit = evidence.metrics.get(name), evidence.metrics.get(f"{name}_limit")
-        weighting = [plan for plan in evidence.plans if plan.plan.weighting and plan.plan.weighting.scope == scope]
-        if shape is None or limit is None or shape <= limit or not weighting:
+        plan = next((plan for plan in evidence.plans if _weights_at(plan.plan, scope)), None)
+        if shape is None or limit is None or shape <= limit or plan is None:
             continue
-        plan = weighting[0]
-        cost = _share(1 - plan.info)
-        text = f"{plan.name} costs {cost} of the batch; {name} {_number(shape)} is above {_number(limit)}."
+        above = "{} is above {}".format(*_apart(shape, limit))
+        text = f"{plan.name} costs {_share(1 - plan.info)} of the batch; {name} {above}."
         return [Reason(code="heavy_tail", text=text, values={name: shape, f"{name}_limit": limit, "info": plan.info})]
     return []
+
+
+def _weights_at(plan: Plan, scope: str) -> bool:
+    return plan.applied_weighting is not None and plan.applied_weighting.scope == scope
 
 
 def _selective(evidence: Evidence) -> list[Reason]:
@@ -340,13 +355,22 @@ def _selective(evidence: Evidence) -> list[Reason]:
 
 
 def _share(value: Value) -> str:
-    """A percentage, with the digits of what is left to 0 % or 100 %."""
+    """A percentage, with the digits of what is left to 0 % or 100 %, which only 0 and 1 themselves are."""
     if value is None:
         return "an unknown share"
     percent = 100 * value
-    decimals = 1 if percent < 9.95 or percent > 90.05 else 0
-    return f"{percent:.{decimals}f} %"
+    if percent in (0, 100):
+        return f"{percent:.0f} %"
+    if not 0.05 <= percent < 99.95:
+        return "under 0.1 %" if percent < 1 else "over 99.9 %"
+    return f"{percent:.{1 if percent < 9.95 or percent > 90.05 else 0}f} %"
 
 
 def _number(value: Value) -> str:
     return "unknown" if value is None else f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}"
+
+
+def _apart(value: float, limit: float) -> tuple[str, str]:
+    """Two numbers with as many decimals as tell them apart."""
+    texts = ((f"{value:.{decimals}f}", f"{limit:.{decimals}f}") for decimals in (2, 3, 4))
+    return next((pair for pair in texts if pair[0] != pair[1]), (repr(value), repr(limit)))

@@ -114,11 +114,11 @@ def _share_within(histogram: Histogram, distance: float) -> float:
 
 def _up(value: float) -> float:
     """Rounded up to three significant digits of |value - 1|: near 1 it is the difference that counts."""
-    return float(f"{math.ceil(value * _scale(value)) / _scale(value):g}")
+    return float(f"{math.ceil(value * _scale(value)) / _scale(value):.12g}")
 
 
 def _down(value: float) -> float:
-    return float(f"{math.floor(value * _scale(value)) / _scale(value):g}")
+    return float(f"{math.floor(value * _scale(value)) / _scale(value):.12g}")
 
 
 def _scale(value: float) -> float:
