@@ -185,13 +185,28 @@ class ObjectiveSettings(Open):
     denominator: str
 
 
+class MistakeNumbers(Open):
+    """What a mistake makes of a batch."""
+
+    loss: pydantic.FiniteFloat | None
+    size: pydantic.FiniteFloat | None
+    cos: pydantic.FiniteFloat | None
+
+
+class Mistake(MistakeNumbers):
+    """The same of all batches, computed again as well."""
+
+    name: Literal["uncorrected", "twice", "average"]
+    meaning: str
+
+
 class ObjectiveBatch(Open):
     """One training batch under an objective."""
 
     batch: pydantic.FiniteFloat | int | str | bool | None
     divisor: pydantic.FiniteFloat
     metrics: Metrics
-    mistakes: dict[str, Metrics]
+    mistakes: dict[Literal["uncorrected", "twice", "average"], MistakeNumbers]
 
 
 class Objective(Open):
@@ -200,6 +215,8 @@ class Objective(Open):
     settings: ObjectiveSettings
     batch_by: str | None
     moved: bool
+    metrics: Metrics
+    mistakes: list[Mistake]
     batches: list[ObjectiveBatch] = pydantic.Field(min_length=1)
 
 

@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.metrics.objective import MISTAKES, BatchObjective, Mistake, means, mistake_values, objective_values
+from rlcorr_cli.metrics.objective import (
+    MISTAKES,
+    OBJECTIVE,
+    BatchObjective,
+    Mistake,
+    means,
+    mistake_values,
+    objective_values,
+)
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Values
@@ -50,10 +58,11 @@ class ObjectiveReport:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ObjectiveReport":
-        """What `to_dict` wrote; a ValueError where batches have not the same numbers."""
+        """What `to_dict` wrote; a ValueError where a batch lacks a number."""
         batches = tuple(ObjectiveBatch(**batch) for batch in data["batches"])
-        if len({(frozenset(batch.metrics), frozenset(batch.mistakes)) for batch in batches}) > 1:
-            raise ValueError("objective: its batches have different numbers")
+        names = {metric.name for metric in OBJECTIVE}
+        if any(set(batch.metrics) != names or set(batch.mistakes) != set(batches[0].mistakes) for batch in batches):
+            raise ValueError("objective: a batch lacks numbers that others have")
         objective = Objective(**data["settings"])
         return cls(objective=objective, batch_by=data["batch_by"], moved=data["moved"], batches=batches)
 

@@ -44,6 +44,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     saved(folder / "steps.json", STEPS, "--group-by", "step", "--preset", "token_is")
     ran = run("analyze", STEPS, "--group-by", "step", "--preset", "token_is", "--json")
     (folder / "plain.json").write_text(ran.out)
+    (folder / "objective.json").write_text(
+        run("analyze", STEPS, "--preset", "token_is", "--clip-low", "0.1", "--json").out
+    )
     (folder / "trainer.yaml").write_text(TRAINER)
     peer = ("--profile", "verl-0.9", "--plan", str(folder / "trainer.yaml"))
     saved(folder / "peer.json", STEPS, *peer, "--group-by", "step")
@@ -189,6 +192,9 @@ def test_a_report_that_is_not_whole_is_status_3(case: str, folder: Path, tmp_pat
     refused(run("check", str(tmp_path / "r.json")), 3, "r.json", part)
 
 
+SMALL = ("plain", "peer", "objective")
+
+
 class Reports(dict[str, dict[str, Any]]):
     def __repr__(self) -> str:
         """Short, for what hypothesis tells of a failure."""
@@ -197,8 +203,8 @@ class Reports(dict[str, dict[str, Any]]):
 
 @pytest.fixture(scope="module")
 def reports(folder: Path) -> Reports:
-    """A plain report and a profile's, both with few metrics and groups."""
-    found = Reports({name: small(json.loads((folder / f"{name}.json").read_text())) for name in ("plain", "peer")})
+    """A plain report, a profile's and one with an objective, all with few metrics and groups."""
+    found = Reports({name: small(json.loads((folder / f"{name}.json").read_text())) for name in SMALL})
     assert all(VALIDATOR.is_valid(data) for data in found.values())
     return found
 
@@ -233,6 +239,8 @@ def small(data: dict[str, Any]) -> dict[str, Any]:
     few = ("kl", "seq_ess", "rollout_corr/kl", "rollout_corr/k3_kl")
     cut = deepcopy(data)
     cut["groups"], cut["health"] = cut["groups"][:2], cut["health"][:1]
+    if cut["objective"] is not None:
+        cut["objective"]["batches"] = cut["objective"]["batches"][:1]
     cut["intervals"] = {name: ends for name, ends in cut["intervals"].items() if name in few}
     for one in (cut, *cut["groups"]):
         one["metrics"] = {name: value for name, value in one["metrics"].items() if name in few}
@@ -247,7 +255,7 @@ VALUES = st.sampled_from(
 )
 
 
-@given(name=st.sampled_from(["plain", "peer"]), where=st.integers(0, 10**6), value=VALUES)
+@given(name=st.sampled_from(SMALL), where=st.integers(0, 10**6), value=VALUES)
 def test_a_value_of_a_wrong_type_anywhere_is_status_3(
     reports: Reports, folder: Path, name: str, where: int, value: Any
 ) -> None:
@@ -262,7 +270,7 @@ def test_a_value_of_a_wrong_type_anywhere_is_status_3(
     assert "Traceback" not in ran.err
 
 
-@given(name=st.sampled_from(["plain", "peer"]), where=st.integers(0, 10**6))
+@given(name=st.sampled_from(SMALL), where=st.integers(0, 10**6))
 def test_a_missing_part_is_status_3(reports: Reports, folder: Path, name: str, where: int) -> None:
     data = deepcopy(reports[name])
     found = [place for place in places(data) if isinstance(place[-1], str)]
@@ -273,6 +281,7 @@ def test_a_missing_part_is_status_3(reports: Reports, folder: Path, name: str, w
     del inner[place[-1]]
     optional = place[0] in ("pictures", "plan") or place[-1] in ("bad_rows", "impossible", "suggestions", "geometric")
     optional |= len(place) == 1 and place[0] in ("verdict", "onset", "trends")  # computed again
+    optional |= place == ("objective",) or place[:2] == ("objective", "metrics") or place[-2:-1] == ("mistakes",)
     optional |= place[-2:-1] in (("columns",), ("intervals",))
     ran = run_on(folder, json.dumps(data))
     assert ran.status == 3 or optional, (place, ran)
