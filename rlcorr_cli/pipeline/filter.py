@@ -163,7 +163,7 @@ def _coefs(report: Report, target: Target) -> tuple[str, ...]:
         return (f"rlcorr_coef is {name}'s, divided by the {divisor} of its batch.",)
     (first, *others) = made.batches
     number = f"the {first.divisor:,.0f} {divisor}" if not others else f"the {divisor}"
-    where = "" if not others else ": their numbers are in the file's metadata and in --json"
+    where = "" if not others else ": their numbers are in the file's metadata and in the JSON report"
     return (f"rlcorr_coef is {name}'s, to be divided by {number} of its batch{where}.",)
 
 
