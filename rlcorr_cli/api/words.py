@@ -98,6 +98,7 @@ FLAGS: dict[str, Flag] = {
     "--coef": Flag("objective"),
     "--coef-normalized": Flag("coef_normalized"),
     "--overwrite": Flag("overwrite"),
+    "--allow-overlap": Flag("allow_overlap=True"),
     "--dry-run": Flag("output=None"),
 }
 """Flag -> how Python says it."""
