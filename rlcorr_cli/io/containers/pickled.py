@@ -7,6 +7,8 @@ loop is at most as long as the file.  Runs of plain numbers, which are nearly al
 itself, so that reading costs about what unpickling does; bytes are views of what was read.
 """
 
+import math
+import os
 import pickle
 import re
 import struct
@@ -14,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, UsageError
 
 HINT = "Only files of the frameworks that rlcorr knows are read, and nothing in them is run."
 NUMBERS = re.compile(rb"(?:G.{8}|K.|M..|J.{4}|[N\x88\x89]){1,65536}+", re.DOTALL)
@@ -25,6 +27,8 @@ LONGEST_NUMBER = 64
 """Bytes of a long integer, of which the frameworks write at most nine."""
 LONGEST_NAME = 256
 """Bytes of a module or of a name."""
+LIMIT, DEFAULT_LIMIT = "RLCORR_MAX_PICKLE_GB", 4.0
+"""The variable that says how large a pickle may be, and what it may be without it."""
 SHOWN = 80
 _MARK = object()
 _LENGTHS = {width: struct.Struct(code).unpack_from for width, code in ((1, "<B"), (4, "<i"), (8, "<q"))}
@@ -66,15 +70,31 @@ def unpickle(
     """The value of one pickle, from its first bytes on.
 
     allowed: the only 'module.name' that it may hold; any is inert.  foreign: told of each other name instead of an
-    error.  A pickle that is broken, of protocol 0 or 1, or names what it may not is a DataError, whose message needs
-    the file's name before it.
+    error.  A pickle that is too large, broken, of protocol 0 or 1, or names what it may not is a DataError, whose
+    message needs the file's name before it.
     """
+    _check_size(len(data))
     machine = _Machine(memoryview(data).cast("B"), allowed, foreign)
     try:
         return machine.run()
     except (IndexError, struct.error, UnicodeDecodeError, TypeError, AttributeError, OverflowError) as error:
         # What a stack that was made wrong, or bytes that end too soon, lead to in the steps below.
         raise DataError(f"its pickle is broken at byte {machine.at:,}.", "Write it again, or copy it again.") from error
+
+
+def _check_size(n_bytes: int) -> None:
+    text = os.environ.get(LIMIT)
+    try:
+        limit = DEFAULT_LIMIT if text is None else float(text)
+    except ValueError as error:
+        raise UsageError(f"{LIMIT}={text} is no number.", f"Set it in GB, such as {LIMIT}=16.") from error
+    if not n_bytes <= limit * 1e9:
+        raise DataError(
+            f"its pickle has {n_bytes / 1e9:,.3g} GB, over {limit:g}: it is unpickled as a whole, in memory, where "
+            "numbers in lists take four times that.",
+            f"Set {LIMIT}={math.ceil(n_bytes / 1e9)} in the environment if there is memory for it, or save fewer "
+            "sequences a file.",
+        )
 
 
 class _Machine:

@@ -17,7 +17,6 @@ from rlcorr_cli.io.containers.pickled import HINT, unpickle
 from rlcorr_cli.io.containers.tensors import Array, tensor
 
 MAX_MEMBERS = 2_000_000
-MAX_PICKLE = 1 << 30
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 HALF = "Is it still being written, or was it cut short?"
 
@@ -57,8 +56,6 @@ def read_torch(
 ) -> TorchFile:
     """A file of torch's from its bytes; as `unpickle` on what it may name."""
     pickled, members = _members(data)
-    if len(pickled) > MAX_PICKLE:
-        raise DataError(f"its pickle has {len(pickled):,} bytes, over {MAX_PICKLE:,}.", HINT)
     return TorchFile(unpickle(pickled, allowed, foreign), members)
 
 

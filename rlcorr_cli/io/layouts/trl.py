@@ -39,8 +39,8 @@ def columns(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_column(values: Any, n_rows: int) -> bool:
     """Whether it is [B] or [B, T]: a batch of pictures holds other shapes, too."""
-    shape = tuple(getattr(values, "shape", ()))
-    return len(shape) in (1, 2) and shape[0] == n_rows
+    shape: tuple[int, ...] = tuple(getattr(values, "shape", ()))
+    return len(shape) in (1, 2) and shape[:1] == (n_rows,)
 
 
 BATCH = BatchLayout(title="a batch of GRPOTrainer", keys=KEYS, columns=columns)

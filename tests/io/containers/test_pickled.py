@@ -1,12 +1,14 @@
 """Pickles as data: what is broken, huge or harmful is a DataError, and nothing in it runs."""
 
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.containers.pickled import Inert, unpickle
+from rlcorr_cli import inspect
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.io.containers.pickled import LIMIT, Inert, unpickle
 from rlcorr_cli.io.containers.tensors import array, number, of_bytes
 from rlcorr_cli.io.containers.torch_files import read_torch
 from tests.io.layouts.crafted import Call, Name, Storage, bombs, commands, dumped, ndarray, opcodes, tensor, torch_bytes
@@ -125,3 +127,34 @@ def test_the_opcodes_are_those_of_pickle() -> None:
     value = {"a": [1, -300, 2.5, None, True, ("b", b"c")], 3: {}}
     assert pickle.loads(dumped(value)) == value
     assert opcodes(None) == b"N"
+
+
+NATIVE = Path(__file__).parents[2] / "golden" / "native"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "skyrl/2026-08/dumped_data/global_step_4_training_input.pkl",
+        "verl/batches/batch_15.dp",
+        "roll/rollout_mock_dumps/train/step_000000.pkl",
+        "slime/train_data/0.pt",
+    ],
+)
+def test_a_pickle_above_the_limit_is_refused_with_the_way_to_set_another(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(LIMIT, "0.000001")
+    path = shutil.copy(NATIVE / name, tmp_path)  # another file is read, and none that is still open
+    with pytest.raises(DataError, match=r"its pickle has .* GB, over 1e-06") as caught:
+        inspect(path)
+    assert path in caught.value.message
+    assert f"Set {LIMIT}=1 " in caught.value.hint
+    monkeypatch.setenv(LIMIT, "1")
+    inspect(path)
+
+
+def test_a_limit_that_is_no_number_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LIMIT, "4GB")
+    with pytest.raises(UsageError, match=f"{LIMIT}=4GB is no number"):
+        unpickle(dumped(1))
