@@ -28,6 +28,7 @@ TOP = [
     "suggestions",
     "geometric",
     "notes",
+    "objective",
 ]
 COUNTS = ["rows", "sequences", "empty_sequences", "tokens", "masked_tokens", "bad_rows"]
 STEP = ("--group-by", "step")
