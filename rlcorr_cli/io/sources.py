@@ -11,7 +11,7 @@ from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.refused import without_log_probs
 from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
-from rlcorr_cli.io.layouts.table import layout, recognised
+from rlcorr_cli.io.layouts.table import TRAINED, layout, recognised
 from rlcorr_cli.io.searching import Hits, listed, matching, not_read, within
 from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN, Stamp
@@ -88,15 +88,24 @@ def units(sources: Sequence[Source]) -> list[Source]:
     by_path = {source.path: source for source in sources}
     names = list(dict.fromkeys(source.format for source in sources if source.format in LAYOUT_NAMES))
     if len(names) > 1 or (names and any(source.format not in LAYOUT_NAMES for source in sources)):
-        present = dict.fromkeys(source.format for source in sources)
-        example = {source.format: source.path for source in reversed(sources)}
-        raise DataError(
-            f"These are dumps of several kinds: {', '.join(f'{name} ({example[name]})' for name in present)}.",
-            f"They may hold the same sequences; read one kind with --format {min(names, key=len)}.",
-        )
+        raise _several_kinds(sources)
     if not names:
         return list(sources)
     return [_united([by_path[path] for path in unit]) for unit in layout(names[0]).unite(list(by_path))]
+
+
+def _several_kinds(sources: Sequence[Source]) -> DataError:
+    """The error that names each kind, and which to ask for: those that a trained policy is written to, if any is."""
+    first = {source.format: source.path for source in reversed(sources)}
+    kinds = list(dict.fromkeys(source.format for source in sources))
+    compared = [name for name in kinds if name in TRAINED] or kinds
+    alone = [name for name in kinds if name in LAYOUT_NAMES and name not in compared]
+    verb = "holds" if len(alone) == 1 else "hold"
+    rest = f"; {' and '.join(alone)} {verb} the rollout policy alone, as a rule" if alone else ""
+    return DataError(
+        f"These are dumps of several kinds: {', '.join(f'{name} ({first[name]})' for name in kinds)}.",
+        f"They may hold the same sequences; read one kind with {' or '.join(f'--format {n}' for n in compared)}{rest}.",
+    )
 
 
 def _united(files: Sequence[Source]) -> Source:

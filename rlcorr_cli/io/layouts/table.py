@@ -52,6 +52,8 @@ LAYOUTS: tuple[Row, ...] = (
 BATCHES = ("trl",)
 """The modules in `layouts` of batches in memory, by the framework's name, each with a BATCH."""
 NAMES = tuple(row.name for row in LAYOUTS)
+TRAINED = frozenset(("miles", "miles-policy-loss", "nemo-rl", "prime-rl", "skyrl", "slime", "verl"))
+"""Those whose framework writes a trained policy beside the rollout's."""
 SUFFIXES = tuple(dict.fromkeys(suffix for row in LAYOUTS for suffix in row.suffixes))
 
 
