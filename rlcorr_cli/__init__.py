@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         merge,
         plot,
         save,
+        sweep,
         to_html,
     )
     from rlcorr_cli.plans import presets
@@ -62,6 +63,7 @@ __all__ = [
     "plot",
     "presets",
     "save",
+    "sweep",
     "to_html",
 ]
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import analyze, check, compare, convert, explain, filter, help, inspect, merge, plot, presets
+from rlcorr_cli.cli import analyze, check, compare, convert, explain, filter, help, inspect, merge, plot, presets, sweep
 from rlcorr_cli.cli.command import Command, Group
 from rlcorr_cli.cli.examples import epilog
 from rlcorr_cli.cli.option_groups import flat
@@ -19,6 +19,7 @@ from rlcorr_cli.cli.option_groups import flat
 COMMANDS = {
     "analyze": analyze.analyze,
     "compare": compare.compare,
+    "sweep": sweep.sweep,
     "filter": filter.filter,
     "plot": plot.plot,
     "check": check.check,

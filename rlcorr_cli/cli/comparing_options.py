@@ -39,3 +39,32 @@ SheetOutputs = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+FreeBound = Annotated[
+    Literal["low", "high"] | None,
+    typer.Option("--bound", help="Move this bound of the weights, not a rejection's.", rich_help_panel=PLAN),
+]
+SideName = Annotated[
+    Literal["both", "low", "high"] | None,
+    typer.Option("--side", help="Of a ratio's rejection: move both bounds (default), or one.", rich_help_panel=PLAN),
+]
+TargetKeep = Annotated[
+    float | None,
+    typer.Option(
+        "--target-keep",
+        metavar="SHARE",
+        help="Name the tightest bounds that keep this share of the sequences, or tokens.",
+        rich_help_panel=PLAN,
+    ),
+]
+TargetEss = Annotated[
+    float | None,
+    typer.Option(
+        "--target-ess",
+        metavar="SHARE",
+        help="Name the loosest bounds with this effective sample size.",
+        rich_help_panel=PLAN,
+    ),
+]
+Points = Annotated[
+    int, typer.Option("--points", min=2, max=1000, metavar="N", help="Points of the curve.", rich_help_panel=OUTPUT)
+]

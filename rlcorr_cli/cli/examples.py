@@ -9,6 +9,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "rlcorr compare dump.parquet",
         "rlcorr compare dump.parquet --preset token_is --preset geo_rs --group-by step",
     ),
+    "sweep": (
+        "rlcorr sweep dump.parquet --rs ratio.seq_mean --target-keep 0.95",
+        "rlcorr sweep dump.parquet --is sequence --bound high --target-ess 0.5",
+    ),
     "filter": (
         "rlcorr filter dump.parquet --preset token_is --dry-run",
         "rlcorr filter dump.parquet --preset seq_is_rs -o corrected.parquet",

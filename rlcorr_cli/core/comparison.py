@@ -31,6 +31,9 @@ NEAR_WEIGHT = 8.0
 FEW = 8
 """A plan is summed by its differences where they are at most one token in so many."""
 
+RATIO_LIMIT = 340.0
+"""e^340 and its square are numbers that float64 holds."""
+
 Key = tuple[object, ...]
 Tables = dict[str, Floats]
 """Name -> one row per plan, f64[P, B]."""
@@ -76,6 +79,34 @@ class Comparing:
             ),
             {plan_name(plan, "mass"): mass for plan, mass in zip(plans, masses, strict=True)},
         )
+
+    def sequence_parts(self, plan: Plan) -> dict[str, Floats]:
+        """Each sequence's part in every sum of one plan, f64[B]; logs as what they are the logs of."""
+        tables, _ = self._tables([plan])
+        parts = {name: tables[name][0] for name in DEGREES}
+        parts |= {name: _exp(tables[name][0]) for name in LOGS}
+        return parts | {"ratio": _exp(self._log_ratio_sum), "ratio_squared": _exp(2 * self._log_ratio_sum)}
+
+    def token_parts(self, plan: Plan) -> dict[str, Floats]:
+        """Each token's part in the sums of one plan that tokens make up, f64[V]."""
+        weighting = plan.applied_weighting
+        f = self._ones
+        if weighting is not None and weighting.scope == "token":
+            f = self._weight(plan, weighting)
+        for rule in (rule for rule in plan.rules if rule.applied and rule.scope == "token"):
+            f = f.masked_fill(~self._keep(plan, rule), 0.0)
+        f = f * self.tokens.ragged.broadcast(torch.from_numpy(self._scale(plan)).to(f.device))
+        kept, rho = (f > 0).double(), self.tokens.limited_rho(RATIO_LIMIT)
+        parts = {
+            "kept": kept,
+            "k3": kept * self._k3,
+            "f_tokens": f,
+            "score": f * self._score,
+            "score_squared": f * f * self._score,
+            "ratio": rho,
+            "ratio_squared": rho.square(),
+        }
+        return {name: to_numpy(values) for name, values in parts.items()}
 
     def _reference(self) -> Columns:
         advantage, total, parts = self._advantage, self._log_ratio_sum, _parts(self._advantage)
@@ -305,6 +336,11 @@ def _parts(advantage: Floats) -> dict[str, Floats]:
     """Logs of 1, A+, A- and A^2, by what their names end in; -inf of 0."""
     parts = np.ones(len(advantage)), np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0), advantage**2
     return {name: _log(values) for name, values in zip(PARTS, parts, strict=True)}
+
+
+def _exp(logs: Floats) -> Floats:
+    """e^logs, of logs that are limited to what two of them can be multiplied by."""
+    return np.exp(np.minimum(logs, 2 * RATIO_LIMIT))
 
 
 def _log(values: Floats) -> Floats:

@@ -137,6 +137,13 @@ def keeps(
     return _inside_log(_log_linear(pair, rule.scope, plan)[1], rule.bounds)
 
 
+def compared_values(tokens: Tokens, rejection: Rejection, plan: Plan) -> Tensor:
+    """What a rejection compares with its bounds, over its units: the limited log of a ratio, else the statistic."""
+    if rejection.statistic == "ratio":
+        return _log_linear(tokens, rejection.scope, plan)[1]
+    return statistic(tokens, rejection, plan)
+
+
 def _spend(tokens: Tokens, budget: Budget, plan: Plan, budget_bounds: np.ndarray) -> Rejected:
     value = budgeted(tokens, budget, plan)
     cut = tokens.ragged.broadcast(torch.from_numpy(budget_bounds).to(value.device))

@@ -1,0 +1,44 @@
+"""A batch's share in a sweep: every unit's value by bucket, with the sums that any threshold is read from."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from rlcorr_cli.batch import Batch
+from rlcorr_cli.core.comparison import Comparing
+from rlcorr_cli.core.correct import compared_values, reduce_log_ratio
+from rlcorr_cli.core.ragged import to_numpy
+from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.plans.plan import LEVELS, Weighting
+from rlcorr_cli.plans.swept import Swept
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
+from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.sweep import CAPPED, DEGREES
+
+
+def swept_units(batch: Batch, swept: Swept, device: torch.device) -> tuple[Floats, dict[str, Floats]]:
+    """Each unit's value, and its part in every sum, f64[U] by name.  A weighting's sums are there twice, as of raw
+    weights (what lies inside the bound) and of weight 1 (CAPPED, to be multiplied by the bound)."""
+    tokens = Tokens.of(batch, device, swept.base.mode)
+    comparing = Comparing(tokens)
+    record = swept.record
+    if not isinstance(record, Weighting):
+        values = to_numpy(compared_values(tokens.between(record.of), record, swept.base))
+        columns = comparing.token_parts(swept.base) if swept.units == "tokens" else comparing.sequence_parts(swept.base)
+        return values, columns
+    values = to_numpy(reduce_log_ratio(tokens.between(record.of), LEVELS[record.scope]))
+    limit = swept.base.log_ratio_limit
+    values = values if limit is None else values.clip(-limit, limit)
+    flat = replace(swept.base, weighting=None)
+    columns = comparing.token_parts(flat) if swept.units == "tokens" else comparing.sequence_parts(flat)
+    columns |= {"weight": np.ones(len(values)), "weight_squared": np.ones(len(values))}
+    with np.errstate(over="ignore"):
+        weights = np.exp(values)
+        raw = {name: column * weights ** DEGREES[name] for name, column in columns.items() if name in DEGREES}
+    return values, raw | {f"{CAPPED}{name}": columns[name] for name in raw}
+
+
+def binned(values: Floats, columns: dict[str, Floats]) -> Binned[FloatBits]:
+    """The units of a batch by bucket of their values."""
+    return Binned.of_values(FLOAT_BITS, FLOAT_BITS.bins_of(values), columns)

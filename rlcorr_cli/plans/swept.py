@@ -1,0 +1,93 @@
+"""One bound of a plan left free: what `sweep` moves, and the plan that it comes to at a threshold.
+
+A threshold is a distance from where everything stays.  Of ratios and log-ratios it is |value| of the log, on both
+sides or on one of them; of other statistics the value itself; of weights the log of an upper bound, or of the inverse
+of a lower one.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.plans.plan import SCOPES, Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.statistics import STATISTICS
+
+Side = Literal["both", "low", "high"]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """base: the plan without the record whose bound is free (a weighting's other settings stay in it).
+
+    record: a rejection whose bounds are placeholders, or the weighting.  side: which of its bounds move.
+    """
+
+    base: Plan
+    record: Rejection | Weighting
+    side: Side
+
+    @property
+    def units(self) -> Literal["tokens", "sequences"]:
+        """What the statistic has one value for."""
+        return "tokens" if self.record.scope == "token" else "sequences"
+
+    @property
+    def is_log(self) -> bool:
+        """Whether thresholds are logs of the bounds: of ratios and of weights."""
+        return isinstance(self.record, Weighting) or self.record.statistic == "ratio"
+
+    def bounds(self, distance: float) -> Bounds:
+        """The bounds at a distance."""
+        if isinstance(self.record, Weighting):
+            fixed = self.record.bounds
+            if self.side == "low":
+                return replace(fixed, low=math.exp(-distance))
+            return replace(fixed, high=math.exp(distance))
+        low, high = (None if self.side == end else edge for end, edge in (("high", -distance), ("low", distance)))
+        if self.is_log:
+            low, high = (None if edge is None else math.exp(edge) for edge in (low, high))
+        return Bounds(low, high)
+
+    def plan(self, bounds: Bounds) -> Plan:
+        """The whole plan with these bounds."""
+        record = replace(self.record, bounds=bounds)
+        if isinstance(record, Weighting):
+            return replace(self.base, weighting=record)
+        return replace(self.base, rejections=(*self.base.rejections, record))
+
+    def option(self, bounds: Bounds) -> str:
+        """The bounds as an option of the command line."""
+        low, high = ("" if edge is None else _plain(edge) for edge in (bounds.low, bounds.high))
+        if isinstance(self.record, Weighting):
+            return f"--is {self.record.scope} --is-{self.side} {low if self.side == 'low' else high}"
+        return f"--rs {self.record.statistic}.{self.record.scope}:{low},{high}"
+
+
+def swept_rejection(base: Plan, text: str, side: Side | None) -> Swept:
+    """The rejection of 'STATISTIC.SCOPE' with free bounds, in place of the plan's own of that kind."""
+    statistic, dot, scope = text.partition(".")
+    if not dot or statistic not in STATISTICS or scope not in SCOPES:
+        near = nearest(statistic, STATISTICS)
+        raise UsageError(
+            f"Cannot read what to sweep, '{text}'.",
+            f"Write --rs STATISTIC.SCOPE without bounds, for example ratio.seq_mean. Statistics: {near}.",
+        )
+    record = Rejection(statistic, scope, Bounds(None, 1.0))  # type: ignore[arg-type]
+    two_sided = not STATISTICS[statistic].nonnegative or statistic == "ratio"
+    if side is not None and not two_sided:
+        raise UsageError(f"{statistic} is never negative: it has no low side.", "Leave --side out.")
+    others = tuple(rule for rule in base.rejections if (rule.statistic, rule.scope) != (statistic, scope))
+    return Swept(replace(base, rejections=others), record, side or ("both" if two_sided else "high"))
+
+
+def swept_weighting(base: Plan, side: Literal["low", "high"]) -> Swept:
+    """The weighting of a plan with one free bound."""
+    assert base.weighting is not None
+    fixed = replace(base.weighting.bounds, **{side: None})
+    return Swept(base, replace(base.weighting, bounds=fixed), side)
+
+
+def _plain(value: float) -> str:
+    """The shortest digits that are this number."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)

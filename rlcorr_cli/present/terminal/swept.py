@@ -1,0 +1,33 @@
+"""A sweep on a terminal: the target's bounds in a line to copy, then the curve."""
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from rlcorr_cli.present.numbers import duration, plural
+from rlcorr_cli.present.stdout import clean, render
+from rlcorr_cli.present.swept import headline, point_rows, title
+from rlcorr_cli.present.terminal.report import print_rows
+from rlcorr_cli.report.swept import Sweep
+
+
+def print_sweep(sweep: Sweep) -> None:
+    """Print the sweep on stdout."""
+    render(lambda console: _draw(console, sweep))
+
+
+def _draw(console: Console, sweep: Sweep) -> None:
+    parts = [title(sweep), plural(sweep.counts["sequences"], "sequence"), plural(sweep.counts["tokens"], "token")]
+    console.print(Text("  ".join([*parts, duration(sweep.seconds)])))
+    console.print()
+    console.print(Padding(Text(headline(sweep), style="bold"), (0, 2)))
+    if sweep.target is not None:
+        if sweep.target.reached:
+            console.print(Padding(Text(sweep.target.option), (0, 6)))
+        if sweep.target.note:
+            console.print(Padding(Text(sweep.target.note), (0, 2)))
+    console.print()
+    print_rows(console, point_rows(sweep))
+    for note in sweep.notes:
+        console.print(Padding(Text(clean(note), style="dim"), (0, 2)))
+    console.print(Padding(Text("`rlcorr explain info` defines a column.", style="dim"), (0, 2)))

@@ -1,0 +1,102 @@
+"""`sweep` as a command: the target's bounds kept to the row by `filter`, every form, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import BF16, STEPS, refused, run
+
+TARGETS = (
+    ("--rs", "ratio.seq_mean", "--target-keep", "0.95"),
+    ("--rs", "ratio.seq_mean", "--side", "low", "--target-keep", "0.9"),
+    ("--rs", "k3.seq_max", "--target-keep", "0.8"),
+    ("--rs", "ratio.token", "--target-keep", "0.999"),
+    ("--rs", "ratio.seq_sum", "--rs", "k3.token:,0.02", "--target-keep", "0.5"),
+)
+
+
+def swept(*args: str) -> dict[str, Any]:
+    return run("sweep", *args, "--json").json
+
+
+@pytest.mark.parametrize("dump", [BF16, STEPS], ids=["bf16", "steps"])
+@pytest.mark.parametrize("options", TARGETS, ids=lambda options: " ".join(options[1::2]))
+def test_filter_keeps_just_what_the_target_says(dump: str, options: tuple[str, ...]) -> None:
+    report = swept(dump, *options)
+    target = report["target"]
+    fixed = [f"--rs={text}" for text in options if ":" in text]
+    filtered = run("filter", dump, "--dry-run", "--json", *target["option"].split(), *fixed).json
+    statistic, scope = options[1].split(".")
+    lost_units = "masked_fraction" if report["units"] == "tokens" else "seq_masked_fraction"
+    lost = filtered["metrics"][f"rollout_rs_{scope}_{statistic}_{lost_units}"]
+    assert round((1 - lost) * report["n_units"]) == target["point"]["n_inside"]
+    assert target["point"]["n_inside"] >= target["share"] * report["n_units"]
+
+
+def test_the_terminal_shows_the_option_in_a_line_of_its_own() -> None:
+    ran = run("sweep", BF16, "--rs", "ratio.seq_mean", "--target-keep", "0.95")
+    assert ran.status == 0
+    lines = ran.out.splitlines()
+    assert "      --rs ratio.seq_mean:0.99,1.01" in lines
+    assert "To keep 95.0 % of the sequences (61 of 64 sequences; 94.7 % of the batch):" in ran.out
+    assert max(map(len, lines)) <= 80
+    assert len([line for line in lines if "," in line and "%" in line and "tokens" not in line]) == 25
+
+
+def test_a_cap_has_the_sample_size_that_analyze_reports() -> None:
+    target = swept(BF16, "--is", "sequence", "--bound", "high", "--target-ess", "0.9")["target"]
+    metrics = run("analyze", BF16, *target["option"].split(), "--json").json["metrics"]
+    assert metrics["rollout_is_eff_sample_size"] == pytest.approx(target["point"]["ess"], rel=1e-9)
+    assert 0.9 <= target["point"]["ess"] < 0.9001
+
+
+def test_a_target_out_of_reach_is_no_error() -> None:
+    target = swept(BF16, "--rs", "k3.seq_mean", "--target-ess", "0.99")["target"]
+    assert target["threshold"] is None
+    assert target["option"] is None
+    assert target["point"]["ess"] < 0.99
+
+
+@pytest.mark.parametrize("suffix", ["json", "html", "md", "csv", "png", "svg", "pdf"])
+def test_a_sweep_is_written_in_every_form(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"sweep.{suffix}"
+    assert run("sweep", BF16, "--rs", "ratio.seq_mean", "--target-keep", "0.95", "-o", str(path)).status == 0
+    data = path.read_bytes()
+    if suffix == "json":
+        assert json.loads(data)["target"]["option"] == "--rs ratio.seq_mean:0.99,1.01"
+    elif suffix in ("html", "md", "csv"):
+        assert b"0.947" in data or b"94.7" in data or b"kept_units" in data
+    else:
+        assert len(data) > 1000
+
+
+REFUSED = (
+    ((), "none is"),
+    (("--rs", "ratio.seq_mean", "--bound", "high"), "more than one is"),
+    (("--rs", "ratio.seq_mean", "--target-keep", "2"), "must lie in (0, 1]"),
+    (("--rs", "ratio.seq_mean", "--target-ess", "0"), "must lie in (0, 1]"),
+    (("--rs", "ratio.seq_mean", "--target-keep", "0.5", "--target-ess", "0.5"), "two targets"),
+    (("--preset", "m2po", "--rs", "ratio.token"), "budget"),
+    (("--preset", "slime_mis", "--rs", "ratio.token"), "--normalize none"),
+    (("--bound", "high"), "no weights"),
+    (("--is", "token", "--bound", "high", "--side", "low"), "--side is of a rejection"),
+    (("--preset", "ppo_is_bypass", "--is", "token", "--bound", "high"), "bypass"),
+    (("--rs", "nonsense"), "Cannot read what to sweep"),
+    (("--rs", "k3.token", "--side", "low"), "never negative"),
+    (("--rs", "ratio.seq_mean", "--batch-by", "step"), "--batch-by"),
+    (("--rs", "ratio.seq_mean", "-o", "sweep.xls"), "sweep.xls"),
+)
+
+
+@pytest.mark.parametrize(("options", "part"), REFUSED, ids=[part for _, part in REFUSED])
+def test_what_cannot_be_swept_is_refused(options: tuple[str, ...], part: str) -> None:
+    refused(run("sweep", BF16, *options), 2, part)
+
+
+def test_an_output_is_never_the_dump(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.json"
+    dump.write_bytes(Path(BF16).read_bytes())
+    ran = run("sweep", str(dump), "--format", "parquet", "--rs", "ratio.seq_mean", "-o", str(dump))
+    assert ran.status in (2, 4), ran.err
+    assert dump.read_bytes() == Path(BF16).read_bytes()

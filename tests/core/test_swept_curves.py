@@ -1,0 +1,186 @@
+"""A sweep's curve and targets against the plans that they stand for."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from made import CPU, batch, simulated
+from oracle import Row
+from test_comparison import compared
+
+from rlcorr_cli.batch import Input
+from rlcorr_cli.core.observe import Observation, layouts_of, observe
+from rlcorr_cli.core.sweep import binned, swept_units
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.pipeline.sweep import _places, curve_of
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
+from rlcorr_cli.report.swept import Point, Sweep, Targets, swept_report
+from rlcorr_cli.totals.summary import total
+from rlcorr_cli.totals.sweep import Candidates
+
+TOKEN_COLUMNS = ("kept", "info", "k3_left")
+SEQUENCE_COLUMNS = (*TOKEN_COLUMNS, "length", "shift", "shift_se")
+ROWS = simulated(150, seed=3, std=0.02)
+WEIGHTED = Plan(weighting=Weighting("token", Bounds(None, 1.02)))
+
+
+def swept_of(rows: Sequence[Row], swept: Swept, targets: Targets | None = None, parts: int = 1) -> Sweep:
+    """The sweep of rows, measured in some parts."""
+    wanted = targets or Targets()
+    batches = [batch(list(part)) for part in np.array_split(np.array(rows, object), parts)]
+    observation = Observation((swept.base,), has_current=True, seed=None, compares=True)
+    groups = [group for one in batches for group in observe(one, observation, CPU).groups.values()]
+    units = [swept_units(one, swept, CPU) for one in batches]
+    totals = binned(*units[0])
+    for each in units[1:]:
+        totals = totals + binned(*each)
+    curve = curve_of(totals, swept)
+    values = np.concatenate([of_batch for of_batch, _ in units])
+    columns = {name: np.concatenate([of_batch[name] for _, of_batch in units]) for name in curve.totals.sums}
+    candidates: dict[int, Candidates] = {}
+    for place in _places(curve, wanted):
+        mask = np.isin(curve.totals.binning.bins_of(values), curve.bins(place))
+        of_mask = {name: column[mask] for name, column in columns.items()}
+        candidates[place] = Candidates.of(values[mask], of_mask, swept.side)
+    return swept_report(
+        total(groups, layouts_of(observation)),
+        curve,
+        swept,
+        wanted,
+        candidates,
+        n_points=25,
+        inputs=(Input(path="rows", format="made", rows=len(rows), n_bytes=0, columns={}),),
+        notes=(),
+        n_bad_rows=0,
+    )
+
+
+def agree(values: Mapping[str, Any], expected: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return all(
+        (values[name] is None and expected[name] is None)
+        or math.isclose(values[name], expected[name], rel_tol=1e-9, abs_tol=1e-7 if name == "shift_se" else 1e-11)
+        for name in names
+    )
+
+
+def kept_units(rows: Sequence[Row], swept: Swept, bounds: Bounds) -> int:
+    """How many units a plan with these bounds keeps, by slow loops."""
+    record = replace(swept.record, bounds=bounds)
+    assert isinstance(record, Rejection)
+    plan = Plan(rejections=(record,)).to_dict()
+    masks = oracle.kept_masks(list(rows), plan)
+    valid = oracle.view(list(rows), [row.mask for row in rows])
+    if record.scope == "token":
+        return sum(masks[i][t] for i, seq in enumerate(valid) for t in seq.at)
+    return sum(any(masks[i][t] for t in seq.at) for i, seq in enumerate(valid) if seq.at)
+
+
+REJECTIONS: tuple[tuple[str, Side | None], ...] = (
+    ("ratio.seq_mean", None),
+    ("ratio.seq_mean", "low"),
+    ("ratio.seq_sum", "high"),
+    ("ratio.seq_min", "low"),
+    ("ratio.token", None),
+    ("k1.token", "high"),
+    ("k3.seq_mean", None),
+    ("log_ratio.seq_max", "both"),
+    ("prob_gap.token", None),
+    ("abs_log_ratio.seq_max", None),
+)
+
+
+@pytest.mark.parametrize(("text", "side"), REJECTIONS)
+@pytest.mark.parametrize("base", [Plan(), WEIGHTED], ids=["alone", "weighted"])
+def test_every_point_is_the_plan_with_its_bounds(text: str, side: Side | None, base: Plan) -> None:
+    swept = swept_rejection(base, text, side)
+    points = swept_of(ROWS, swept).points
+    assert len(points) > 10
+    assert points[-1].kept_units == 1.0
+    names = TOKEN_COLUMNS if swept.units == "tokens" else SEQUENCE_COLUMNS
+    for point, expected in zip(points, compared(ROWS, [_plan(swept, point) for point in points]), strict=True):
+        assert agree(point.values, expected, names), (point, expected)
+
+
+def _plan(swept: Swept, point: Point) -> Plan:
+    return replace(swept.plan(Bounds(point.low, point.high)), name="point")
+
+
+@pytest.mark.parametrize("scope", ["token", "sequence", "geometric"])
+@pytest.mark.parametrize("side", ["low", "high"])
+def test_every_cap_is_the_plan_with_it(scope: Any, side: Any) -> None:
+    swept = swept_weighting(Plan(weighting=Weighting(scope)), side)
+    points = swept_of(ROWS, swept).points
+    names = TOKEN_COLUMNS if swept.units == "tokens" else (*SEQUENCE_COLUMNS, "ess")
+    for point, expected in zip(points, compared(ROWS, [_plan(swept, point) for point in points]), strict=True):
+        assert agree(point.values, expected, (*names, "ess")), (point, expected)
+
+
+@pytest.mark.parametrize(("text", "side"), REJECTIONS)
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.95, 1.0])
+def test_a_target_keeps_just_what_it_says(text: str, side: Side | None, share: float) -> None:
+    swept = swept_rejection(Plan(), text, side)
+    target = swept_of(ROWS, swept, Targets(keep=share)).target
+    assert target is not None
+    bounds = Bounds(target.point.low, target.point.high)
+    n_units = sum(map(sum, (row.mask for row in ROWS))) if swept.units == "tokens" else 0
+    n_units = n_units or sum(any(row.mask) for row in ROWS)
+    assert kept_units(ROWS, swept, bounds) == target.point.n_inside
+    assert target.point.n_inside >= share * n_units - 1e-9
+    (expected,) = compared(ROWS, [swept.plan(bounds)])
+    assert agree(target.point.values, expected, TOKEN_COLUMNS if swept.units == "tokens" else SEQUENCE_COLUMNS)
+
+
+def test_a_target_is_the_tightest_and_in_few_digits() -> None:
+    swept = swept_rejection(Plan(), "ratio.seq_mean", None)
+    target = swept_of(ROWS, swept, Targets(keep=0.5)).target
+    assert target is not None
+    assert target.point.n_inside == math.ceil(0.5 * sum(any(row.mask) for row in ROWS))
+    assert len(target.option) < 40
+
+
+@pytest.mark.parametrize("scope", ["token", "sequence"])
+@pytest.mark.parametrize("side", ["low", "high"])
+def test_a_cap_for_a_sample_size_is_the_loosest(scope: Any, side: Any) -> None:
+    swept = swept_weighting(Plan(weighting=Weighting(scope)), side)
+    loosest = swept_of(ROWS, swept).points[-1].values["ess"]
+    assert loosest is not None
+    wanted = (1 + loosest) / 2
+    target = swept_of(ROWS, swept, Targets(ess=wanted)).target
+    assert target is not None
+    assert target.reached
+    looser = 1.001 if side == "high" else 1 / 1.001
+    bounds = [Bounds(target.point.low, target.point.high)]
+    bounds.append(Bounds(*(None if edge is None else edge * looser for edge in (target.point.low, target.point.high))))
+    at, beyond = (values["ess"] or 0.0 for values in compared(ROWS, [swept.plan(each) for each in bounds]))
+    assert at >= wanted > beyond
+    assert agree(target.point.values, {"ess": at}, ["ess"])
+
+
+def test_a_sample_size_that_nothing_reaches_is_no_error() -> None:
+    target = swept_of(ROWS, swept_rejection(Plan(), "ratio.seq_mean", None), Targets(ess=1.0)).target
+    assert target is not None
+    assert not target.reached
+    assert target.to_dict()["threshold"] is None
+    assert "nearest" in target.note
+
+
+def test_parts_of_a_dump_add_up() -> None:
+    swept = swept_rejection(WEIGHTED, "k3.seq_mean", None)
+    whole, parts = (swept_of(ROWS, swept, Targets(keep=0.7), n) for n in (1, 5))
+    assert whole.target is not None
+    assert parts.target is not None
+    assert parts.target.option == whole.target.option
+    for point, expected in zip(parts.points, whole.points, strict=True):
+        assert (point.low, point.high, point.n_inside) == (expected.low, expected.high, expected.n_inside)
+        assert agree(point.values, expected.values, SEQUENCE_COLUMNS)
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 1.5])
+def test_targets_lie_between_0_and_1(share: float) -> None:
+    with pytest.raises(UsageError, match=r"must lie in \(0, 1\]"):
+        Targets(keep=share)
