@@ -1,6 +1,7 @@
 """The disks of this machine, by `os`."""
 
 import glob
+import mmap
 import os
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -98,6 +99,10 @@ class Disk:
         with pa.memory_map(os.fsdecode(path)) as file:
             yield file
 
+    def memory(self, path: str) -> memoryview:
+        with open(path, "rb") as file:
+            return mapped(file)
+
     def remembered(self, path: str, make: Callable[[], Made]) -> Made:
         """Nothing is kept: the system keeps what was read."""
         return make()
@@ -107,6 +112,12 @@ class Disk:
 
 
 DISK = Disk()
+
+
+def mapped(file: BinaryIO) -> memoryview:
+    """An open file's bytes, which stay as long as anyone looks at them."""
+    size = file.seek(0, os.SEEK_END)
+    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
 
 
 def _stamp(status: os.stat_result) -> Stamp:

@@ -74,6 +74,10 @@ class FileSystem(Protocol):
         """The same, in memory where it can be without being read."""
         ...
 
+    def memory(self, path: str) -> memoryview:
+        """All its bytes, mapped: what is not looked at is not in memory."""
+        ...
+
     def remembered(self, path: str, make: Callable[[], Made]) -> Made:
         """What `make` reads of a file, which may be kept for as long as the file is the same."""
         ...

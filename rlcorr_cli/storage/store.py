@@ -5,6 +5,8 @@ A path of a URI is taken as it is typed, as the stores' own tools take it: `%20`
 
 import io
 import os
+import shutil
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -18,6 +20,7 @@ from pyarrow import fs
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.places import Stamp, Uri
+from rlcorr_cli.storage.disk import mapped
 from rlcorr_cli.storage.globs import literal_start, matches
 from rlcorr_cli.storage.protocol import Status
 from rlcorr_cli.storage.refusals import SERVICES, Asked, missing, refused
@@ -135,6 +138,18 @@ class Store:
         """Opened anew, for readers that move in it."""
         with self._files.open_input_file(self._name(path)) as file:
             yield file
+
+    def memory(self, path: str) -> memoryview:
+        """A copy on the disk, in the folder for temporary files and without a name: it goes with the last look at it,
+        however this process ends."""
+        try:
+            with self.open(path) as file, tempfile.TemporaryFile() as copy:
+                shutil.copyfileobj(file, copy, PIECE_BYTES)
+                return mapped(cast(BinaryIO, copy))
+        except OSError as error:
+            folder = tempfile.gettempdir()
+            hint = "Set TMPDIR to a folder with more room."
+            raise DataError(f"{path} cannot be copied to {folder}, to be read: {error.strerror}.", hint) from error
 
     def remembered(self, path: str, make: Callable[[], Made]) -> Made:
         kept = self._opened(path)

@@ -1,12 +1,12 @@
 """The objects of JSON lines one by one, as Python has them: for layouts, whose rows are of no one schema."""
 
 import json
-import mmap
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.storage import filesystem
 
 CUT = "Wait until it is written, or copy it again."
 Made = TypeVar("Made")
@@ -32,12 +32,11 @@ def has_key(path: str, key: str, value: bytes = b"") -> bool:
     Found without parsing: no text in JSON holds these bytes, because its quotes are escaped.
     """
     pattern = re.compile(rb'"%s":\s?%s' % (key.encode(), value))
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return pattern.search(data) is not None
+    return pattern.search(filesystem(path).memory(path)) is not None
 
 
 def _numbered(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    with open(path, "rb") as file:
+    with filesystem(path).open(path) as file:
         for number, line in enumerate(file, 1):
             if line.isspace():
                 continue

@@ -5,7 +5,6 @@ classes and the machine's own kind of card.
 """
 
 import io
-import mmap
 import struct
 import zipfile
 from collections.abc import Callable, Collection
@@ -15,6 +14,7 @@ from typing import Any
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers.pickled import HINT, unpickle
 from rlcorr_cli.io.containers.tensors import Array, tensor
+from rlcorr_cli.storage import filesystem
 
 MAX_MEMBERS = 2_000_000
 LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -41,9 +41,7 @@ class TorchFile:
 
 def opened(path: str) -> memoryview:
     """A file's bytes, mapped: what is not looked at is not read."""
-    with open(path, "rb") as file:
-        file.seek(0, io.SEEK_END)
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if file.tell() else memoryview(b"")
+    return filesystem(path).memory(path)
 
 
 def is_torch(data: memoryview) -> bool:

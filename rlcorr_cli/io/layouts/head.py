@@ -71,12 +71,18 @@ class Head:
     @cached_property
     def tail(self) -> bytes:
         """The last bytes of the same pickle."""
+        if self.start[:1] == b"\x80":
+            with filesystem(self.path).open(self.path) as file:
+                file.seek(max(file.seek(0, os.SEEK_END) - 512, 0))
+                return file.read()
         return bytes(self._pickle[-512:])
 
     @cached_property
     def _values(self) -> list[str | int]:
         # torch writes the pickle first, so that it need not be looked up among thousands of members.
         header = FIRST_MEMBER.match(self.start)
+        if self.start[:1] == b"\x80":
+            return _values(self.start)
         if header is not None:
             return _values(self.start[header.end() + int.from_bytes(header["extra"], "little") :])
         return _values(bytes(self._pickle[:LOOKED_AT]))
@@ -85,8 +91,6 @@ class Head:
     def _pickle(self) -> memoryview:
         from rlcorr_cli.io.containers.torch_files import is_torch, opened, pickle_of
 
-        if self.start[:1] == b"\x80":
-            return opened(self.path)
         if not is_torch(memoryview(self.start)):
             return memoryview(b"")
         try:

@@ -17,6 +17,8 @@ from rlcorr_cli.io.containers.json_rows import made_of_rows
 from rlcorr_cli.io.layouts.fields import aligned, floats, integers, mask, span, text, whole
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.places import scheme
+from rlcorr_cli.storage import filesystem
 
 KEYS = ("schema_version", "inference_logprobs", "trainer_logprobs")
 SCHEMA_VERSION = 1
@@ -47,8 +49,9 @@ def recognise(head: Head) -> str | None:
 def open_rank(paths: Sequence[str]) -> Opened:
     """One rank's file of a step that is complete."""
     (path,) = paths
-    folder = os.path.dirname(os.path.abspath(path))
-    marked = os.path.exists(os.path.join(folder, MARKER))
+    folder = os.path.dirname(path if scheme(path) else os.path.abspath(path))
+    marker = os.path.join(folder, MARKER)
+    marked = filesystem(path).is_there(marker)
     if not marked and re.fullmatch(r"step_\d+", os.path.basename(folder)):
         raise DataError(
             f"its step is still being written: there is no {MARKER} beside it.",

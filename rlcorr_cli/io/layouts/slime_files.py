@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rlcorr_cli.io.layouts.head import Head
+from rlcorr_cli.storage import filesystem
 
 ROLLOUT, STEP, RANK, TRAJECTORY = "rollout", "step", "rank", "trajectory"
 TRAJECTORY_KEYS = ("sample_index", "group_index", "status", "messages")
@@ -66,7 +67,7 @@ class SlimeFile:
     @property
     def folder(self) -> str:
         """The folder that it is in."""
-        return os.path.dirname(os.path.realpath(self.head.path))
+        return os.path.dirname(filesystem(self.head.path).identity(self.head.path))
 
 
 def unite(paths: Sequence[str]) -> list[tuple[str, ...]]:
