@@ -12,6 +12,7 @@ from rlcorr_cli.present.stdout import emit, render
 MANUAL = Path(__file__).parents[2] / "manual"
 PAGES = {
     "dumps": "which files and columns are read, and what happens to bad rows",
+    "stores": "dumps and outputs in S3 and other object stores",
     "reading": "verdict, rules, intervals, notation",
     "metrics": "every metric: formula, meaning, typical sizes, when to worry",
     "intervals": "how intervals are made, and how often they hold",
