@@ -335,7 +335,7 @@ def _tracebacks() -> Iterator[Case]:
     for option in ("--max-bad-fraction", "--extreme-ratio", "--ppo-clip"):
         for value in ("nan", "inf"):
             yield _case("F12", f"{option} {value}", ("analyze", DUMP, option, value), ends=(USAGE,))
-    for line in (_filter(DUMP, "-o", "file:///x/k"), ("plot", DUMP, "--kind", "ratio", "-o", "file:///x/p")):
+    for line in (_filter(DUMP, "-o", "ftp://x/k"), ("plot", DUMP, "--kind", "ratio", "-o", "ftp://x/p")):
         yield _case("F12", f"{line[0]} -o {line[-1]}", line, ends=(USAGE,))
     for args in (("--help",), ("analyze", "--help"), ("presets",)):
         for around in (Surroundings(stdout=""), Surroundings(stdout="/dev/full", stderr="/dev/full")):
