@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 
+IDS = ("sample_id", "step")
+"""What tells rows apart: an id, and the step that it is of."""
 NO_BATCH = "none"
 """What --batch-by takes for: the whole dump is one training batch."""
 MOST_ROWS = 2**53 - 1
@@ -24,7 +26,8 @@ class ReadRequest:
 
     format: a container's name, or 'auto'.  columns: canonical name -> the dump's column, before any guess.
     group_by: columns to group rows by, canonical (`step`) or the dump's own.  batch_by: the column of training
-    batches.  limit: how many rows to read, from the first.  bad_rows: what is done about bad rows.
+    batches.  limit: how many rows to read, from the first.  bad_rows: what is done about bad rows.  drawn_by: which of
+    these, where a dump has them, the bootstrap knows its rows by.
     """
 
     paths: tuple[str, ...]
@@ -34,6 +37,7 @@ class ReadRequest:
     batch_by: str | None = None
     limit: int | None = None
     bad_rows: BadRowPolicy = field(default_factory=BadRowPolicy)
+    drawn_by: tuple[str, ...] = IDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,6 +74,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes, part
     (tmp_path / "steps" / "1.jsonl").write_bytes((ROOT / "sample_data" / "smollm2_bf16.jsonl").read_bytes())
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "train_data_step1.jsonl").write_bytes((NEMO_RL / "train_data_step1.jsonl").read_bytes())
+    for name, sample in (("old", "bf16"), ("new", "bf16")):
+        (tmp_path / f"{name}.parquet").write_bytes((ROOT / "sample_data" / f"smollm2_{sample}.parquet").read_bytes())
     for name, data in parts.items():
         (tmp_path / name).write_bytes(data)
     for name, policy in (("responses", -1.0), ("scored", -1.25)):

@@ -11,7 +11,21 @@ from typing import Annotated, Any
 import typer
 
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import analyze, check, compare, convert, explain, filter, help, inspect, merge, plot, presets, sweep
+from rlcorr_cli.cli import (
+    analyze,
+    check,
+    compare,
+    convert,
+    diff,
+    explain,
+    filter,
+    help,
+    inspect,
+    merge,
+    plot,
+    presets,
+    sweep,
+)
 from rlcorr_cli.cli.command import Command, Group
 from rlcorr_cli.cli.examples import epilog
 from rlcorr_cli.cli.option_groups import flat
@@ -25,6 +39,7 @@ COMMANDS = {
     "check": check.check,
     "inspect": inspect.inspect,
     "convert": convert.convert,
+    "diff": diff.diff,
     "merge": merge.merge,
     "presets": presets.presets,
     "explain": explain.explain,

@@ -33,6 +33,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "rlcorr convert dump.parquet -o canonical.parquet",
         "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",
     ),
+    "diff": (
+        "rlcorr diff old.parquet new.parquet",
+        "rlcorr diff old.rlcorr new.parquet --fail-on moved -o diff.png",
+    ),
     "merge": (
         "rlcorr merge part1.rlcorr part2.rlcorr -o report.html",
         "rlcorr merge run.rlcorr today.rlcorr --group-by step -o new.rlcorr",

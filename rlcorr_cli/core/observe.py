@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch, Decision
@@ -31,7 +32,8 @@ from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
 from rlcorr_cli.totals.comparison import COMPARISON, comparison_layout, resampled_names
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.row_keys import RowSketch
+from rlcorr_cli.totals.measured import check_resampled
+from rlcorr_cli.totals.row_keys import RowSketch, joined
 from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole, whole_tail
@@ -49,7 +51,7 @@ class Observation:
     plans: at least one.  has_current: whether the dump has the policy after updates.  seed: of the bootstrap; None for
     no intervals.  pictures: whether to count for those, too; they are of one plan.  objectives: by plan, whose totals
     then have their losses and coefficients, too; a batch must bring advantages for them.  compares: whether plans leave
-    what comparing them takes, in place of the metrics of each.
+    what comparing them takes, in place of the metrics of each.  by_group: whether each group is resampled, too.
     """
 
     plans: tuple[Plan, ...]
@@ -59,6 +61,7 @@ class Observation:
     pictures: bool = False
     objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
     compares: bool = False
+    by_group: bool = False
 
     def __post_init__(self) -> None:
         # Bounds that budgets came to are told apart by the budget's name.
@@ -91,6 +94,9 @@ class Observed:
     pictures: BinnedTotals | None = None
     decision: Decision | None = None
     whole: Whole | None = None
+    group_replicates: dict[GroupKey, Mapping[str, Replicates]] = field(
+        default_factory=dict[GroupKey, Mapping[str, Replicates]]
+    )
 
 
 @dataclass(frozen=True)
@@ -159,30 +165,55 @@ def observe(
             names = resampled_names(observation.plans)
             resampled[COMPARISON] = Columns(sums={name: columns.sums[name] for name in names})
         groups = _summaries(observation, batch, parts)
-        replicates, *rows = _resampled(batch, tokens, resampled, observation.seed)
+        draws = _resampled(batch, tokens, resampled, observation)
     pictures = decision = None
     if observation.pictures:
         pictures = draw(tokens[observation.plan.mode], corrected[observation.plan])
     if decides:
         plan = observation.plan
         decision = decide(batch, tokens[plan.mode], corrected[plan], observation.objectives.get(plan))
-    return Observed(groups, replicates, pictures, decision, Whole(_whole_tails(parts), *rows))
+    whole = Whole(_whole_tails(parts), *draws.rows)
+    return Observed(groups, draws.replicates, pictures, decision, whole, draws.by_group)
+
+
+@dataclass(frozen=True)
+class _Resampled:
+    """The replicates of each mode's diagnostics, and the sketches of rows that a Whole has; nothing without a seed."""
+
+    replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
+    rows: tuple[RowSketch, ...] = ()
+    by_group: dict[GroupKey, Mapping[str, Replicates]] = field(default_factory=dict[GroupKey, Mapping[str, Replicates]])
 
 
 def _resampled(
-    batch: Batch, tokens: Mapping[Mode, Tokens], columns: Mapping[str, Columns], seed: int | None
-) -> tuple[dict[str, Replicates], RowSketch | None, RowSketch | None]:
-    """The replicates of each set of columns, the rows they were drawn by, and these by content; none of them without a
-    seed."""
+    batch: Batch, tokens: Mapping[Mode, Tokens], columns: Mapping[str, Columns], observation: Observation
+) -> _Resampled:
+    """columns: what is resampled, by name; the diagnostics of a mode first."""
+    seed = observation.seed
     if seed is None:
-        return {}, None, None
-    ids = None if batch.row_keys is None else batch.row_keys[np.diff(batch.offsets) > 0]
+        return _Resampled()
+    filled = np.diff(batch.offsets) > 0
     # Rows are known by what rollout says of them, which is the same in every mode.
-    keys = bootstrap.row_keys(next(iter(tokens.values())), ids)
+    of_one_mode = next(iter(tokens.values()))
+    keys = bootstrap.row_keys(of_one_mode, None if batch.row_keys is None else batch.row_keys[filled])
     draws = bootstrap.poisson_draws(keys, seed)
     contents = bootstrap.content_keys(keys, next(iter(columns.values())))
-    replicates = {name: bootstrap.resample(draws, rows) for name, rows in columns.items()}
-    return replicates, RowSketch.of(keys), RowSketch.of(contents)
+    texts = joined(keys, np.diff(batch.offsets)[filled].astype(np.uint64))
+    by_group: dict[GroupKey, Mapping[str, Replicates]] = {}
+    groups = np.unique(batch.group_index[filled]) if observation.by_group else np.zeros(0, np.int64)
+    check_resampled(len(groups))
+    for group in groups.tolist():
+        rows = batch.group_index[filled] == group
+        by_group[batch.group_keys[group]] = {
+            name: bootstrap.resample(draws[rows], _of_rows(of_all, rows)) for name, of_all in columns.items()
+        }
+    replicates = {name: bootstrap.resample(draws, of_all) for name, of_all in columns.items()}
+    return _Resampled(replicates, tuple(map(RowSketch.of, (keys, contents, texts))), by_group)
+
+
+def _of_rows(columns: Columns, rows: NDArray[np.bool_]) -> Columns:
+    """The same columns of some of the sequences."""
+    return Columns(*({name: values[rows] for name, values in table.items()} for table in columns.tables))
 
 
 def _compared(

@@ -159,8 +159,8 @@ class _Cut:
     @cached_property
     def row_keys(self) -> Keys | None:
         """A hash of each row's own id, 0 of a row without one; None where the dump has no ids."""
-        ids = self.roles.ids
-        return keys([self.rows.data.column(name) for name in ids]) if ids else None
+        names = self.roles.drawn_by
+        return keys([self.rows.data.column(name) for name in names]) if names else None
 
 
 def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: Seen | None) -> Iterator[CheckedRows | SetAside]:

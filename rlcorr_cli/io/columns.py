@@ -23,7 +23,7 @@ class Roles:
 
     old, current: the policies before and after updates, at least one of them where policies are compared.
     batch: of training batches; None where all rows are one.  group_keys: what else rows are grouped by, in the order
-    asked for.  ids: what tells rows apart, sample_id first.
+    asked for.  ids: what tells rows apart, sample_id first.  drawn_by: those of them by which the bootstrap knows rows.
     """
 
     rollout: str
@@ -35,6 +35,7 @@ class Roles:
     batch: str | None = None
     group_keys: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
+    drawn_by: tuple[str, ...] = ()
 
     @property
     def train(self) -> str:
@@ -61,6 +62,7 @@ def roles_of(
     batch: str | None = None,
     group_keys: tuple[str, ...] = (),
     ids: tuple[str, ...] = (),
+    drawn_by: tuple[str, ...] = (),
 ) -> Roles:
     """A resolved mapping read by role; batch, group_keys and ids are columns of the dump."""
     return Roles(
@@ -73,6 +75,7 @@ def roles_of(
         batch=batch,
         group_keys=group_keys,
         ids=ids,
+        drawn_by=drawn_by,
     )
 
 

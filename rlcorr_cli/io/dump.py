@@ -56,6 +56,11 @@ class Dump:
         request = replace(self.request, group_by=names)
         return _settled(request, self.plan_columns, self.sources, self.indexes, self.search_notes, self.stdin)
 
+    def drawn_by(self, names: tuple[str, ...]) -> "Dump":
+        """The same files with rows known to the bootstrap by some of `marks`."""
+        request = replace(self.request, drawn_by=names)
+        return _settled(request, self.plan_columns, self.sources, self.indexes, self.search_notes, self.stdin)
+
     @cached_property
     def reader(self) -> ShardReader:
         """What a worker needs to read any shard."""

@@ -47,6 +47,7 @@ class Partition:
             batch=None if roles.batch in names else roles.batch,
             group_keys=tuple(name for name in roles.group_keys if name not in names),
             ids=tuple(name for name in roles.ids if name not in names),
+            drawn_by=tuple(name for name in roles.drawn_by if name not in names),
         )
 
     def given_to(self, rows: Rows, needed: Sequence[str]) -> Rows:

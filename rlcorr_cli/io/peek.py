@@ -23,7 +23,7 @@ def samples(dump: Dump) -> Iterator[Sample]:
     """One per file, in the files' order; none of a file without rows."""
     firsts = list({shard.path: shard for shard in reversed(dump.shards)}.values())[::-1]
     step = dump.step
-    roles = replace(dump.roles, batch=None, group_keys=(step,) if step else (), ids=())
+    roles = replace(dump.roles, batch=None, group_keys=(step,) if step else (), ids=(), drawn_by=())
     for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)}) if firsts else []:
         rows = _peeked(dump, firsts[i], roles)
         if rows is not None:

@@ -57,11 +57,13 @@ def resolve_schema(
     keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
     ids = {_ids(schema, request) for schema in schemas.values()}
     notes += _unused_marks(schemas, request, n_ids=len(ids))
+    shared_ids = ids.pop() if len(ids) == 1 else ()
     roles = roles_of(
         columns,
         batch=None if batch is None else keys[batch],
         group_keys=tuple(keys[name] for name in request.group_by),
-        ids=ids.pop() if len(ids) == 1 else (),
+        ids=shared_ids,
+        drawn_by=_drawn_by(shared_ids, request),
     )
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
@@ -171,6 +173,14 @@ def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
     """Columns that tell a file's rows apart, of whatever type; none where the file lacks one of them."""
     names = id_columns(schema.names, request.columns)
     return names if all(name in schema.names and _type(schema, name) for name in names) else ()
+
+
+def _drawn_by(ids: tuple[str, ...], request: ReadRequest) -> tuple[str, ...]:
+    """The ids by which the bootstrap is to know rows; it knows none by a step alone."""
+    if "sample_id" not in request.drawn_by:
+        return ()
+    steps = () if "step" in request.drawn_by else candidates("step", ids[1:], request.columns)
+    return tuple(name for name in ids if name not in steps)
 
 
 def _unused_marks(schemas: Mapping[str, pa.Schema], request: ReadRequest, n_ids: int) -> Iterator[str]:

@@ -13,6 +13,7 @@ from rlcorr_cli.metrics.samples import SAMPLES
 from rlcorr_cli.totals.families import Value, Values, finite
 
 if TYPE_CHECKING:
+    from rlcorr_cli.totals.exact import Floats
     from rlcorr_cli.totals.summary import Replicates
     from rlcorr_cli.totals.view import TotalsView
 
@@ -36,15 +37,23 @@ def intervals(replicates: "Replicates | None") -> dict[str, tuple[float, float]]
         return {}
     import numpy as np
 
+    ends: dict[str, tuple[float, float]] = {}
+    for name, values in draws(replicates).items():
+        known = values[np.isfinite(values)]
+        if len(known) > 1:
+            low, high = np.quantile(known, (0.025, 0.975))
+            ends[name] = (float(low), float(high))
+    return ends
+
+
+def draws(replicates: "Replicates") -> dict[str, "Floats"]:
+    """The diagnostics made of sums in every replicate, f64[R] by name; not finite where there is no value."""
+    import numpy as np
+
     from rlcorr_cli.totals.view import ResampledTotals
 
     numbers = ResampledTotals(replicates)
-    ends: dict[str, tuple[float, float]] = {}
     with np.errstate(all="ignore"):
-        for metric in (metric for metric in METRICS if metric.resampled):
-            draws = np.asarray(metric.value(numbers), dtype=np.float64)
-            draws = draws[np.isfinite(draws)]
-            if len(draws) > 1:
-                low, high = np.quantile(draws, (0.025, 0.975))
-                ends[metric.name] = (float(low), float(high))
-    return ends
+        return {
+            metric.name: np.asarray(metric.value(numbers), dtype=np.float64) for metric in METRICS if metric.resampled
+        }

@@ -90,10 +90,11 @@ def analyze_dump(
     watch: Watch | None = None,
     pictures: bool = False,
     totals: bool = False,
+    by_group: bool = False,
     staging: Staging | None = None,
     objective: Objective | None = None,
 ) -> Report:
-    """The same of a dump that was opened for this plan and this objective."""
+    """The same of a dump that was opened for this plan and this objective.  by_group: resample each group, too."""
     started = time.perf_counter()
     plan = chosen.plan
     check_quarantine(dump)
@@ -104,6 +105,7 @@ def analyze_dump(
         seed=seed,
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
+        by_group=by_group,
     )
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
@@ -160,6 +162,7 @@ def run_totals(
         problems=log.counts,
         anomalies=anomalies,
         search_notes=dump.search_notes,
+        drawn_by=tuple(name for name, column in dump.marks.items() if column in dump.roles.drawn_by),
     )
 
 
@@ -247,6 +250,7 @@ class MeasureShard:
             replicates=observed.replicates,
             pictures=observed.pictures,
             whole=observed.whole,
+            group_replicates=observed.group_replicates,
         )
 
 

@@ -39,13 +39,16 @@ class Measurements:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """Measurements held to n_rules rules.  notes: on what was not read, then faults unless they fail, then what no
-    rule judged."""
+    """Measurements held to n_rules rules.
+
+    notes: on what was not read, then faults unless they fail, then what no rule judged.  command: which held them.
+    """
 
     measurements: Measurements
     n_rules: int
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
+    command: str = "check"
 
     @property
     def passed(self) -> bool:

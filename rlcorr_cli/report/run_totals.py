@@ -21,7 +21,7 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.block import diagnostics_block, plan_block
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary
+from rlcorr_cli.totals.summary import GroupKey, Layouts, Replicates, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,8 @@ class RunTotals:
     """What one run measured, or several together.
 
     profile: its name.  inputs, problems, anomalies: as a Report has them.  notes: on how the dump was read and
-    what was chosen; search_notes: those of them that say what of the dump is not read.
+    what was chosen; search_notes: those of them that say what of the dump is not read.  drawn_by: the canonical columns
+    that the bootstrap knows rows by; none where it goes by what rollout says of them.
     """
 
     measured: Measured
@@ -40,6 +41,7 @@ class RunTotals:
     problems: BadRowCounts = field(default_factory=BadRowCounts)
     anomalies: tuple[AnomalyFinding, ...] = ()
     search_notes: tuple[str, ...] = ()
+    drawn_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         needed = {diagnostics_block(self.plan.mode), plan_block(self.plan)}
@@ -71,6 +73,14 @@ class RunTotals:
             groups[key] = groups[key] + summary if key in groups else summary
         provenance = replace(self.provenance, groups=tuple(columns))
         return replace(self, measured=replace(self.measured, groups=groups, provenance=provenance))
+
+    def group_replicates(self, mode: str) -> dict[tuple[Any, ...], Replicates]:
+        """The replicates of a mode by a group's values, its training batches added up; of groups that have them."""
+        by_values: dict[tuple[Any, ...], Replicates] = {}
+        for (_, *values), by_mode in self.measured.group_replicates.items():
+            key = tuple(values)
+            by_values[key] = by_values[key] + by_mode[mode] if key in by_values else by_mode[mode]
+        return by_values
 
     @property
     def unplaced(self) -> "RunTotals":

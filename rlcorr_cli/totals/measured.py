@@ -19,6 +19,8 @@ from rlcorr_cli.totals.whole import Whole
 
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes from 5 to 15 kB."""
+MOST_RESAMPLED = 200
+"""Groups that are resampled each, which takes some 100 kB."""
 K = TypeVar("K")
 V = TypeVar("V", Summary, Replicates)
 
@@ -28,7 +30,8 @@ class Measured:
     """Totals of any number of shards.
 
     provenance: what they are of; None of nothing.  covered: the shards.  groups: summaries by group key.  replicates:
-    of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.
+    of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.  group_replicates:
+    of each group, where these are resampled, too.
     """
 
     provenance: Provenance | None = None
@@ -38,6 +41,9 @@ class Measured:
     pictures: BinnedTotals | None = None
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: Whole | None = None
+    group_replicates: Mapping[GroupKey, Mapping[str, Replicates]] = field(
+        default_factory=dict[GroupKey, Mapping[str, Replicates]]
+    )
 
     def __post_init__(self) -> None:
         if self.provenance is None and (self.groups or self.covered or self.rows):
@@ -85,6 +91,9 @@ class Gathering:
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: BinnedTotals | None = None
     whole: Whole | None = None
+    group_replicates: dict[GroupKey, dict[str, Replicates]] = field(
+        default_factory=dict[GroupKey, dict[str, Replicates]]
+    )
 
     def add(self, part: Measured) -> None:
         """One more part."""
@@ -97,6 +106,9 @@ class Gathering:
         if self.provenance is not None:
             check_few(len(self.groups), (self.provenance.batch, *self.provenance.groups))
         _add_each(self.replicates, part.replicates)
+        for key, replicates in part.group_replicates.items():
+            _add_each(self.group_replicates.setdefault(key, {}), replicates)
+        check_resampled(len(self.group_replicates))
         if part.pictures is not None:
             self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
         if part.whole is not None:
@@ -114,6 +126,7 @@ class Gathering:
             pictures=self.pictures,
             rows=dict(self.rows),
             whole=self.whole,
+            group_replicates=self.group_replicates,
         )
 
 
@@ -132,6 +145,15 @@ def check_few(n_groups: int, columns: Iterable[str | None]) -> None:
         raise UsageError(
             f"There are over {MOST_GROUPS:,} groups by {by}, more than are kept in memory.",
             "Group by a column of fewer values, such as step, or name some of the dump's files at a time.",
+        )
+
+
+def check_resampled(n_groups: int) -> None:
+    """A UsageError for more groups than are resampled."""
+    if n_groups > MOST_RESAMPLED:
+        raise UsageError(
+            f"There are over {MOST_RESAMPLED} groups, more than are compared.",
+            "Group by a column of fewer values, such as step.",
         )
 
 

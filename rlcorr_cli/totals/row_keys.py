@@ -127,3 +127,16 @@ def shared_fraction(a: RowSketch, b: RowSketch) -> float:
     mine, theirs = (sketch.keys[(sketch.keys <= reach) & (sketch.counts == 1)] for sketch in (a, b))
     fewer = min(len(mine), len(theirs))
     return len(np.intersect1d(mine, theirs)) / fewer if fewer else 0.0
+
+
+def in_both(a: RowSketch, b: RowSketch) -> tuple[int, bool]:
+    """How many rows of a have a partner in b, and whether that is counted; else it is an estimate."""
+    if (a.n_rows, a.key_sum) == (b.n_rows, b.key_sum):
+        return a.n_rows, True
+    reach = np.uint64(min(a.reach, b.reach))
+    keys, mine, theirs = np.intersect1d(a.keys[a.keys <= reach], b.keys[b.keys <= reach], return_indices=True)
+    n_shared = int(np.minimum(a.counts[mine], b.counts[theirs]).sum()) if len(keys) else 0
+    if max(len(a.keys), len(b.keys)) < SKETCH_SIZE:
+        return n_shared, True
+    looked_at = int(a.counts[a.keys <= reach].sum())
+    return round(n_shared / looked_at * a.n_rows) if looked_at else 0, False

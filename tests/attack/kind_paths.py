@@ -15,7 +15,7 @@ from dumps_of import bad, part, sample
 from values import N
 
 from rlcorr_cli.io.formats import WRITTEN
-from rlcorr_cli.present.forms import FORMS
+from rlcorr_cli.present.forms import FORMS, SHEETS
 
 DUMP, PART = "dump.parquet", "part.rlcorr"
 DONE, REFUSED, EITHER = {OK}, {USAGE, OUTPUT}, {OK, USAGE, OUTPUT}
@@ -139,6 +139,8 @@ SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("convert", "--output"): (*WRITTEN, ""),
     ("plot", "--output"): (*PICTURE_SUFFIXES, ""),
     ("check", "--junit"): (".xml",),
+    ("diff", "--output"): SHEETS,
+    ("diff", "--junit"): (".xml",),
     ("merge", "--output"): tuple(FORMS),
 }
 """Command and option -> forms of what it writes; a new option is tried with OTHERS."""
@@ -184,7 +186,8 @@ def _line(command: str, option: str, suffix: str, argument: str, overwrite: bool
     more += ["-o", "first.parquet"] if command == "filter" and option != "--output" else []
     more += ["-o", "first.svg"] if command == "plot" and option != "--output" else []
     more += ["--kind", "ratio"] if command == "plot" else []
-    return (command, PART if command == "merge" else DUMP, *more, option, argument, *["--overwrite"] * overwrite)
+    reads = {"merge": (PART,), "diff": (DUMP, DUMP)}.get(command, (DUMP,))
+    return (command, *reads, *more, option, argument, *["--overwrite"] * overwrite)
 
 
 FIRST = ("first.parquet", "first.svg")

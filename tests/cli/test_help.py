@@ -43,6 +43,10 @@ PARTS = {
 def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     os.symlink(STEPS, "dump.parquet")
+    for name in ("old", "new"):
+        os.symlink(STEPS, f"{name}.parquet")
+    if "old.rlcorr" in example:
+        assert run("analyze", "old.parquet", "-o", "old.rlcorr").status == 0
     for name, dump in PARTS.items() if "merge" in example else ():
         assert run("analyze", parquet(tmp_path / "part.parquet", dump), "--group-by", "step", "-o", name).status == 0
     program, *args = shlex.split(example)

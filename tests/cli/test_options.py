@@ -141,7 +141,8 @@ TEXT_OPTIONS = [
 def test_an_empty_text_is_refused_by_every_option() -> None:
     assert {option for _, option in TEXT_OPTIONS} >= {"--preset", "--plan", "--profile", "--group-by", "--rules", "-o"}
     for command, option in TEXT_OPTIONS:
-        refused(run(command, BF16, option, ""), 2, f"{option} is empty: is a variable unset?")
+        dumps = [BF16] * (2 if command == "diff" else 1)
+        refused(run(command, *dumps, option, ""), 2, f"{option} is empty: is a variable unset?")
 
 
 def test_an_empty_name_of_a_dump_is_refused() -> None:

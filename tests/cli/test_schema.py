@@ -14,7 +14,7 @@ from running import BF16, STEPS, jsonl, parquet, row, run
 from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.report.report import SCHEMA
 
-NAMES = ("report", "filter", "check", "inspect", "row", "error")
+NAMES = ("report", "filter", "check", "inspect", "row", "diff", "error")
 
 
 @cache
@@ -232,3 +232,10 @@ def test_the_schema_says_no_to_other_documents(name: str, case: str) -> None:
 def test_the_schema_says_no_to_anything_else(document: Any) -> None:
     assert not schema().is_valid(document)
     assert not any(schema(name).is_valid(document) for name in NAMES)
+
+
+@pytest.mark.parametrize("more", [(), ("--all",), ("--group-by", "group_id")], ids=["whole", "all", "groups"])
+def test_comparisons_are_as_the_schema_says(more: tuple[str, ...]) -> None:
+    int8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
+    assert_is("diff", run("diff", BF16, int8, *more, "--json").json)
+    assert_is("diff", run("diff", BF16, BF16, *more, "--json").json)

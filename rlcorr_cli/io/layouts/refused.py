@@ -83,7 +83,7 @@ REFUSED: tuple[Refused, ...] = (
     ),
     Refused(
         "saved totals of rlcorr's",
-        "`rlcorr merge` adds them; check and plot take them, too.",
+        "`rlcorr merge` adds them; check, plot and diff take them, too.",
         lambda head: head.start[:14] == b"rlcorr totals ",
     ),
     Refused(

@@ -22,22 +22,22 @@ MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "ok": "✅ pass"}
 def annotations(checked: Checked) -> str:
     """A workflow command for each broken rule and section, and each note, up to what is shown."""
     broken = worst_first(checked.findings)
-    errors = (_finding_annotation("error", finding) for finding in broken if finding.status == "fail")
-    notes = (_annotation("warning", "", note) for note in checked.notes)
-    warnings = (_finding_annotation("warning", finding) for finding in broken if finding.status == "warn")
+    errors = (_finding_annotation(checked, "error", finding) for finding in broken if finding.status == "fail")
+    notes = (_annotation(checked, "warning", "", note) for note in checked.notes)
+    warnings = (_finding_annotation(checked, "warning", finding) for finding in broken if finding.status == "warn")
     shown = (*islice(errors, ANNOTATIONS), *islice(chain(notes, warnings), ANNOTATIONS))
     return "".join(f"{line}\n" for line in shown)
 
 
-def _finding_annotation(command: str, finding: Finding) -> str:
+def _finding_annotation(checked: Checked, command: str, finding: Finding) -> str:
     section = where(finding.key)
     message = f"{section}: {finding.message} {finding.remedy or ''}".rstrip()
-    return _annotation(command, f": {finding.metric}, {section}", message)
+    return _annotation(checked, command, f": {finding.metric}, {section}", message)
 
 
-def _annotation(command: str, subject: str, message: str) -> str:
+def _annotation(checked: Checked, command: str, subject: str, message: str) -> str:
     """A workflow command.  subject: what stands in the title after 'rlcorr check'."""
-    return f"::{command} title={command_property(f'rlcorr check{subject}')}::{command_data(message)}"
+    return f"::{command} title={command_property(f'rlcorr {checked.command}{subject}')}::{command_data(message)}"
 
 
 def annotate(checked: Checked) -> None:

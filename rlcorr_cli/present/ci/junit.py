@@ -19,7 +19,7 @@ def document(checked: Checked) -> bytes:
     """The JUnit XML of a check's findings."""
     numbers = {"tests": str(len(checked.findings)), "failures": str(checked.counts["failed"]), "errors": "0"}
     root = ET.Element("testsuites", {"name": "rlcorr", **numbers})
-    suite = ET.SubElement(root, "testsuite", {"name": "rlcorr check", **numbers, "skipped": "0"})
+    suite = ET.SubElement(root, "testsuite", {"name": f"rlcorr {checked.command}", **numbers, "skipped": "0"})
     for finding in checked.findings:
         _add(suite, finding)
     if checked.notes:

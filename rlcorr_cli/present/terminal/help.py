@@ -20,6 +20,7 @@ PAGES = {
     "objectives": "what PPO and its kin make of a batch, and what mistakes cost",
     "dataset": "what `filter` writes",
     "pictures": "what `plot` draws, and the forms of a report",
+    "engines": "two engines or releases compared",
     "merge": "totals of parts, saved and added",
     "ci": "`check` as a gate, exit statuses",
     "profiles": "the numbers of one framework release, to be compared with a dashboard",

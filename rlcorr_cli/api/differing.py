@@ -1,0 +1,110 @@
+"""`diff`: two dumps, or their saved totals, compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, one_of, paths, refuse_outside, request
+from rlcorr_cli.api.judging import junit_file
+from rlcorr_cli.api.touched import check_touched, sheet_files
+from rlcorr_cli.api.words import speaks_of_arguments
+from rlcorr_cli.atomic import Staging
+from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.report.diffed import Diff, checked
+from rlcorr_cli.requests import MOST_SEED
+
+if TYPE_CHECKING:
+    from rlcorr_cli.pipeline.analyze import Watch
+
+DiffFailOn = Literal["moved"]
+
+
+@speaks_of_arguments
+def diff(
+    a: Paths,
+    b: Paths,
+    *,
+    by: str | None = None,
+    everything: bool = False,
+    min_effect: float = 0.1,
+    seed: int = 0,
+    mode: Mode | None = None,
+    group_by: Names = (),
+    output: Files = (),
+    junit: str | Path | None = None,
+    fail_on: Names = (),
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    bad_rows: BadRowPolicy | None = None,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    threads: int | None = None,
+    watch: "Watch | None" = None,
+) -> Diff:
+    """Compare two dumps: what moved, by how much, and which policy's log-probs did.
+
+    a, b: dumps as for `analyze`, or files of saved totals, a .rlcorr each.  by: the column that tells rows apart; None
+    for sample_id (and step, where both have it), or else what rollout says of a row.  everything: show the metrics
+    beyond the family, too, which are not tested.  min_effect: the smallest change that counts as moved, a share.
+    fail_on: "moved", for a failure in `junit` for each metric that moved.  output: files, in the forms of `compare`.
+    The rest as of `analyze`.
+    """
+    from rlcorr_cli.pipeline.diff import DiffSettings
+    from rlcorr_cli.pipeline.diff import diff as run
+    from rlcorr_cli.present.ci.junit import document
+    from rlcorr_cli.present.forms import sheet
+
+    refuse_outside(0, MOST_SEED, seed=seed)
+    if not isinstance(min_effect, int | float) or not 0 <= min_effect < 1000:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"--min-effect must be a share such as 0.1, got {shortened(min_effect)}.", "Leave it out.")
+    for value in names("fail_on", fail_on):
+        one_of("--fail-on", value, get_args(DiffFailOn))
+    files, junit_place = sheet_files(output), () if junit is None else (junit_file(junit),)
+    asked = [
+        request(
+            dump,
+            group_by=group_by,
+            format=format,
+            columns=_columns(columns, by),
+            limit=limit,
+            bad_rows=bad_rows,
+        )
+        for dump in (a, b)
+    ]
+    places = [place for path in files for place in sheet.destinations(path)]
+    notes = check_touched((*places, *junit_place), [*paths(a), *paths(b)])
+    with Staging() as staging:
+        settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=everything)
+        compute = computing(device, threads, batch_tokens)
+        found = run(asked[0], asked[1], settings, computing=compute, mode=mode, watch=watch)
+        found = replace(found, notes=found.notes + notes)
+        if files:
+            _write(found, files, staging)
+        for place in junit_place:
+            staging.write(place, document(checked(found, fails=bool(fail_on))))
+        staging.publish()
+    return found
+
+
+def _columns(columns: Any, by: str | None) -> Any:
+    """Columns with that of `by` as the rows' own."""
+    if by is None:
+        return columns
+    if columns and "sample_id" in columns:
+        raise UsageError("--by and --map sample_id both name the rows' own column.", "Use one of the two.")
+    return {**(columns or {}), "sample_id": by}
+
+
+def _write(found: Diff, files: Sequence[Path], staging: Staging) -> None:
+    """Stage the comparison's files; a picture takes something to draw."""
+    from rlcorr_cli.present.forms import diffed, sheet
+
+    of_diff = diffed.sheet(found)
+    for path in files:
+        if not of_diff.panels and path.suffix.lower() in sheet.PICTURES:
+            raise DataError(f"{path}: there is nothing to draw: {of_diff.headline}", "Write .json or .md.")
+        sheet.write(of_diff, path, staging)

@@ -1,0 +1,178 @@
+"""diff(): two dumps, or their saved totals, compared; neither is joined with the other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.pipeline.analyze import Watch, analyze_dump, opened
+from rlcorr_cli.pipeline.scan import Computing
+from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.report.diffed import Diff, Drawn, pairs_of, sections, side_of
+from rlcorr_cli.report.report import Report
+from rlcorr_cli.report.run_totals import RunTotals
+from rlcorr_cli.report.saved import is_report
+from rlcorr_cli.report.saved_totals import SUFFIX, read_totals, report_in
+from rlcorr_cli.requests import IDS, ReadRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffSettings:
+    """seed: of the draws.  min_effect: the smallest change that counts, a share.  everything: whether metrics beyond
+    the family are shown."""
+
+    seed: int = 0
+    min_effect: float = 0.1
+    everything: bool = False
+
+
+def diff(
+    a: ReadRequest,
+    b: ReadRequest,
+    settings: DiffSettings,
+    *,
+    computing: Computing,
+    mode: Mode | None = None,
+    watch: Watch | None = None,
+) -> Diff:
+    """Compare two dumps, either of which may be a file of saved totals.
+
+    mode: which policies are compared; None for that of saved totals, else for the decoupled one.
+    """
+    saved = [read_totals(request.paths[0]) if _is_totals(request) else None for request in (a, b)]
+    modes: list[Mode] = [mode] if mode else [run.plan.mode for run in saved if run]
+    chosen = ChosenPlan(Plan("disabled", mode=modes[0]) if modes else Plan("disabled"))
+    for request, run in zip((a, b), saved, strict=True):
+        if run is not None:
+            _check_asked(request, run, chosen, settings)
+    opening = [None if run else opened(request, chosen) for request, run in zip((a, b), saved, strict=True)]
+    drawn_by = _drawn_by(opening, saved)
+    reports = [
+        report_in(request.paths[0], run)
+        if run is not None
+        else _measured(dump, chosen, settings, drawn_by, computing, watch)
+        for request, run, dump in zip((a, b), saved, opening, strict=True)
+    ]
+    return _compared(reports[0], reports[1], settings)
+
+
+def _is_totals(request: ReadRequest) -> bool:
+    return is_report(request.paths) and request.paths[0].lower().endswith(SUFFIX)
+
+
+def _check_asked(request: ReadRequest, run: RunTotals, chosen: ChosenPlan, settings: DiffSettings) -> None:
+    """Refuse totals of another mode or seed than is asked for, and groups that they have no draws of."""
+    path = request.paths[0]
+    if run.plan.mode != chosen.plan.mode:
+        raise UsageError(
+            f"{path} is of {run.plan.mode} mode, and {chosen.plan.mode} mode is compared.",
+            f"Compare dumps of one mode: --mode {run.plan.mode} measures a dump so.",
+        )
+    if run.provenance.seed != settings.seed:
+        raise UsageError(
+            f"{path} was drawn with seed {run.provenance.seed}, not {settings.seed}: its rows would not pair.",
+            f"Add --seed {run.provenance.seed}.",
+        )
+    if request.group_by:
+        raise UsageError(f"{path}: saved totals hold no draws by group.", "Name the dump itself.")
+
+
+def _drawn_by(dumps: list[Dump | None], saved: list[RunTotals | None]) -> tuple[str, ...]:
+    """What both know their rows by: sample_id, and step where both have it; nothing where one has no ids."""
+    known = [set(dump.marks) if dump is not None and dump.roles.ids else set[str]() for dump in dumps]
+    known = [set(run.drawn_by) if run is not None else names for run, names in zip(saved, known, strict=True)]
+    shared = known[0] & known[1]
+    return tuple(name for name in IDS if name in shared) if "sample_id" in shared else ()
+
+
+def _measured(
+    dump: Dump | None,
+    chosen: ChosenPlan,
+    settings: DiffSettings,
+    drawn_by: tuple[str, ...],
+    computing: Computing,
+    watch: Watch | None,
+) -> Report:
+    assert dump is not None
+    return analyze_dump(
+        dump.drawn_by(drawn_by),
+        chosen,
+        computing=computing,
+        seed=settings.seed,
+        watch=watch,
+        totals=True,
+        by_group=bool(dump.request.group_by),
+    )
+
+
+def _compared(a: Report, b: Report, settings: DiffSettings) -> Diff:
+    assert a.totals is not None
+    assert b.totals is not None
+    _check_alike(a.totals, b.totals)
+    pairs = pairs_of(a.totals.measured.whole, b.totals.measured.whole)
+    whole = {}, _drawn(a), _drawn(b)
+    groups, notes = _groups(a, b)
+    return Diff(
+        a=replace(a, totals=None),
+        b=replace(b, totals=None),
+        pairs=pairs,
+        side=side_of(pairs, a.whole.values, b.whole.values),
+        sections=sections([whole, *groups], min_effect=settings.min_effect, everything=settings.everything),
+        min_effect=settings.min_effect,
+        notes=(*_of_side("A", a), *_of_side("B", b), *_unlike_ids(a.totals, b.totals), *notes),
+    )
+
+
+def _check_alike(a: RunTotals, b: RunTotals) -> None:
+    """Refuse two whose metrics would not mean the same."""
+    names = ("extreme_ratio", "ppo_clip")
+    (here, there) = ({name: run.provenance.settings[name] for name in names} for run in (a, b))
+    for name in names:
+        if here[name] != there[name]:
+            raise UsageError(
+                f"{name} is {here[name]:g} in {a.inputs[0].path} and {there[name]:g} in {b.inputs[0].path}.",
+                "Save both totals under one setting.",
+            )
+
+
+def _drawn(report: Report) -> Drawn:
+    assert report.totals is not None
+    return Drawn(report.whole.values, report.totals.measured.replicates.get(report.plan.mode))
+
+
+def _groups(a: Report, b: Report) -> tuple[list[tuple[Mapping[str, Any], Drawn, Drawn]], list[str]]:
+    """The groups that both have, and a note on those of one alone."""
+    of_a, of_b = _by_key(a), _by_key(b)
+    if not of_a or not of_b:
+        return [], []
+    shared = [(of_a[key][0], of_a[key][1], of_b[key][1]) for key in of_a if key in of_b]
+    alone = [
+        f"{name} alone has {len(missing):,} of the groups, not compared."
+        for name, missing in (("A", of_a.keys() - of_b.keys()), ("B", of_b.keys() - of_a.keys()))
+        if missing
+    ]
+    return shared, alone
+
+
+def _by_key(report: Report) -> dict[tuple[Any, ...], tuple[Mapping[str, Any], Drawn]]:
+    assert report.totals is not None
+    of_groups = report.totals.group_replicates(report.plan.mode)
+    return {
+        tuple(group.key.values()): (group.plain_key, Drawn(group.values, of_groups[tuple(group.key.values())]))
+        for group in report.groups
+        if tuple(group.key.values()) in of_groups
+    }
+
+
+def _of_side(name: str, report: Report) -> list[str]:
+    """What voids one side's numbers."""
+    return [f"? {name}: {anomaly.name}: {anomaly.evidence}" for anomaly in report.anomalies]
+
+
+def _unlike_ids(a: RunTotals, b: RunTotals) -> list[str]:
+    if a.drawn_by == b.drawn_by:
+        return []
+    words = (" and ".join(run.drawn_by) or "what rollout says of them" for run in (a, b))
+    return [f"Rows do not pair: they are known by {next(words)} in A, and by {next(words)} in B."]

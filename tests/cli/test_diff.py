@@ -1,0 +1,239 @@
+"""`diff`: what moved between two dumps, by how much and on which side; nothing where nothing did."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from running import BF16, SAMPLE, STEPS, parquet, refused, row, run
+
+from rlcorr_cli.metrics.diagnostics import METRICS
+from rlcorr_cli.report.diffed import FAMILY, holm
+
+INT8, FP32 = str(SAMPLE / "smollm2_int8.parquet"), str(SAMPLE / "smollm2_fp32.parquet")
+
+
+def diffed(*args: str, status: int = 0) -> dict[str, Any]:
+    ran = run("diff", *args, "--json")
+    assert ran.status == status, ran.err
+    return json.loads(ran.out)
+
+
+@pytest.fixture(scope="module")
+def rescored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """a.parquet and b.parquet: the same rollouts, scored by the policy before and after an update."""
+    folder, table = tmp_path_factory.mktemp("rescored"), pq.read_table(STEPS)
+    columns = ["group_id", "response_mask", "rollout_log_probs", "old_log_probs"]
+    for name, step in (("a", 0), ("b", 2)):
+        rows = table.filter(pc.field("step") == step).select(columns)
+        pq.write_table(rows.add_column(0, "sample_id", [list(range(64))]), folder / f"{name}.parquet")
+    return folder
+
+
+def test_another_engine_is_seen_with_its_size() -> None:
+    found = diffed(BF16, INT8)
+    k3, tv, extreme = (found["metrics"][name] for name in ("k3_kl", "seq_tv", "extreme_token_fraction"))
+    assert (k3["scale"], k3["moved"], extreme["moved"]) == ("ratio", True, False)
+    assert k3["change"] == pytest.approx(3.45, abs=0.01)
+    assert 2.8 < k3["low"] < 3.05
+    assert 3.9 < k3["high"] < 4.2
+    assert tv["change"] == pytest.approx(1.73, abs=0.01)
+    assert (extreme["scale"], extreme["a"]) == ("difference", 0)
+    assert extreme["change"] == pytest.approx(0.0002, abs=1e-5)
+    assert found["pairs"] == {"both": 0, "only_a": 64, "only_b": 64, "other_text": 0, "exact": True}
+    assert found["side"] is None
+    assert set(found["metrics"]) == set(FAMILY)
+
+
+def test_the_first_sentence_says_what_moved_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out = run("diff", BF16, INT8).out
+    assert "  B is farther apart: k3_kl is 3.45 times A's (2.95 .. 4.03). No rows pair.\n" in out
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[5:8]] == ["metric", "k3_kl", "logprob_abs_diff_mean"]
+    assert "…" not in run("diff", BF16, INT8, "--all").out
+    assert "B is closer" in run("diff", INT8, BF16).out
+
+
+def test_rows_that_pair_narrow_the_interval_and_tell_the_side(rescored: Path) -> None:
+    a, b = str(rescored / "a.parquet"), str(rescored / "b.parquet")
+    paired = diffed(a, b)
+    assert paired["pairs"] == {"both": 64, "only_a": 0, "only_b": 0, "other_text": 0, "exact": True}
+    assert paired["side"]["moved"] == "training"
+    assert paired["side"]["rollout"] == 0.0
+    other = pq.read_table(b)
+    ids = pa.array([f"other-{i}" for i in range(64)])
+    apart = rescored / "apart.parquet"
+    pq.write_table(other.set_column(0, "sample_id", ids), apart)
+    unpaired = diffed(a, str(apart))
+    assert unpaired["pairs"]["both"] == 0
+
+    def width(found: dict[str, Any]) -> float:
+        k3 = found["metrics"]["k3_kl"]
+        return k3["high"] / k3["low"]
+
+    assert width(paired) < 0.9 * width(unpaired)
+    assert paired["metrics"]["k3_kl"]["change"] == unpaired["metrics"]["k3_kl"]["change"]
+    assert "All 64 rows pair. The training policy's log-probs moved" in " ".join(run("diff", a, b).out.split())
+
+
+def test_rows_pair_without_ids_by_what_rollout_says_of_them(rescored: Path, tmp_path: Path) -> None:
+    paths = []
+    for name in ("a", "b"):
+        table = pq.read_table(rescored / f"{name}.parquet").drop_columns(["sample_id"])
+        paths.append(str(tmp_path / f"{name}.parquet"))
+        pq.write_table(table if name == "a" else table.take(list(range(63, -1, -1))), paths[-1])
+    assert diffed(*paths)["pairs"]["both"] == 64
+
+
+def test_rows_pair_by_another_column_and_by_step_where_both_have_it(tmp_path: Path) -> None:
+    rows = [row([-0.1 * i, -1.0], [-0.1 * i, -1.1], sample_id=i, step=0, own=f"x{i}") for i in range(1, 9)]
+    a = parquet(tmp_path / "a.parquet", rows)
+    b = parquet(tmp_path / "b.parquet", [{**each, "step": 1} for each in rows])
+    c = parquet(tmp_path / "c.parquet", [{k: v for k, v in each.items() if k != "step"} for each in rows])
+    d = parquet(tmp_path / "d.parquet", [{**each, "sample_id": each["sample_id"] + 100, "step": 0} for each in rows])
+    assert diffed(a, b)["pairs"]["both"] == 0
+    assert diffed(a, c)["pairs"]["both"] == 8
+    assert diffed(a, d)["pairs"]["both"] == 0
+    assert diffed(a, d, "--by", "own")["pairs"]["both"] == 8
+    refused(run("diff", a, d, "--by", "own", "--map", "sample_id=own"), 2, "--by and --map sample_id")
+
+
+def test_pairs_of_another_length_are_another_text(tmp_path: Path) -> None:
+    rows = [row([-0.1 * i, -1.0], sample_id=i) for i in range(1, 5)]
+    a = parquet(tmp_path / "a.parquet", rows)
+    b = parquet(tmp_path / "b.parquet", [*rows[:3], row([-0.5] * 3, [-0.5] * 3, sample_id=4), row(sample_id=9)])
+    found = diffed(a, b)
+    assert found["pairs"] == {"both": 4, "only_a": 0, "only_b": 1, "other_text": 1, "exact": True}
+    assert found["side"] is None
+    assert "4 rows pair (0 in A alone, 1 in B alone), 1 of them with another text." in " ".join(
+        run("diff", a, b).out.split()
+    )
+
+
+def test_a_dump_against_itself_has_not_moved() -> None:
+    found = diffed(BF16, BF16, "--min-effect", "0")
+    assert not any(change["moved"] for change in found["metrics"].values())
+    assert found["metrics"]["extreme_token_fraction"]["p_holm"] is None
+    assert found["side"]["moved"] == "neither"
+    assert "B has A's numbers. All 64 rows pair." in run("diff", BF16, BF16).out
+
+
+def test_rounding_is_not_compared() -> None:
+    found = diffed(FP32, FP32)
+    assert [change["p_holm"] for change in found["metrics"].values()] == [None] * len(FAMILY)
+
+
+def test_a_smaller_change_than_asked_for_has_not_moved() -> None:
+    moved = [diffed(BF16, INT8, "--min-effect", share)["metrics"]["k3_kl"]["moved"] for share in ("2.4", "2.5")]
+    assert moved == [True, False]
+    assert "too small" in run("diff", BF16, INT8, "--min-effect", "9").out
+    refused(run("diff", BF16, INT8, "--min-effect", "nan"), 2, "min-effect")
+
+
+def test_saved_totals_are_compared_like_their_dumps(tmp_path: Path) -> None:
+    paths = [str(tmp_path / "a.rlcorr"), str(tmp_path / "b.rlcorr")]
+    for dump, path in zip((BF16, INT8), paths, strict=True):
+        assert run("analyze", dump, "--group-by", "step", "--preset", "token_is", "-o", path).status == 0
+    of_dumps, of_totals, mixed = diffed(BF16, INT8), diffed(*paths), diffed(BF16, paths[1])
+    assert of_dumps["metrics"] == of_totals["metrics"] == mixed["metrics"]
+    assert of_dumps["pairs"] == of_totals["pairs"] == mixed["pairs"]
+    refused(run("diff", *paths, "--group-by", "step"), 2, "a.rlcorr: saved totals hold no draws by group")
+    refused(run("diff", *paths, "--seed", "3"), 2, "a.rlcorr was drawn with seed 0, not 3")
+
+
+def test_modes_and_settings_are_not_mixed(tmp_path: Path) -> None:
+    bypass, other = str(tmp_path / "bypass.rlcorr"), str(tmp_path / "other.rlcorr")
+    mapped = ("--mode", "bypass", "--map", "current_log_probs=old_log_probs")
+    assert run("analyze", BF16, *mapped, "-o", bypass).status == 0
+    assert run("analyze", BF16, "--extreme-ratio", "3", "-o", other).status == 0
+    decoupled = str(tmp_path / "decoupled.rlcorr")
+    assert run("analyze", BF16, "-o", decoupled).status == 0
+    refused(run("diff", decoupled, bypass), 2, "bypass.rlcorr is of bypass mode, and decoupled mode is compared")
+    refused(run("diff", BF16, bypass, "--mode", "decoupled"), 2, "bypass.rlcorr is of bypass mode")
+    refused(run("diff", BF16, other), 2, "extreme_ratio is 2", "and 3 in")
+    assert diffed(bypass, bypass)["side"]["moved"] == "neither"
+
+
+def test_groups_are_tested_together(rescored: Path, tmp_path: Path) -> None:
+    a, b = str(rescored / "a.parquet"), str(rescored / "b.parquet")
+    alone, found = diffed(a, b), diffed(a, b, "--group-by", "group_id")
+    assert len(found["groups"]) == 8
+    assert found["groups"][0]["key"] == {"group_id": "g0"}
+    k3 = [each["metrics"]["k3_kl"] for each in (alone, found)]
+    assert k3[0]["p"] == k3[1]["p"]
+    tested = [c for part in (found, *found["groups"]) for c in part["metrics"].values() if c["p_holm"] is not None]
+    least = min(tested, key=lambda change: change["p"])
+    assert least["p_holm"] == pytest.approx(min(1, least["p"] * len(tested)))
+    assert "group_id g7" in run("diff", a, b, "--group-by", "group_id").out
+    of_one = pq.read_table(b).filter(pc.field("group_id") == "g0")
+    pq.write_table(of_one, tmp_path / "one.parquet")
+    less = diffed(a, str(tmp_path / "one.parquet"), "--group-by", "group_id")
+    assert [group["key"] for group in less["groups"]] == [{"group_id": "g0"}]
+    assert "A alone has 7 of the groups, not compared." in less["notes"]
+
+
+def test_too_many_groups_are_refused(tmp_path: Path) -> None:
+    rows = [row([-0.01 * i, -1.0], own=i) for i in range(201)]
+    path = parquet(tmp_path / "d.parquet", rows)
+    refused(run("diff", path, path, "--group-by", "own"), 2, "over 200 groups")
+
+
+def test_fail_on_moved_ends_with_1_and_tells_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    junit = tmp_path / "j.xml"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    ran = run("diff", BF16, INT8, "--fail-on", "moved", "--junit", str(junit))
+    assert ran.status == 1
+    assert "::error title=rlcorr diff%3A k3_kl%2C whole dump::whole dump: k3_kl is 0.00114 in A" in ran.err
+    suite = ET.parse(junit).getroot()[0]
+    assert suite.get("name") == "rlcorr diff"
+    assert (suite.get("tests"), suite.get("failures")) == ("6", "4")
+    assert run("diff", BF16, BF16, "--fail-on", "moved", "--junit", str(junit)).status == 0
+    warned = run("diff", BF16, INT8)
+    assert warned.status == 0
+    assert "::warning title=rlcorr diff%3A k3_kl" in warned.err
+    refused(run("diff", BF16, INT8, "--fail-on", "kl"), 2, "--fail-on must be one of moved")
+
+
+def test_every_form_is_written(tmp_path: Path) -> None:
+    forms = [str(tmp_path / f"d{suffix}") for suffix in (".json", ".md", ".html", ".csv", ".png", ".svg", ".pdf")]
+    args = [part for form in forms for part in ("-o", form)]
+    ran = run("diff", BF16, INT8, "--all", "--group-by", "group_id", *args)
+    assert (ran.status, ran.err) == (0, "")
+    assert json.loads(Path(forms[0]).read_bytes())["metrics"] == diffed(BF16, INT8, "--group-by", "group_id")["metrics"]
+    assert "| k3\\_kl |" in Path(forms[1]).read_text()
+    assert "B is farther apart" in Path(forms[2]).read_text()
+    table = Path(forms[3]).read_text().splitlines()
+    assert table[0].startswith("group_id,metric,a,b,scale,change")
+    assert len(table) == 1 + 9 * len(METRICS)
+    assert b"B over A" in Path(forms[5]).read_bytes()
+    refused(run("diff", BF16, INT8, "-o", str(tmp_path / "d.txt")), 2, "d.txt: it is written as .json")
+    refused(run("diff", FP32, FP32, "-o", str(tmp_path / "e.png")), 3, "nothing to draw")
+    assert not (tmp_path / "e.png").exists()
+
+
+def test_what_voids_one_side_is_said(tmp_path: Path) -> None:
+    table = pq.read_table(BF16)
+    place = table.schema.get_field_index("old_log_probs")
+    copy = tmp_path / "copy.parquet"
+    pq.write_table(table.set_column(place, "old_log_probs", table["rollout_log_probs"]), copy)
+    assert any(note.startswith("? B: bypass_copy") for note in diffed(BF16, str(copy))["notes"])
+
+
+def test_holm_multiplies_the_smallest_by_all_and_never_falls() -> None:
+    adjusted = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": None})
+    assert adjusted == {"a": pytest.approx(0.03), "b": pytest.approx(0.06), "c": pytest.approx(0.06)}
+
+
+def test_chance_seldom_moves_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    from null_pairs import false_alarms
+
+    alarms = false_alarms(range(24))
+    assert sum(moved for moved, _ in alarms) <= 3
+    assert sum(single for _, single in alarms) >= 2
