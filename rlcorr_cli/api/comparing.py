@@ -1,16 +1,18 @@
 """`compare`: several plans on one dump, and which to take."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.api.arguments import Files, Names, Paths, computing, refuse_outside, request
-from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.choosing import ObjectiveLike, PlanLike, choose_objective, choose_plan
 from rlcorr_cli.api.touched import check_touched, quarantines, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.presets.compared import COMPARED
@@ -28,6 +30,7 @@ def compare(
     plans: PlanLike | Sequence[PlanLike] = (),
     *,
     all: bool = False,
+    objective: "ObjectiveLike | Callable[[ChosenPlan], Objective] | None" = None,
     group_by: Names = (),
     seed: int = 0,
     output: Files = (),
@@ -44,8 +47,10 @@ def compare(
     """See what each of several plans leaves of a dump and what it costs, and which to take, in one reading.
 
     plans: plans, names of presets or files; none for verl's presets and one of every other framework.  all: every
-    preset.  Plans whose columns the dump lacks are skipped, and `skipped` of the result says why.  output: files that
-    the comparison is written to.  The rest as of `analyze`.
+    preset.  objective: a policy objective whose numbers stand beside each plan: a name, one that was chosen (its mode
+    is the plan's), or what chooses one for each plan; takes advantages.  output: files that the comparison is written
+    to.  Plans whose columns the dump lacks are skipped, and `skipped` of the result says why.  The rest as of
+    `analyze`.
     The result's `recommendation` names the plan to take with its reasons, or says why none can be named;
     `whole.plans` hold every plan's columns by name, `groups` those of each group.
     """
@@ -64,13 +69,15 @@ def compare(
         bad_rows=bad_rows,
     )
     outputs = sheet_files(output)
+    compared_plans = chosen or [ChosenPlan(row.plan, notes=row.notes) for row in COMPARED]
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plans=chosen)
     with Staging() as staging:
         comparison = comparing.compare(
             reading,
-            chosen or [ChosenPlan(row.plan, notes=row.notes) for row in COMPARED],
+            compared_plans,
             named=bool(chosen),
+            objectives=_objectives(compared_plans, objective),
             computing=computing(device, threads, batch_tokens),
             seed=seed,
             watch=watch,
@@ -81,6 +88,16 @@ def compare(
             forms.write(comparison, path, staging)
         staging.publish()
     return comparison
+
+
+def _objectives(chosen: Sequence[ChosenPlan], objective: Any) -> dict[Plan, Objective]:
+    """Plan -> its objective; none where none is asked for."""
+    if objective is None:
+        return {}
+    if isinstance(objective, Objective):
+        return {each.plan: replace(objective, mode=each.plan.mode) for each in chosen}
+    choose: Any = objective if callable(objective) else partial(choose_objective, objective=objective)
+    return {each.plan: choose(each) for each in chosen}
 
 
 def _chosen(plans: Any, *, everything: bool) -> list[ChosenPlan]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rlcorr_cli.cli import comparing_options as c
 from rlcorr_cli.cli import options as o
+from rlcorr_cli.cli.objective_options import ObjectiveOptions
 from rlcorr_cli.cli.option_groups import ComputingOptions, ReadingOptions
 
 
@@ -11,6 +12,7 @@ def compare(
     dumps: o.Dumps,
     read: ReadingOptions,
     compute: ComputingOptions,
+    objective: ObjectiveOptions,
     preset: c.PresetNames = None,
     plan: c.PlanPaths = None,
     all: c.AllPresets = False,
@@ -32,6 +34,7 @@ def compare(
         dumps,
         [*(preset or ()), *map(Path, plan or ())],
         all=all,
+        objective=None if objective == ObjectiveOptions() else objective.of_plan,
         group_by=group_by or (),
         seed=seed,
         output=output or (),

@@ -76,6 +76,12 @@ class ObjectiveOptions:
     loss_constant: LossConstant = None
     loss_denominator: LossDenominator = "kept"
 
+    def of_plan(self, plan: "ChosenPlan") -> "Objective":
+        """The objective under one of several plans."""
+        chosen = self.chosen(plan, wanted=True)
+        assert chosen is not None
+        return chosen
+
     def chosen(self, plan: "ChosenPlan | None", *, wanted: bool = False) -> "Objective | None":
         """The objective under a plan; None where no option asks for one.  A knob alone asks for the plan's own.
 

@@ -147,16 +147,21 @@ def observe(
     settings = observation.settings
     tokens: dict[Mode, Tokens] = {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
     fold = Fold(batch.group_index[filled].astype(np.int64), tokens[observation.modes[0]].ragged)
-    corrected: dict[Plan, Corrected] = {}
-    if not observation.compares:
-        bounds = budget_bounds or {}
-        corrected = {plan: correct_batch(batch, tokens[plan.mode], plan, bounds) for plan in observation.plans}
+    bounds = budget_bounds or {}
+    # What is compared needs no whole verdict but for an objective.
+    whole_plans = observation.objectives if observation.compares else observation.plans
+    corrected = {plan: correct_batch(batch, tokens[plan.mode], plan, bounds) for plan in whole_plans}
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(over="ignore", invalid="ignore"):
         base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], settings, rewards) for mode in tokens}
         parts = {diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold)] for mode in tokens}
         for plan, verdict in corrected.items():
             objective = observation.objectives.get(plan)
+            if observation.compares:
+                assert objective is not None
+                columns, masses = objective_columns(tokens[plan.mode], verdict, objective)
+                parts[plan_block(plan)] = [Part(columns, fold, log_weights=masses)]
+                continue
             parts[plan_block(plan)] = _plan_parts(tokens[plan.mode], verdict, settings, fold, rewards, objective)
         resampled: dict[str, Columns] = {**base}
         if observation.compares:
@@ -234,7 +239,11 @@ def layouts_of(observation: Observation) -> Layouts:
     settings, has_current = observation.settings, observation.has_current
     layouts = {diagnostics_block(mode): _diagnosis_layout(mode, settings, has_current) for mode in observation.modes}
     if observation.compares:
-        return layouts | {COMPARISON: comparison_layout(observation.plans)}
+        of_objectives = {
+            plan_block(plan): _objective_layout(plan, objective, has_current)
+            for plan, objective in observation.objectives.items()
+        }
+        return layouts | {COMPARISON: comparison_layout(observation.plans)} | of_objectives
     objective_of = observation.objectives.get
     return layouts | {
         plan_block(plan): _plan_layout(plan, settings, has_current, objective_of(plan)) for plan in observation.plans
@@ -260,6 +269,14 @@ def _plan_layout(
         # The plan rejects even l = 0, so that nothing is kept of this one token.
         parts.append(Part.of_tokens(_diagnostics(tokens, settings, None), fold, tokens, KEPT))
     return _layout(parts)
+
+
+@lru_cache(maxsize=256)
+def _objective_layout(plan: Plan, objective: Objective, has_current: bool) -> Layout:
+    tokens = _one_token(plan.mode, has_current)
+    corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
+    columns, masses = objective_columns(tokens, corrected, objective)
+    return _layout([Part(columns, Fold(np.zeros(1, np.int64), tokens.ragged), log_weights=masses)])
 
 
 def _one_token(mode: Mode, has_current: bool) -> Tokens:

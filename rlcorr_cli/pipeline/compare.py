@@ -15,6 +15,7 @@ from rlcorr_cli.pipeline.analyze import Watch, measure, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing
+from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.compared import Comparison, NamedPlan, Skipped, compared
@@ -34,25 +35,31 @@ def compare(
     chosen: Sequence[ChosenPlan],
     *,
     named: bool,
+    objectives: Mapping[Plan, Objective] | None = None,
     computing: Computing | None = None,
     seed: int | None = 0,
     watch: Watch | None = None,
     staging: Staging | None = None,
 ) -> Comparison:
-    """Compare plans on a dump; named: whether they were asked for, and are not the default list.
+    """Compare plans on a dump.
+
+    objectives: one for each plan, if any.  named: whether plans were asked for, and are not the default list.
 
     Plans whose columns the dump lacks are skipped; one that is left at least.  staging: as of `analyze`.
     """
     started = time.perf_counter()
     computing = computing or Computing()
-    dump = open_dump(request, _columns(request, [each.plan for each in chosen]))
+    dump = open_dump(request, _columns(request, [each.plan for each in chosen], bool(objectives)))
     check_quarantine(dump)
     plans, skipped = _possible(dump, _distinct(chosen, named=named))
     if not plans:
         why = "; ".join(f"{each.name}: {each.why}" for each in skipped[:3])
         raise DataError(f"No plan is left to compare. {why}.", "Name another with --preset, or the column with --map.")
     observed = _observed(plans)
-    observation = Observation(observed, has_current=dump.roles.current is not None, seed=seed, compares=True)
+    of_plans = {named_plan.plan: objectives[named_plan.plan] for named_plan in plans} if objectives else {}
+    observation = Observation(
+        observed, has_current=dump.roles.current is not None, seed=seed, objectives=of_plans, compares=True
+    )
     anomalies = find_anomalies(samples(dump))
     bounds: dict[str, Mapping[GroupKey, float]] = {}
     for plan in observed:
@@ -74,6 +81,8 @@ def compare(
             anomalies=anomalies,
             problems=log.counts.to_dict(),
             n_bad_rows=log.counts.n_rows,
+            objectives=of_plans,
+            batch_by=dump.roles.batch,
         )
         if dump.roles.advantages is not None and comparison.whole.metrics["advantage_shift"] is None:
             comparison = replace(comparison, notes=(*comparison.notes, NO_SHIFT))
@@ -82,13 +91,14 @@ def compare(
     return replace(comparison, seconds=time.perf_counter() - started)
 
 
-def _columns(request: ReadRequest, plans: Sequence[Plan]) -> PlanColumns:
-    """What all plans together read; advantages and a third policy where the dump has them."""
-    batched, column = any(plan.batched for plan in plans), request.batch_by
+def _columns(request: ReadRequest, plans: Sequence[Plan], has_objectives: bool) -> PlanColumns:
+    """What all plans together read, and objectives; advantages and a third policy where the dump has them."""
+    batched, column = has_objectives or any(plan.batched for plan in plans), request.batch_by
     batch = None if not batched or column == NO_BATCH else column or "step"
     decoupled = any(plan.mode == "decoupled" for plan in plans)
     return PlanColumns(
         mode="decoupled" if decoupled else "bypass",
+        needed=("advantages",) if has_objectives else (),
         wanted=("advantages",),
         batch=batch,
         batch_required=batched and column not in (None, NO_BATCH),

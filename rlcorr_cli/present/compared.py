@@ -12,6 +12,14 @@ from rlcorr_cli.totals.families import Value
 
 PLAN_NOTE = "`rlcorr explain worth` defines a column, `rlcorr explain compare` tells how a plan is chosen."
 HEADINGS: tuple[str, ...] = ("plan", "kept", "info", "worth", "A shift", "top 1 %", "length", "k3 left", "ESS")
+OBJECTIVE_COLUMNS = {
+    "loss": "loss",
+    "clip_fraction": "clipped",
+    "effective_sequences": "eff seqs",
+    "cos_to_none": "to none",
+    "cos_to_sequence_is": "to seq IS",
+}
+"""Metric of an objective -> its heading."""
 WIDE = ("length", "k3 left", "ESS")
 """Columns that a terminal of 80 has no room for."""
 NAMES_SHOWN = 3
@@ -31,6 +39,23 @@ def plan_rows(comparison: Comparison, sort: Sort = "worth", *, narrow: bool = Fa
     if all(plan.values["shift"] is None for plan in plans):
         headings.remove("A shift")
     return Rows(headings=tuple(headings), rows=tuple(_row(plan, headings) for plan in plans))
+
+
+def objective_rows(comparison: Comparison, sort: Sort = "worth") -> Rows | None:
+    """A row per plan of what the objective makes of it; None without one."""
+    reports = [(plan, plan.objective) for plan in comparison.sorted_plans(sort) if plan.objective is not None]
+    if not reports:
+        return None
+    headings = tuple(OBJECTIVE_COLUMNS.values())
+    rows = [
+        (
+            Cell(clean(plan.name)),
+            Cell(report.objective.name),
+            *(Cell(number(report.metrics[name]), report.metrics[name]) for name in OBJECTIVE_COLUMNS),
+        )
+        for plan, report in reports
+    ]
+    return Rows(headings=("plan", "objective", *headings), rows=tuple(rows), words=("objective",))
 
 
 def skipped(comparison: Comparison) -> list[str]:

@@ -56,10 +56,10 @@ def build(
     batch_mean = CANONICAL if profile is None else profile.batch_mean
     of_objective = None
     if objective is not None:
-        by_batch = _by_batch(by_group, layouts, of_whole)
+        batches = by_batch(by_group, layouts, of_whole)
         divided = factors(by_group, layouts, plan, batch_mean) if plan.normalizes else {}
         batch_means = {batch: mean for (batch, *_), mean in divided.items()}
-        of_objective = objective_report(by_batch, plan, objective, batch_means=batch_means, batch_by=batch_by)
+        of_objective = objective_report(batches, plan, objective, batch_means=batch_means, batch_by=batch_by)
     if plan.normalizes:
         by_group = normalize(by_group, layouts, plan, batch_mean)
         layouts = normed_layouts(layouts, plan)
@@ -108,15 +108,15 @@ def build(
     )
 
 
-def _by_batch(by_group: Mapping[GroupKey, Summary], layouts: Layouts, of_whole: Whole | None) -> dict[Any, Summary]:
+def by_batch(by_group: Mapping[GroupKey, Summary], layouts: Layouts, of_whole: Whole | None) -> dict[Any, Summary]:
     """The totals of each training batch, in order."""
     groups: dict[Any, list[Summary]] = {}
     for (batch, *_), summary in by_group.items():
         groups.setdefault(batch, []).append(summary)
-    by_batch = {batch: total(groups[batch], layouts) for batch in sorted(groups, key=order)}
-    if len(by_batch) == 1 and of_whole is not None:
-        return {batch: with_whole_tails(summary, of_whole) for batch, summary in by_batch.items()}
-    return by_batch
+    totals = {batch: total(groups[batch], layouts) for batch in sorted(groups, key=order)}
+    if len(totals) == 1 and of_whole is not None:
+        return {batch: with_whole_tails(summary, of_whole) for batch, summary in totals.items()}
+    return totals
 
 
 def _suggestions(summary: Summary, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:

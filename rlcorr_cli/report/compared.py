@@ -1,22 +1,31 @@
 """A Comparison: what each of several plans makes of one dump, and which to take; as values, for any form to show."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
+from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.report.build import by_batch, refuse_empty, with_whole_tails
 from rlcorr_cli.report.build import counts as counts_of
-from rlcorr_cli.report.build import refuse_empty, with_whole_tails
+from rlcorr_cli.report.objective import ObjectiveReport, objective_report
 from rlcorr_cli.report.order import key_order
 from rlcorr_cli.report.recommend import KEEP, Evidence, PlanValues, Recommendation, recommend
 from rlcorr_cli.report.report import plain_key
 from rlcorr_cli.report.suggest import geometric_bounds
-from rlcorr_cli.totals.comparison import COMPARISON, ComparedTotals, divides_by_mean, normalized, uncorrected
+from rlcorr_cli.totals.comparison import (
+    COMPARISON,
+    ComparedTotals,
+    divides_by_mean,
+    normalized,
+    uncorrected,
+    weight_mean,
+)
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.summary import Layouts, Summary, total
@@ -137,8 +146,11 @@ def compared(
     anomalies: tuple[AnomalyFinding, ...],
     problems: Mapping[str, Mapping[str, Any]],
     n_bad_rows: int = 0,
+    objectives: Mapping[Plan, Objective] | None = None,
+    batch_by: str | None = None,
 ) -> Comparison:
-    """A comparison of finished totals.  A dump without rows or without a valid token is a DataError."""
+    """A comparison of finished totals.  batch_by: the column of training batches, None where all rows are one.
+    A dump without rows or without a valid token is a DataError."""
     whole_total = total(measured.groups.values(), layouts)
     mode = plans[0].plan.mode
     counts = {**counts_of(whole_total, mode)}
@@ -156,6 +168,8 @@ def compared(
     n_distinct = measured.whole.rows.n_distinct if measured.whole is not None and measured.whole.rows is not None else 0
     drawn = measured if n_distinct > 1 else None
     whole = _group({}, whole_total, plans, counts, drawn, n_batches)
+    if objectives:
+        whole = _with_objectives(whole, by_batch(measured.groups, layouts, None), objectives, batch_by)
     groups = [
         _group(dict(zip(group_by, key, strict=True)), summary, plans, counts_of(summary, mode))
         for key in keys
@@ -208,6 +222,20 @@ def _group(
         bounds=geometric_bounds(view.histogram("seq_distance"), KEEP),
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
+
+
+def _with_objectives(
+    whole: ComparedGroup, batches: Mapping[Any, Summary], objectives: Mapping[Plan, Objective], batch_by: str | None
+) -> ComparedGroup:
+    """The same with what each plan's objective makes of the training batches."""
+
+    def report(plan: Plan) -> ObjectiveReport:
+        means = (
+            {batch: weight_mean(summary, plan) for batch, summary in batches.items()} if divides_by_mean(plan) else {}
+        )
+        return objective_report(batches, plan, objectives[plan], batch_means=means, batch_by=batch_by)
+
+    return replace(whole, plans=tuple(replace(each, objective=report(each.plan)) for each in whole.plans))
 
 
 def _intervals(measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from rlcorr_cli.metrics.comparison import corrects_mismatch
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.suggest import GeometricBounds
 from rlcorr_cli.totals.families import Value
 
@@ -46,7 +47,7 @@ MOST_REASONS = 4
 class PlanValues:
     """A plan that was compared.  also: other names of it.  values: its columns.  intervals: 95 % ones of some.
 
-    is_named: whether it was asked for by name.
+    is_named: whether it was asked for by name.  objective: what a policy objective makes of it, if one was asked for.
     """
 
     name: str
@@ -55,6 +56,7 @@ class PlanValues:
     also: tuple[str, ...] = ()
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     is_named: bool = False
+    objective: ObjectiveReport | None = None
 
     @property
     def worth(self) -> float:
@@ -74,6 +76,7 @@ class PlanValues:
             "plan": self.plan.to_dict(),
             "values": dict(self.values),
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "objective": None if self.objective is None else self.objective.to_dict(),
         }
 
 

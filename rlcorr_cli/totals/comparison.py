@@ -160,6 +160,12 @@ def normalized(by_group: Mapping[GroupKey, Summary], plans: Sequence[Plan]) -> d
     return scaled
 
 
+def weight_mean(summary: Summary, plan: Plan) -> float:
+    """The mean of a plan's weights over their units, before they are divided by it; 1 without a weight."""
+    weight, units = (summary.blocks[COMPARISON].sum(plan_name(plan, name)) for name in ("weight", "units"))
+    return weight / units if units and weight else 1.0
+
+
 def divides_by_mean(plan: Plan) -> bool:
     """Whether the weights that its loss takes are divided by their batch's mean."""
     return plan.applied_weighting is not None and plan.applied_weighting.normalize == "batch"

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, plan_rows, skipped, title
+from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped, title
 from rlcorr_cli.present.figures import style
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.content import Cause
@@ -37,6 +37,9 @@ def sheet(comparison: Comparison) -> Sheet:
     """What a comparison says."""
     recommendation, counts = comparison.recommendation, comparison.whole.counts
     sections = [Section("Plans", PLAN_NOTE, plan_rows(comparison))]
+    of_objective = objective_rows(comparison)
+    if of_objective is not None:
+        sections.append(Section("Objective", "Means over the training batches.", of_objective))
     if comparison.groups:
         sections.append(Section("Groups", agreement(comparison), group_rows(comparison, MOST_GROUPS)))
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]

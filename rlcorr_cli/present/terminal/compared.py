@@ -5,7 +5,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, plan_rows, skipped, title
+from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped, title
 from rlcorr_cli.present.numbers import duration, plural
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import print_anomalies, print_rows
@@ -37,6 +37,9 @@ def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
         _item(console, agreement(comparison))
     console.print()
     print_rows(console, plan_rows(comparison, sort, narrow=console.width < WIDE_ENOUGH))
+    of_objective = objective_rows(comparison, sort)
+    if of_objective is not None:
+        print_rows(console, of_objective)
     if comparison.groups:
         print_rows(console, group_rows(comparison, MOST_GROUPS))
     for note in (*skipped(comparison), *map(clean, comparison.notes)):
