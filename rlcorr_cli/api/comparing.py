@@ -69,7 +69,7 @@ def compare(
         bad_rows=bad_rows,
     )
     outputs = sheet_files(output)
-    compared_plans = chosen or [ChosenPlan(row.plan, notes=row.notes) for row in COMPARED]
+    compared_plans = chosen or default_plans()
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plans=chosen)
     with Staging() as staging:
@@ -88,6 +88,11 @@ def compare(
             forms.write(comparison, path, staging)
         staging.publish()
     return comparison
+
+
+def default_plans() -> list[ChosenPlan]:
+    """The plans that are compared where none is asked for."""
+    return [ChosenPlan(row.plan, notes=row.notes) for row in COMPARED]
 
 
 def _objectives(chosen: Sequence[ChosenPlan], objective: Any) -> dict[Plan, Objective]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.api.arguments import Names, Paths, computing, kind_of, names, paths, request
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.comparing import default_plans
 from rlcorr_cli.api.judging import refuse_beside_report, saved
 from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.pipeline.analyze import Watch
     from rlcorr_cli.pipeline.scan import Computing
+    from rlcorr_cli.present.figures import Drawn
 
 SUFFIXES = ("png", "svg", "pdf")
+COMPARE = "compare"
+"""The one kind of picture that is of many plans."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ def plot(
 ) -> tuple[Picture, ...]:
     """Draw a dump, or a report of `analyze(..., pictures=True)`: one picture of each kind.
 
+    The kind `compare` draws what `compare` says of the plans that it takes by itself; a report has no such picture.
     output: a .png, .svg or .pdf, a directory for KIND.png, or kind -> file; None writes nothing.  The rest as of
     `analyze`.
     """
@@ -77,6 +82,7 @@ def plot(
     targets = _targets(output, wanted)
     notes = check_touched((*targets.values(), *quarantines(bad_rows)), inputs, plan=plan)
     report = saved(source)
+    _refuse_for_compare(wanted, plan, has_report=report is not None)
     reading = request(
         inputs or "",
         group_by=group_by,
@@ -90,11 +96,18 @@ def plot(
         if report is not None:
             refuse_beside_report(reading, plan, mode=mode)
             refuse_undrawable(report, inputs[0] if inputs else "The report")
-            by_kind = dict.fromkeys(wanted, report)
+            drawn = _drawn(dict.fromkeys(wanted, report))
         else:
-            chosen, compute = choose_plan(plan, mode=mode), computing(device, threads, batch_tokens)
-            by_kind = _measured(wanted, reading, chosen, compute, watch, staging)
-        pictures = tuple(_drawn(kind, by_kind[kind], targets.get(kind), notes, staging) for kind in wanted)
+            compute, of_plan = computing(device, threads, batch_tokens), [kind for kind in wanted if kind != COMPARE]
+            drawn = {}
+            if of_plan:
+                chosen = choose_plan(plan, mode=mode)
+                drawn = _drawn(_measured(of_plan, reading, chosen, compute, watch, staging))
+            if COMPARE in wanted:
+                drawn[COMPARE] = _compared(
+                    _without_quarantine(reading) if of_plan else reading, compute, watch, staging
+                )
+        pictures = tuple(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
         staging.publish()
     return pictures
 
@@ -168,10 +181,42 @@ def _measured(
             pictures=True,
             staging=staging,
         )
-        # The first reading has written the bad rows apart.
-        policy = replace(reading.bad_rows, quarantine=None)
-        dump = replace(dump, request=replace(dump.request, bad_rows=policy))
+        dump = replace(dump, request=_without_quarantine(dump.request))
     return {kind: by_groups[groups[kind]] for kind in kinds}
+
+
+def _without_quarantine(reading: ReadRequest) -> ReadRequest:
+    """The request of a second reading: the first has written the bad rows apart."""
+    return replace(reading, bad_rows=replace(reading.bad_rows, quarantine=None))
+
+
+def _refuse_for_compare(kinds: Sequence[str], plan: PlanLike | None, *, has_report: bool) -> None:
+    if COMPARE not in kinds:
+        return
+    if has_report:
+        raise UsageError("A report is of one plan: there are no plans in it to compare.", "Name the dump itself.")
+    if plan is not None:
+        raise UsageError(
+            "The picture `compare` is of many plans, and takes no plan.",
+            "Choose plans with `rlcorr compare DUMP --preset NAME --preset NAME -o plans.png`.",
+        )
+
+
+def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Staging) -> "Drawn":
+    """The picture of the plans that `compare` takes by itself."""
+    from rlcorr_cli.pipeline.compare import compare
+    from rlcorr_cli.present.forms import compared
+
+    comparison = compare(
+        replace(reading, group_by=()),
+        default_plans(),
+        named=False,
+        computing=computing,
+        seed=None,
+        watch=watch,
+        staging=staging,
+    )
+    return compared.drawn(comparison)
 
 
 def _kinds(wanted: Sequence[str]) -> tuple[str, ...]:
@@ -179,8 +224,8 @@ def _kinds(wanted: Sequence[str]) -> tuple[str, ...]:
     from rlcorr_cli.present.figures import KINDS
 
     for name in wanted:
-        if name not in KINDS:
-            raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
+        if name not in (*KINDS, COMPARE):
+            raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join((*KINDS, COMPARE))}.")
     return tuple(dict.fromkeys(wanted)) or ("overview",)
 
 
@@ -209,12 +254,15 @@ def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
     return {kinds[0]: Destination(path=path, overwrite=True)}
 
 
-def _drawn(kind: str, report: Report, place: Destination | None, notes: tuple[str, ...], staging: Staging) -> Picture:
-    """The picture, staged for its file if it has one."""
+def _drawn(by_kind: Mapping[str, Report]) -> "dict[str, Drawn]":
     from rlcorr_cli.present.figures import draw
 
-    drawn = draw(kind, report)
+    return {kind: draw(kind, report) for kind, report in by_kind.items()}
+
+
+def _picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Staging) -> Picture:
+    """The picture, staged for its file if it has one."""
     if drawn.figure is None or place is None:
-        return Picture(kind, drawn.figure, drawn.caption, notes=notes)
+        return Picture(drawn.kind, drawn.figure, drawn.caption, notes=notes)
     staging.write(place, drawn.write(place.path.suffix.lower().removeprefix(".")))
-    return Picture(kind, drawn.figure, drawn.caption, place.path, notes)
+    return Picture(drawn.kind, drawn.figure, drawn.caption, place.path, notes)

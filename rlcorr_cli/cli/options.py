@@ -16,7 +16,7 @@ PLAN = "Correction plan"
 COMPUTING = "Computing"
 RULES = "Rules"
 OUTPUT = "Output"
-KINDS = ("overview", "metrics", "ratio", "scatter", "surprise", "position", "length", "weights", "staleness")
+KINDS = ("overview", "metrics", "ratio", "scatter", "surprise", "position", "length", "weights", "staleness", "compare")
 """Kinds of pictures, named here because their table loads matplotlib."""
 
 

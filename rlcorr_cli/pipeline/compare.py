@@ -92,12 +92,15 @@ def compare(
 
 
 def _columns(request: ReadRequest, plans: Sequence[Plan], has_objectives: bool) -> PlanColumns:
-    """What all plans together read, and objectives; advantages and a third policy where the dump has them."""
+    """What all plans together read, and objectives; advantages and a third policy where the dump has them.
+
+    Decoupled, because a dump is opened so whichever trained policy it holds, and plans of the other mode are told apart
+    afterwards.
+    """
     batched, column = has_objectives or any(plan.batched for plan in plans), request.batch_by
     batch = None if not batched or column == NO_BATCH else column or "step"
-    decoupled = any(plan.mode == "decoupled" for plan in plans)
     return PlanColumns(
-        mode="decoupled" if decoupled else "bypass",
+        mode="decoupled",
         needed=("advantages",) if has_objectives else (),
         wanted=("advantages",),
         batch=batch,

@@ -92,7 +92,7 @@ def _shift(values: Mapping[str, Value]) -> Cell:
     shift, error = values["shift"], values["shift_se"]
     if shift is None or error is None:
         return Cell(NOTHING)
-    return Cell(f"{shift:+.2f} ±{1.96 * error:.2f}", shift)
+    return Cell(f"{round(shift, 2) + 0.0:+.2f} ±{1.96 * error:.2f}", shift)
 
 
 def group_rows(comparison: Comparison, most: int) -> Rows:
@@ -126,9 +126,11 @@ def _group(group: ComparedGroup) -> tuple[Cell, ...]:
 def agreement(comparison: Comparison) -> str:
     """Whether the recommendation holds in all groups."""
     n, others, undecided = len(comparison.groups), comparison.disagreeing, comparison.undecided
+    if len(undecided) == n:
+        return "No group can tell by itself."
     told = f"{plural(len(undecided), 'group')} cannot tell" if undecided else ""
     if comparison.recommendation.plan is None:
-        return f"Of {plural(n, 'group')}, {told or 'every one names a plan of its own'}."
+        return f"Of {plural(n, 'group')} {n - len(undecided)} can tell by themselves."
     if not others:
         return f"It holds in all {n} groups." if not told else f"It holds in all groups that can tell; {told}."
     first = others[0]

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped, title
-from rlcorr_cli.present.figures import style
+from rlcorr_cli.present.figures import Drawn, style
+from rlcorr_cli.present.figures.names import name_points
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.content import Cause
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
@@ -17,6 +18,8 @@ from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence
 from rlcorr_cli.report.compared import Comparison
 
+KIND = "compare"
+"""What `plot` calls the picture."""
 MOST_GROUPS = 1000
 MOST_BARS = 24
 STATUS = {"near": "ok", "weight": "ok", "outliers": "warn", "moved": "warn", "far": "fail"}
@@ -31,6 +34,11 @@ def destinations(path: Path) -> tuple[Destination, ...]:
 def write(comparison: Comparison, path: Path, staging: Staging) -> None:
     """Stage a comparison in the form of the path's suffix."""
     sheets.write(sheet(comparison), path, staging)
+
+
+def drawn(comparison: Comparison) -> Drawn:
+    """The picture of a comparison."""
+    return sheets.drawn(sheet(comparison), KIND)
 
 
 def sheet(comparison: Comparison) -> Sheet:
@@ -65,7 +73,7 @@ def sheet(comparison: Comparison) -> Sheet:
         notes=[*skipped(comparison), *map(clean, comparison.notes)],
         document=comparison.to_dict(),
         records=_records(comparison),
-        reasons=[f"{reason.text} {reason.option}".rstrip() for reason in recommendation.reasons],
+        reasons=[f"{reason.text} `{reason.option}`".removesuffix(" ``") for reason in recommendation.reasons],
         causes=[
             Cause("fail" if each.voids else "warn", f"{each.name}: {clean(anomaly_sentence(each))}", each.fix)
             for each in comparison.anomalies
@@ -98,38 +106,31 @@ def _worth(axes: Axes, comparison: Comparison) -> str:
     axes.set_xlim(0, 1.02)
     axes.set_xlabel("worth (bar), info (pale)")
     axes.grid(axis="y", visible=False)
-    best = plans[0]
-    sentence = f"The most is worth {style.label(best.name)}: {best.worth:.3f}."
-    left = len(comparison.whole.plans) - len(plans)
-    return f"{sentence} {left} plans worth less are not shown." if left else sentence
+    best, left = plans[0], len(comparison.whole.plans) - len(plans)
+    sentence = f"{style.label(best.name)} is worth the most: {best.worth:.3f}."
+    if any(plan.name == taken for plan in plans):
+        sentence += f" Orange: {style.label(taken)}, which to take."
+    return f"{sentence} {plural(left, 'plan')} worth less are not shown." if left else sentence
 
 
 def _kept(axes: Axes, comparison: Comparison) -> str:
     """A point per plan: the tokens kept, and their k3."""
+    taken = comparison.recommendation.plan
     points = [
         (plan, plan.values["kept"], plan.values["k3_left"])
         for plan in comparison.sorted_plans()
         if plan.values["kept"] is not None and plan.values["k3_left"] is not None
     ]
-    taken = comparison.recommendation.plan
-    named: list[tuple[float, float]] = []
-    for plan, kept, k3 in points:
-        axes.plot(kept, k3, "o", color=style.ORANGE if plan.name == taken else style.BLUE, alpha=0.8)
-        # A name where no other stands already: plans that keep everything lie on one point.
-        if all(abs(kept - x) > 0.04 or abs(k3 - y) > 0.04 * max(k3, y) for x, y in named):
-            side = "right" if kept > 0.5 else "left"
-            offset = (-6, 4) if side == "right" else (6, 4)
-            axes.annotate(
-                style.label(plan.name), (kept, k3), xytext=offset, textcoords="offset points", ha=side, fontsize=7
-            )
-            named.append((kept, k3))
+    # The plan to take is named first, and drawn last, where no other hides it.
+    points.sort(key=lambda point: point[0].name != taken)
+    for plan, kept, k3 in reversed(points):
+        axes.plot(kept, k3, "o", color=style.ORANGE if plan.name == taken else style.BLUE)
     axes.set_xlim(-0.02, 1.05)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.12 * max((k3 for _, _, k3 in points), default=1.0) or 1.0)
     axes.set_xlabel("tokens kept")
     axes.set_ylabel("k3 of what is kept (nats)")
     if not points:
         return "No plan keeps a token."
+    name_points(axes, [(kept, k3, plan.name) for plan, kept, k3 in points])
     least = min(points, key=lambda point: point[2])
-    return (
-        f"The closest tokens are left by {style.label(least[0].name)}: k3 {number(least[2])}, {share(least[1])} kept."
-    )
+    return f"{style.label(least[0].name)} leaves the closest tokens: k3 {number(least[2])}, {share(least[1])} kept."

@@ -33,7 +33,7 @@ def text(report: Report) -> str:
 def environment() -> Environment:
     """The templates of pages, with what they call."""
     templates = Environment(loader=PackageLoader("rlcorr_cli.present", "forms"), autoescape=True)
-    templates.filters |= {"breakable": _breakable, "label": _label, "width": _width}
+    templates.filters |= {"breakable": _breakable, "label": _label, "width": _width, "prose": _prose}
     return templates
 
 
@@ -46,6 +46,14 @@ def script() -> tuple[Markup, str]:
 def _breakable(name: str) -> Markup:
     """A name that may go on in a new line after each _ and / in it."""
     return Markup(str(escape(name)).replace("_", "_<wbr>").replace("/", "/<wbr>"))
+
+
+def _prose(sentence: str) -> Markup:
+    """A sentence of ours: `commands` as code, and no percent sign parted from its number."""
+    parts = str(escape(sentence)).replace(" %", "\N{NO-BREAK SPACE}%").split("`")
+    if len(parts) % 2 == 0:  # a backtick without its end
+        return Markup("`".join(parts))
+    return Markup("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
 
 
 def _label(name: str) -> str:

@@ -7,7 +7,6 @@ function, and has all forms of SHEETS.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,13 +15,13 @@ from matplotlib.axes import Axes
 
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.cells import Rows
-from rlcorr_cli.present.figures import style
+from rlcorr_cli.present.figures import Drawn, style
 from rlcorr_cli.present.forms.content import Cause
 from rlcorr_cli.present.forms.markdown import table_lines
 from rlcorr_cli.present.forms.page import environment, script
 from rlcorr_cli.present.forms.pictures import drawing
 from rlcorr_cli.present.forms.table import line
-from rlcorr_cli.present.markup import escaped
+from rlcorr_cli.present.markup import escaped, prose
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -76,10 +75,10 @@ def write(sheet: Sheet, path: Path, staging: Staging) -> None:
     """Stage a sheet in the form of the path's suffix."""
     suffix = path.suffix.lower()
     if suffix == ".md":
-        staging.write(_picture(path), picture(sheet, "png"))
+        staging.write(_picture(path), drawn(sheet, "sheet").write("png"))
         data = markdown(sheet, f"{quote(_picture(path).path.parent.name)}/{_picture(path).path.name}").encode()
     elif suffix in PICTURES:
-        data = picture(sheet, suffix.removeprefix("."))
+        data = drawn(sheet, "sheet").write(suffix.removeprefix("."))
     else:
         data = {".json": _json, ".html": page, ".csv": _csv}[suffix](sheet).encode()
     staging.write(Destination(path=path, overwrite=True), data)
@@ -96,21 +95,19 @@ def markdown(sheet: Sheet, picture_link: str) -> str:
     """The Markdown document; picture_link: where its picture lies."""
     lines = [f"# {escaped(sheet.title)}", "", escaped(sheet.summary), ""]
     lines += [f"> **{escaped(cause.finding)}** {escaped(cause.fix)}\n" for cause in sheet.causes]
-    lines += [f"**{escaped(sheet.headline)}**", "", *(f"- {escaped(reason)}" for reason in sheet.reasons), ""]
+    lines += [f"**{escaped(sheet.headline)}**", "", *(f"- {prose(reason)}" for reason in sheet.reasons), ""]
     lines += [f"![{escaped(sheet.panels[0].title)}]({picture_link})", ""] if sheet.panels else []
     for section in sheet.sections:
         cells = [[cell.marked for cell in row] for row in section.rows.rows]
         table = table_lines(section.rows.headings, cells, *section.rows.words)
-        lines += [f"## {section.heading}", "", escaped(section.about), "", *table, ""]
+        lines += [f"## {section.heading}", "", prose(section.about), "", *table, ""]
     lines += ["## What was read", "", *(f"- {escaped(name)}: {escaped(value)}" for name, value in sheet.facts), ""]
     lines += ["## Notes", "", *(f"- {escaped(note)}" for note in sheet.notes), ""] if sheet.notes else []
     return "\n".join(lines)
 
 
-def picture(sheet: Sheet, suffix: str) -> bytes:
-    """The panels side by side, with what they say below them, as png, svg or pdf."""
-    paper = BytesIO()
-    stamps: Any = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+def drawn(sheet: Sheet, kind: str) -> Drawn:
+    """The panels side by side, with what they say below them, as the picture of a kind."""
     with style.styled():
         figure = style.blank(5.4 * len(sheet.panels), 4.2)
         sentences: list[str] = []
@@ -119,9 +116,9 @@ def picture(sheet: Sheet, suffix: str) -> bytes:
             ax.set_title(panel.title)
             sentences.append(panel.draw(ax))
         style.heads(figure.axes)
-        style.foot(figure, [(" ".join(sentences), False), (f"{sheet.title} · {sheet.summary}", True)])
-        figure.savefig(paper, format=suffix, dpi=150, metadata=stamps[suffix])
-    return paper.getvalue()
+        caption = " ".join(sentences)
+        style.foot(figure, [(caption, False), (f"{sheet.title} · {sheet.summary}", True)])
+    return Drawn(kind, figure, caption, len(sheet.panels))
 
 
 def _json(sheet: Sheet) -> str:
