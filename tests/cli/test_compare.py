@@ -73,7 +73,7 @@ def test_a_wide_terminal_shows_every_column() -> None:
 def test_json_holds_every_column_of_every_plan_and_what_it_was_compared_on() -> None:
     result = compared(BF16)
     assert list(result)[: len(TOP)] == TOP
-    assert all(list(plan) == ["name", "also", "plan", "values", "intervals"] for plan in result["plans"])
+    assert all(list(plan) == ["name", "also", "plan", "values", "intervals", "objective"] for plan in result["plans"])
     assert all(list(plan["values"]) == COLUMNS for plan in result["plans"])
     assert result["counts"]["sequences"] == 64
     assert result["recommendation"]["plan"] == "decoupled_token_is"
