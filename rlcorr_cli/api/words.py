@@ -100,6 +100,10 @@ FLAGS: dict[str, Flag] = {
     "--coef": Flag("objective"),
     "--coef-normalized": Flag("coef_normalized"),
     "--overwrite": Flag("overwrite"),
+    "--bound": Flag("bound", r"low\b|high\b"),
+    "--side": Flag("side", r"both\b|low\b|high\b"),
+    "--target-keep": _number("target_keep"),
+    "--target-ess": _number("target_ess"),
     "--allow-overlap": Flag("allow_overlap=True"),
     "--dry-run": Flag("output=None"),
 }

@@ -10,14 +10,15 @@ import typer
 from rlcorr_cli.cli import app
 from rlcorr_cli.io.formats import WRITTEN
 from rlcorr_cli.present.figures.kinds import KINDS as PICTURES
-from rlcorr_cli.present.forms import FORMS
+from rlcorr_cli.present.forms import FORMS, SHEETS
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 READ_FILES = ("--plan", "--rules", "--baseline", "--join")
 """Options that name a file to read; every other option that names a path names an output."""
 PATHS = ("PATH", "FILE", "DIR", "REPORT")
 PLAN = ("--rs", "ratio.seq_mean:0.9,1.1", "--is", "token")
-DUMPS = ("analyze", "filter", "plot", "check", "inspect", "convert")
+SWEPT = ("--rs", "ratio.seq_mean")
+DUMPS = ("analyze", "compare", "sweep", "filter", "plot", "check", "inspect", "convert")
 """Commands that read a dump."""
 
 
@@ -59,6 +60,13 @@ def _forms() -> Iterator[Form]:
     yield Form(("analyze", *PLAN, "--json"))
     yield from (_form("analyze", o=f"r{suffix}") for suffix in FORMS)
     yield _form("analyze", "--group-by", "step", o="r.tb")
+    yield Form(("compare",))
+    yield Form(("compare", "--json", "--group-by", "step"))
+    yield Form(("sweep", *SWEPT, "--target-keep", "0.9"))
+    yield Form(("sweep", "--is", "token", "--bound", "high", "--target-ess", "0.9", "--json"))
+    for suffix in SHEETS:
+        yield _form("compare", o=f"c{suffix}")
+        yield _form("sweep", *SWEPT, o=f"s{suffix}")
     for suffix in (*WRITTEN, ""):
         yield _form("filter", *PLAN, o=f"k{suffix}")
         yield _form("filter", *PLAN, rejected_output=f"dropped{suffix}", o=f"k{suffix}")

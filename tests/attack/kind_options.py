@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from case import ANY, FAILS, Case, Cases, written
-from commands import DUMPS, PATHS, PLAN, READ_FILES, long_option, parameters
+from commands import DUMPS, PATHS, PLAN, READ_FILES, SWEPT, long_option, parameters
 from dumps_of import sample
 from values import N
 
@@ -136,6 +136,7 @@ def _base(command: str, option: str) -> tuple[str, ...]:
         return ()
     needed = {
         "filter": () if option in ("--preset", "--plan", "--profile") else PLAN,
+        "sweep": () if option == "--rs" else SWEPT,
         "plot": () if option == "--kind" else ("--kind", "ratio"),
     }.get(command, ())
     output = {"filter": ("-o", "out.parquet"), "plot": ("-o", "out.svg")}.get(command, ())

@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 
 from case import ANY, DATA, FAILS, OK, OUTPUT, USAGE, Case, Cases, SetUp, Surroundings, made, nothing, together, written
-from commands import DUMPS, PICTURE_SUFFIXES, PLAN, READ_FILES, output_options, parameters
+from commands import DUMPS, PICTURE_SUFFIXES, PLAN, READ_FILES, SWEPT, output_options, parameters
 from dumps_of import bad, part, sample
 from values import N
 
@@ -134,6 +134,8 @@ PLACES: dict[str, Place] = {
 
 SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("analyze", "--output"): tuple(FORMS),
+    ("compare", "--output"): SHEETS,
+    ("sweep", "--output"): SHEETS,
     ("filter", "--output"): (*WRITTEN, ""),
     ("filter", "--rejected-output"): (*WRITTEN, ""),
     ("convert", "--output"): (*WRITTEN, ""),
@@ -180,7 +182,7 @@ def _has(command: str, option: str) -> bool:
 
 def _line(command: str, option: str, suffix: str, argument: str, overwrite: bool) -> tuple[str, ...]:
     """A command that writes there, and nowhere else where it can be helped."""
-    more: list[str] = [*PLAN] if command == "filter" else []
+    more: list[str] = [*{"filter": PLAN, "sweep": SWEPT}.get(command, ())]
     more += ["--max-bad-fraction", "1"] if option == "--quarantine" else []
     more += ["--group-by", "step"] if suffix == ".tb" else []
     more += ["-o", "first.parquet"] if command == "filter" and option != "--output" else []
@@ -308,7 +310,16 @@ def _twice() -> Iterator[Case]:
 
 def _both(command: str, first: str, second: str, suffix: str, spelling: str, make: SetUp, argument: str) -> Case:
     more = [] if "--output" in (first, second) or command == "check" else ["-o", "first.parquet"]
-    args = (command, DUMP, *(PLAN if command == "filter" else ()), first, f"same{suffix}", second, argument, *more)
+    args = (
+        command,
+        DUMP,
+        *{"filter": PLAN, "sweep": SWEPT}.get(command, ()),
+        first,
+        f"same{suffix}",
+        second,
+        argument,
+        *more,
+    )
     several = first == second and command in ("plot", "filter")  # the last one holds
     return Case(
         kind="paths",
