@@ -173,7 +173,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         name="worth",
         formula="info, times (1 - seq_tv) where no weight of the mismatch acts on every token",
         unit="share",
-        meaning="info less what the gap between the policies may cost an uncorrected batch: what plans are ranked by.  "
+        meaning="info less what the gap between the policies may cost an uncorrected batch: what plans are ranked by. "
         "A floor and a heuristic, no estimate.",
         value=_worth,
     ),

@@ -9,10 +9,12 @@ from rlcorr_cli.metrics.symbols import SYMBOLS
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import TERMS, presets_with
+from rlcorr_cli.present.terminal.choice import FLAGS
 from rlcorr_cli.present.terminal.explain import TOPICS, near_misses
 from rlcorr_cli.quality.anomalies import ANOMALIES, Anomaly
 from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS, COLUMNS
+from rlcorr_cli.report import recommend
 from rlcorr_cli.rules.defaults import RULES
 
 
@@ -42,6 +44,22 @@ def test_a_metric_says_who_else_logs_it() -> None:
     for name in ("verl's rollout_corr/k3_kl", "slime's mis_k3_kl", "NeMo-RL's gen_kl_error", "prime-rl's mismatch_kl"):
         assert name in text
     assert "Also logged as" not in explained("length_mean")
+
+
+def test_how_a_plan_is_chosen_is_told_with_the_limits_that_the_rule_takes() -> None:
+    text = explained("compare")
+    assert list(FLAGS) == list(recommend.FLAGS)
+    for words in (
+        f"|advantage_shift| above {recommend.MOVED} and above three standard errors",
+        f"token_ess below {recommend.USABLE_TOKEN_ESS} at a token_tv below {recommend.FEW_TOKENS_TV}",
+        f"an info of at least {recommend.USABLE_INFO}",
+        f"token_tv above {recommend.FAR_TOKEN_TV}",
+        f"seq_tv below {recommend.NEAR_SEQ_TV}",
+        f"within {recommend.TIE} of it ({recommend.NEAR_TIE} where the flag is near)",
+        f"below {recommend.FEWEST_SEQUENCES} sequences, where the largest worth is below {recommend.LEAST_WORTH}",
+    ):
+        assert words in text
+    assert recommend.ERRORS == 3
 
 
 def test_a_source_is_claimed_only_where_there_is_one() -> None:
@@ -102,6 +120,7 @@ def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
         "profiles": list(RELEASES),
         "terms": list(TERMS),
         "symbols": list(SYMBOLS),
+        "compare": ["compare"],
     }
     assert listed.keys() == TOPICS.keys()
     for topic, expected in listed.items():

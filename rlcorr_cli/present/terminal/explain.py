@@ -15,6 +15,7 @@ from rlcorr_cli.plans.presets.families import families
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import TERMS, presets_with
 from rlcorr_cli.present.stdout import emit
+from rlcorr_cli.present.terminal.choice import about_choice
 from rlcorr_cli.present.terminal.presets import WIDTH, about_family, about_preset, indented, records
 from rlcorr_cli.quality.anomalies import ANOMALIES
 from rlcorr_cli.quality.bad_rows import PROBLEMS
@@ -35,6 +36,7 @@ TOPICS = {
     "weights": "what weights a plan can give, and what is measured of them",
     "profiles": "a framework release's own numbers",
     "symbols": "the letters of formulas",
+    "compare": "how `compare` chooses a plan, and what it cannot tell",
 }
 
 
@@ -112,6 +114,8 @@ def _topic(name: str) -> list[str]:
             return _table(RELEASES.items())
         case "symbols":
             return _table(SYMBOLS.items())
+        case "compare":
+            return about_choice()
         case _:
             return []
 

@@ -17,6 +17,7 @@ PAGES = {
     "metrics": "every metric: formula, meaning, typical sizes, when to worry",
     "intervals": "how intervals are made, and how often they hold",
     "corrections": "presets, flags, plan files, frameworks' own configs",
+    "choosing": "which correction to take, and what each costs",
     "objectives": "what PPO and its kin make of a batch, and what mistakes cost",
     "dataset": "what `filter` writes",
     "pictures": "what `plot` draws, and the forms of a report",
