@@ -83,7 +83,7 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize("node", WRONG, ids=str)
+@pytest.mark.parametrize("node", WRONG, ids=range(len(WRONG)))
 def test_what_is_no_point_is_refused(node: Any) -> None:
     with pytest.raises(MalformedError):
         unpack(Point, msgspec.msgpack.encode(node))
