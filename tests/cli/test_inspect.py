@@ -53,7 +53,7 @@ def test_bad_rows_are_counted_by_class_and_end_nothing(tmp_path: Path) -> None:
         for one, place in zip(found["problems"].values(), places, strict=True):
             assert f"{place}: " in one["first"]
         text = run("inspect", path).out
-        assert "! unequal_lengths  1 rows, first" in text
+        assert "! unequal_lengths  1 row, first" in text
         assert "Nothing suspicious" not in text
 
 

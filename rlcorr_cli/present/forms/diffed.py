@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from rlcorr_cli.present.comparison import METHOD, detectable, headline, other_rows, rows, sides, title
 from rlcorr_cli.present.figures import style, ticks
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
+from rlcorr_cli.present.numbers import plural
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.checked import where
 from rlcorr_cli.report.diffed import Change, Diff, ordered
@@ -27,7 +28,7 @@ def sheet(diff: Diff) -> Sheet:
         sections=list(_sections(diff)),
         panels=list(_panels(diff)),
         facts=[
-            (f"{name}, {clean(source.path)}", f"{source.rows:,} rows")
+            (f"{name}, {clean(source.path)}", plural(source.rows, "row"))
             for name, report in (("A", diff.a), ("B", diff.b))
             for source in report.inputs
         ],

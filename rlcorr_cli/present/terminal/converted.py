@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from rlcorr_cli.present.numbers import more
+from rlcorr_cli.present.numbers import more, plural
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.report.converted import Converted
 
@@ -18,7 +18,7 @@ def print_converted(converted: Converted) -> None:
 
 def _draw(console: Console, converted: Converted) -> None:
     for source in converted.inputs[:FILES]:
-        console.print(Text(f"{clean(source.path)}  {source.format}  {source.rows:,} rows"))
+        console.print(Text(f"{clean(source.path)}  {source.format}  {plural(source.rows, 'row')}"))
     if len(converted.inputs) > FILES:
         console.print(Text(more(len(converted.inputs) - FILES, "file")))
     console.print()
@@ -29,11 +29,11 @@ def _draw(console: Console, converted: Converted) -> None:
         here, there = converted.unmatched
         _line(
             console,
-            f"Left out, for having no partner: {here:,} rows of the dump, {there:,} of the joined one.",
+            f"Left out, for having no partner: {plural(here, 'row')} of the dump, {there:,} of the joined one.",
             "yellow",
         )
     size = f"{converted.n_bytes / 1e6:,.2f} MB"
-    _line(console, f"Wrote {converted.rows:,} rows to {clean(converted.path)} ({size}).", "bold")
+    _line(console, f"Wrote {plural(converted.rows, 'row')} to {clean(converted.path)} ({size}).", "bold")
 
 
 def _line(console: Console, text: str, style: str = "") -> None:

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlcorr_cli.present.numbers import more, number, share, signed
+from rlcorr_cli.present.numbers import more, number, plural, share, signed
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import bare_table, print_anomalies
 from rlcorr_cli.quality.bad_rows import FIXES
@@ -54,7 +54,7 @@ def _files(console: Console, inspected: Inspected) -> None:
     for file in inspected.inputs[:FILES]:
         name = "stdin" if file.path == "-" else clean(os.path.basename(file.path))
         size = f"  {file.n_bytes / 1e6:,.2f} MB" if file.n_bytes else ""
-        console.print(Text(f"{name}  {file.format}{size}  {file.rows:,} rows"))
+        console.print(Text(f"{name}  {file.format}{size}  {plural(file.rows, 'row')}"))
     if len(inspected.inputs) > FILES:
         console.print(Text(more(len(inspected.inputs) - FILES, "file")))
     console.print()
@@ -73,7 +73,8 @@ def _schema(console: Console, schema: Mapping[str, str], roles: Mapping[str, str
 def _counts(console: Console, inspected: Inspected) -> None:
     counts, tally = inspected.counts, inspected.tally
     tokens = counts["tokens"] + counts["masked_tokens"]
-    words = f"{counts['sequences']:,} sequences, {counts['empty_sequences']:,} empty, {counts['bad_rows']:,} bad rows"
+    sequences, bad_rows = plural(counts["sequences"], "sequence"), plural(counts["bad_rows"], "bad row")
+    words = f"{sequences}, {counts['empty_sequences']:,} empty, {bad_rows}"
     masked = (
         f"{share(counts['masked_tokens'] / tokens)} of {tokens:,} masked" if counts["masked_tokens"] else "none masked"
     )
@@ -109,7 +110,9 @@ def _values(console: Console, inspected: Inspected) -> None:
 def _problems(console: Console, inspected: Inspected) -> None:
     for name, problem in inspected.problems.items():
         line = Text(f"! {name}  ", style="yellow")
-        line.append(f"{problem['rows']:,} rows, first {clean(problem['first'])}. {FIXES[name]}", style="default")
+        line.append(
+            f"{plural(problem['rows'], 'row')}, first {clean(problem['first'])}. {FIXES[name]}", style="default"
+        )
         _line(console, line)
     print_anomalies(console, inspected.anomalies)
     if not inspected.problems and not inspected.anomalies:
