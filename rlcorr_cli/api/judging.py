@@ -60,8 +60,9 @@ def check(
 
     source: a Report, one report.json, or a dump, which is measured as by `analyze`.  rules: a rules file.
     at_most, at_least: metric -> bound.  max_increase, max_decrease: metric -> an amount, or a percentage as in '20%',
-    that it may be above or below the baseline.  fail_on: "anomaly", for what is wrong with whole files.  strict:
-    warnings and anomalies fail, too.  junit: a file for JUnit XML.  The rest as of `analyze`.
+    that it may be above or below the baseline.  fail_on: "anomaly", for what is wrong with whole files; "far" and
+    "outliers", for gaps that `compare` flags so.  strict: warnings and anomalies fail, too.  junit: a file for JUnit
+    XML.  The rest as of `analyze`.
     """
     from rlcorr_cli.pipeline.check import check as run
     from rlcorr_cli.present.ci.junit import document
@@ -123,6 +124,11 @@ def junit_file(path: str | Path) -> Destination:
 def _fail_on(values: Names) -> tuple[FailOn, ...]:
     listed = names("fail_on", values)
     for value in listed:
+        if value == "moved":
+            raise UsageError(
+                "--fail-on moved takes more than `check` measures: advantages under true sequence weights.",
+                "`rlcorr compare DUMP --json` says it: see recommendation.flags.",
+            )
         if value not in get_args(FailOn):
             raise not_one_of("--fail-on", value, get_args(FailOn))
     return tuple(value for value in get_args(FailOn) if value in listed)

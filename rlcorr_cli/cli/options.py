@@ -245,8 +245,9 @@ FailOns = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-on",
-        metavar="<anomaly>",
-        help="Fail on an anomaly of whole files (`rlcorr explain shifted_columns`), or on a mean ratio that cannot be.",
+        metavar="<anomaly|far|outliers>",
+        help="anomaly: fail on an anomaly of whole files (`rlcorr explain shifted_columns`), or on a mean ratio that "
+        "cannot be. far, outliers: fail on such a gap (`rlcorr explain compare`). Repeatable.",
         autocompletion=completion.fail_on,
         rich_help_panel=RULES,
     ),

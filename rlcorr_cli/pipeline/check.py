@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from rlcorr_cli.report.checked import Checked, Measurements, doubts, failures
-from rlcorr_cli.rules.policy import Policy, apply
+from rlcorr_cli.report.flagged import flagged
+from rlcorr_cli.rules.policy import FLAGS, FailOn, Policy, apply
 from rlcorr_cli.rules.remedies import advised
 
 
@@ -13,10 +14,12 @@ def check(measurements: Measurements, policy: Policy) -> Checked:
     findings = advised(judged.findings, measurements.situation)
     if policy.strict:
         findings = tuple(replace(f, status="fail") if f.status == "warn" else f for f in findings)
+    flags: list[FailOn] = [flag for flag in FLAGS if flag in policy.fail_on]
+    of_flags = tuple(finding for flag in flags for finding in flagged(flag, measurements.sections))
     faults_fail = policy.strict or "anomaly" in policy.fail_on
     return Checked(
         measurements=measurements,
-        n_rules=judged.n_rules,
-        findings=(*(failures(measurements.faults) if faults_fail else ()), *findings),
+        n_rules=judged.n_rules + len(flags),
+        findings=(*(failures(measurements.faults) if faults_fail else ()), *of_flags, *findings),
         notes=(*measurements.notes, *(() if faults_fail else doubts(measurements.faults)), *judged.notes),
     )

@@ -356,3 +356,51 @@ def test_files_that_are_not_read_are_noted_as_analyze_notes_them(tmp_path: Path)
     assert note in run("analyze", str(tmp_path), "--json").json["notes"]
     assert note in json.loads(run("check", str(tmp_path), "--json").out)["notes"]
     assert "1 file (1 .json)" in run("check", str(tmp_path)).out
+
+
+def flag_states(flag: str, status: int, *args: str) -> dict[Any, str]:
+    """Step -> the status of a flag."""
+    result = checked(status, STEPS, "--group-by", "step", "--fail-on", flag, *args)
+    return {
+        finding["key"].get("step"): finding["status"] for finding in result["findings"] if finding["metric"] == flag
+    }
+
+
+def test_flags_of_compare_fail_where_they_hold() -> None:
+    assert flag_states("outliers", 1) == {None: "ok", 0: "ok", 1: "ok", 2: "ok", 3: "ok", 4: "fail"}
+    assert flag_states("far", 0) == dict.fromkeys((None, 0, 1, 2, 3, 4), "ok")
+    both = checked(1, STEPS, "--group-by", "step", "--fail-on", "far", "--fail-on", "outliers")
+    assert both["counts"]["rules"] == checked(0, STEPS, "--group-by", "step")["counts"]["rules"] + 2
+    lines = " ".join(run("check", STEPS, "--group-by", "step", "--fail-on", "outliers").out.split())
+    assert "fail step 4: outliers: a few tokens carry the gap (token_ess below 0.9 at a token_tv below 0.05)" in lines
+    assert "Zero or drop these tokens; `rlcorr inspect DUMP --worst 5` shows them." in lines
+
+
+def test_far_policies_fail(tmp_path: Path) -> None:
+    dump = parquet(tmp_path / "d.parquet", [row(step=i) for i in range(4)])
+    result = checked(1, dump, "--fail-on", "far")
+    (finding,) = (finding for finding in result["findings"] if finding["metric"] == "far")
+    assert finding["status"] == "fail"
+    assert finding["says"].startswith("far: too far apart for any correction to be safe")
+
+
+def test_a_saved_report_is_held_to_flags_and_moved_needs_compare(tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    assert run("analyze", STEPS, "--group-by", "step", "-o", str(report)).status == 0
+    saved = checked(1, str(report), "--fail-on", "outliers")
+    assert [f["key"] for f in saved["findings"] if f["metric"] == "outliers" and f["status"] == "fail"] == [{"step": 4}]
+    refused(run("check", STEPS, "--fail-on", "moved"), 2, "--fail-on moved takes more", "rlcorr compare DUMP")
+    document = json.loads(report.read_text())
+    for values in (document["metrics"], *(group["metrics"] for group in document["groups"])):
+        values.pop("token_tv")
+    report.write_text(json.dumps(document))
+    refused(run("check", str(report), "--fail-on", "far"), 3, "--fail-on far looks at token_tv")
+
+
+def test_a_group_without_a_valid_token_is_not_far_and_does_not_pass(tmp_path: Path) -> None:
+    near = [row(old=(-0.5, -1.001), step=0, response_mask=[1, 1])] * 3
+    dump = parquet(tmp_path / "d.parquet", [*near, row(response_mask=[0, 0], step=1)])
+    result = checked(1, dump, "--group-by", "step", "--fail-on", "far")
+    of_flag = [(finding["status"], finding["says"]) for finding in result["findings"] if finding["metric"] == "far"]
+    assert [status for status, _ in of_flag] == ["ok", "ok", "fail"]
+    assert of_flag[2][1] == "far has no data."

@@ -39,7 +39,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
     ("plot", BF16, "--kind", ""): list(KINDS),
     ("analyze", BF16, "--rs", ""): [f"{name}.{scope}:" for name in STATISTICS for scope in SCOPES],
     ("check", BF16, "--max", ""): [f"{name}=" for name in DEFINITIONS],
-    ("check", BF16, "--fail-on", ""): ["anomaly"],
+    ("check", BF16, "--fail-on", ""): ["anomaly", "far", "outliers"],
     ("analyze", BF16, "--format", "j"): ["jsonl"],
     ("analyze", BF16, "--is", ""): ["token", "sequence", "geometric"],
     ("presets", "show", "geo"): ["geo_rs", "geo_is"],
