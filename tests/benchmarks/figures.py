@@ -179,6 +179,33 @@ def plot(bench: Bench) -> Figure:
     return figure(samples, lambda t: t["plot"] / t["analyze"], "s", f"peak memory {peak:.0f} MB, W2 / W1 {grown:.2f}")
 
 
+def _comparing(bench: Bench, name: str) -> Callable[[], Cost]:
+    """compare of the plans that it takes by itself, when called."""
+    return partial(cost, [RLCORR, "compare", bench.dump(name), "--json"])
+
+
+def p7(bench: Bench) -> Figure:
+    """compare of all plans that it takes by itself on W1 over analyze of one, both whole; details say how many plans
+    there were, and the same net of start-up."""
+    works = {
+        "analyze tiny": bench.wall("tiny"),
+        "compare tiny": lambda: _comparing(bench, "tiny")().wall,
+        "analyze": bench.wall("W1"),
+        "compare": lambda: _comparing(bench, "W1")().wall,
+    }
+    n_plans = len(json.loads(_comparing(bench, "tiny")().printed)["plans"])
+    samples = interleave(works, bench.rounds)
+    middle = {name: statistics.median(values) for name, values in samples.items()}
+    net = (middle["compare"] - middle["compare tiny"]) / (middle["analyze"] - middle["analyze tiny"])
+    return figure(samples, lambda t: t["compare"] / t["analyze"], "s", f"{n_plans} plans; net of start-up: {net:.2f}")
+
+
+def p7m(bench: Bench) -> Figure:
+    """Peak memory of compare on W2 over that on W1."""
+    works = {name: lambda name=name: _comparing(bench, name)().peak for name in ("W1", "W2")}
+    return figure(interleave(works, min(bench.rounds, 2)), lambda t: t["W2"] / t["W1"], "MB")
+
+
 def groups(bench: Bench) -> Figure:
     """Peak memory of analyze where each of 100,000 sequences is a group, with a rejection; details give it without one,
     and the CPU time of both."""
