@@ -127,7 +127,7 @@ def _fail_on(values: Names) -> tuple[FailOn, ...]:
         if value == "moved":
             raise UsageError(
                 "--fail-on moved takes more than `check` measures: advantages under true sequence weights.",
-                "`rlcorr compare DUMP --json` says it: see recommendation.flags.",
+                "`rlcorr compare DUMP` says whether the policies earn differently.",
             )
         if value not in get_args(FailOn):
             raise not_one_of("--fail-on", value, get_args(FailOn))
