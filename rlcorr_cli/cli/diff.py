@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from rlcorr_cli.cli import comparing_options as c
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.cli.option_groups import ComputingOptions
-from rlcorr_cli.present.forms import SHEETS
 
 if TYPE_CHECKING:
     from rlcorr_cli.report.diffed import Diff
@@ -61,16 +61,7 @@ def diff(
     ] = "error",
     junit: o.Junit = None,
     json: o.Json = False,
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help=f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.",
-            rich_help_panel=o.OUTPUT,
-        ),
-    ] = None,
+    output: c.SheetOutputs = None,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> int:

@@ -1,6 +1,5 @@
 """A comparison's tables and sentences, which every form shows."""
 
-import os
 from collections.abc import Mapping, Sequence
 
 from rlcorr_cli.present.cells import Cell, Rows
@@ -23,13 +22,6 @@ OBJECTIVE_COLUMNS = {
 WIDE = ("length", "k3 left", "ESS")
 """Columns that a terminal of 80 has no room for."""
 NAMES_SHOWN = 3
-
-
-def title(comparison: Comparison) -> str:
-    """The first file's name, and how many more there are."""
-    first = comparison.inputs[0].path
-    name = "stdin" if first == "-" else clean(os.path.basename(first))
-    return name if len(comparison.inputs) == 1 else f"{name} {more(len(comparison.inputs) - 1, 'file')}"
 
 
 def plan_rows(comparison: Comparison, sort: Sort = "worth", *, narrow: bool = False) -> Rows:

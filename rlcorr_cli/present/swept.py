@@ -1,19 +1,9 @@
 """A sweep's table and sentences, which every form shows."""
 
-import os
-
 from rlcorr_cli.present.cells import Cell, Rows
-from rlcorr_cli.present.numbers import NOTHING, more, number, share
-from rlcorr_cli.present.stdout import clean
+from rlcorr_cli.present.numbers import NOTHING, number, share
 from rlcorr_cli.report.swept import Point, Sweep
 from rlcorr_cli.totals.families import Value
-
-
-def title(sweep: Sweep) -> str:
-    """The first file's name, and how many more there are."""
-    first = sweep.inputs[0].path
-    name = "stdin" if first == "-" else clean(os.path.basename(first))
-    return name if len(sweep.inputs) == 1 else f"{name} {more(len(sweep.inputs) - 1, 'file')}"
 
 
 def headline(sweep: Sweep) -> str:

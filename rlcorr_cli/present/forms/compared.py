@@ -7,12 +7,13 @@ from matplotlib.axes import Axes
 
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped, title
+from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped
 from rlcorr_cli.present.figures import Drawn, style
 from rlcorr_cli.present.figures.names import name_points
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.content import Cause
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
+from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import number, plural, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence
@@ -54,7 +55,7 @@ def sheet(comparison: Comparison) -> Sheet:
     facts += [("columns", ", ".join(clean(column) for column in comparison.inputs[0].columns.values()))]
     facts += [("input", clean(source.path)) for source in comparison.inputs[:20]]
     return Sheet(
-        title=title(comparison),
+        title=named(comparison.inputs),
         summary=", ".join(
             (
                 plural(counts["sequences"], "sequence"),

@@ -5,7 +5,7 @@ from functools import partial
 
 from matplotlib.axes import Axes
 
-from rlcorr_cli.present.comparison import METHOD, detectable, headline, other_rows, rows, sides, title
+from rlcorr_cli.present.diffed import METHOD, detectable, headline, other_rows, rows, sides, title
 from rlcorr_cli.present.figures import style, ticks
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.present.numbers import plural

@@ -27,7 +27,10 @@ def text(report: Report) -> str:
     """The HTML page of a report."""
     source, digest = script()
     template = environment().get_template("page.html")
-    return template.render(c=content(report), pictures=pictures(report), marks=MARKS, script=source, digest=digest)
+    contents = content(report)
+    return template.render(
+        title=contents.title, c=contents, pictures=pictures(report), marks=MARKS, script=source, digest=digest
+    )
 
 
 def environment() -> Environment:

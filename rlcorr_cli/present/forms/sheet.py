@@ -88,7 +88,8 @@ def page(sheet: Sheet) -> str:
     """One HTML page that needs nothing else."""
     source, digest = script()
     drawings = [drawing(panel.title, panel.draw) for panel in sheet.panels]
-    return environment().get_template("sheet.html").render(s=sheet, drawings=drawings, script=source, digest=digest)
+    template = environment().get_template("sheet.html")
+    return template.render(title=sheet.title, s=sheet, drawings=drawings, script=source, digest=digest)
 
 
 def markdown(sheet: Sheet, picture_link: str) -> str:

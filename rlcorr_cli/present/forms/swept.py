@@ -10,9 +10,10 @@ from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.figures import style
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
+from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import plural, share
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.present.swept import headline, point_rows, title
+from rlcorr_cli.present.swept import headline, point_rows
 from rlcorr_cli.report.swept import Point, Sweep
 
 
@@ -33,7 +34,7 @@ def sheet(sweep: Sweep) -> Sheet:
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]
     facts += [("input", clean(source.path)) for source in sweep.inputs[:20]]
     return Sheet(
-        title=title(sweep),
+        title=named(sweep.inputs),
         summary=f"{plural(counts['sequences'], 'sequence')}, {plural(counts['tokens'], 'token')}; {sweep.what}",
         headline=f"{headline(sweep)} {target.option}" if target is not None and reached else headline(sweep),
         status="ok" if target is None or reached else "warn",

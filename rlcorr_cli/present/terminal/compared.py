@@ -5,7 +5,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped, title
+from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped
+from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import duration, plural
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import print_anomalies, print_rows
@@ -24,7 +25,7 @@ def print_comparison(comparison: Comparison, sort: Sort = "worth") -> None:
 
 def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
     counts = comparison.whole.counts
-    parts = [title(comparison), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
+    parts = [named(comparison.inputs), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
     parts += [plural(len(comparison.whole.plans), "plan"), duration(comparison.seconds)]
     console.print(Text("  ".join(parts)))
     console.print()

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcorr_cli.present.cells import Rows
-from rlcorr_cli.present.comparison import NO_EVIDENCE, detectable, headline, other_rows, rows, sides
+from rlcorr_cli.present.diffed import NO_EVIDENCE, detectable, headline, other_rows, rows, sides
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.checked import where
 from rlcorr_cli.report.diffed import Diff

@@ -4,7 +4,6 @@ What is fine is quiet.  Readable at 80 columns, without colour, and piped; metri
 and of people's dashboards.
 """
 
-import os
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -16,12 +15,12 @@ from rlcorr_cli.metrics.catalog import ideal
 from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.present.cells import Rows
 from rlcorr_cli.present.correction import rejections, weights
+from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import (
     duration,
     histogram_line,
     interval,
     metric_value,
-    more,
     number,
     plural,
     signed,
@@ -71,9 +70,7 @@ def print_headline(console: Console, report: Report) -> None:
     """Print what was read, and under which plan."""
     counts, columns = report.whole.counts, report.inputs[0].columns
     names = list(columns.values())
-    path = report.inputs[0].path
-    first = "stdin" if path == "-" else clean(os.path.basename(path))
-    where = first if len(report.inputs) == 1 else f"{first} {more(len(report.inputs) - 1, 'file')}"
+    where = named(report.inputs)
     parts = [where, plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
     if report.groups:
         parts.append(plural(len(report.groups), "group"))

@@ -4,9 +4,10 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import duration, plural
 from rlcorr_cli.present.stdout import clean, render
-from rlcorr_cli.present.swept import headline, point_rows, title
+from rlcorr_cli.present.swept import headline, point_rows
 from rlcorr_cli.present.terminal.report import print_rows
 from rlcorr_cli.report.swept import Sweep
 
@@ -17,7 +18,11 @@ def print_sweep(sweep: Sweep) -> None:
 
 
 def _draw(console: Console, sweep: Sweep) -> None:
-    parts = [title(sweep), plural(sweep.counts["sequences"], "sequence"), plural(sweep.counts["tokens"], "token")]
+    parts = [
+        named(sweep.inputs),
+        plural(sweep.counts["sequences"], "sequence"),
+        plural(sweep.counts["tokens"], "token"),
+    ]
     console.print(Text("  ".join([*parts, duration(sweep.seconds)])))
     console.print()
     console.print(Padding(Text(headline(sweep), style="bold"), (0, 2)))
