@@ -11,7 +11,7 @@ from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.plans.plan import Mode, Plan, Rejection, WeightScope
+from rlcorr_cli.plans.plan import Mode, Plan, Rejection, Weighting, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.swept import MOST_POINTS, Sweep, Targets
@@ -108,7 +108,24 @@ def _swept(
         raise UsageError("There are no weights whose bound could move.", "Add --is token, or a --preset with weights.")
     if not base.applies_weights:
         raise UsageError("PPO in bypass mode takes no weights.", "Leave out --mode bypass.")
+    _refuse_untold(base.weighting, bound)
     return swept_weighting(base, bound)
+
+
+def _refuse_untold(weighting: Weighting, bound: str) -> None:
+    """Refuse weights of which one bound alone does not say what becomes of them."""
+    other = weighting.bounds.low if bound == "high" else weighting.bounds.high
+    if weighting.outside == "zero" and other is not None:
+        raise UsageError(
+            "Weights outside either bound are zero: one of the two cannot be swept alone.",
+            "Sweep a rejection of the ratio instead: --rs ratio.token.",
+        )
+    if weighting.outside == "cap" and bound == "low":
+        raise UsageError("These weights are capped from above alone.", "Write --bound high.")
+    if weighting.gate != "any":
+        raise UsageError(
+            "These weights act on one sign of the advantage alone.", "Sweep weights that act on every token."
+        )
 
 
 def _refuse_batched(base: Plan) -> None:

@@ -31,6 +31,8 @@ def sweep(
 
     if read.batch_by is not None:
         raise UsageError("--batch-by changes nothing here: a sweep looks at no batches.", "Leave it out.")
+    if (plan.is_high if bound == "high" else plan.is_low if bound == "low" else None) is not None:
+        raise UsageError(f"--bound {bound} moves the bound that --is-{bound} sets.", "Leave one of the two out.")
     rejections = plan.rs or []
     free = [text for text in rejections if ":" not in text]
     fixed = replace(plan, rs=[text for text in rejections if text not in free] or None)

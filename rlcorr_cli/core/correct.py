@@ -101,11 +101,13 @@ def _bound(raw: Tensor, weighting: Weighting) -> Tensor:
     low, high = weighting.bounds.low, weighting.bounds.high
     if weighting.infinite == "zero":
         raw = torch.where(raw > MAX_WEIGHT, torch.zeros_like(raw), raw)
+    if weighting.outside == "cap":
+        low = None
     if low is None and high is None:
         return raw
     if weighting.outside == "zero":
         return torch.where(_inside(raw, low, high), raw, torch.zeros_like(raw))
-    return raw.clamp(low if weighting.outside == "clamp" else None, high)
+    return raw.clamp(low, high)
 
 
 def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:

@@ -7,7 +7,7 @@ import torch
 
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.comparison import Comparing
-from rlcorr_cli.core.correct import compared_values, reduce_log_ratio
+from rlcorr_cli.core.correct import MAX_WEIGHT, compared_values, reduce_log_ratio
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import LEVELS, Weighting
@@ -30,11 +30,16 @@ def swept_units(batch: Batch, swept: Swept, device: torch.device) -> tuple[Float
     values = to_numpy(reduce_log_ratio(tokens.between(record.of), LEVELS[record.scope]))
     limit = swept.base.log_ratio_limit
     values = values if limit is None else values.clip(-limit, limit)
+    # A weight that the fixed bound clamps is that bound's, wherever the free one lies; "cap" has no lower bound.
+    low, high = record.bounds.low, record.bounds.high
+    values = values.clip(None if low is None or record.outside == "cap" else np.log(low), high and np.log(high))
     flat = replace(swept.base, weighting=None)
     columns = comparing.token_parts(flat) if swept.units == "tokens" else comparing.sequence_parts(flat)
     columns |= {"weight": np.ones(len(values)), "weight_squared": np.ones(len(values))}
     with np.errstate(over="ignore"):
         weights = np.exp(values)
+        if record.infinite == "zero":
+            columns = {name: np.where(weights > MAX_WEIGHT, 0.0, column) for name, column in columns.items()}
         raw = {name: column * weights ** DEGREES[name] for name, column in columns.items() if name in DEGREES}
     return values, raw | {f"{CAPPED}{name}": columns[name] for name in raw}
 

@@ -16,6 +16,8 @@ def headline(sweep: Sweep) -> str:
         return f"To keep {share(target.share)} of the {sweep.units} ({inside}; {share(values['info'])} of the batch):"
     if not target.reached:
         return f"No bounds reach an effective sample size of {target.share:g}: the best is {number(values['ess'])}."
+    if not target.option:
+        return f"An effective sample size of {target.share:g} takes no bound: it is {number(values['ess'])} without."
     return f"For an effective sample size of {target.share:g} (here {number(values['ess'])}):"
 
 

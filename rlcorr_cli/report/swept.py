@@ -87,7 +87,7 @@ class Target:
             "share": self.share,
             "threshold": bounds,
             "point": self.point.to_dict(),
-            "option": self.option if self.reached else None,
+            "option": self.option or None if self.reached else None,
             "note": self.note,
         }
 
@@ -232,6 +232,9 @@ class _Reading:
         threshold = float(group.distances[nth - 1])
         n_inside = int(np.searchsorted(group.distances, threshold, side="right"))
         beyond = float(group.distances[n_inside]) if n_inside < len(group.distances) else self.curve.least(place + 1)
+        if not math.isfinite(beyond):
+            # Nothing lies farther out: a little room for a bound of few digits.
+            beyond = threshold + max(abs(threshold) / 100, 1e-9)
         n_before = int(self.curve.n_inside[place - 1]) if place else 0
         bounds = _short(self.swept, threshold, beyond)
         point = self.point(bounds, n_before + n_inside, self.curve.cut(place, threshold, group))
@@ -242,15 +245,8 @@ class _Reading:
         place = crossing_of_ess(self.curve, share)
         if place is None:
             point = self.point_at(len(self.curve.thresholds) - 1)
-            option = self.swept.option(Bounds(point.low, point.high))
-            return Target(
-                kind="ess",
-                share=share,
-                reached=True,
-                point=point,
-                option=option,
-                note="Even weights without this bound have it.",
-            )
+            note = "Even weights without this bound have it: none is needed."
+            return Target(kind="ess", share=share, reached=True, point=point, option="", note=note)
         group = candidates[place]
         low, high = self.curve.reach(place - 1), self.curve.reach(place)
         for _ in range(BISECTIONS):
@@ -258,12 +254,28 @@ class _Reading:
             sums = self.curve.cut(place, middle, group)
             reached = (ess(sums, self.curve.n_units, "weight", "weight_squared") or 0.0) >= share
             low, high = (middle, high) if reached else (low, middle)
+        if self.swept.side == "low" and low < 0:
+            # exp(-distance) is the bound.
+            return self._no_floor(share)
         bounds = _tightened(self.swept, low)
         threshold = _distance(self.swept, bounds)
         n_before = int(self.curve.n_inside[place - 1]) if place else 0
         n_inside = n_before + int(np.searchsorted(group.distances, threshold, side="right"))
         point = self.point(bounds, n_inside, self.curve.cut(place, threshold, group))
         return Target(kind="ess", share=share, reached=True, point=point, option=self.swept.option(bounds))
+
+    def _no_floor(self, share: float) -> Target:
+        """No target: a lower bound above 1 would only scale every weight up."""
+        place = min(int(np.searchsorted(self.curve.thresholds, 0.0)), len(self.curve.thresholds) - 1)
+        point = self.point_at(place)
+        return Target(
+            kind="ess",
+            share=share,
+            reached=False,
+            point=point,
+            option=self.swept.option(Bounds(point.low, point.high)),
+            note="It would take a lower bound above 1, which scales the loss up. The tightest below it:",
+        )
 
     def _loosest(self, share: float) -> Target:
         """The loosest bounds on the curve whose kept units have an effective sample size; else the best ones."""
@@ -274,7 +286,7 @@ class _Reading:
         note = (
             "The sample size of a rejection rises and falls with its bounds: these are the loosest that have it."
             if reaching
-            else "No bounds have it: these come nearest."
+            else "No bounds have it; the nearest:"
         )
         bounds = Bounds(point.low, point.high)
         return Target(
@@ -293,7 +305,7 @@ def _log(value: float) -> float:
 
 def _short(swept: Swept, threshold: float, beyond: float) -> Bounds:
     """Bounds at any distance from the threshold up to, and without, `beyond`, in the fewest digits."""
-    inner, outer = swept.bounds(threshold), swept.bounds(beyond if math.isfinite(beyond) else threshold + 1.0)
+    inner, outer = swept.bounds(threshold), swept.bounds(beyond)
     is_cap = isinstance(swept.record, Weighting)
     low = inner.low if is_cap and swept.side != "low" else _shortest(outer.low, inner.low, upward=False)
     high = inner.high if is_cap and swept.side == "low" else _shortest(inner.high, outer.high, upward=True)

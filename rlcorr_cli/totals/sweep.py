@@ -131,9 +131,10 @@ class Curve:
 def ess(sums: Mapping[str, float], n_units: int, first: str, second: str) -> float | None:
     """(sum w)^2 / (n sum w^2), where n are all units; None of no weight, and of what float64 cannot hold."""
     squares = sums[second]
-    if not squares or not math.isfinite(squares):
+    square = sums[first] * sums[first]
+    if not squares or not math.isfinite(squares) or not math.isfinite(square):
         return None
-    return sums[first] ** 2 / (n_units * squares)
+    return square / (n_units * squares)
 
 
 def place_of_share(curve: Curve, share: float) -> tuple[int, int]:

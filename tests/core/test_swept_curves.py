@@ -169,6 +169,47 @@ def test_a_sample_size_that_nothing_reaches_is_no_error() -> None:
     assert "nearest" in target.note
 
 
+FIXED = (
+    Weighting("sequence", Bounds(0.9, None)),
+    Weighting("token", Bounds(0.97, None)),
+    Weighting("geometric", Bounds(0.999, None)),
+    Weighting("sequence", Bounds(0.9, None), "cap"),
+    Weighting("token", of="drift"),
+)
+
+
+@pytest.mark.parametrize("weighting", FIXED, ids=str)
+def test_the_other_bound_of_the_weights_holds_at_every_point(weighting: Weighting) -> None:
+    """A floor under the weights is there whatever cap moves above it."""
+    swept = swept_weighting(Plan(weighting=weighting), "high")
+    points = swept_of(ROWS, swept).points
+    for point, expected in zip(points, compared(ROWS, [_plan(swept, point) for point in points]), strict=True):
+        assert agree(point.values, expected, (*TOKEN_COLUMNS, "ess")), (point, expected)
+
+
+def test_a_cap_holds_above_a_floor_that_moves() -> None:
+    swept = swept_weighting(Plan(weighting=Weighting("sequence", Bounds(None, 1.02))), "low")
+    points = swept_of(ROWS, swept).points
+    for point, expected in zip(points, compared(ROWS, [_plan(swept, point) for point in points]), strict=True):
+        assert agree(point.values, expected, (*SEQUENCE_COLUMNS, "ess")), (point, expected)
+
+
+def test_far_sequences_have_no_sample_size_and_no_traceback() -> None:
+    rows = [replace(row, rollout=[b - 800.0 for b in row.rollout]) if i % 3 else row for i, row in enumerate(ROWS)]
+    points = swept_of(rows, swept_rejection(Plan(), "ratio.seq_sum", None)).points
+    assert points[-1].values["ess"] is None
+    assert points[-1].kept_units == 1.0
+
+
+def test_bounds_that_keep_all_are_tight() -> None:
+    target = swept_of(ROWS, swept_rejection(Plan(), "ratio.seq_mean", None), Targets(keep=1.0)).target
+    assert target is not None
+    loosest = swept_of(ROWS, swept_rejection(Plan(), "ratio.seq_mean", None)).points[-1]
+    assert target.point.high is not None
+    assert loosest.high is not None
+    assert math.log(target.point.high) <= 1.02 * math.log(loosest.high)
+
+
 def test_parts_of_a_dump_add_up() -> None:
     swept = swept_rejection(WEIGHTED, "k3.seq_mean", None)
     whole, parts = (swept_of(ROWS, swept, Targets(keep=0.7), n) for n in (1, 5))

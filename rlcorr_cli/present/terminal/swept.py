@@ -26,11 +26,13 @@ def _draw(console: Console, sweep: Sweep) -> None:
     console.print(Text("  ".join([*parts, duration(sweep.seconds)])))
     console.print()
     console.print(Padding(Text(headline(sweep), style="bold"), (0, 2)))
-    if sweep.target is not None:
-        if sweep.target.reached:
-            console.print(Padding(Text(sweep.target.option), (0, 6)))
-        if sweep.target.note:
-            console.print(Padding(Text(sweep.target.note), (0, 2)))
+    target = sweep.target
+    if target is not None and target.reached and target.option:
+        console.print(Padding(Text(target.option), (0, 6)))
+    if target is not None and target.note:
+        console.print(Padding(Text(target.note), (0, 2)))
+    if target is not None and not target.reached:
+        console.print(Padding(Text(target.option), (0, 6)))
     console.print()
     print_rows(console, point_rows(sweep))
     for note in sweep.notes:
