@@ -32,7 +32,9 @@ def swept_units(batch: Batch, swept: Swept, device: torch.device) -> tuple[Float
     values = values if limit is None else values.clip(-limit, limit)
     # A weight that the fixed bound clamps is that bound's, wherever the free one lies; "cap" has no lower bound.
     low, high = record.bounds.low, record.bounds.high
-    values = values.clip(None if low is None or record.outside == "cap" else np.log(low), high and np.log(high))
+    values = values.clip(
+        -np.inf if low is None or record.outside == "cap" else np.log(low), np.inf if high is None else np.log(high)
+    )
     flat = replace(swept.base, weighting=None)
     columns = comparing.token_parts(flat) if swept.units == "tokens" else comparing.sequence_parts(flat)
     columns |= {"weight": np.ones(len(values)), "weight_squared": np.ones(len(values))}

@@ -139,7 +139,9 @@ def _check_alike(a: RunTotals, b: RunTotals) -> None:
 
 def _drawn(report: Report) -> Drawn:
     assert report.totals is not None
-    return Drawn(report.whole.values, report.totals.measured.replicates.get(report.plan.mode))
+    return Drawn(
+        report.whole.values, report.totals.measured.replicates.get(report.plan.mode), report.whole.counts["sequences"]
+    )
 
 
 def _groups(a: Report, b: Report) -> tuple[list[tuple[Mapping[str, Any], Drawn, Drawn]], list[str]]:
@@ -160,7 +162,10 @@ def _by_key(report: Report) -> dict[tuple[Any, ...], tuple[Mapping[str, Any], Dr
     assert report.totals is not None
     of_groups = report.totals.group_replicates(report.plan.mode)
     return {
-        tuple(group.key.values()): (group.plain_key, Drawn(group.values, of_groups[tuple(group.key.values())]))
+        tuple(group.key.values()): (
+            group.plain_key,
+            Drawn(group.values, of_groups[tuple(group.key.values())], group.counts["sequences"]),
+        )
         for group in report.groups
         if tuple(group.key.values()) in of_groups
     }

@@ -85,6 +85,8 @@ def swept_weighting(base: Plan, side: Literal["low", "high"]) -> Swept:
     """The weighting of a plan with one free bound."""
     assert base.weighting is not None
     fixed = replace(base.weighting.bounds, **{side: None})
+    if base.weighting.outside == "cap":
+        fixed = Bounds()  # a lower bound merely counts there
     return Swept(base, replace(base.weighting, bounds=fixed), side)
 
 

@@ -7,6 +7,7 @@ from rlcorr_cli.present.cells import Cell, Rows
 from rlcorr_cli.present.numbers import NOTHING, interval, more, number, plural, signed
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.diffed import LEVEL, Change, Diff, DiffSection, Pairs, ordered
+from rlcorr_cli.report.impossible import FEWEST
 from rlcorr_cli.report.report import Report
 
 METHOD = (
@@ -53,6 +54,9 @@ def _is_farther(change: Change) -> bool:
 def _nothing_moved(diff: Diff) -> str:
     if all(change.a == change.b for change in diff.whole.metrics.values()) and diff.pairs and diff.pairs.both:
         return "B has A's numbers."
+    if diff.is_too_few:
+        counts = (report.whole.counts["sequences"] for report in (diff.a, diff.b))
+        return f"Too few to tell: A has {next(counts):,} and B {next(counts):,} sequences, and a test takes {FEWEST}."
     if diff.is_rounding:
         return "The policies are equal but for rounding in both: nothing is compared."
     smallest = diff.whole.metrics["k3_kl"]

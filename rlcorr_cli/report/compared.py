@@ -13,6 +13,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.build import by_batch, refuse_empty, with_whole_tails
 from rlcorr_cli.report.build import counts as counts_of
+from rlcorr_cli.report.impossible import Impossible, impossible_ratio
 from rlcorr_cli.report.objective import ObjectiveReport, objective_report
 from rlcorr_cli.report.order import key_order
 from rlcorr_cli.report.recommend import KEEP, Evidence, PlanValues, Recommendation, recommend
@@ -167,11 +168,14 @@ def compared(
     n_batches = len({batch for batch, *_ in by_group})
     n_distinct = measured.whole.rows.n_distinct if measured.whole is not None and measured.whole.rows is not None else 0
     drawn = measured if n_distinct > 1 else None
-    whole = _group({}, whole_total, plans, counts, drawn, n_batches)
+    drawn_intervals = {} if drawn is None else intervals(drawn.replicates.get(mode))
+    view = DiagnosticsView(whole_total, mode)
+    cause = _cause(anomalies, impossible_ratio(diagnostics(view), drawn_intervals, n_distinct))
+    whole = _group({}, whole_total, plans, counts, drawn, n_batches, cause)
     if objectives:
         whole = _with_objectives(whole, by_batch(measured.groups, layouts, None), objectives, batch_by)
     groups = [
-        _group(dict(zip(group_by, key, strict=True)), summary, plans, counts_of(summary, mode))
+        _group(dict(zip(group_by, key, strict=True)), summary, plans, counts_of(summary, mode), cause=cause)
         for key in keys
         for summary in (total(by_values[key], layouts),)
     ]
@@ -179,7 +183,7 @@ def compared(
         inputs=inputs,
         whole=whole,
         groups=tuple(groups),
-        intervals={} if drawn is None else intervals(drawn.replicates.get(mode)),
+        intervals=drawn_intervals,
         skipped=skipped,
         anomalies=anomalies,
         problems=problems,
@@ -194,8 +198,9 @@ def _group(
     counts: Mapping[str, int],
     drawn: Measured | None = None,
     n_batches: int = 1,
+    cause: str = "",
 ) -> ComparedGroup:
-    """drawn: totals with replicates, for intervals."""
+    """drawn: totals with replicates, for intervals.  cause: as of Evidence."""
     view = DiagnosticsView(summary, plans[0].plan.mode)
     nothing = uncorrected(plans[0].plan.mode)
     of_nothing = ComparedTotals.of(summary, nothing)
@@ -220,6 +225,7 @@ def _group(
         plans=values,
         advantages_differ=advantages_differ(of_nothing),
         bounds=geometric_bounds(view.histogram("seq_distance"), KEEP),
+        cause=cause,
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
 
@@ -236,6 +242,16 @@ def _with_objectives(
         return objective_report(batches, plan, objectives[plan], batch_means=means, batch_by=batch_by)
 
     return replace(whole, plans=tuple(replace(each, objective=report(each.plan)) for each in whole.plans))
+
+
+def _cause(anomalies: Sequence[AnomalyFinding], impossible: Impossible | None) -> str:
+    """What voids the numbers, in a sentence; empty where nothing does."""
+    voiding = [anomaly.name for anomaly in anomalies if anomaly.voids]
+    if voiding:
+        return f"The data are not what they are taken for ({voiding[0]})."
+    if impossible is None:
+        return ""
+    return f"The mean ratio is {impossible.value:.3f}, and must be 1: {impossible.proves}."
 
 
 def _intervals(measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]:

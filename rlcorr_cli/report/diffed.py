@@ -17,6 +17,7 @@ import numpy as np
 from rlcorr_cli import __version__
 from rlcorr_cli.metrics.diagnostics import draws
 from rlcorr_cli.report.checked import Checked, Measurements
+from rlcorr_cli.report.impossible import FEWEST
 from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
 from rlcorr_cli.rules.rule import Severity
@@ -140,6 +141,11 @@ class Diff:
         ]
 
     @property
+    def is_too_few(self) -> bool:
+        """Whether a side has too few sequences for any test."""
+        return min(report.whole.counts["sequences"] for report in (self.a, self.b)) < FEWEST
+
+    @property
     def is_rounding(self) -> bool:
         """Whether both are too close for anything to be compared."""
         return _is_rounding(self.a.whole.values.get("k3_kl"), self.b.whole.values.get("k3_kl"))
@@ -189,6 +195,7 @@ class Drawn:
 
     values: Mapping[str, float | None]
     replicates: Replicates | None
+    n_sequences: int
 
     @property
     def draws(self) -> Mapping[str, Floats]:
@@ -221,7 +228,9 @@ def sections(
 
 
 def _section(key: Mapping[str, Any], a: Drawn, b: Drawn, *, everything: bool) -> DiffSection:
-    draws_a, draws_b = a.draws, b.draws
+    # A bootstrap of few sequences does not know their spread: of one, it has none at all.
+    few = min(a.n_sequences, b.n_sequences) < FEWEST
+    draws_a, draws_b = ({}, {}) if few else (a.draws, b.draws)
     rest = [name for name in a.values if name in b.values and name not in FAMILY] if everything else []
     rounding = _is_rounding(a.values.get("k3_kl"), b.values.get("k3_kl"))
 

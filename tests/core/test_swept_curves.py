@@ -210,6 +210,11 @@ def test_bounds_that_keep_all_are_tight() -> None:
     assert math.log(target.point.high) <= 1.02 * math.log(loosest.high)
 
 
+def test_weights_that_are_capped_with_a_low_bound_alone_are_raw() -> None:
+    capped, raw = (Plan(weighting=Weighting("token", Bounds(low, None), "cap")) for low in (0.5, None))
+    assert compared(ROWS, [capped]) == compared(ROWS, [raw])
+
+
 def test_parts_of_a_dump_add_up() -> None:
     swept = swept_rejection(WEIGHTED, "k3.seq_mean", None)
     whole, parts = (swept_of(ROWS, swept, Targets(keep=0.7), n) for n in (1, 5))

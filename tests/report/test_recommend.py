@@ -1,6 +1,7 @@
 """Which plan `compare` recommends, by every step of the rule, and the sentences that say so."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -241,7 +242,8 @@ def test_a_heavy_tail_is_told_of_a_plan_that_weights_at_its_scope() -> None:
 
 def test_a_rejection_that_prefers_advantages_or_lengths_is_told_beyond_three_errors() -> None:
     def said(**values: Any) -> list[str]:
-        recommendation = decided(of(TOKEN, 0.95), of(GEOMETRIC, 0.6, **values))
+        shares = {"kept": 0.6, "kept_sequence_fraction": 0.5, **values}
+        recommendation = decided(of(TOKEN, 0.95), of(GEOMETRIC, 0.6, **shares))
         return [each.text for each in recommendation.reasons if each.code in ("shift", "length")]
 
     assert said(shift=0.46, shift_se=0.15) == ["geo_rs keeps sequences of higher advantage: +0.46 standard deviations."]
@@ -249,13 +251,37 @@ def test_a_rejection_that_prefers_advantages_or_lengths_is_told_beyond_three_err
     assert said(shift=0.44, shift_se=0.15) == []
     assert said(shift=None, shift_se=None) == []
     assert said(length=1.31, intervals={"length": (1.21, 1.41)}) == [
-        "geo_rs keeps longer sequences: 1.3 times the mean length."
+        "geo_rs keeps longer sequences: 1.31 times the mean length."
     ]
     assert said(length=0.7, intervals={"length": (0.6, 0.79)}) == [
-        "geo_rs keeps shorter sequences: 0.7 times the mean length."
+        "geo_rs keeps shorter sequences: 0.70 times the mean length."
     ]
     assert said(length=1.31, intervals={"length": (1.1, 1.52)}) == []
     assert said(length=1.31) == []
+    assert said(shift=0.46, shift_se=0.15, kept_sequence_fraction=0.3) == []
+    assert said(length=1.31, intervals={"length": (1.21, 1.41)}, kept=1.0) == []
+
+
+def test_no_plan_is_named_where_the_data_are_not_what_they_are_taken_for() -> None:
+    evidence = Evidence(
+        n_sequences=64,
+        metrics=WEIGHT,
+        plans=(of(TOKEN, 0.95),),
+        advantages_differ=True,
+        cause="The columns are swapped.",
+    )
+    recommendation = recommend(evidence)
+    assert recommendation.plan is None
+    assert recommendation.headline == "The columns are swapped. No plan can be named before that is mended."
+    assert recommendation.reasons == ()
+
+
+def test_advantages_of_zero_leave_nothing_to_weigh() -> None:
+    nothing = [replace(of(plan, 0.0), values={"worth": None, "info": None}) for plan in (TOKEN, GEOMETRIC)]
+    recommendation = decided(*nothing)
+    assert recommendation.plan is None
+    assert recommendation.headline.startswith("There is nothing to weigh")
+    assert "loses" not in {each.code for each in recommendation.reasons}
 
 
 def test_a_weighting_is_no_rejection_that_prefers() -> None:
@@ -265,7 +291,8 @@ def test_a_weighting_is_no_rejection_that_prefers() -> None:
 
 def test_reasons_are_at_most_four() -> None:
     metrics = {**WEIGHT, "pareto_k_seq": 0.73, "pareto_k_seq_limit": 0.45}
-    plans = of(TOKEN, 0.95), of(SEQUENCE, 0.8), of(GEOMETRIC, 0.1, shift=0.9, shift_se=0.1)
+    shares = {"kept": 0.6, "kept_sequence_fraction": 0.5}
+    plans = of(TOKEN, 0.95), of(SEQUENCE, 0.8), of(GEOMETRIC, 0.1, shift=0.9, shift_se=0.1, **shares)
     codes = [each.code for each in decided(*plans, metrics=metrics).reasons]
     assert codes == ["weight", "noise", "loses", "heavy_tail"]
     without_tail = [each.code for each in decided(*plans).reasons]
