@@ -198,7 +198,7 @@ def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, s
             "Write it into the dump after an update, or take a plan that compares the old policy with the rollout's.",
         )
     if canonical == "advantages":
-        message += " The plan, or the objective, looks at them."
+        message += " A plan looks at their sign, an objective at their size."
     guesses = [name for name in AMBIGUOUS.get(canonical, ()) if name in available and name not in overrides.values()]
     if guesses:
         return DataError(message, f"If it is meant, try --map {canonical}={guesses[0]}.")
