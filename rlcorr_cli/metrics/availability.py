@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.metrics.catalog import logged_name
+from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.objective import OBJECTIVE
@@ -40,6 +41,11 @@ SOURCES: tuple[Source, ...] = (
         frozenset(metric.name for metric in OBJECTIVE),
         lambda plan: False,
         "It is of an objective, which `rlcorr analyze DUMP --objective auto` reports; no rule can be on it.",
+    ),
+    Source(
+        frozenset(metric.name for metric in COMPARISON),
+        lambda plan: False,
+        "It is of plans beside each other, which `rlcorr compare DUMP` reports; no rule can be on it.",
     ),
     Source(
         frozenset(metric.name for metric in DRIFT),

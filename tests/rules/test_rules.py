@@ -7,6 +7,7 @@ import pytest
 from rlcorr_cli import analyze
 from rlcorr_cli.metrics.availability import SOURCES, possible
 from rlcorr_cli.metrics.catalog import ideal
+from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
@@ -153,7 +154,7 @@ def test_what_a_plan_brings_is_known_before_a_dump_is_read(name: str) -> None:
     plan = Plan("disabled") if name == "disabled" else preset(name).plan
     there = set(analyze(BF16, plan).whole.values)
     named = {metric for source in SOURCES for metric in source.names}
-    drift = SOURCES[0].names
+    drift = {metric.name for metric in DRIFT}
     assert all(possible(metric, plan) for metric in there)
     assert {metric for metric in named - drift if possible(metric, plan)} <= there
 
