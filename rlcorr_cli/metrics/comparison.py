@@ -68,13 +68,8 @@ def _ess(totals: "ComparedTotals", plan: Plan) -> Any:
 
 
 def _top(totals: "ComparedTotals", plan: Plan) -> Any:
-    import numpy as np
-
     assert totals.mass is not None
-    n_largest = math.ceil(totals.mass.n / 100)
-    if n_largest > len(totals.mass.largest):
-        return math.nan  # more sequences than the tail keeps the largest hundredth of
-    return np.sort(totals.mass.largest)[-n_largest:].sum() / totals.plan["mass"]
+    return totals.mass.largest_hundredth / totals.plan["mass"]
 
 
 def _shift(totals: "ComparedTotals", plan: Plan) -> float:

@@ -68,11 +68,7 @@ class BatchObjective:
 
     def largest_share(self) -> float:
         """The share of the sum of |c| in the largest hundredth of the sequences, rounded up."""
-        tail = self.numbers.tail(f"{PREFIX}mass")
-        n_largest = math.ceil(tail.n / 100)
-        if n_largest > len(tail.largest):
-            return math.nan
-        return float(sum(sorted(tail.largest.tolist())[-n_largest:])) / self.sum("abs")
+        return self.numbers.tail(f"{PREFIX}mass").largest_hundredth / self.sum("abs")
 
     def _units(self, by_tokens: bool, kept: bool) -> float:
         units = "tokens" if by_tokens else "sequences"

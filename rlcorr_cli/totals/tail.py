@@ -76,6 +76,12 @@ class Tail:
         return Tail(largest(self.largest, size), self.n, size)
 
     @property
+    def largest_hundredth(self) -> float:
+        """The sum of the largest hundredth, rounded up; NaN where more belong to it than are kept."""
+        n_largest = math.ceil(self.n / 100)
+        return float(largest(self.largest, n_largest).sum()) if n_largest <= len(self.largest) else math.nan
+
+    @property
     def n_fitted(self) -> int:
         """How many weights the Pareto shape is fitted to: the largest 3 sqrt(n), or a fifth of few."""
         return min(math.floor(3 * math.sqrt(self.n)) if self.n > 225 else self.n // 5, self.size - 1)
