@@ -267,12 +267,17 @@ class Plan:
         Not PPO's in bypass mode: its ratio current / rollout carries the correction, and a weight on top of it would
         count it twice, so weights are for metrics only.
         """
-        return self.weighting is not None and (self.mode, self.loss) != ("bypass", "ppo_clip")
+        return self.weighting is not None and not self._ratio_corrects
 
     @property
     def applied_weighting(self) -> Weighting | None:
         """The weights that the loss takes: in bypass PPO its own ratio, whatever weights the plan has for metrics."""
-        return self.weighting if (self.mode, self.loss) != ("bypass", "ppo_clip") else Weighting("token")
+        return Weighting("token") if self._ratio_corrects else self.weighting
+
+    @property
+    def _ratio_corrects(self) -> bool:
+        """Whether the loss is PPO's in bypass mode."""
+        return (self.mode, self.loss) == ("bypass", "ppo_clip")
 
     @property
     def batched(self) -> bool:
