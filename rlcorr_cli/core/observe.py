@@ -132,11 +132,12 @@ def observe(
     budget_bounds: BudgetBounds | None = None,
     *,
     decides: bool = False,
+    tokens: Mapping[Mode, Tokens] | None = None,
 ) -> Observed:
     """Everything the metrics need of one batch: the diagnostics of each mode once, and a block per plan.
 
     budget_bounds: of the plans' budgets, where they have any.  decides: with what the plan decides about each
-    row and token.
+    row and token.  tokens: the batch's by mode, where they are on the device already.
     """
     filled = np.diff(batch.offsets) > 0
     if not filled.any():
@@ -145,7 +146,7 @@ def observe(
         return Observed(_summaries(observation, batch, {}), decision=decision)
     rewards = None if batch.reward is None else batch.reward[filled]
     settings = observation.settings
-    tokens: dict[Mode, Tokens] = {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
+    tokens = tokens or {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
     fold = Fold(batch.group_index[filled].astype(np.int64), tokens[observation.modes[0]].ragged)
     bounds = budget_bounds or {}
     # What is compared needs no whole verdict but for an objective.

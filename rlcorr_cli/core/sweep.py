@@ -8,6 +8,7 @@ import torch
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.comparison import Comparing
 from rlcorr_cli.core.correct import MAX_WEIGHT, compared_values, reduce_log_ratio
+from rlcorr_cli.core.observe import Observation, Observed, observe
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import LEVELS, Weighting
@@ -17,10 +18,25 @@ from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.sweep import CAPPED, DEGREES
 
 
+def sweep(
+    batch: Batch, observation: Observation, swept: Swept, device: torch.device
+) -> tuple[Observed, Binned[FloatBits] | None]:
+    """What an observation of the base plan makes of a batch, and its units by bucket; None without a token."""
+    if not batch.n_tokens:
+        return observe(batch, observation, device), None
+    tokens = Tokens.of(batch, device, swept.base.mode)
+    observed = observe(batch, observation, device, tokens={swept.base.mode: tokens})
+    return observed, binned(*_units(tokens, swept))
+
+
 def swept_units(batch: Batch, swept: Swept, device: torch.device) -> tuple[Floats, dict[str, Floats]]:
+    """Each unit's value, and its part in every sum, f64[U] by name; as of `_units`.  The batch has a token."""
+    return _units(Tokens.of(batch, device, swept.base.mode), swept)
+
+
+def _units(tokens: Tokens, swept: Swept) -> tuple[Floats, dict[str, Floats]]:
     """Each unit's value, and its part in every sum, f64[U] by name.  A weighting's sums are there twice, as of raw
     weights (what lies inside the bound) and of weight 1 (CAPPED, to be multiplied by the bound)."""
-    tokens = Tokens.of(batch, device, swept.base.mode)
     comparing = Comparing(tokens)
     record = swept.record
     if not isinstance(record, Weighting):

@@ -13,7 +13,7 @@ from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core import sweep as core
-from rlcorr_cli.core.observe import Observation, layouts_of, observe
+from rlcorr_cli.core.observe import Observation, layouts_of
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.pipeline.analyze import Watch, provenance_of, watched
@@ -148,10 +148,10 @@ class SweepShard:
         device = self.reading.device
         with devices.worker(device):
             for rows in self.reading.sound_rows(shard, set_aside):
-                observed = observe(rows.batch, self.observation, device)
+                observed, units = core.sweep(rows.batch, self.observation, self.swept, device)
                 gathering.add(Measured(provenance=self.provenance, groups=observed.groups))
-                if rows.batch.n_tokens:
-                    binned.append(core.binned(*core.swept_units(rows.batch, self.swept, device)))
+                if units is not None:
+                    binned.append(units)
         covering = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
         return ShardResult((covering, reduce(add, binned) if binned else None), tuple(set_aside))
 

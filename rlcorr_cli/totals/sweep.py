@@ -81,19 +81,25 @@ class Curve:
         """All units."""
         return int(self.totals.counts.sum())
 
-    def _cumulated(self, name: str) -> Floats:
+    @cached_property
+    def _cumulated(self) -> Mapping[str, Floats]:
+        """Each sum over the groups up to every one, beginning with none: [G + 1] by name."""
         _, _, starts, order = self._groups
-        return np.cumsum(np.add.reduceat(self.totals.sums[name][order], starts))
+        return {
+            name: np.concatenate([[0.0], np.cumsum(np.add.reduceat(column[order], starts))])
+            for name, column in self.totals.sums.items()
+        }
 
     def at(self, place: int) -> dict[str, float]:
         """Every sum at a threshold of the curve; place -1: below the first."""
-        return self._with_caps({name: self._before(name, place + 1) for name in self.totals.sums}, self.reach(place))
+        inside = {name: float(sums[place + 1]) for name, sums in self._cumulated.items()}
+        return self._with_caps(inside, self.reach(place))
 
     def cut(self, place: int, threshold: float, candidates: Candidates) -> dict[str, float]:
         """Every sum at a threshold inside a group, whose units are the candidates."""
         n = int(np.searchsorted(candidates.distances, threshold, side="right"))
         inside = {
-            name: self._before(name, place) + float(candidates.columns[name][:n].sum()) for name in self.totals.sums
+            name: float(sums[place] + candidates.columns[name][:n].sum()) for name, sums in self._cumulated.items()
         }
         return self._with_caps(inside, threshold)
 
@@ -112,10 +118,6 @@ class Curve:
         end = starts[place + 1] if place + 1 < len(starts) else len(order)
         return self.totals.bins[order[starts[place] : end]]
 
-    def _before(self, name: str, n_groups: int) -> float:
-        """A sum over the first groups."""
-        return float(self._cumulated(name)[n_groups - 1]) if n_groups else 0.0
-
     def _with_caps(self, inside: Mapping[str, float], threshold: float) -> dict[str, float]:
         """Sums of what is inside, and of what is outside at the bound's weight."""
         plain = {name: value for name, value in inside.items() if not name.startswith(CAPPED)}
@@ -123,7 +125,7 @@ class Curve:
             return plain
         bound = math.exp(-threshold if self.side == "low" else threshold)
         for name in plain:
-            outside = float(self.totals.sums[CAPPED + name].sum()) - inside[CAPPED + name]
+            outside = float(self._cumulated[CAPPED + name][-1]) - inside[CAPPED + name]
             plain[name] += outside * bound ** DEGREES[name]
         return plain
 
