@@ -89,12 +89,7 @@ class Comparing:
 
     def token_parts(self, plan: Plan) -> dict[str, Floats]:
         """Each token's part in the sums of one plan that tokens make up, f64[V]."""
-        weighting = plan.applied_weighting
-        f = self._ones
-        if weighting is not None and weighting.scope == "token":
-            f = self._weight(plan, weighting)
-        for rule in (rule for rule in plan.rules if rule.applied and rule.scope == "token"):
-            f = f.masked_fill(~self._keep(plan, rule), 0.0)
+        f = self._token_f(plan, *_token_records(plan))
         f = f * self.tokens.ragged.broadcast(torch.from_numpy(self._scale(plan)).to(f.device))
         kept, rho = (f > 0).double(), self.tokens.limited_rho(RATIO_LIMIT)
         parts = {
@@ -172,10 +167,7 @@ class Comparing:
         return *self._unit_sums[key], ragged.sizes
 
     def _token_sums(self, plan: Plan) -> TokenSums:
-        weighting = plan.applied_weighting
-        if weighting is not None and weighting.scope != "token":
-            weighting = None
-        rules = [rule for rule in plan.rules if rule.applied and rule.scope == "token"]
+        weighting, rules = _token_records(plan)
         if weighting is None and not rules:
             return self._untouched
         records = (*((weighting,) if weighting else ()), *rules)
@@ -185,13 +177,7 @@ class Comparing:
         return self._sums[key]
 
     def _summed(self, plan: Plan, weighting: Weighting | None, rules: Sequence[Rejection | Budget]) -> TokenSums:
-        f = torch.ones_like(self._score) if weighting is None else self._weight(plan, weighting)
-        keep = None
-        for rule in rules:
-            kept = self._keep(plan, rule)
-            keep = kept if keep is None else keep & kept
-        if keep is not None:
-            f = f.masked_fill(~keep, 0.0)
+        f = self._token_f(plan, weighting, rules)
         baseline, sums = (self._ones, self._untouched) if weighting is None else self._near_ratio
         if self.tokens.far is None:
             differing = np.flatnonzero(to_numpy(f != baseline))
@@ -199,12 +185,19 @@ class Comparing:
                 return self._differing(f, baseline, sums, differing)
         return self._afresh(f)
 
+    def _token_f(self, plan: Plan, weighting: Weighting | None, rules: Sequence[Rejection | Budget]) -> Tensor:
+        """What a plan's records of tokens make of each, [V]."""
+        f = self._ones if weighting is None else self._weight(plan, weighting)
+        for rule in rules:
+            f = f.masked_fill(~self._keep(plan, rule), 0.0)
+        return f
+
     def _differing(self, f: Tensor, baseline: Tensor, sums: TokenSums, tokens: NDArray[np.int64]) -> TokenSums:
         """The sums of f by the tokens where it differs from a baseline that is above 0 everywhere."""
         n = self.tokens.ragged.n_sequences
         if not len(tokens):
             return sums
-        sequences = np.searchsorted(self.tokens.ragged.offsets, tokens, side="right") - 1
+        sequences = self._sequences_of(tokens)
         before, after = to_numpy(baseline)[tokens], to_numpy(f)[tokens]
         score, size, k3 = (to_numpy(values)[tokens] for values in (self._score, self._size, self._k3))
 
@@ -270,10 +263,14 @@ class Comparing:
         if not len(self._far_tokens):
             return 0.0
         tokens = self._far_tokens[to_numpy(f)[self._far_tokens] > 0]
-        sequences = np.searchsorted(self.tokens.ragged.offsets, tokens, side="right") - 1
+        sequences = self._sequences_of(tokens)
         k3 = to_numpy(self._k3)[tokens]
         # Without a token bincount counts in integers, weights or not.
         return np.bincount(sequences, k3, minlength=self.tokens.ragged.n_sequences).astype(np.float64)
+
+    def _sequences_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sequence that each of these tokens stands in."""
+        return np.searchsorted(self.tokens.ragged.offsets, tokens, side="right") - 1
 
     def _weight(self, plan: Plan, weighting: Weighting) -> Tensor:
         key = _key(plan, weighting)
@@ -315,6 +312,13 @@ class Comparing:
     @cached_property
     def _log_ratio_sum(self) -> Floats:
         return to_numpy(self.tokens.log_ratio_sum)
+
+
+def _token_records(plan: Plan) -> tuple[Weighting | None, list[Rejection | Budget]]:
+    """The weighting, if it is of tokens, and the rules that are."""
+    weighting = plan.applied_weighting
+    rules = [rule for rule in plan.rules if rule.applied and rule.scope == "token"]
+    return (weighting if weighting is not None and weighting.scope == "token" else None), rules
 
 
 def _key(plan: Plan, record: Weighting | Rejection | Budget) -> Key:

@@ -169,13 +169,20 @@ def compared(
     n_distinct = measured.whole.rows.n_distinct if measured.whole is not None and measured.whole.rows is not None else 0
     drawn = measured if n_distinct > 1 else None
     drawn_intervals = {} if drawn is None else intervals(drawn.replicates.get(mode))
-    view = DiagnosticsView(whole_total, mode)
-    cause = _cause(anomalies, impossible_ratio(diagnostics(view), drawn_intervals, n_distinct))
-    whole = _group({}, whole_total, plans, counts, drawn, n_batches, cause)
+    metrics = diagnostics(DiagnosticsView(whole_total, mode))
+    cause = _cause(anomalies, impossible_ratio(metrics, drawn_intervals, n_distinct))
+    whole = _group({}, whole_total, plans, counts, metrics, cause, drawn, n_batches)
     if objectives:
         whole = _with_objectives(whole, by_batch(measured.groups, layouts, None), objectives, batch_by)
     groups = [
-        _group(dict(zip(group_by, key, strict=True)), summary, plans, counts_of(summary, mode), cause=cause)
+        _group(
+            dict(zip(group_by, key, strict=True)),
+            summary,
+            plans,
+            counts_of(summary, mode),
+            diagnostics(DiagnosticsView(summary, mode)),
+            cause,
+        )
         for key in keys
         for summary in (total(by_values[key], layouts),)
     ]
@@ -196,15 +203,15 @@ def _group(
     summary: Summary,
     plans: Sequence[NamedPlan],
     counts: Mapping[str, int],
+    diagnosed: Values,
+    cause: str,
     drawn: Measured | None = None,
     n_batches: int = 1,
-    cause: str = "",
 ) -> ComparedGroup:
-    """drawn: totals with replicates, for intervals.  cause: as of Evidence."""
-    view = DiagnosticsView(summary, plans[0].plan.mode)
+    """diagnosed: the summary's diagnostics.  cause: as of Evidence.  drawn: totals with replicates, for intervals."""
     nothing = uncorrected(plans[0].plan.mode)
     of_nothing = ComparedTotals.of(summary, nothing)
-    metrics = diagnostics(view) | _advantage_shift(of_nothing, nothing)
+    metrics = diagnosed | _advantage_shift(of_nothing, nothing)
     values = tuple(
         PlanValues(
             name=named.name,
@@ -224,7 +231,7 @@ def _group(
         metrics=metrics,
         plans=values,
         advantages_differ=advantages_differ(of_nothing),
-        bounds=geometric_bounds(view.histogram("seq_distance"), KEEP),
+        bounds=geometric_bounds(DiagnosticsView(summary, nothing.mode).histogram("seq_distance"), KEEP),
         cause=cause,
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
