@@ -80,14 +80,14 @@ def diff(
     with Staging() as staging:
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=everything)
         compute = computing(device, threads, batch_tokens)
-        found = run(asked[0], asked[1], settings, computing=compute, mode=mode, watch=watch)
-        found = replace(found, notes=found.notes + notes)
+        difference = run(asked[0], asked[1], settings, computing=compute, mode=mode, watch=watch)
+        difference = replace(difference, notes=difference.notes + notes)
         if files:
-            _write(found, files, staging)
+            _write(difference, files, staging)
         for place in junit_place:
-            staging.write(place, document(checked(found, fails=bool(fail_on))))
+            staging.write(place, document(checked(difference, fails=bool(fail_on))))
         staging.publish()
-    return found
+    return difference
 
 
 def _columns(columns: Any, by: str | None) -> Any:
@@ -99,11 +99,11 @@ def _columns(columns: Any, by: str | None) -> Any:
     return {**(columns or {}), "sample_id": by}
 
 
-def _write(found: Diff, files: Sequence[Path], staging: Staging) -> None:
+def _write(difference: Diff, files: Sequence[Path], staging: Staging) -> None:
     """Stage the comparison's files; a picture takes something to draw."""
     from rlcorr_cli.present.forms import diffed, sheet
 
-    of_diff = diffed.sheet(found)
+    of_diff = diffed.sheet(difference)
     for path in files:
         if not of_diff.panels and path.suffix.lower() in sheet.PICTURES:
             raise DataError(f"{path}: there is nothing to draw: {of_diff.headline}", "Write .json or .md.")

@@ -71,7 +71,7 @@ def diff(
     from rlcorr_cli.cli.option_groups import mapping
     from rlcorr_cli.quality.bad_rows import BadRowPolicy
 
-    found = api.diff(
+    difference = api.diff(
         a,
         b,
         by=by,
@@ -90,10 +90,10 @@ def diff(
         watch=shared.watch(quiet),
         **compute.arguments(),
     )
-    return _show(found, fails=bool(fail_on), as_json=json)
+    return _show(difference, fails=bool(fail_on), as_json=json)
 
 
-def _show(found: "Diff", *, fails: bool, as_json: bool) -> int:
+def _show(difference: "Diff", *, fails: bool, as_json: bool) -> int:
     """What GitHub reads first, then stdout.  Returns the exit status."""
     import os
 
@@ -103,9 +103,9 @@ def _show(found: "Diff", *, fails: bool, as_json: bool) -> int:
     from rlcorr_cli.report.diffed import checked
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        github.annotate(checked(found, fails=fails))
+        github.annotate(checked(difference, fails=fails))
     if as_json:
-        emit_json(found.to_dict())
+        emit_json(difference.to_dict())
     else:
-        print_diff(found)
-    return 1 if fails and found.moved else 0
+        print_diff(difference)
+    return 1 if fails and difference.moved else 0

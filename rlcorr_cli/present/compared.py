@@ -120,12 +120,14 @@ def agreement(comparison: Comparison) -> str:
     n, others, undecided = len(comparison.groups), comparison.disagreeing, comparison.undecided
     if len(undecided) == n:
         return "No group can tell by itself."
-    told = f"{plural(len(undecided), 'group')} cannot tell" if undecided else ""
+    abstaining = f"{plural(len(undecided), 'group')} cannot tell" if undecided else ""
     if comparison.recommendation.plan is None:
         return f"Of {plural(n, 'group')} {n - len(undecided)} can tell by themselves."
     if not others:
-        return f"It holds in all {n} groups." if not told else f"It holds in all groups that can tell; {told}."
+        return (
+            f"It holds in all {n} groups." if not abstaining else f"It holds in all groups that can tell; {abstaining}."
+        )
     first = others[0]
     key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
     where = f"In {len(others)} of {n} groups another does better: {clean(first.recommendation.plan)} at {key}"
-    return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {told}." if told else "")
+    return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {abstaining}." if abstaining else "")

@@ -318,8 +318,8 @@ def _sequence_weights(evidence: Evidence) -> list[Reason]:
 
 def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
     """Plans that lose more than half of the batch, those asked for by name first; with bounds that keep it if known."""
-    told = [plan for plan in evidence.plans if plan.values.get("info") is not None]
-    losing = [plan for plan in told if plan is not chosen and plan.info < USABLE_INFO]
+    weighed = [plan for plan in evidence.plans if plan.values.get("info") is not None]
+    losing = [plan for plan in weighed if plan is not chosen and plan.info < USABLE_INFO]
     losing = [plan for plan in losing if plan.is_named] or losing
     losing = sorted(losing, key=lambda plan: plan.info)[:1]
     return [_loses(plan, evidence.bounds) for plan in losing]

@@ -112,8 +112,10 @@ class Asked:
         shown += [f"{name} is set" for name in self.service.secrets if os.environ.get(name)]
         names = (*self.service.variables, *self.service.secrets)
         unset = [name for name in names if not os.environ.get(name)]
-        told = ", ".join([*([f"?{self.query}"] if self.query else []), *shown])
-        return f"Looked at: {told}{'; ' if told and unset else ''}{'not set: ' + ', '.join(unset) if unset else ''}."
+        values = ", ".join([*([f"?{self.query}"] if self.query else []), *shown])
+        return (
+            f"Looked at: {values}{'; ' if values and unset else ''}{'not set: ' + ', '.join(unset) if unset else ''}."
+        )
 
 
 CAUSES: tuple[tuple[str, str, str], ...] = (

@@ -40,8 +40,8 @@ def store(uri: Uri) -> "Store":
     """The store of a URI; all files of one place share it, and with it its connections."""
     scheme, place, _ = uri_parts(uri)
     service = SERVICES[scheme]
-    told = tuple(os.environ.get(name) for name in (*service.variables, *service.secrets))
-    return _store(scheme, place, uri.query, told)
+    environment = tuple(os.environ.get(name) for name in (*service.variables, *service.secrets))
+    return _store(scheme, place, uri.query, environment)
 
 
 def uri_parts(uri: str) -> tuple[str, str, str]:
@@ -52,8 +52,8 @@ def uri_parts(uri: str) -> tuple[str, str, str]:
 
 
 @cache
-def _store(scheme: str, place: str, query: str, told: tuple[str | None, ...]) -> "Store":
-    """told: by the variables that pyarrow looks at, so that a store is another one where they are others."""
+def _store(scheme: str, place: str, query: str, environment: tuple[str | None, ...]) -> "Store":
+    """environment: the variables that pyarrow looks at, so that a store is another one where they are others."""
     start = f"{scheme}://{place}"
     asked = Asked(scheme, place, "", query)
     try:
@@ -227,12 +227,12 @@ class Store:
     def _asked_for(self, path: str) -> _Kept:
         try:
             file = self._files.open_input_file(self._name(path))
-            size, told = file.size(), {name.lower(): value for name, value in (file.metadata() or {}).items()}
+            size, metadata = file.size(), {name.lower(): value for name, value in (file.metadata() or {}).items()}
         except FileNotFoundError as error:
             raise self._missing(path) from error
         except OSError as error:
             raise refused(self._asked(path), error) from error
-        state = tuple(_text(told[name]) for name in STATES if name in told)
+        state = tuple(_text(metadata[name]) for name in STATES if name in metadata)
         return _Kept(file, (size, *(state or (self._info(path).mtime_ns or 0,))))
 
     def _missing(self, path: str) -> DataError:

@@ -129,7 +129,7 @@ def _reader(hint: Any) -> Reader:
         return _mapping(*map(_reader, args))
     if issubclass(origin, tuple | AbstractSet | Sequence):
         return _sequence(frozenset if issubclass(origin, AbstractSet) else tuple, _reader(args[0]))
-    raise NotImplementedError(f"{hint} cannot be unpacked")
+    raise TypeError(f"no value is packed as {hint}")
 
 
 def _expect(holds: bool, hint: Any, node: Any) -> None:
