@@ -13,6 +13,7 @@ from rlcorr_cli.api.drawing import Picture, plot, save, to_html
 from rlcorr_cli.api.judging import check
 from rlcorr_cli.api.merging import merge
 from rlcorr_cli.api.reading import analyze, correct, filter_dump, inspect, inspect_row
+from rlcorr_cli.api.side_by_side import compare_dumps
 from rlcorr_cli.api.sweeping import sweep
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.report import Report
@@ -27,6 +28,7 @@ __all__ = [
     "choose_objective",
     "choose_plan",
     "compare",
+    "compare_dumps",
     "convert",
     "correct",
     "diff",

@@ -7,7 +7,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "compare": (
         "rlcorr compare dump.parquet",
-        "rlcorr compare dump.parquet --preset token_is --preset geo_rs --group-by step",
+        "rlcorr compare old.parquet new.parquet --side-by-side --preset token_is",
     ),
     "sweep": (
         "rlcorr sweep dump.parquet --rs ratio.seq_mean --target-keep 0.95",

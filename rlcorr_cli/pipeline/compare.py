@@ -47,9 +47,37 @@ def compare(
 
     Plans whose columns the dump lacks are skipped; one that is left at least.  staging: as of `analyze`.
     """
+    return compare_dump(
+        opened(request, chosen, has_objectives=bool(objectives)),
+        chosen,
+        named=named,
+        objectives=objectives,
+        computing=computing,
+        seed=seed,
+        watch=watch,
+        staging=staging,
+    )
+
+
+def opened(request: ReadRequest, chosen: Sequence[ChosenPlan], *, has_objectives: bool = False) -> Dump:
+    """The dump with what plans and objectives read of it."""
+    return open_dump(request, _columns(request, [each.plan for each in chosen], has_objectives))
+
+
+def compare_dump(
+    dump: Dump,
+    chosen: Sequence[ChosenPlan],
+    *,
+    named: bool,
+    objectives: Mapping[Plan, Objective] | None = None,
+    computing: Computing | None = None,
+    seed: int | None = 0,
+    watch: Watch | None = None,
+    staging: Staging | None = None,
+) -> Comparison:
+    """The same of a dump that was opened for these plans."""
     started = time.perf_counter()
     computing = computing or Computing()
-    dump = open_dump(request, _columns(request, [each.plan for each in chosen], bool(objectives)))
     check_quarantine(dump)
     plans, skipped = _possible(dump, _distinct(chosen, named=named))
     if not plans:
@@ -74,7 +102,7 @@ def compare(
             measured,
             layouts,
             plans,
-            group_by=request.group_by,
+            group_by=dump.request.group_by,
             inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
             skipped=skipped,
             notes=tuple(dict.fromkeys(notes)),
@@ -130,12 +158,12 @@ def _distinct(chosen: Iterable[ChosenPlan], *, named: bool) -> list[NamedPlan]:
 
 def _possible(dump: Dump, plans: Sequence[NamedPlan]) -> tuple[list[NamedPlan], tuple[Skipped, ...]]:
     """Plans that the dump has the columns for, and the others with the reason."""
-    reasons = [(named, _lacking(dump, named.plan)) for named in plans]
+    reasons = [(named, lacking(dump, named.plan)) for named in plans]
     skipped = tuple(Skipped(named.name, why) for named, why in reasons if why)
     return [named for named, why in reasons if not why], skipped
 
 
-def _lacking(dump: Dump, plan: Plan) -> str:
+def lacking(dump: Dump, plan: Plan) -> str:
     """What a plan needs and the dump has not; empty where it has all."""
     if plan.mode == "bypass" and not dump.has("current_log_probs"):
         return "bypass mode compares current_log_probs, which the dump lacks"

@@ -59,9 +59,15 @@ def skipped(comparison: Comparison) -> list[str]:
 
 
 def _row(plan: PlanValues, headings: Sequence[str]) -> tuple[Cell, ...]:
+    cells = plan_cells(plan)
+    return tuple(cells[heading] for heading in headings)
+
+
+def plan_cells(plan: PlanValues) -> dict[str, Cell]:
+    """What a plan leaves and costs, by heading."""
     values = plan.values
     names = ", ".join((plan.name, *plan.also[:NAMES_SHOWN]))
-    cells = {
+    return {
         "plan": Cell(clean(names)),
         "kept": Cell(share(values["kept"]), values["kept"]),
         "info": _three(values["info"]),
@@ -72,7 +78,6 @@ def _row(plan: PlanValues, headings: Sequence[str]) -> tuple[Cell, ...]:
         "top 1 %": Cell(share(values["top_1pct"]), values["top_1pct"]),
         "ESS": _three(values["ess"], 2),
     }
-    return tuple(cells[heading] for heading in headings)
 
 
 def _three(value: Value, decimals: int = 3) -> Cell:

@@ -24,10 +24,14 @@ DUMPS = ("analyze", "compare", "sweep", "filter", "plot", "check", "inspect", "c
 
 @dataclass(frozen=True)
 class Form:
-    """A command on a dump in one form of output: arguments to put around the dump's name, and what they name."""
+    """A command on a dump in one form of output: arguments to put around the dump's name, and what they name.
+
+    beside_itself: whether the dump is named twice.
+    """
 
     args: tuple[str, ...]
     outputs: tuple[str, ...] = ()
+    beside_itself: bool = False
 
     @property
     def name(self) -> str:
@@ -36,7 +40,8 @@ class Form:
 
     def on(self, dump: str, *more: str) -> tuple[str, ...]:
         """The command line on a dump."""
-        return (self.args[0], dump, *self.args[1:], *more)
+        dumps = (dump, dump) if self.beside_itself else (dump,)
+        return (self.args[0], *dumps, *self.args[1:], *more)
 
 
 def _form(command: str, *options: str, **named: str) -> Form:
@@ -62,6 +67,7 @@ def _forms() -> Iterator[Form]:
     yield _form("analyze", "--group-by", "step", o="r.tb")
     yield Form(("compare",))
     yield Form(("compare", "--json", "--group-by", "step"))
+    yield Form(("compare", "--side-by-side", "--preset", "token_is"), beside_itself=True)
     yield Form(("sweep", *SWEPT, "--target-keep", "0.9"))
     yield Form(("sweep", "--is", "token", "--bound", "high", "--target-ess", "0.9", "--json"))
     for suffix in SHEETS:

@@ -33,9 +33,9 @@ def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
     recommendation = comparison.recommendation
     console.print(Padding(Text(recommendation.headline, style="bold"), (0, 2)))
     for reason in recommendation.reasons:
-        _item(console, reason.text, reason.option)
+        print_item(console, reason.text, reason.option)
     if comparison.groups:
-        _item(console, agreement(comparison))
+        print_item(console, agreement(comparison))
     console.print()
     print_rows(console, plan_rows(comparison, sort, narrow=console.width < WIDE_ENOUGH))
     of_objective = objective_rows(comparison, sort)
@@ -44,11 +44,11 @@ def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
     if comparison.groups:
         print_rows(console, group_rows(comparison, MOST_GROUPS))
     for note in (*skipped(comparison), *map(clean, comparison.notes)):
-        _quiet(console, note)
-    _quiet(console, PLAN_NOTE)
+        print_quiet(console, note)
+    print_quiet(console, PLAN_NOTE)
 
 
-def _item(console: Console, text: str, option: str = "") -> None:
+def print_item(console: Console, text: str, option: str = "") -> None:
     """Print a reason, and below it the option that it ends in, in one line to copy."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_row("*", text)
@@ -57,5 +57,6 @@ def _item(console: Console, text: str, option: str = "") -> None:
         console.print(Padding(Text(option), (0, 6)))
 
 
-def _quiet(console: Console, text: str) -> None:
+def print_quiet(console: Console, text: str) -> None:
+    """Print a note."""
     console.print(Padding(Text(text, style="dim"), (0, 2)))
