@@ -13,6 +13,7 @@ from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.frameworks.profiles import profile as profile_of
 from rlcorr_cli.frameworks.read import plan_in, preset_in, read_plan
+from rlcorr_cli.places import scheme
 from rlcorr_cli.plans.flags import override, parse_rejection
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveChoice
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection, WeightScope
@@ -44,7 +45,8 @@ def choose_plan(
 ) -> ChosenPlan:
     """The plan that is asked for, single knobs turned as by `--is`, `--rs` and the like, with its notes.
 
-    plan: None measures alone.  A name that ends in .toml, .yaml, .yml or .json is a file's, any other a preset's.
+    plan: None measures alone.  A URI or a name that ends in .toml, .yaml, .yml or .json is a file's, any other a
+    preset's.
     profile: a framework's release, whose plan comes from its own config (a file, a mapping; None for its defaults), or
     a preset that it has.
     rs: rejections, or texts such as 'k3.token:,0.01'.
@@ -132,7 +134,7 @@ def plan_file(plan: Any) -> str | None:
 
 
 def _names_file(plan: str) -> bool:
-    return plan.lower().endswith(SUFFIXES)
+    return bool(scheme(plan)) or plan.lower().endswith(SUFFIXES)
 
 
 def _choice(option: str, value: Any, choices: Any) -> Any:

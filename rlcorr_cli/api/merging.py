@@ -1,5 +1,7 @@
 """`merge`: saved totals of several runs as one report."""
 
+import glob
+from collections.abc import Iterable
 from dataclasses import replace
 
 from rlcorr_cli.api.arguments import Files, Names, kind_of, names, paths
@@ -10,24 +12,25 @@ from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.present import forms
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.report.saved_totals import AGAIN, SUFFIX
+from rlcorr_cli.report.saved_totals import AGAIN, SUFFIX, holds_totals
+from rlcorr_cli.storage import located
 
 
 @speaks_of_arguments
 def merge(parts: Files, *, output: Files = (), group_by: Names = (), allow_overlap: bool = False) -> Report:
     """Add saved totals: the report that one run over all their rows gives.
 
-    parts: files that `analyze(..., output="part.rlcorr")` or `merge` wrote.  group_by: some of the columns that they
-    are grouped by; none for all of these.  allow_overlap: add parts that hold the same rows, too.
+    parts: files that `analyze(..., output="part.rlcorr")` or `merge` wrote, or globs of them.  group_by: some of the
+    columns that they are grouped by; none for all of these.  allow_overlap: add parts that hold the same rows, too.
     output: files that the report is written to, as by `save`; a .rlcorr can be merged again.
     """
     from rlcorr_cli.pipeline.merge import merge as run
 
     if not isinstance(parts, str | list | tuple) and not hasattr(parts, "__fspath__"):
         raise UsageError(f"parts should be paths, not {kind_of(parts)}.", "Name files of saved totals.")
-    inputs = paths(parts)
+    inputs = tuple(path for typed in paths(parts) for path in _expanded(typed))
     for path in inputs:
-        if not path.lower().endswith(SUFFIX):
+        if not holds_totals(path):
             raise UsageError(f"{path} holds no totals to add: those are called {SUFFIX}.", AGAIN)
     columns = names("group_by", group_by)
     outputs = report_files(output, n_group_columns=len(columns) or 1)
@@ -41,3 +44,12 @@ def merge(parts: Files, *, output: Files = (), group_by: Names = (), allow_overl
             forms.write(report, path, staging)
         staging.publish()
     return report
+
+
+def _expanded(typed: str) -> Iterable[str]:
+    """The files that a name of parts stands for."""
+    if not glob.has_magic(typed):
+        return [located(typed)]
+    from rlcorr_cli.io.sources import files  # here, because it loads pyarrow
+
+    return files([typed])

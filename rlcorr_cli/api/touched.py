@@ -11,7 +11,7 @@ from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.present.forms import SHEETS
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
-from rlcorr_cli.storage import output_path
+from rlcorr_cli.storage import located, output_path
 
 
 def written(option: str, path: Any) -> Path:
@@ -67,7 +67,7 @@ def _reads(
     plan_files = (("--plan", plan_file(plan)) for plan in plans)
     for option, path in (*plan_files, ("--rules", rules), ("--baseline", baseline)):
         if isinstance(path, str | Path):
-            yield option, path
+            yield option, located(path) if isinstance(path, str) else path
     from rlcorr_cli.io.sources import files
 
     yield from ((DUMP, path) for path in files(dumps))

@@ -1,13 +1,12 @@
 """`rlcorr compare`: several corrections on one dump, and which to take; or several dumps under one correction."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.cli import comparing_options as c
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.cli.objective_options import ObjectiveOptions
-from rlcorr_cli.cli.option_groups import ComputingOptions, ReadingOptions
+from rlcorr_cli.cli.option_groups import ComputingOptions, ReadingOptions, plan_file
 from rlcorr_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def compare(
     from rlcorr_cli.present.terminal.compared import print_comparison
     from rlcorr_cli.present.terminal.side_by_side import print_side_by_side
 
-    plans: list[PlanLike] = [*(preset or ()), *map(Path, plan or ())]
+    plans: list[PlanLike] = [*(preset or ()), *map(plan_file, plan or ())]
     if side_by_side:
         of_many = {"--group-by": group_by, "--objective": objective != ObjectiveOptions(), "--sort": sort, "--all": all}
         sides = api.compare_dumps(

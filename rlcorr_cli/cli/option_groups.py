@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
 
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.places import scheme
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -80,6 +81,11 @@ def mapping(pairs: Sequence[str] | None) -> dict[str, str]:
     return columns
 
 
+def plan_file(typed: str) -> str | Path:
+    """What --plan names, which is never a preset, whatever it is called."""
+    return typed if scheme(typed) else Path(typed)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
     """Which correction, and the single knobs turned on it."""
@@ -106,7 +112,7 @@ class PlanOptions:
                 "--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto."
             )
         return choose_plan(
-            Path(self.plan) if self.plan else self.preset,
+            plan_file(self.plan) if self.plan else self.preset,
             profile=profile,
             mode=self.mode,
             is_scope=self.is_scope,

@@ -1,7 +1,6 @@
 """A plan from a file: a framework's own config, known by its keys or by the profile named, or our own records."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
@@ -27,7 +26,7 @@ class PlanFile:
 
 def read_plan(path: str, profile: Profile | None) -> PlanFile:
     """The plan in a file: a peer's config when a profile is given, else our own records."""
-    data, notes = load(Path(path))
+    data, notes = load(path)
     try:
         read = plan_in(data, profile)
     except UsageError as error:

@@ -14,7 +14,7 @@ from rlcorr_cli.report.diffed import Diff, Drawn, pairs_of, sections, side_of
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals
 from rlcorr_cli.report.saved import is_report
-from rlcorr_cli.report.saved_totals import SUFFIX, read_totals, report_in
+from rlcorr_cli.report.saved_totals import holds_totals, read_totals, report_in
 from rlcorr_cli.requests import IDS, ReadRequest
 
 
@@ -59,7 +59,7 @@ def diff(
 
 
 def _is_totals(request: ReadRequest) -> bool:
-    return is_report(request.paths) and request.paths[0].lower().endswith(SUFFIX)
+    return is_report(request.paths) and holds_totals(request.paths[0])
 
 
 def _check_asked(request: ReadRequest, run: RunTotals, chosen: ChosenPlan, settings: DiffSettings) -> None:

@@ -5,7 +5,6 @@ the last bit.  Each is read twice: its head first, by which parts that hold the 
 one at a time, so that memory is flat.
 """
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, summed_anomalies
 from rlcorr_cli.report.saved_totals import AGAIN, Head, read_head, read_totals, report_in
+from rlcorr_cli.storage import filesystem
 from rlcorr_cli.totals.measured import Gathering, Measured
 from rlcorr_cli.totals.row_keys import Keys, RowSketch, shared_fraction
 from rlcorr_cli.totals.summary import Layouts
@@ -45,7 +45,7 @@ def merge(paths: Sequence[str], *, group_by: Sequence[str] = (), allow_overlap: 
 def _refuse_twice(paths: Sequence[str]) -> None:
     places: set[str] = set()
     for path in paths:
-        place = os.path.realpath(path)
+        place = filesystem(path).identity(path)
         if place in places:
             raise UsageError(f"{path} is named twice.", "Name each file once.")
         places.add(place)

@@ -1,7 +1,8 @@
 """Documents that stand beside a dump: plan files, rules files, frameworks' configs, saved reports.
 
-All are read here, because the same can be wrong with each: it is a pipe that never ends, it is larger than it can
-usefully be, it says a thing twice.  A reason is raised as a UsageError without the file's name, which callers add.
+All are read here, from a disk or a store, because the same can be wrong with each: it is a pipe that never ends, it is
+larger than it can usefully be, it says a thing twice.  A reason is raised as a UsageError without the file's name,
+which callers add.
 
 Limits are of what a document comes to, aliases and merges of YAML expanded, so that nothing that is later done with one
 (validating it, showing a part of it) takes long.
@@ -14,10 +15,11 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, shortened
+from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.places import Uri
+from rlcorr_cli.storage import filesystem, located
 
 MOST_BYTES = 1 << 20
 """A whole trainer's config has some ten thousand."""
@@ -39,20 +41,23 @@ class Document:
     notes: tuple[str, ...] = ()
 
 
-def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """What a regular file holds."""
-    if "\0" in str(path):
+def read_bytes(path: str, most_bytes: int = MOST_BYTES) -> bytes:
+    """What a regular file holds.  path: of the disk, or a URI as it is typed."""
+    if "\0" in path:
         raise UsageError("its name holds a NUL.", "Name a file that can be read.")
+    place = located(path)
     try:
-        content = _read(path, most_bytes + 1)
+        content = _read_object(place, most_bytes + 1) if isinstance(place, Uri) else _read(place, most_bytes + 1)
     except OSError as error:
         raise UsageError(f"{error.strerror or error}.", "Name a file that can be read.") from None
+    except DataError as error:  # of a store, which begins with the file's name
+        raise UsageError(error.message.removeprefix(f"{place}: "), error.hint) from None
     if len(content) > most_bytes:
         raise UsageError(f"it is larger than {most_bytes:,} bytes.", "Name a smaller one.")
     return content
 
 
-def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
+def read_text(path: str, most_bytes: int = MOST_BYTES) -> str:
     """The text of a regular file."""
     try:
         return read_bytes(path, most_bytes).decode()
@@ -60,7 +65,14 @@ def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
         raise UsageError(f"byte {error.start:,} is not UTF-8.", "Save it as UTF-8.") from None
 
 
-def _read(path: Path, n_bytes: int) -> bytes:
+def _read_object(uri: Uri, n_bytes: int) -> bytes:
+    """The first bytes of an object of a store."""
+    files = filesystem(uri)
+    with files.open(uri) as file:
+        return file.read(min(n_bytes, files.status(uri).n_bytes))
+
+
+def _read(path: str, n_bytes: int) -> bytes:
     """The first bytes of a regular file."""
     # Opening a pipe would wait for someone to write to it, were it not for O_NONBLOCK.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

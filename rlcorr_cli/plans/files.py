@@ -27,6 +27,7 @@ from typing import Any
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.plans.documents import SUFFIXES, parse, read_text
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.storage import located
 
 FAULTS = 5
 """How many of a file's faults an error names."""
@@ -56,12 +57,13 @@ def _toml_line(key: str, value: Any) -> str:
     return f"{key} = {'inf' if value == math.inf else json.dumps(value)}"
 
 
-def load(path: Path, what: str = "plan file", records: str = RECORDS) -> tuple[dict[str, Any], tuple[str, ...]]:
+def load(path: str, what: str = "plan file", records: str = RECORDS) -> tuple[dict[str, Any], tuple[str, ...]]:
     """A mapping from a TOML, YAML or JSON file, by suffix, and notes on scalars that may not mean what they show.
 
-    what: the kind of file, for messages.  records: the hint for a file that holds no mapping.
+    path: of the disk, or a URI.  what: the kind of file, for messages.  records: the hint for a file that holds no
+    mapping.
     """
-    suffix = path.suffix.lower()
+    suffix = Path(located(path)).suffix.lower()
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: cannot tell a {what}'s format.", "Call it .toml, .yaml or .json.")
     try:

@@ -4,9 +4,7 @@
 A file of anything else is a DataError, whatever is wrong with it.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -22,8 +20,9 @@ from rlcorr_cli.report.document import Document, Metrics, Pictures
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.report import SCHEMA, Report
-from rlcorr_cli.report.saved_totals import SUFFIX, read_totals, report_in
+from rlcorr_cli.report.saved_totals import SUFFIX, holds_totals, read_totals, report_in
 from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
+from rlcorr_cli.storage import filesystem, located
 from rlcorr_cli.totals import binned
 from rlcorr_cli.totals.histogram import Histogram
 
@@ -34,13 +33,16 @@ AGAIN = "Write one with `rlcorr analyze DUMP -o report.json`."
 
 def is_report(dumps: Sequence[str]) -> bool:
     """Whether a path names a saved report, or saved totals, rather than a dump."""
-    return len(dumps) == 1 and dumps[0].lower().endswith((".json", SUFFIX)) and os.path.isfile(dumps[0])
+    if len(dumps) != 1:
+        return False
+    place = located(dumps[0])
+    return place.lower().endswith((".json", SUFFIX)) and filesystem(place).is_file(place)
 
 
 def load(path: str) -> dict[str, Any]:
     """The document in a file, of which only the head is known to be one of this schema."""
     try:
-        data = parse_json(read_text(Path(path), MOST_BYTES), parse_constant=_refused)
+        data = parse_json(read_text(path, MOST_BYTES), parse_constant=_refused)
     except RecursionError:
         raise DataError(f"{path} cannot be read as a report: it is nested too deep.", AGAIN) from None
     except UsageError as error:
@@ -63,7 +65,7 @@ def read_report(path: str) -> Report:
     Its findings, verdict and trends are those of this release's rules on its numbers.  Under a profile the canonical
     values are empty where it was saved without binned totals.
     """
-    if path.lower().endswith(SUFFIX):
+    if holds_totals(path):
         return report_in(path, read_totals(path))
     data = load(path)
     try:

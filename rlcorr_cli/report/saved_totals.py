@@ -8,7 +8,6 @@ was cut short or changed has another digest, and is refused whole.
 
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from pathlib import Path
 from typing import TypeVar
 
 from rlcorr_cli import __version__
@@ -16,6 +15,7 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.plans.documents import read_bytes
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
+from rlcorr_cli.storage import located
 from rlcorr_cli.totals.packed import MalformedError, pack, unpack
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.view import UnknownTotalError
@@ -46,6 +46,11 @@ def content(run: RunTotals) -> bytes:
     head = pack(Head(release=__version__, paths=paths, contents=None if whole is None else whole.contents))
     body = len(head).to_bytes(_LENGTH, "big") + head + pack(run.unplaced)
     return b"%s%d\n" % (_NAME, VERSION) + _digest(body) + body
+
+
+def holds_totals(path: str) -> bool:
+    """Whether a path or URI is called as files of saved totals are."""
+    return located(path).lower().endswith(SUFFIX)
 
 
 def read_head(path: str) -> Head:
@@ -79,7 +84,7 @@ def _part(path: str, cls: type[P], data: bytes) -> P:
 def _parts(path: str) -> tuple[bytes, bytes]:
     """Both parts of a file that is whole."""
     try:
-        data = read_bytes(Path(path), MOST_BYTES)
+        data = read_bytes(path, MOST_BYTES)
     except UsageError as error:
         raise DataError(f"{path} cannot be read as saved totals: {error.message}", error.hint) from None
     first_line, newline, _ = data[:64].partition(b"\n")

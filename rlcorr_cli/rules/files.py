@@ -16,7 +16,6 @@ Several rules on one metric all hold: a warning at one value and a failure at an
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
@@ -78,7 +77,7 @@ KEYS: dict[str, Key] = {
 
 def read_rules(path: str) -> RulesFile:
     """The rules in a file; an error names the rule's number and its key."""
-    data, _ = load(Path(path), "rules file", EXAMPLE)
+    data, _ = load(path, "rules file", EXAMPLE)
     _checked(data, TOP, path)
     rules = tuple(_rule(record, f"{path}, rule {i}") for i, record in enumerate(data.get("rule", []), 1))
     return RulesFile(rules, data.get("defaults", True), path)

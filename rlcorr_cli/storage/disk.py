@@ -41,6 +41,9 @@ class Disk:
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    def is_file(self, path: str) -> bool:
+        return os.path.isfile(path)
+
     def is_there(self, path: str) -> bool:
         return os.path.lexists(path)
 

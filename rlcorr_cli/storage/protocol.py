@@ -42,6 +42,10 @@ class FileSystem(Protocol):
         """Whether files lie below it."""
         ...
 
+    def is_file(self, path: str) -> bool:
+        """Whether it is a file, of the disk or a whole object."""
+        ...
+
     def is_there(self, path: str) -> bool:
         """Whether anything has this name."""
         ...

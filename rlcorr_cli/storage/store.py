@@ -102,6 +102,9 @@ class Store:
     def is_directory(self, path: str) -> bool:
         return self._info(path).type == fs.FileType.Directory
 
+    def is_file(self, path: str) -> bool:
+        return self._info(path).type == fs.FileType.File
+
     def is_there(self, path: str) -> bool:
         return self._info(path).type != fs.FileType.NotFound
 

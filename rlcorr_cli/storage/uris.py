@@ -16,7 +16,7 @@ SECRETS = re.compile(r"//[^/]*:[^/]*@|(?:key|token|secret|password|sas)[a-z_]*="
 def located(typed: str) -> str:
     """A path as it is; of `file:///path` the path; of another URI the Uri, without its query and a last `/`."""
     kind = scheme(typed)
-    if not kind:
+    if not kind or isinstance(typed, Uri):
         return typed
     if kind == "file":
         return _path(typed)

@@ -131,7 +131,7 @@ def test_quoted_low_high_in_yaml_is_two_bounds_and_not_noted(tmp_path: Path) -> 
 def test_yaml_exponents_are_numbers(text: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text(f"high: {text}\n")
-    assert load(path) == ({"high": 1e-4}, ())
+    assert load(str(path)) == ({"high": 1e-4}, ())
 
 
 @pytest.mark.parametrize("above", [("algorithm", "rollout_correction"), ("rollout_correction",), ()])
