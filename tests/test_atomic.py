@@ -36,9 +36,9 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def holding(*names: str) -> Callable[[Path], str | None]:
+def holding(*names: str) -> Callable[[str, object], bool]:
     """A directory's own files."""
-    return lambda directory: next((name for name in left(directory) if name not in names), None)
+    return lambda name, opened: name in names
 
 
 def publish(*contents: tuple[Destination, bytes]) -> None:
@@ -67,10 +67,10 @@ def test_what_came_meanwhile_is_replaced_with_overwrite_alone(tmp_path: Path, wa
     path = tmp_path / "a"
     file = path / "part" if directory else path
     for overwrite in (False, None, True):
-        place = Destination(path=path, directory=directory, overwrite=overwrite, foreign=holding("part"))
+        place = Destination(path=path, directory=directory, overwrite=overwrite, is_own=holding("part"))
         with Staging() as ours:
             ours.write(place, b"ours", within="part" if directory else "")
-            publish((Destination(path=path, directory=directory, overwrite=True, foreign=holding("part")), b"theirs"))
+            publish((Destination(path=path, directory=directory, overwrite=True, is_own=holding("part")), b"theirs"))
             if overwrite:
                 ours.publish()
             else:
@@ -86,12 +86,12 @@ def test_what_comes_in_the_last_moment_is_not_replaced(
 ) -> None:
     path = tmp_path / "a"
     file = path / "part" if directory else path
-    place = Destination(path=path, directory=directory, foreign=holding("part"))
+    place = Destination(path=path, directory=directory, is_own=holding("part"))
     # After it was looked whether something is there, and before the name is given.
     name_new = renaming.name_new
 
     def late(temporary: Path, to: Path) -> None:
-        publish((Destination(path=path, directory=directory, overwrite=True, foreign=holding("part")), b"theirs"))
+        publish((Destination(path=path, directory=directory, overwrite=True, is_own=holding("part")), b"theirs"))
         monkeypatch.undo()
         if way != "renameat2":
             monkeypatch.setattr(renaming, "_call", lambda: None)
@@ -108,7 +108,7 @@ def test_what_comes_in_the_last_moment_is_not_replaced(
 def test_a_directory_whose_foreign_file_came_in_the_last_moment_is_put_back(
     tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Destination(path=tmp_path / "a", directory=True, overwrite=True, foreign=holding("part"))
+    place = Destination(path=tmp_path / "a", directory=True, overwrite=True, is_own=holding("part"))
     publish((place, b"old"))
     exchange = renaming.exchange
 
@@ -241,7 +241,7 @@ def test_a_kill_at_any_step_leaves_old_or_new_and_the_next_run_no_litter(tmp_pat
                 staging.write(Destination(path=folder / "a", overwrite=True), b"new")
                 staging.write(Destination(path=folder / "b"), b"new")
                 staging.write(
-                    Destination(path=folder / "d", directory=True, overwrite=True, foreign=own), b"new", within="part"
+                    Destination(path=folder / "d", directory=True, overwrite=True, is_own=own), b"new", within="part"
                 )
                 staging.write(Destination(path=folder / "new" / "c", makes_parents=True), b"new")
                 staging.remove(Destination(path=folder / "gone", overwrite=True))

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import BinaryIO
 
 from rlcorr_cli.atomic import remote
 from rlcorr_cli.atomic.temporaries import sweep
@@ -34,8 +35,8 @@ KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 STREAMS = ((1, "Standard output"), (2, "Standard error"))
 
 
-def _first_name(directory: Path) -> str | None:
-    return next(iter(sorted(os.listdir(directory))), None)
+def _is_nobodys(name: str, opened: Callable[[], BinaryIO]) -> bool:
+    return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class Destination:
 
     option: what it was named with.  overwrite: whether what an earlier run wrote there may be replaced; None where the
     command has no option for that, and it may not.  makes_parents: whether missing directories above it are made.
-    foreign: of a directory to be replaced, the first name in it that no run wrote, None where all are our own.
+    is_own: of a file in a directory to be replaced, by its name and content, whether a run wrote it.
     """
 
     path: Path
@@ -52,7 +53,7 @@ class Destination:
     directory: bool = False
     overwrite: bool | None = False
     makes_parents: bool = False
-    foreign: Callable[[Path], str | None] = _first_name
+    is_own: Callable[[str, Callable[[], BinaryIO]], bool] = _is_nobodys
 
     @property
     def place(self) -> Path:
@@ -79,15 +80,22 @@ class Destination:
         kind = kind_at(place)
         if not kind:
             return False
-        wanted = "a directory" if self.directory and not remote.is_remote(place) else "a regular file"
+        wanted = "a directory" if self.directory else "a regular file"
         if kind != wanted:
             raise OutputError(f"{self.path} is {kind}, not {wanted}.", self.elsewhere)
         if not self.directory:
             return True
-        name = self.foreign(place)
-        if name is not None:
-            raise OutputError(f"{self.path} holds other files ({name}).", "Name a new or empty directory.")
-        return bool(os.listdir(place))
+        names = remote.names_in(place) if remote.is_remote(place) else sorted(os.listdir(place))
+        foreign = next((name for name in names if not self._is_own(place, name)), None)
+        if foreign is not None:
+            raise OutputError(f"{self.path} holds other files ({foreign}).", "Name a new or empty directory.")
+        return bool(names)
+
+    def _is_own(self, directory: Path, name: str) -> bool:
+        path = directory / name
+        if remote.is_remote(path):
+            return self.is_own(name, lambda: remote.opened(path))
+        return path.is_file() and not path.is_symlink() and self.is_own(name, lambda: path.open("rb"))
 
 
 def check_run(
@@ -140,7 +148,7 @@ def _refuse_one_place(located: Sequence[_Located]) -> None:
 def _refuse_what_is_read(located: Sequence[_Located], reads: Iterable[tuple[str, str | os.PathLike[str]]]) -> None:
     """Refuse a destination that is a file that is read, or a directory that holds one."""
     by_identity = {output.identity: output.destination for output in located}
-    directories = {identity for identity, destination in by_identity.items() if os.path.isdir(destination.place)}
+    directories = {identity for identity, destination in by_identity.items() if _holds_files(destination)}
     above: dict[str, frozenset[Identity]] = {}
     for option, path in reads if located else ():
         try:
@@ -156,6 +164,12 @@ def _refuse_what_is_read(located: Sequence[_Located], reads: Iterable[tuple[str,
             raise _both(destination, option)
 
 
+def _holds_files(destination: Destination) -> bool:
+    if remote.is_remote(destination.place):
+        return destination.directory
+    return os.path.isdir(destination.place)
+
+
 def _both(destination: Destination, option: str) -> UsageError:
     what = f"{destination.option} and {option} name the same file, {destination.path}."
     return UsageError(f"{destination.path} is part of the dump." if option == DUMP else what, destination.elsewhere)
@@ -165,8 +179,6 @@ def _refuse_place(destination: Destination) -> None:
     """Refuse where a directory is missing or closed, or where something is that must stay."""
     path, place = destination.path, destination.place
     if remote.is_remote(path):
-        if destination.directory:
-            raise OutputError(f"{path} would be a directory in a store.", f"Name a file with {destination.option}.")
         if destination.refuse(path) and not destination.overwrite:
             raise destination.taken("exists")
         return

@@ -1,14 +1,15 @@
 """Outputs in object stores: written on the disk first, uploaded whole under a hidden name, then given their own.
 
 So an object appears whole or not at all, and an older one stays until then.  What a store cannot do is to refuse a name
-that somebody else has taken a moment before: that is looked at last thing before.
+that somebody else has taken a moment before: that is looked at last thing before.  Nor can it name several objects at
+once: those of a directory come one by one, when all are uploaded, and the last of them says that it is whole.
 """
 
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from rlcorr_cli.errors import DataError, OutputError
 from rlcorr_cli.places import Uri, UriPath
@@ -51,17 +52,57 @@ def name(hidden: Path, path: Path) -> None:
         store.name(str(hidden), uri)
 
 
-def remove(path: Path) -> None:
+def name_all(hidden: Path, directory: Path) -> None:
+    """The same of a directory's files; an older directory's go.
+
+    Only the last file of a directory tells of its end.  So an older one's last goes first, and the new one's comes
+    last: what was killed in between has none.  A failure takes what was named of a new directory away again.
+    """
+    with _said():
+        store, uri = _store(directory)
+        older, names = store.names(uri), store.names(str(hidden))
+        try:
+            store.delete_each(uri, older[-1:])
+            for name in names[:-1]:
+                store.copy(f"{hidden}/{name}", f"{uri}/{name}")
+            store.delete_each(uri, [name for name in older[:-1] if name not in names[:-1]])
+            store.copy(f"{hidden}/{names[-1]}", f"{uri}/{names[-1]}")
+        except BaseException:
+            if not older:
+                with suppress(DataError):
+                    store.delete_each(uri, names)
+            raise
+        store.delete_directory(str(hidden))
+
+
+def names_in(directory: Path) -> list[str]:
+    """All names in a directory, sorted; a folder's ends in a /."""
+    with _said():
+        store, uri = _store(directory)
+        return store.names(uri)
+
+
+def opened(path: Path) -> BinaryIO:
+    """An object's content."""
+    with _said():
+        store, uri = _store(path)
+        return store.open(uri)
+
+
+def remove(path: Path, directory: bool = False) -> None:
     """Take away what has this name."""
     with _said():
         store, uri = _store(path)
-        store.delete(uri)
+        if directory:
+            store.delete_directory(uri)
+        else:
+            store.delete(uri)
 
 
-def discard(hidden: Path) -> None:
+def discard(hidden: Path, directory: bool = False) -> None:
     """The same of what nobody misses, and nobody can be told."""
     with suppress(OutputError):
-        remove(hidden)
+        remove(hidden, directory)
 
 
 def _store(path: Path) -> "tuple[Store, Uri]":

@@ -61,7 +61,7 @@ class Staging:
         for staged in self._staged:
             discard(staged.temporary)
             if staged.hidden is not None and staged.hidden in self._uploaded:
-                remote.discard(staged.hidden)
+                remote.discard(staged.hidden, staged.destination.directory)
         self._staged.clear()
         self._uploaded.clear()
         self._new_directories.clear()
@@ -131,7 +131,11 @@ class Staging:
         """What takes long and may fail comes before the first output has its name."""
         if staged.hidden is not None and not staged.goes:
             self._uploaded.add(staged.hidden)
-            remote.upload(staged.temporary, staged.hidden)
+            if staged.destination.directory:
+                for file in sorted(staged.temporary.iterdir()):
+                    remote.upload(file, staged.hidden / file.name)
+            else:
+                remote.upload(staged.temporary, staged.hidden)
 
 
 def sync(path: Path) -> None:
@@ -156,7 +160,7 @@ def _publish(staged: _Staged) -> None:
     if staged.hidden is not None:
         if destination.refuse(place) and not destination.overwrite:
             raise destination.taken(MEANWHILE)
-        remote.name(staged.hidden, place)
+        (remote.name_all if destination.directory else remote.name)(staged.hidden, place)
         return
     try:
         name_new(temporary, place)
@@ -171,7 +175,8 @@ def _publish(staged: _Staged) -> None:
 def _take_away(staged: _Staged) -> None:
     destination, place, temporary = staged.destination, staged.place, staged.temporary
     if staged.hidden is not None:
-        remote.remove(place)
+        if destination.refuse(place):
+            remote.remove(place, destination.directory)
     elif destination.refuse(place):
         os.rename(place, temporary)
         _refuse_taken(staged, lambda: os.rename(temporary, place))

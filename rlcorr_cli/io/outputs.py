@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -152,22 +152,19 @@ def dataset(path: Path, option: str, overwrite: bool | None) -> Destination:
     """Where a dataset goes, if the name tells a form."""
     if path.suffix and not is_file(path) and not os.path.isdir(path):
         raise UsageError(f"{path}: unknown form of output.", f"Name a {', '.join(WRITTEN)} file, or a directory.")
-    return Destination(path=path, option=option, directory=not is_file(path), overwrite=overwrite, foreign=foreign)
+    return Destination(path=path, option=option, directory=not is_file(path), overwrite=overwrite, is_own=_is_own)
 
 
-def foreign(directory: Path) -> str | None:
-    """The first name in a directory that no run wrote: parts tell in their metadata who did.
+def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
+    """Whether a run wrote a file of a directory: parts tell in their metadata who did.
 
     No file beside them does, because there are readers of such directories that take every file for data.
     """
-    return next((path.name for path in sorted(directory.iterdir()) if not _is_own(path)), None)
-
-
-def _is_own(path: Path) -> bool:
-    if not PART.fullmatch(path.name) or path.is_symlink() or not path.is_file():
+    if not PART.fullmatch(name):
         return False
     try:
-        return MARK.encode() in (pq.read_metadata(path).metadata or {})
+        with opened() as file:
+            return MARK.encode() in (pq.read_metadata(file).metadata or {})
     except (pa.ArrowException, OSError):
         return False
 

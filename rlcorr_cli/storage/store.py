@@ -180,9 +180,13 @@ class Store:
     def name(self, temporary: str, path: str) -> None:
         """Give an uploaded object its name, in the place of what has it: a store copies it, and shows it when it is
         whole."""
+        self.copy(temporary, path)
+        self.delete(temporary)
+
+    def copy(self, source: str, path: str) -> None:
+        """Have an object under another name, too, in the place of what has it."""
         try:
-            self._files.copy_file(self._name(temporary), self._name(path))
-            self._files.delete_file(self._name(temporary))
+            self._files.copy_file(self._name(source), self._name(path))
         except OSError as error:
             raise refused(self._asked(path), error) from error
 
@@ -194,6 +198,26 @@ class Store:
             pass
         except OSError as error:
             raise refused(self._asked(path), error) from error
+
+    def delete_each(self, directory: str, names: Iterable[str]) -> None:
+        """Remove files of a directory, those that are there."""
+        for name in names:
+            self.delete(f"{directory}/{name}")
+
+    def delete_directory(self, directory: str) -> None:
+        """Remove all that is below, if anything is."""
+        try:
+            self._files.delete_dir(self._name(directory))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise refused(self._asked(directory), error) from error
+
+    def names(self, directory: str) -> list[str]:
+        """What is in a directory, hidden or not, sorted; a folder's name ends in a /."""
+        files, folders = self._listed(directory, False)
+        start = len(directory) + 1
+        return sorted([*(file[start:] for file in files), *(f"{folder[start:]}/" for folder in folders)])
 
     def check_place(self, path: str) -> None:
         """A DataError where the bucket is not there, or not ours."""

@@ -148,4 +148,99 @@ def test_a_bucket_that_is_not_there_is_said_before_the_dump_is_read(store: Proxy
     refused(run("analyze", STEPS, "-o", "s3://nobucket/r.html"), 4, "there is no such bucket", "bucket 'nobucket'")
     refused(run("analyze", STEPS, "-o", "s3://r.html"), 2, "-o names no file in s3://r.html")
     refused(run("analyze", STEPS, "-o", "s3://dumps/r.html?region=us-east-1"), 2, "without a query", "AWS_REGION")
-    refused(run("filter", STEPS, *GEO, "-o", "s3://dumps/folder"), 4, "would be a directory in a store")
+
+
+def parts(folder: str) -> dict[str, int]:
+    """Key -> rows of a folder's parts."""
+    return {
+        key.removeprefix(f"{folder}/"): pq.read_table(pa.BufferReader(get(server(), key))).num_rows
+        for key in keys(server(), folder)
+    }
+
+
+def test_a_directory_of_parts_is_what_it_is_on_disk(store: Proxy, tmp_path: Path, temporary: Path) -> None:
+    by_10 = ("--rows-per-file", "10")
+    outputs = ("-o", "s3://dumps/parts/kept/", "--rejected-output", "s3://dumps/parts/dropped", *by_10)
+    ran = run("filter", STEPS, *GEO, *outputs)
+    assert ran.status == 0, ran.err
+    assert run("filter", STEPS, *GEO, "-o", str(tmp_path / "kept"), *by_10).status == 0
+    assert len(list((tmp_path / "kept").iterdir())) > 1
+    for path in (tmp_path / "kept").iterdir():
+        assert get(server(), f"parts/kept/{path.name}") == path.read_bytes()
+    n_rows = {name: sum(parts(f"parts/{name}").values()) for name in ("kept", "dropped")}
+    assert sum(n_rows.values()) == 320
+    assert run("analyze", "s3://dumps/parts/kept/", "--json").json["counts"]["rows"] == n_rows["kept"]
+    assert keys(server(), "parts") == [f"parts/dropped/{name}" for name in parts("parts/dropped")] + [
+        f"parts/kept/{path.name}" for path in sorted((tmp_path / "kept").iterdir())
+    ]
+    assert not any(temporary.iterdir())
+
+
+def test_a_directory_replaces_an_older_one_of_ours_alone(store: Proxy) -> None:
+    small, large = ("--rows-per-file", "5"), ("--rows-per-file", "1000")
+    assert run("filter", BF16, *GEO, "-o", "s3://dumps/again/d", *small).status == 0
+    older = parts("again/d")
+    assert len(older) > 1
+    refused(run("filter", BF16, *GEO, "-o", "s3://dumps/again/d", *large), 4, "exists", "Add --overwrite")
+    assert parts("again/d") == older
+    refused(
+        run("filter", "s3://dumps/again/d", *GEO, "-o", "s3://dumps/again/d", "--overwrite"), 2, "is part of the dump"
+    )
+    assert run("filter", BF16, *GEO, "-o", "s3://dumps/again/d", *large, "--overwrite").status == 0
+    assert parts("again/d") == {"part-00000.parquet": sum(older.values())}
+    put(server(), "again/d/notes.txt", "somebody's")
+    ran = run("filter", BF16, *GEO, "-o", "s3://dumps/again/d", "--overwrite")
+    refused(ran, 4, "holds other files (notes.txt)", "Name a new or empty directory")
+    put(server(), "again/e/part-00000.parquet", "somebody's")
+    refused(run("filter", BF16, *GEO, "-o", "s3://dumps/again/e", "--overwrite"), 4, "holds other files (part-00000")
+    put(server(), "again/f/part-00000.parquet/x", "somebody's")
+    refused(run("filter", BF16, *GEO, "-o", "s3://dumps/again/f", "--overwrite"), 4, "holds other files (part-00000")
+    put(server(), "again/g", "somebody's")
+    refused(
+        run("filter", BF16, *GEO, "-o", "s3://dumps/again/g", "--overwrite"), 4, "is a regular file, not a directory"
+    )
+
+
+def test_a_new_directory_of_which_a_part_fails_is_not_there(store: Proxy) -> None:
+    """Whether the second upload fails, or the store refuses to name the last part."""
+    args = ("filter", BF16, *GEO, "-o", "s3://dumps/half/d", "--rows-per-file", "4")
+    for wrong in ("part/part-00001.parquet?partNumber", "/half/d/part-00001.parquet"):
+        store.answer = lambda method, path, wrong=wrong: (403, {}, b"") if method == "PUT" and wrong in path else None
+        refused(run(*args), 4, "the credentials are refused")
+        assert keys(server(), "half") == []
+    store.answer = lambda method, path: None
+    assert run(*args).status == 0
+    assert len(parts("half/d")) == 2
+
+
+def test_an_older_directory_is_without_its_last_part_while_parts_are_named(store: Proxy) -> None:
+    """So whoever looks for that, because it alone tells the counts, is never shown parts of two runs as one."""
+    args = ("filter", BF16, *GEO, "-o", "s3://dumps/mixed/d", "--rows-per-file", "3")
+    assert run(*args).status == 0
+    older = list(parts("mixed/d"))
+    assert len(older) > 2
+    store.answer = lambda method, path: (
+        (403, {}, b"") if method == "PUT" and path.endswith("part-00001.parquet") else None
+    )
+    refused(run(*args, "--overwrite"), 4, "the credentials are refused")
+    assert list(parts("mixed/d")) == older[:-1]
+    store.answer = lambda method, path: None
+    assert run(*args, "--overwrite").status == 0
+    assert list(parts("mixed/d")) == older
+
+
+def test_an_older_directory_of_rejected_rows_goes_where_none_are_rejected(store: Proxy) -> None:
+    outputs = ("-o", "s3://dumps/none/kept.parquet", "--rejected-output", "s3://dumps/none/dropped", "--overwrite")
+    assert run("filter", BF16, *GEO, *outputs).status == 0
+    assert parts("none/dropped")
+    assert run("filter", BF16, "--preset", "token_is", *outputs).status == 0
+    assert keys(server(), "none") == ["none/kept.parquet"]
+
+
+def test_scalars_for_tensorboard_are_written_and_replaced(store: Proxy) -> None:
+    args = ("analyze", STEPS, "--group-by", "step", "-o", "s3://dumps/scalars/run.tb")
+    for _ in range(2):
+        assert run(*args).status == 0
+        (key,) = keys(server(), "scalars")
+        assert key.startswith("scalars/run.tb/events.out.tfevents.")
+        time.sleep(1.1)  # the file's name has the second

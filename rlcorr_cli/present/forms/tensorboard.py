@@ -10,8 +10,10 @@ import math
 import re
 import struct
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import UsageError
@@ -27,12 +29,7 @@ _NAME = re.compile(r"events\.out\.tfevents\.\d{10}\.rlcorr")
 
 def destinations(path: Path) -> tuple[Destination, ...]:
     """The directory; one with another writer's event files stays."""
-    return (Destination(path=path, directory=True, overwrite=True, foreign=foreign),)
-
-
-def foreign(directory: Path) -> str | None:
-    """The first name in a directory that no run wrote."""
-    return next((path.name for path in sorted(directory.iterdir()) if not _is_own(path)), None)
+    return (Destination(path=path, directory=True, overwrite=True, is_own=_is_own),)
 
 
 def write(report: Report, path: Path, staging: Staging) -> None:
@@ -74,10 +71,10 @@ def _step(group: Group) -> int:
     return values[0]
 
 
-def _is_own(path: Path) -> bool:
-    if not _NAME.fullmatch(path.name) or path.is_symlink() or not path.is_file():
+def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
+    if not _NAME.fullmatch(name):
         return False
-    with path.open("rb") as file:
+    with opened() as file:
         return WRITER in file.read(HEAD_BYTES).partition(VERSION)[2]
 
 
