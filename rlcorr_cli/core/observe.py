@@ -103,7 +103,8 @@ class Observed:
 class Part:
     """Columns of some sequences with the group of each, under one prefix.
 
-    counted: name -> values to make a histogram of.  log_weights: name -> those, logs or masses, whose largest are kept.
+    counted: name -> values to make a histogram of.  log_weights: name -> those, logs, masses or distances, whose
+    largest are kept.
     Either has one value for each token [V] or for each sequence [B].
     """
 
@@ -302,7 +303,12 @@ def _layout(parts: list[Part]) -> Layout:
 def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: Fold) -> Part:
     """A mode's diagnostics, with drift and the distances of sequences beside them, which are not resampled."""
     part = Part.of_tokens(base | drift(tokens, settings.ppo_clip), fold, tokens)
-    return replace(part, counted={**part.counted, "seq_distance": (tokens.log_ratio_sum / tokens.ragged.lengths).abs()})
+    distance = (tokens.log_ratio_sum / tokens.ragged.lengths).abs()
+    return replace(
+        part,
+        counted={**part.counted, "seq_distance": distance},
+        log_weights={**part.log_weights, "seq_distance": to_numpy(distance)},
+    )
 
 
 def _plan_parts(
@@ -318,7 +324,9 @@ def _plan_parts(
     if objective is not None:
         of_objective, masses = objective_columns(tokens, corrected, objective)
         columns |= of_objective
-    parts = [Part(columns, fold, distances(corrected), masses)]
+    # Of sequences the largest distances are kept, too, for exact bounds; of tokens they would be too few of them.
+    of_sequences = {name: to_numpy(values) for name, values in distances(corrected, "sequences").items()}
+    parts = [Part(columns, fold, distances(corrected), masses | of_sequences)]
     if corrected.keep is not None:
         kept, left = tokens.keep(corrected.keep)
         if left.any():

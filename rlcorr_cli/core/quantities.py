@@ -10,6 +10,7 @@ digits; plain sums and squares are kept beside them where weights of 1e-9 must k
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -127,17 +128,17 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
     return columns
 
 
-def distances(corrected: Corrected) -> dict[str, Tensor]:
+def distances(corrected: Corrected, units: Literal["all", "sequences"] = "all") -> dict[str, Tensor]:
     """How far each unit lies from where a rejection keeps everything, [V] or [B] by name, where that decides.
 
-    |log| of a ratio, before any limit; else the statistic itself.
+    |log| of a ratio, before any limit; else the statistic itself.  units: of all rejections, or of those of sequences.
     """
     return {
         f"rs.{rejected.rejection.name}.distance": rejected.value
         if rejected.log_value is None
         else rejected.log_value.abs()
         for rejected in corrected.rejected
-        if rejected.rejection.by_distance
+        if rejected.rejection.by_distance and (units == "all" or rejected.rejection.scope != "token")
     }
 
 

@@ -58,7 +58,7 @@ class Swept:
 
     def option(self, bounds: Bounds) -> str:
         """The bounds as an option of the command line."""
-        low, high = ("" if edge is None else _plain(edge) for edge in (bounds.low, bounds.high))
+        low, high = ("" if edge is None else plain(edge) for edge in (bounds.low, bounds.high))
         if isinstance(self.record, Weighting):
             return f"--is {self.record.scope} --is-{self.side} {low if self.side == 'low' else high}"
         return f"--rs {self.record.statistic}.{self.record.scope}:{low},{high}"
@@ -90,6 +90,6 @@ def swept_weighting(base: Plan, side: Literal["low", "high"]) -> Swept:
     return Swept(base, replace(base.weighting, bounds=fixed), side)
 
 
-def _plain(value: float) -> str:
+def plain(value: float) -> str:
     """The shortest digits that are this number."""
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)

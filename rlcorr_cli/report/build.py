@@ -19,12 +19,12 @@ from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.objective import objective_report
 from rlcorr_cli.report.order import key_order, order
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
-from rlcorr_cli.report.suggest import SuggestedBounds, geometric_bounds, suggestions
+from rlcorr_cli.report.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize, normed_layouts
 from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Replicates, Summary, total
-from rlcorr_cli.totals.view import GroupTotals, TotalsView
+from rlcorr_cli.totals.view import DiagnosticsView, GroupTotals, TotalsView
 from rlcorr_cli.totals.whole import Whole, whole_tail
 
 
@@ -103,7 +103,7 @@ def build(
         anomalies=anomalies,
         impossible=impossible_ratio(whole.values, drawn_intervals, n_distinct),
         suggestions=_suggestions(whole_total, whole.values, plan),
-        geometric=geometric_bounds(TotalsView(whole_total, plan).histogram("seq_distance")),
+        geometric=geometric_bounds(sequence_distances(TotalsView(whole_total, plan))),
         objective=of_objective,
     )
 
@@ -121,9 +121,20 @@ def by_batch(by_group: Mapping[GroupKey, Summary], layouts: Layouts, of_whole: W
 
 def _suggestions(summary: Summary, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:
     numbers = TotalsView(summary, plan)
-    names = [rejection.name for rejection in plan.rejections if rejection.by_distance]
-    distances = {name: numbers.histogram(f"rs.{name}.distance") for name in names}
+    distances = {
+        rejection.name: Distances(
+            numbers.histogram(f"rs.{rejection.name}.distance"),
+            None if rejection.scope == "token" else numbers.tail(f"rs.{rejection.name}.distance"),
+        )
+        for rejection in plan.rejections
+        if rejection.by_distance
+    }
     return tuple(suggestions(plan.rejections, values, distances))
+
+
+def sequence_distances(numbers: TotalsView | DiagnosticsView) -> Distances:
+    """|g| of every sequence."""
+    return Distances(numbers.histogram("seq_distance"), numbers.tail("seq_distance"))
 
 
 def with_whole_tails(summary: Summary, of_whole: Whole) -> Summary:

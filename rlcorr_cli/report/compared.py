@@ -11,7 +11,7 @@ from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
-from rlcorr_cli.report.build import by_batch, refuse_empty, with_whole_tails
+from rlcorr_cli.report.build import by_batch, refuse_empty, sequence_distances, with_whole_tails
 from rlcorr_cli.report.build import counts as counts_of
 from rlcorr_cli.report.impossible import Impossible, impossible_ratio
 from rlcorr_cli.report.objective import ObjectiveReport, objective_report
@@ -231,7 +231,7 @@ def _group(
         metrics=metrics,
         plans=values,
         advantages_differ=advantages_differ(of_nothing),
-        bounds=geometric_bounds(DiagnosticsView(summary, nothing.mode).histogram("seq_distance"), KEEP),
+        bounds=geometric_bounds(sequence_distances(DiagnosticsView(summary, nothing.mode)), KEEP),
         cause=cause,
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))

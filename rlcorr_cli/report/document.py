@@ -162,6 +162,7 @@ class Suggestion(Open):
     low: pydantic.FiniteFloat | None
     high: pydantic.FiniteFloat | None
     kept_fraction: pydantic.FiniteFloat
+    exact: bool = False
 
 
 class Geometric(Open):
@@ -170,6 +171,7 @@ class Geometric(Open):
     low: pydantic.FiniteFloat
     high: pydantic.FiniteFloat
     kept_fraction: pydantic.FiniteFloat
+    exact: bool = False
 
 
 class ObjectiveSettings(Open):

@@ -332,8 +332,8 @@ def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
         return Reason(code="loses", text=leaves, values=values)
     return Reason(
         code="loses",
-        text=f"{leaves} To keep {_share(bounds.kept_fraction)} of the sequences:",
-        option=f"--rs ratio.seq_mean:{bounds.low:.12g},{bounds.high:.12g}",
+        text=f"{leaves} To keep {'' if bounds.exact else 'at least '}{_share(bounds.kept_fraction)} of the sequences:",
+        option=bounds.option,
         values=values,
     )
 

@@ -127,8 +127,13 @@ class Report:
         if self.geometric is None or rejects_already or self.profile != "canonical":
             return Situation(plan=self.plan, causes=self.causes)
         bounds = Bounds(low=self.geometric.low, high=self.geometric.high)
-        kept = self.geometric.kept_fraction
-        return Situation(plan=self.plan, causes=self.causes, geometric=bounds, geometric_kept=kept)
+        return Situation(
+            plan=self.plan,
+            causes=self.causes,
+            geometric=bounds,
+            geometric_kept=self.geometric.kept_fraction,
+            is_exact=self.geometric.exact,
+        )
 
     def findings(self, group: Group) -> tuple[Finding, ...]:
         """The findings of the rules on the whole dump or on one group."""

@@ -15,6 +15,7 @@ from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.report.build import counts as counts_of
 from rlcorr_cli.report.build import refuse_empty
+from rlcorr_cli.report.suggest import ROOM, shortest
 from rlcorr_cli.totals.comparison import LOGS, ComparedTotals
 from rlcorr_cli.totals.families import Value, finite
 from rlcorr_cli.totals.summary import Summary
@@ -234,7 +235,7 @@ class _Reading:
         beyond = float(group.distances[n_inside]) if n_inside < len(group.distances) else self.curve.least(place + 1)
         if not math.isfinite(beyond):
             # Nothing lies farther out: a little room for a bound of few digits.
-            beyond = threshold + max(abs(threshold) / 100, 1e-9)
+            beyond = threshold + max(ROOM * abs(threshold), 1e-9)
         n_before = int(self.curve.n_inside[place - 1]) if place else 0
         bounds = _short(self.swept, threshold, beyond)
         point = self.point(bounds, n_before + n_inside, self.curve.cut(place, threshold, group))
@@ -313,19 +314,10 @@ def _short(swept: Swept, threshold: float, beyond: float) -> Bounds:
 
 
 def _shortest(start: float | None, end: float | None, *, upward: bool) -> float | None:
-    """The number with the fewest decimals in [start, end), or of a lower bound in (start, end]."""
+    """As `shortest`, of bounds that may be missing."""
     if start is None or end is None:
         return end if start is None else start
-    inner, outer = (start, end) if upward else (end, start)
-    # The bound is compared by its log, which may be off by a unit in the last place.
-    slack = 4e-16 * max(abs(inner), 1e-300)
-    inner = inner + slack if upward else inner - slack
-    for decimals in range(18):
-        scale = 10.0**decimals
-        rounded = math.ceil(inner * scale) / scale if upward else math.floor(inner * scale) / scale
-        if (inner <= rounded < outer) if upward else (outer < rounded <= inner):
-            return rounded
-    return inner
+    return shortest(start, end, upward=upward)
 
 
 def _tightened(swept: Swept, distance: float) -> Bounds:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
+from rlcorr_cli.plans.swept import plain
 from rlcorr_cli.rules.judge import Finding, remedy_of
 
 
@@ -20,13 +21,14 @@ class Situation:
     """The plan whose numbers are judged, and what else is known of them.
 
     causes: names of what voids the numbers.  geometric: bounds on a sequence's geometric mean ratio that keep
-    `geometric_kept` of the sequences; None where that is not measured.
+    `geometric_kept` of the sequences, at least or (is_exact) just that; None where that is not measured.
     """
 
     plan: Plan
     causes: tuple[str, ...] = ()
     geometric: Bounds | None = None
     geometric_kept: float = 0.0
+    is_exact: bool = False
 
 
 def advised(findings: Iterable[Finding], situation: Situation) -> tuple[Finding, ...]:
@@ -54,8 +56,8 @@ def _no_sequence_weights(situation: Situation) -> str:
         return ""
     return (
         "Do not weight whole sequences on this data: take token weights (--preset token_is), or geometric rejection "
-        f"with --rs ratio.seq_mean:{bounds.low:g},{bounds.high:g}, which keeps {100 * situation.geometric_kept:.0f} % "
-        "of the dump's sequences."
+        f"with --rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}, which keeps "
+        f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g} % of the dump's sequences."
     )
 
 

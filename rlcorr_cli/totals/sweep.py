@@ -18,6 +18,7 @@ from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, FloatBits
 from rlcorr_cli.totals.comparison import DEGREES as PLAN_DEGREES
 from rlcorr_cli.totals.comparison import LOGS
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.tail import rank_of_share
 
 CAPPED = "capped."
 """What names of sums begin with that a bound on the weights multiplies."""
@@ -141,6 +142,6 @@ def ess(sums: Mapping[str, float], n_units: int, first: str, second: str) -> flo
 
 def place_of_share(curve: Curve, share: float) -> tuple[int, int]:
     """The group that holds the ceil(share n)-th smallest distance, and which one of the group's it is, from 1."""
-    wanted = max(1, math.ceil(share * curve.n_units - 1e-9))
+    wanted = rank_of_share(share, curve.n_units)
     place = int(np.searchsorted(curve.n_inside, wanted))
     return place, wanted - (int(curve.n_inside[place - 1]) if place else 0)

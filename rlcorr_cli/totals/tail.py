@@ -22,6 +22,17 @@ FITTED_AT_ONCE = 1 << 17
 """Numbers of one step of a fit: few enough for a processor's cache."""
 
 
+@dataclass(frozen=True)
+class Boundary:
+    """Where a share of some values ends: the value there, the next larger one (inf past the last), how many are no
+    larger, and of how many."""
+
+    value: float
+    beyond: float
+    n_inside: int
+    n: int
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Tail:
     """The largest of n log-weights, at most `size` of them, in no order; + keeps the largest `size` of both."""
@@ -81,6 +92,16 @@ class Tail:
         n_largest = math.ceil(self.n / 100)
         return float(largest(self.largest, n_largest).sum()) if n_largest <= len(self.largest) else math.nan
 
+    def boundary(self, share: float) -> Boundary | None:
+        """Where a share of the values ends, exactly; None where that is below the largest that are kept."""
+        n_above = self.n - rank_of_share(share, self.n)
+        if not 0 <= n_above < len(self.largest):
+            return None
+        ascending = np.sort(self.largest)
+        value = float(ascending[-1 - n_above])
+        larger = ascending[np.searchsorted(ascending, value, side="right") :]
+        return Boundary(value, float(larger[0]) if len(larger) else math.inf, self.n - len(larger), self.n)
+
     @property
     def n_fitted(self) -> int:
         """How many weights the Pareto shape is fitted to: the largest 3 sqrt(n), or a fifth of few."""
@@ -96,6 +117,11 @@ class Tail:
     def limit(self) -> float | None:
         """The largest shape at which the mean of n weights can be trusted: min(1 - 1 / log10 n, 0.7)."""
         return min(1 - 1 / math.log10(self.n), 0.7) if self.n > 1 else None
+
+
+def rank_of_share(share: float, n: int) -> int:
+    """Which of n values, from the smallest, a share of them ends with: the ceil(share n)-th, from 1."""
+    return max(1, math.ceil(share * n - 1e-9))
 
 
 def largest(values: Floats, size: int) -> Floats:

@@ -36,10 +36,10 @@ def test_failures_come_first_then_warnings_then_one_line_of_counts() -> None:
     lines = [line.strip() for line in ran.out.splitlines()]
     assert [line.split(" ", 1)[0] for line in lines] == (
         ["fail"] * 4
-        + ["Do", "(--preset", "ratio.seq_mean:0.893,1.119,"]
+        + ["Do", "(--preset", "ratio.seq_mean:0.895,1.118,"]
         + ["warn"] * 3
         + ["Compare", "engines;"]
-        + ["warn", "Do", "(--preset", "ratio.seq_mean:0.893,1.119,", ""]
+        + ["warn", "Do", "(--preset", "ratio.seq_mean:0.895,1.118,", ""]
         + ["Failed:"]
     )
     assert lines[0] == "fail  whole dump: seq_ess is 0.00313, should be >= 0.3."
@@ -73,7 +73,7 @@ def test_json_is_stable(tmp_path: Path) -> None:
         "severity": "fail",
         "status": "fail",
         "remedy": "Do not weight whole sequences on this data: take token weights (--preset token_is), or geometric "
-        "rejection with --rs ratio.seq_mean:0.893,1.119, which keeps 90 % of the dump's sequences.",
+        "rejection with --rs ratio.seq_mean:0.895,1.118, which keeps 90 % of the dump's sequences.",
         "says": "seq_ess is 0.0156, should be >= 0.3.",
     }
     dates = parquet(tmp_path / "d.parquet", [row(t=float("inf")), row(t=None)])
@@ -155,7 +155,7 @@ def test_github_gets_annotations_on_stderr(monkeypatch: pytest.MonkeyPatch) -> N
     assert lines[3] == (
         "::error title=rlcorr check%3A seq_ess%2C step 4::step 4: seq_ess is 0.0156, should be >= 0.3. "
         "Do not weight whole sequences on this data: take token weights (--preset token_is), or geometric rejection "
-        "with --rs ratio.seq_mean:0.893,1.119, which keeps 90 %25 of the dump's sequences."
+        "with --rs ratio.seq_mean:0.895,1.118, which keeps 90 %25 of the dump's sequences."
     )
     assert all(line.startswith("::warning title=rlcorr check%3A prob_abs_diff_mean") for line in lines[4:7])
     assert lines[7].startswith("::warning title=rlcorr check%3A pareto_k_seq")

@@ -23,7 +23,7 @@ from rlcorr_cli.present.terminal.report import print_report
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.report.suggest import suggestions
+from rlcorr_cli.report.suggest import Distances, suggestions
 from rlcorr_cli.report.trends import Profile, length_trend, position_trend, surprise_trend
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.rules.defaults import RULES
@@ -121,13 +121,12 @@ def test_a_rejection_that_takes_too_much_gets_bounds_that_keep_the_target() -> N
     (bounds,) = filtered.report.suggestions
     assert (bounds.rejection, bounds.units) == ("tight", "sequences")
     assert bounds.lost_fraction > 0.5
-    assert 0.9 <= bounds.kept_fraction < 0.92
+    assert (bounds.kept_fraction, bounds.exact) == (0.9, True)
     loosened = Plan("loose", rejections=(replace(GEOMETRIC, bounds=Bounds(bounds.low, bounds.high)),))
     again = filter_dump(STEPS, None, loosened)
     lost = again.report.whole.values["rollout_rs_tight_seq_masked_fraction"]
     assert lost is not None
-    assert 1 - lost == pytest.approx(bounds.kept_fraction, abs=0.01)
-    assert 1 - lost >= 0.9
+    assert 1 - lost == 0.9
     assert again.report.suggestions == ()
     assert filtered.to_dict()["suggestions"] == [bounds.to_dict()]
 
@@ -144,11 +143,11 @@ def test_analyze_suggests_what_filter_does(group_by: tuple[str, ...]) -> None:
 
 
 def test_no_bound_is_suggested_where_none_can_be() -> None:
-    far = Histogram(FLOAT_BITS.bins_of(np.array([1000.0], np.float32)), np.array([10], np.int64))
+    far = Distances(Histogram(FLOAT_BITS.bins_of(np.array([1000.0], np.float32)), np.array([10], np.int64)))
     lost = {"rollout_rs_tight_seq_masked_fraction": 1.0}
     assert list(suggestions([GEOMETRIC], lost, {"tight": far})) == []
     assert list(suggestions([GEOMETRIC], lost, {})) == []
-    near = Histogram(FLOAT_BITS.bins_of(np.array([0.5], np.float32)), np.array([10], np.int64))
+    near = Distances(Histogram(FLOAT_BITS.bins_of(np.array([0.5], np.float32)), np.array([10], np.int64)))
     (bounds,) = suggestions([GEOMETRIC], lost, {"tight": near})
     assert bounds.high is not None
     assert bounds.high >= math.exp(0.5 * (1 + 2**-7))  # the far edge of the bucket that 0.5 begins
@@ -160,27 +159,15 @@ def test_no_bound_is_suggested_where_none_can_be() -> None:
     assert list(suggestions([replace(GEOMETRIC, gate="advantage_negative")], lost, {"tight": near})) == []
 
 
-@pytest.mark.parametrize("distance", [0.002, 0.2, 3.0])
-def test_a_suggested_bound_has_three_digits_of_itself_or_of_its_distance_from_1(distance: float) -> None:
-    histogram = Histogram(FLOAT_BITS.bins_of(np.array([distance], np.float32)), np.array([10], np.int64))
-    (bounds,) = suggestions([GEOMETRIC], {"rollout_rs_tight_seq_masked_fraction": 0.11}, {"tight": histogram})
-    assert bounds.kept_fraction == 1.0
-    assert bounds.low is not None
-    assert bounds.high is not None
-    for bound, least in ((bounds.low, math.exp(-distance)), (bounds.high, math.exp(distance))):
-        away, needed = abs(bound - 1), abs(least - 1)
-        assert needed < away < 1.1 * needed
-        steps = bound / 10 ** (math.floor(math.log10(min(away, bound))) - 2)
-        assert steps == pytest.approx(round(steps), rel=1e-9)
-
-
 def test_suggested_bounds_stand_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
     report = measure(request(), ChosenPlan(Plan("tight", rejections=(GEOMETRIC,))))
     (bounds,) = report.suggestions
-    flag = f"--rs ratio.seq_mean:{bounds.low:g},{bounds.high:g}"
+    flag = f"--rs ratio.seq_mean:{bounds.low},{bounds.high}"
     takes = f"tight takes {share(bounds.lost_fraction)} of the sequences."
-    assert f"  ! {takes} To keep 90 % of them:\n    {flag}\n\n" in printed(report, capsys)
-    assert content(report).todo[-1] == ("warn", takes, f"To keep 90 % of them: {flag}")
+    assert f"  ! {takes} To keep 90.0 % of them:\n    {flag}\n\n" in printed(report, capsys)
+    assert content(report).todo[-1] == ("warn", takes, f"To keep 90.0 % of them: {flag}")
+    at_least = replace(report, suggestions=(replace(bounds, exact=False),))
+    assert f"  ! {takes} To keep at least 90.0 % of them:\n    {flag}\n\n" in printed(at_least, capsys)
     looser = replace(report, suggestions=())
     assert "To keep" not in printed(looser, capsys)
     assert content(looser).todo == content(report).todo[:-1]

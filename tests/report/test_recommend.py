@@ -211,7 +211,7 @@ def test_large_batches_of_moved_policies_may_weight_sequences(metrics: dict[str,
 
 def test_the_plan_that_loses_most_is_named_with_bounds_that_keep_the_batch() -> None:
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.4), of(GEOMETRIC, 0.1)
-    bounds = GeometricBounds(low=0.999998765, high=1.00000124, kept_fraction=0.953)
+    bounds = GeometricBounds(low=0.999998765, high=1.00000124, kept_fraction=0.953, exact=True)
     assert reason(decided(*plans, bounds=bounds), "loses") == (
         "geo_rs leaves 10 % of the batch. To keep 95.3 % of the sequences: --rs ratio.seq_mean:0.999998765,1.00000124"
     )

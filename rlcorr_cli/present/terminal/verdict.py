@@ -8,12 +8,13 @@ import os
 from collections.abc import Sequence
 
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.swept import plain
 from rlcorr_cli.present.numbers import more, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.report.suggest import TARGET, SuggestedBounds
+from rlcorr_cli.report.suggest import SuggestedBounds
 from rlcorr_cli.report.verdict import FEWEST_SEQUENCES, Onset, Verdict
 from rlcorr_cli.rules.judge import Finding
 
@@ -133,8 +134,8 @@ def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
     change.
     """
     takes = f"{clean(bounds.rejection)} takes {share(bounds.lost_fraction)} of the {bounds.units}."
-    keeps = f"To keep {100 * TARGET:g} % of them:"
-    low, high = ("" if end is None else f"{end:g}" for end in (bounds.low, bounds.high))
+    keeps = f"To keep {'' if bounds.exact else 'at least '}{share(bounds.kept_fraction)} of them:"
+    low, high = ("" if end is None else plain(end) for end in (bounds.low, bounds.high))
     if profile == "canonical":
         return takes, keeps, f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
     ends = (f"{name} {end}" for name, end in (("low", low), ("high", high)) if end)
