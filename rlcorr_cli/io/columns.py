@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from rlcorr_cli.errors import LONGEST_NAME, DataError, UsageError, nearest, shortened
-from rlcorr_cli.io.duplicates import DRAW
+from rlcorr_cli.io.duplicates import DRAW, SPLIT
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS
 
@@ -137,7 +137,8 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
 
 
 def id_columns(available: Sequence[str], overrides: Mapping[str, str]) -> tuple[str, ...]:
-    """What tells rows apart: sample_id by that very name or as mapped, the step, and which copy of a drawn row it is.
+    """What tells rows apart: sample_id by that very name or as mapped, the step, the split, and which copy of a drawn
+    row it is.
 
     An alias is not taken: `index` and the like number prompts in some frameworks.
     """
@@ -145,7 +146,7 @@ def id_columns(available: Sequence[str], overrides: Mapping[str, str]) -> tuple[
     if own is None:
         return ()
     steps = candidates("step", available, overrides)
-    return (own, *(steps if len(steps) == 1 else ()), *((DRAW,) if DRAW in available else ()))
+    return (own, *(steps if len(steps) == 1 else ()), *(name for name in (SPLIT, DRAW) if name in available))
 
 
 def check_names(overrides: Mapping[str, str]) -> None:

@@ -11,6 +11,8 @@ from rlcorr_cli.io.as_numpy import as_numpy
 from rlcorr_cli.io.plain_values import texts
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
 
+SPLIT = "split"
+"""The column that says whether a row is of training or of validation, whose ids begin anew in some frameworks."""
 DRAW = "rlcorr_draw"
 """The column in which `filter --resample` numbers a row's copies, so that they are told apart."""
 

@@ -27,6 +27,7 @@ TYPES: dict[str, pa.DataType] = {
     "policy_version": pa.int64(),
     "policy_version_end": pa.int64(),
     "source": pa.string(),
+    "split": pa.string(),
     "worker": pa.int64(),
     "source_file": pa.string(),
     "source_row": pa.int64(),

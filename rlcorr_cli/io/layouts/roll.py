@@ -1,5 +1,6 @@
 """ROLL's step_{N}.pkl of rollout_mock: a pickled DataProto of the rollout, before the trainer scored it.
 
+Environments are numbered in training and in validation, so the folder of a file (train, val) is a column beside the id.
 Tensors are over T tokens of prompt and response; log-probs have T - 1, entry t for token t + 1.  A response runs from
 the first to the last token of response_mask, with a tool's tokens between them at 0.
 """
@@ -33,6 +34,7 @@ OBJECTS = {
     "env_ids": ("sample_id", text),
     "tags": ("source", text),
 }
+SPLITS = ("train", "val")
 ROLLOUT_ONLY = (
     "rollout_mock dumps the rollout before the trainer scores it. Call batch.save_to_disk(PATH) in the pipeline after "
     "old_log_probs are computed, and name that file."
@@ -80,7 +82,7 @@ def _lined_up(values: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _values(path: str, proto: DataProto, n_rows: int) -> dict[str, list[Any]]:
-    """What is one value a row; the step is in the file's name alone."""
+    """What is one value a row; step and split are in the file's name and folder alone."""
     values: dict[str, list[Any]] = {}
     for name, (column, plain) in OBJECTS.items():
         objects = proto.objects(name, n_rows)
@@ -89,6 +91,9 @@ def _values(path: str, proto: DataProto, n_rows: int) -> dict[str, list[Any]]:
     step = re.search(r"step_(\d{1,18})", os.path.basename(path))
     if step:
         values["step"] = [int(step[1])] * n_rows
+    folder = os.path.basename(os.path.dirname(path))
+    if folder in SPLITS:
+        values["split"] = [folder] * n_rows
     return values
 
 

@@ -29,6 +29,25 @@ def test_a_folder_gives_the_rows_of_its_files() -> None:
     agree(rows_of([FOLDER / "rollout_mock_dumps"]), expected("roll/expected.parquet"), *COLUMNS)
 
 
+def test_ids_of_training_and_validation_are_told_apart_by_their_split(tmp_path: Path) -> None:
+    tensors = batches.roll_tensors(batches.arrays())
+    tensors["old_log_probs"] = tensors["infer_logprobs"] - np.float32(0.25)
+    data = batches.roll(batches.plain(tensors), {"env_ids": batches.objects([0, 1, 2])})
+    for folder in ("train", "val", "other"):
+        (tmp_path / folder).mkdir()
+        written(tmp_path / folder, data)
+    folders = [tmp_path / "train", tmp_path / "val"]
+    rows = rows_of(folders)
+    assert [(row["split"], row["sample_id"]) for row in rows] == [(s, i) for s in ("train", "val") for i in "012"]
+    report = analyze(list(map(str, folders)), group_by="split")
+    assert [group.key["split"] for group in report.groups] == ["train", "val"]
+    (tmp_path / "again" / "val").mkdir(parents=True)
+    written(tmp_path / "again" / "val", data)
+    with pytest.raises(DataError, match="sample_id 0 is there twice in step 3 and split val"):
+        analyze([str(tmp_path / "val"), str(tmp_path / "again")])
+    assert "split" not in rows_of([tmp_path / "other"])[0]
+
+
 def test_without_a_trained_policy_it_says_how_to_get_one() -> None:
     with pytest.raises(DataError, match="no log-probs of a trained policy") as caught:
         analyze(str(FOLDER / FILES[0]))
