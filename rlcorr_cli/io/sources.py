@@ -18,6 +18,8 @@ from rlcorr_cli.places import STDIN, Stamp
 from rlcorr_cli.storage import Status, filesystem, located
 from rlcorr_cli.storage.disk import unreadable
 
+LOOKED_AT = 16
+"""How many files of a folder without a dump are looked at for what they are."""
 CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
 CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)
 
@@ -216,4 +218,9 @@ def _as(path: str, format: str, sign: str, status: Status) -> Source:
 
 def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:
     what = "no dump" if format == "auto" else f"no dump of format {format}"
-    return DataError(f"{typed} holds {what}, but {listed(passed_over)}.", "`rlcorr inspect FILE` says what one is.")
+    holds = f"{typed} holds {what}, but {listed(passed_over)}"
+    known = ((path, without_log_probs(Head(path))) for path in passed_over[:LOOKED_AT] if format == "auto")
+    path, refused = next(((path, kind) for path, kind in known if kind is not None), ("", None))
+    if refused is None:
+        return DataError(f"{holds}.", "`rlcorr inspect FILE` says what one is.")
+    return DataError(f"{holds}; {os.path.basename(path)} is {refused.what}.", refused.hint)

@@ -36,6 +36,23 @@ def test_a_frameworks_log_is_named_with_what_would_give_log_probs(name: str) -> 
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize("name", LOGS)
+def test_a_folder_of_such_logs_alone_is_named_like_one_of_them(name: str) -> None:
+    what, hint = LOGS[name]
+    folder = NATIVE / Path(name).parts[0] / Path(name).parts[1]
+    with pytest.raises(DataError, match=f"holds no dump, but .*; {Path(name).name} is {what}") as caught:
+        find([str(folder)])
+    assert hint in caught.value.hint
+
+
+def test_a_folder_of_files_that_are_nothing_known_says_how_to_look_at_one(tmp_path: Path) -> None:
+    for i in range(3):
+        (tmp_path / f"{i}.pkl").write_bytes(b"nothing known")
+    with pytest.raises(DataError, match=r"holds no dump, but 3 files \(3 .pkl\)\.$") as caught:
+        find([str(tmp_path)])
+    assert "rlcorr inspect FILE" in caught.value.hint
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_another_kind_of_file_is_named(tmp_path: Path, name: str) -> None:
     content, what = MADE[name]
