@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from running import parquet, row, run
+from running import parquet, refused, row, run
 
 from tests.io.layouts.native_rows import NATIVE, agree, expected
 
@@ -28,6 +28,37 @@ def test_a_folder_becomes_canonical_rows_in_the_order_of_its_steps(tmp_path: Pat
     right = [true for name in STEPS for true in expected("nemo-rl/expected.parquet", name)]
     agree(rows, right, "rollout_log_probs", "old_log_probs", "token_ids", "reward", "step", "sample_id")
     assert [row["source_row"] for row in rows] == [true["row"] for true in right]
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "miles/cp2",
+        "miles/policy_loss_debug",
+        "miles/train_data",
+        "prime-rl/token_exports",
+        "skyrl/2026-08",
+        "skyrl/dumped_data",
+        "skyrl/router_replay",
+        "slime/train_data",
+        "slime/v1",
+        "verl/batches",
+        "verl/numpy",
+    ],
+)
+def test_a_converted_folder_is_analyzed_as_it_was_before(tmp_path: Path, folder: str) -> None:
+    converted = str(tmp_path / "d.parquet")
+    assert run("convert", str(NATIVE / folder), "-o", converted).status == 0
+    before, after = (run("analyze", dump, "--json").json for dump in (str(NATIVE / folder), converted))
+    assert after["counts"] == before["counts"]
+    was, now = ({k: v for k, v in report["metrics"].items() if v is not None} for report in (before, after))
+    assert now == pytest.approx(was, rel=1e-12, abs=1e-15)
+    assert after["verdict"] == before["verdict"]
+
+
+def test_a_folder_without_rows_is_said_to_have_none(tmp_path: Path) -> None:
+    ran = run("convert", str(NATIVE / "prime-rl/rollouts/step_7/eval"), "-o", str(tmp_path / "d.parquet"))
+    refused(ran, 3, "traces.jsonl: there are no rows to write", "`rlcorr inspect`")
 
 
 def test_a_plain_dump_gets_canonical_names_and_keeps_its_other_columns(tmp_path: Path) -> None:
