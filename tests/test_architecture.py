@@ -108,6 +108,11 @@ def test_a_package_is_imported_only_at_home(package: str) -> None:
     assert breaches(package) == []
 
 
+def test_matplotlib_is_imported_where_it_is_under_our_settings_alone() -> None:
+    modules = [module for module in MODULES if "matplotlib" in tops(module)]
+    assert [str(module) for module in modules if module.parent.name != "figures"] == []
+
+
 def allowed(of: str) -> set[str]:
     """The parts that a part may import."""
     if of in MAY_IMPORT:

@@ -65,6 +65,7 @@ class Comparing:
     _sums: dict[Key, TokenSums] = field(default_factory=dict[Key, TokenSums])
     _unit_sums: dict[Key, tuple[Floats, Floats]] = field(default_factory=dict[Key, tuple[Floats, Floats]])
 
+    @np.errstate(over="ignore", invalid="ignore")  # advantages whose squares no float holds
     def columns(self, plans: Sequence[Plan]) -> tuple[Columns, dict[str, Floats]]:
         """What each plan leaves, the advantages and true weights they are held against; and each plan's masses."""
         tables, masses = self._tables(plans)
@@ -80,6 +81,7 @@ class Comparing:
             {plan_name(plan, "mass"): mass for plan, mass in zip(plans, masses, strict=True)},
         )
 
+    @np.errstate(over="ignore", invalid="ignore")
     def sequence_parts(self, plan: Plan) -> dict[str, Floats]:
         """Each sequence's part in every sum of one plan, f64[B]; logs as what they are the logs of."""
         tables, _ = self._tables([plan])

@@ -143,5 +143,6 @@ class Ragged:
 
     def _reduce(self, values: Tensor, ufunc: np.ufunc, how: str) -> Tensor:
         if self.on_cpu:
-            return torch.from_numpy(ufunc.reduceat(values.numpy(), self._starts))
+            with np.errstate(over="ignore", invalid="ignore"):  # infinite beyond every float, and silent as torch is
+                return torch.from_numpy(ufunc.reduceat(values.numpy(), self._starts))
         return torch.segment_reduce(values, how, offsets=self._device_offsets, unsafe=True)

@@ -86,10 +86,11 @@ class Curve:
     def _cumulated(self) -> Mapping[str, Floats]:
         """Each sum over the groups up to every one, beginning with none: [G + 1] by name."""
         _, _, starts, order = self._groups
-        return {
-            name: np.concatenate([[0.0], np.cumsum(np.add.reduceat(column[order], starts))])
-            for name, column in self.totals.sums.items()
-        }
+        with np.errstate(over="ignore", invalid="ignore"):  # advantages whose squares no float holds
+            return {
+                name: np.concatenate([[0.0], np.cumsum(np.add.reduceat(column[order], starts))])
+                for name, column in self.totals.sums.items()
+            }
 
     def at(self, place: int) -> dict[str, float]:
         """Every sum at a threshold of the curve; place -1: below the first."""

@@ -105,11 +105,20 @@ def _outputs(tried: Tried) -> Iterator[str]:
     if tried.ended.status not in (OK, FAILS):
         return
     for name in tried.case.outputs:
-        path = tried.here / name
+        path = _as_named(tried, name)
         if any(_is_output(other, (name,)) for other in tried.changed) and path.exists() and (
             path.is_dir() or path.is_file()
-        ) and (fault := readable.fault(path)):  # fmt: skip
+        ) and (fault := readable.fault(path, schemed=tried.case.args[0] in SCHEMED)):  # fmt: skip
             yield f"unreadable: {name}: {fault}"
+
+
+def _as_named(tried: Tried, name: str) -> Path:
+    """An output's path by the name that tells its form: that of a link to it, where it was written through one."""
+    path = tried.here / name
+    links = (tried.here / other for other in tried.case.outputs)
+    return next(
+        (link for link in links if link.is_symlink() and path.exists() and link.exists() and link.samefile(path)), path
+    )
 
 
 def _is_output(path: str, outputs: tuple[str, ...]) -> bool:
@@ -124,7 +133,7 @@ def _documents(tried: Tried) -> Iterator[str]:
         yield from _parsed("stdout", _text(tried.out))
 
 
-SCHEMED = ("analyze", "filter", "check", "inspect")
+SCHEMED = ("analyze", "filter", "check", "inspect", "merge", "diff")
 
 
 def _rows(tried: Tried) -> Iterator[str]:

@@ -20,17 +20,25 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.present.terminal.schema import schema
 from rlcorr_cli.report.saved_totals import read_totals
 
+EVENTS = "events.out.tfevents."
+"""How the names of TensorBoard's files begin."""
+
 
 class Broken(Exception):
     """An output that is not what its name says."""
 
 
-def fault(path: Path) -> str:
-    """What is wrong with a file or directory that a command wrote; empty where nothing is."""
+def fault(path: Path, *, schemed: bool = True) -> str:
+    """What is wrong with a file or directory that a command wrote; empty where nothing is.
+
+    schemed: whether the command's JSON has a schema.
+    """
+    if not schemed and path.suffix.lower() == ".json":
+        return fault_of_json(path)
     try:
         if path.is_dir():
             for below in sorted(path.iterdir()):
-                READERS.get(_suffix(below), _unknown)(below)
+                _events(below) if below.name.startswith(EVENTS) else READERS.get(_suffix(below), _unknown)(below)
         else:
             READERS.get(_suffix(path), _unknown)(path)
     except (
@@ -46,6 +54,15 @@ def fault(path: Path) -> str:
         return f"{type(error).__name__}: {str(error)[:300]}"
     except jsonschema.ValidationError as error:
         return f"not as its schema says: {error.message[:200]} at {error.json_path}"
+    return ""
+
+
+def fault_of_json(path: Path) -> str:
+    """The same of a document that only has to be JSON."""
+    try:
+        strict(path.read_bytes())
+    except (Broken, ValueError) as error:
+        return f"{type(error).__name__}: {str(error)[:300]}"
     return ""
 
 
@@ -144,11 +161,9 @@ def _events(path: Path) -> None:
 
 
 def _unknown(path: Path) -> None:
-    if path.is_file() and path.read_bytes().startswith(b"<?xml"):
-        ElementTree.parse(path)  # what `check --junit` writes, whatever it is called
-    elif not path.name.startswith("events.out.tfevents"):
+    if not path.is_file() or not path.read_bytes().startswith(b"<?xml"):
         raise Broken(f"{path.name} is no output")
-    _events(path)
+    ElementTree.parse(path)  # what `check --junit` writes, whatever it is called
 
 
 READERS: dict[str, Callable[[Path], object]] = {

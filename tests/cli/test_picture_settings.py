@@ -59,6 +59,15 @@ def test_a_picture_knows_no_settings_of_the_users(
     assert not list(tmp_path.glob("matplotlib-*"))
 
 
+def test_a_page_and_a_sheet_know_none_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = by_variables(tmp_path)
+    for command, output in (("analyze", "r.html"), ("compare", "c.svg")):
+        ran = run_installed(command, BF16, "-o", output, env=env)
+        assert (ran.status, ran.err) == (0, "")
+        assert not list(tmp_path.glob("matplotlib-*"))
+
+
 NOWHERE = """\
 import sys, tempfile
 from rlcorr_cli.cli.main import run

@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import pyarrow.parquet as pq
 import pytest
@@ -116,6 +118,16 @@ def test_markdown_has_its_pictures_beside_it(tmp_path: Path) -> None:
         assert (tmp_path / link.replace("%20", " ")).read_bytes().startswith(b"\x89PNG")
     assert "**Close: token" in text
     assert '```toml\nname = "decoupled_token_is"' in text
+
+
+@pytest.mark.parametrize("command", ["analyze", "compare"])
+def test_markdown_links_to_pictures_whatever_its_file_is_called(command: str, tmp_path: Path) -> None:
+    document = tmp_path / os.fsdecode(b"a (b)\xff.md")
+    ran = run(command, BF16, "-o", str(document))
+    assert (ran.status, ran.err) == (0, "")
+    links = re.findall(r"!\[[^]]*]\((.*?)\)", document.read_text())
+    assert links
+    assert all((tmp_path / os.fsdecode(unquote_to_bytes(link))).is_file() for link in links)
 
 
 def test_of_very_many_groups_the_worst_are_shown_and_all_are_saved(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import BF16, STEPS, refused, run
+from running import BF16, STEPS, parquet, refused, row, run
 
 TARGETS = (
     ("--rs", "ratio.seq_mean", "--target-keep", "0.95"),
@@ -92,6 +92,16 @@ REFUSED = (
 @pytest.mark.parametrize(("options", "part"), REFUSED, ids=[part for _, part in REFUSED])
 def test_what_cannot_be_swept_is_refused(options: tuple[str, ...], part: str) -> None:
     refused(run("sweep", BF16, *options), 2, part)
+
+
+@pytest.mark.filterwarnings("error")
+def test_advantages_beyond_every_square_say_nothing_of_numpy(tmp_path: Path) -> None:
+    rows = [row(rollout=(-1.0, -0.5 - i / 50), old=(-1.01, -0.5), advantages=[1e308, 1e308]) for i in range(6)]
+    dump = parquet(tmp_path / "d.parquet", rows)
+    for command in (("sweep", dump, "--rs", "ratio.seq_mean"), ("sweep", dump, "--is", "token", "--bound", "high")):
+        ran = run(*command, "-o", str(tmp_path / "s.json"))
+        assert (ran.status, ran.err) == (0, "")
+    assert (run("compare", dump).status, run("compare", dump).err) == (0, "")
 
 
 def test_an_output_is_never_the_dump(tmp_path: Path) -> None:

@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped
-from rlcorr_cli.present.figures import Drawn, style
+from rlcorr_cli.present.figures import Axes, Drawn, style
 from rlcorr_cli.present.figures.names import name_points
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.content import Cause

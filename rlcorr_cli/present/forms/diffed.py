@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from matplotlib.axes import Axes
-
 from rlcorr_cli.present.diffed import METHOD, detectable, headline, other_rows, rows, sides, title
-from rlcorr_cli.present.figures import style, ticks
+from rlcorr_cli.present.figures import Axes, style, ticks
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.present.numbers import plural
 from rlcorr_cli.present.stdout import clean

@@ -3,6 +3,7 @@
 Text from the dump cannot become markup: what Markdown or HTML would read is escaped.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -121,7 +122,7 @@ def write(report: Report, path: Path, staging: Staging) -> None:
     pictures = [picture for picture in drawn if picture.figure is not None]
     for picture in pictures:
         staging.write(_picture(path, picture.kind), picture.write("png"))
-    document = text(content(report), pictures, quote(_directory(path).name))
+    document = text(content(report), pictures, quote(os.fsencode(_directory(path).name)))
     staging.write(Destination(path=path, overwrite=True), document.encode())
 
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from io import BytesIO
 
 from markupsafe import Markup, escape
-from matplotlib.axes import Axes
 
-from rlcorr_cli.present.figures import KINDS, style
+from rlcorr_cli.present.figures import KINDS, Axes, style
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import Missing
 

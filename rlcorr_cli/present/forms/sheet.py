@@ -5,17 +5,16 @@ function, and has all forms of SHEETS.
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from matplotlib.axes import Axes
-
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.cells import Rows
-from rlcorr_cli.present.figures import Drawn, style
+from rlcorr_cli.present.figures import Axes, Drawn, style
 from rlcorr_cli.present.forms.content import Cause
 from rlcorr_cli.present.forms.markdown import table_lines
 from rlcorr_cli.present.forms.page import environment, script
@@ -75,8 +74,9 @@ def write(sheet: Sheet, path: Path, staging: Staging) -> None:
     """Stage a sheet in the form of the path's suffix."""
     suffix = path.suffix.lower()
     if suffix == ".md":
-        staging.write(_picture(path), drawn(sheet, "sheet").write("png"))
-        data = markdown(sheet, f"{quote(_picture(path).path.parent.name)}/{_picture(path).path.name}").encode()
+        picture = _picture(path)
+        staging.write(picture, drawn(sheet, "sheet").write("png"))
+        data = markdown(sheet, "/".join(quote(os.fsencode(name)) for name in picture.path.parts[-2:])).encode()
     elif suffix in PICTURES:
         data = drawn(sheet, "sheet").write(suffix.removeprefix("."))
     else:

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from matplotlib.axes import Axes
-
 from rlcorr_cli import __version__
-from rlcorr_cli.present.figures import style
+from rlcorr_cli.present.figures import Axes, style
 from rlcorr_cli.present.forms.content import Cause
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.present.inputs import named

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.present.figures import style
+from rlcorr_cli.present.figures import Axes, style
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.present.inputs import named
