@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rlcorr_cli.batch import Input, Shard
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.ahead import answers
 from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.index import Index
 from rlcorr_cli.io.containers.streams import Stdin
@@ -23,6 +24,7 @@ from rlcorr_cli.io.schema import needed_columns, resolve_schema
 from rlcorr_cli.io.sources import Source, find, find_noting
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.requests import PlanColumns, ReadRequest
+from rlcorr_cli.storage import filesystem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +130,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
 
     folders = partitions([source.path for source in sources])
 
-    def indexed(source: Source) -> Index:
+    def indexed(source: Source) -> tuple[str, Index]:
         named = folders[source.path]
 
         def needed(schema: pa.Schema) -> list[str]:
@@ -136,9 +138,10 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             return [name for name in columns if name in schema.names]
 
         index = container(source.format).reader.index(source, needed, stdin)
-        return replace(index, partition=named.beside(index.schema))
+        return source.path, replace(index, partition=named.beside(index.schema))
 
-    indexes = _with_all_columns({source.path: indexed(source) for source in sources})
+    is_remote = len(sources) > 1 and filesystem(sources[0].path).remote
+    indexes = _with_all_columns(dict(answers(indexed, sources) if is_remote else map(indexed, sources)))
     return _settled(request, plan_columns, tuple(sources), indexes, search_notes, stdin)
 
 

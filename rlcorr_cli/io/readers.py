@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.streams import Stdin
@@ -11,6 +12,7 @@ from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.formats import container
 from rlcorr_cli.io.sources import check_unchanged
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.storage import filesystem
 
 
 @dataclass
@@ -76,11 +78,16 @@ class ShardReader:
         state = state or ReadState()
         if state.rows == 0:
             return
-        self._check_unchanged(shard)
-        for rows in self.rows(shard, batch_tokens, whole=whole or self.bad_rows.keeps):
-            yield from checked_batches(state.cut(rows), self.roles, batch_tokens, self.bad_rows, state.seen)
-            if state.rows == 0:
-                break
+        if not filesystem(shard.path).remote:  # each look costs a request there, and the one at the end tells as much
+            self._check_unchanged(shard)
+        try:
+            for rows in self.rows(shard, batch_tokens, whole=whole or self.bad_rows.keeps):
+                yield from checked_batches(state.cut(rows), self.roles, batch_tokens, self.bad_rows, state.seen)
+                if state.rows == 0:
+                    break
+        except DataError:
+            self._check_unchanged(shard)  # which comes first: what was half written again seems to be damaged
+            raise
         self._check_unchanged(shard)
 
     def _check_unchanged(self, shard: Shard) -> None:

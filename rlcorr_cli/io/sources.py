@@ -2,10 +2,11 @@
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.io.ahead import answers
 from rlcorr_cli.io.formats import CONTAINERS, MEMORY, NAMES, STREAMED, by_magic, by_suffix, container
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.refused import without_log_probs
@@ -66,20 +67,35 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
     for typed in paths:
         hits = _expanded(typed)
         passed_over: list[str] = []
-        for path in hits.paths:
-            same = path if path == STDIN or isinstance(path, InMemory) else filesystem(path).identity(path)
-            if same in read:
-                raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
-            source = _source(path, format, chosen=path != typed)
+        for path, source in _sources(hits.paths, format, typed, read):
             if source is None:
                 passed_over.append(path)
             else:
-                read[same] = source
+                read[_identity(path)] = source
         if hits.paths and len(passed_over) == len(hits.paths):
             raise _nothing_in(typed, passed_over, format)
         notes += not_read(typed, [*hits.unread, *passed_over])
     united = units(list(read.values()))
     return united, (*kinds(read.values()), *left_out(read.values(), united), *notes)
+
+
+def _sources(
+    paths: Sequence[str], format: str, typed: str, read: Collection[str]
+) -> Iterator[tuple[str, Source | None]]:
+    """Each path with what it is; files of a store are looked at several at a time.  read: identities that came
+    before."""
+
+    def look(path: str) -> tuple[str, Source | None]:
+        if _identity(path) in read:
+            raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
+        return path, _source(path, format, chosen=path != typed)
+
+    return answers(look, paths) if len(paths) > 1 and filesystem(paths[0]).remote else map(look, paths)
+
+
+def _identity(path: str) -> str:
+    """The same text for all names of one file."""
+    return path if path == STDIN or isinstance(path, InMemory) else filesystem(path).identity(path)
 
 
 def units(sources: Sequence[Source]) -> list[Source]:

@@ -11,11 +11,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
+import pyarrow as pa
 from pyarrow import fs
 
 from rlcorr_cli.errors import DataError
@@ -29,6 +30,8 @@ FIRST_BYTES, MOST_BYTES = 1 << 16, 1 << 23
 """What one request brings at least, at a new place and where a file is read on and on."""
 KEPT = 256
 """Files whose size and footer are kept."""
+SMALL_BYTES, KEPT_BYTES = 1 << 20, 1 << 26
+"""An object of no more is read whole in one request and kept, up to so many bytes of all of them."""
 PIECE_BYTES = 1 << 24
 """What is uploaded in one call."""
 STATES = ("etag", "last-modified", "updated")
@@ -70,12 +73,27 @@ def _store(scheme: str, place: str, query: str, environment: tuple[str | None, .
 class _Kept:
     """An opened file: its size and state were asked for once, and reading at any place needs no more of it.
 
-    made: what was read of it and is kept, None for nothing yet.
+    made: what was read of it and is kept, None for nothing yet.  start: its first bytes, or all of a small one, once
+    they were read.
     """
 
     file: Any
     stamp: Stamp
     made: Any = None
+    start: bytes = b""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def contents(self) -> Any:
+        """A file to be read at any place: the opened one, or of a small one another over its bytes."""
+        return pa.BufferReader(self.first()) if 0 < self.file.size() <= SMALL_BYTES else self.file
+
+    def first(self) -> bytes:
+        """The first bytes, asked for once."""
+        size = self.file.size()
+        with self.lock:
+            if not self.start and size:
+                self.start = self.file.read_at(size if size <= SMALL_BYTES else FIRST_BYTES, 0)
+        return self.start
 
 
 class Store:
@@ -128,13 +146,13 @@ class Store:
         return f"{path}?{self._query}"
 
     def open(self, path: str) -> BinaryIO:
-        raw = _Bytes(self._opened(path).file, lambda error: self.explained(path, error))
+        raw = _Bytes(self._opened(path), partial(self.explained, path))
         return cast(BinaryIO, io.BufferedReader(raw, FIRST_BYTES))
 
     @contextmanager
     def arrow_file(self, path: str) -> Generator[Any]:
         """The file that is kept: it is closed by nobody, because others may read it at the same time."""
-        yield self._opened(path).file
+        yield self._opened(path).contents()
 
     @contextmanager
     def mapped(self, path: str) -> Generator[Any]:
@@ -247,7 +265,7 @@ class Store:
         with self._lock:
             kept = self._kept.pop(path, opened)
             self._kept[path] = kept = kept if kept.stamp == opened.stamp else opened
-            while len(self._kept) > KEPT:
+            while len(self._kept) > KEPT or sum(len(each.start) for each in self._kept.values()) > KEPT_BYTES:
                 self._kept.popitem(last=False)
         return kept
 
@@ -305,8 +323,8 @@ class _Bytes(io.RawIOBase):
     Each request brings twice as much as the one before it, while one place is read after another.
     """
 
-    def __init__(self, file: Any, explained: Callable[[Exception], DataError | None]) -> None:
-        self._file, self._explained, self._at = file, explained, 0
+    def __init__(self, kept: _Kept, explained: Callable[[Exception], DataError | None]) -> None:
+        self._kept, self._file, self._explained, self._at = kept, kept.file, explained, 0
         self._first, self._piece, self._ahead = 0, b"", 0
 
     def readable(self) -> bool:
@@ -336,6 +354,8 @@ class _Bytes(io.RawIOBase):
     def _read(self, n: int) -> bytes:
         n = min(n, self._file.size() - self._at)
         try:
+            if self._at < FIRST_BYTES or self._file.size() <= SMALL_BYTES:
+                return self._kept.first()[self._at :]
             return self._file.read_at(n, self._at) if n > 0 else b""
         except OSError as error:
             raise self._explained(error) or error from error

@@ -27,6 +27,8 @@ STEP_TOKENS = 1 << 14, 1 << 22
 WHOLE_ROWS, WHOLE_BYTES = 1 << 9, 1 << 26
 """The most of whole rows in one step."""
 FOOTER_BYTES = 32 << 20
+END_BYTES = 1 << 16
+"""What is read of a file's end at once: most footers have less."""
 CUT_SHORT = "It may be cut short: write it again."
 PEEKED_TOKENS = 1 << 17
 """What is looked at of a file before it is read."""
@@ -193,13 +195,15 @@ def parquet_file(path: str, pre_buffer: bool = False) -> Generator[pq.ParquetFil
 def _footer(path: str, handle: pa.NativeFile) -> pq.FileMetaData:
     """Its length stands before the last four bytes; parsed, it takes sixty times as much memory."""
     size = handle.size()
-    length = int.from_bytes(handle.read_at(min(size, 8), max(size - 8, 0))[:4], "little")
+    end = handle.read_at(min(size, END_BYTES), max(size - END_BYTES, 0))
+    length = int.from_bytes(end[-8:-4], "little")
     if FOOTER_BYTES < length < size:
         raise DataError(
             f"{path} has {length / 1e6:,.0f} MB of footer, over {FOOTER_BYTES / 1e6:,.0f} MB.",
             "Write it again with larger row groups, or fewer columns.",
         )
-    return pq.read_metadata(handle)
+    # A reader of footers goes by the end of what it is given, so that one request is enough.
+    return pq.read_metadata(pa.BufferReader(end) if length + 8 <= len(end) else handle)
 
 
 @contextmanager
