@@ -10,7 +10,7 @@ from rlcorr_cli.api.judging import junit_file
 from rlcorr_cli.api.touched import check_touched, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
-from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.errors import DataError, RlcorrError, UsageError, shortened
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.diffed import Diff, checked
@@ -80,7 +80,12 @@ def diff(
     with Staging() as staging:
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=everything)
         compute = computing(device, threads, batch_tokens)
-        difference = run(asked[0], asked[1], settings, computing=compute, mode=mode, watch=watch)
+        try:
+            difference = run(asked[0], asked[1], settings, computing=compute, mode=mode, watch=watch)
+        except RlcorrError as error:
+            if by is None:
+                raise
+            raise type(error)(_of_by(error.message, by), _of_by(error.hint, by)) from error
         difference = replace(difference, notes=difference.notes + notes)
         if files:
             _write(difference, files, staging)
@@ -88,6 +93,11 @@ def diff(
             staging.write(place, document(checked(difference, fails=bool(fail_on))))
         staging.publish()
     return difference
+
+
+def _of_by(text: str, by: str) -> str:
+    """A message of the reading, which names another option for the rows' own column than this command does."""
+    return text.replace(f"--map sample_id={by}", f"--by {by}").replace("--map sample_id=COLUMN", "--by COLUMN")
 
 
 def _columns(columns: Any, by: str | None) -> Any:

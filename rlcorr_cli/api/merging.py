@@ -3,6 +3,7 @@
 import glob
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rlcorr_cli.api.arguments import Files, Names, kind_of, names, paths
 from rlcorr_cli.api.drawing import report_files
@@ -15,9 +16,19 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved_totals import AGAIN, SUFFIX, holds_totals
 from rlcorr_cli.storage import located
 
+if TYPE_CHECKING:
+    from rlcorr_cli.pipeline.analyze import Watch
+
 
 @speaks_of_arguments
-def merge(parts: Files, *, output: Files = (), group_by: Names = (), allow_overlap: bool = False) -> Report:
+def merge(
+    parts: Files,
+    *,
+    output: Files = (),
+    group_by: Names = (),
+    allow_overlap: bool = False,
+    watch: "Watch | None" = None,
+) -> Report:
     """Add saved totals: the report that one run over all their rows gives.
 
     parts: files that `analyze(..., output="part.rlcorr")` or `merge` wrote, or globs of them.  group_by: some of the
@@ -36,7 +47,7 @@ def merge(parts: Files, *, output: Files = (), group_by: Names = (), allow_overl
     outputs = report_files(output, n_group_columns=len(columns) or 1)
     notes = check_touched([place for path in outputs for place in forms.destinations(path)], inputs)
     with Staging() as staging:
-        report = run(inputs, group_by=columns, allow_overlap=allow_overlap)
+        report = run(inputs, group_by=columns, allow_overlap=allow_overlap, watch=watch)
         if report.totals is not None:  # only now it is known by what the parts are grouped
             report_files(output, n_group_columns=len(report.totals.provenance.groups))
         report = replace(report, notes=report.notes + notes)

@@ -18,11 +18,18 @@ def merge(
     ] = False,
     json: o.Json = False,
     output: o.Outputs = None,
+    quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
     """Add totals that were saved: the report of one run over all the data."""
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
 
-    report = api.merge(parts, output=output or (), group_by=group_by or (), allow_overlap=allow_overlap)
+    report = api.merge(
+        parts,
+        output=output or (),
+        group_by=group_by or (),
+        allow_overlap=allow_overlap,
+        watch=shared.watch(quiet),
+    )
     shared.show(report, as_json=json)

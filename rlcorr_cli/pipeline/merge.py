@@ -7,11 +7,13 @@ one at a time, so that memory is flat.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.pipeline.analyze import Progress, Watch
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, summed_anomalies
@@ -25,11 +27,17 @@ SAME_ROWS = 0.1
 """The share of the smaller part's rows that the other may hold, too: some texts are short, and sampled twice."""
 
 
-def merge(paths: Sequence[str], *, group_by: Sequence[str] = (), allow_overlap: bool = False) -> Report:
+def merge(
+    paths: Sequence[str],
+    *,
+    group_by: Sequence[str] = (),
+    allow_overlap: bool = False,
+    watch: Watch | None = None,
+) -> Report:
     """The report of all parts together.
 
     group_by: some of the columns that they are grouped by; none for all of these.  allow_overlap: whether two parts may
-    hold the same rows.
+    hold the same rows.  watch: of the bytes that are read.
     """
     started = time.perf_counter()
     _refuse_twice(paths)
@@ -37,7 +45,9 @@ def merge(paths: Sequence[str], *, group_by: Sequence[str] = (), allow_overlap: 
     if not allow_overlap:
         _refuse_overlap({path: head.contents for path, head in heads.items() if head.contents is not None})
     ordered = sorted(paths, key=lambda path: _order(path, heads[path]))
-    run = _sum({path: heads[path] for path in ordered}, group_by)
+    sizes = {path: filesystem(path).status(path).n_bytes for path in ordered}
+    with watch(sum(sizes.values())) if watch else nullcontext() as progress:
+        run = _sum(sizes, group_by, progress)
     report = report_in(ordered[0], run)
     return replace(report, seconds=time.perf_counter() - started)
 
@@ -57,12 +67,15 @@ def _order(path: str, head: Head) -> tuple[object, ...]:
     return head.paths, (contents.n_rows, contents.key_sum) if contents else (0, 0), path
 
 
-def _sum(heads: Mapping[str, Head], group_by: Sequence[str]) -> RunTotals:
+def _sum(sizes: Mapping[str, int], group_by: Sequence[str], progress: Progress | None) -> RunTotals:
+    """sizes: in bytes, by path."""
     gathering = Gathering()
     runs: list[RunTotals] = []
-    for run in _parts(list(heads), group_by):
+    for run, n_bytes in zip(_parts(list(sizes), group_by), sizes.values(), strict=True):
         gathering.add(run.measured)
         runs.append(replace(run, measured=Measured(provenance=run.provenance)))
+        if progress is not None:
+            progress(0, n_bytes)
     return replace(
         runs[0],
         measured=gathering.measured,
@@ -113,11 +126,22 @@ def _refuse_overlap(contents: Mapping[str, RowSketch]) -> None:
     for a, b in sorted(_sharing([contents[path].keys for path in paths])):
         share = shared_fraction(contents[paths[a]], contents[paths[b]])
         if share > SAME_ROWS:
-            what = "hold the same rows" if share == 1 else f"share some {100 * share:.0f} % of the smaller one's rows"
+            # One dump measured in two ways is no overlap to be allowed: what does not add is said first.
+            _check_adds(paths[a], read_totals(paths[a]), paths[b], read_totals(paths[b]))
             raise DataError(
-                f"{paths[a]} and {paths[b]} {what}: they would count twice.",
+                f"{_overlap(paths[a], paths[b], contents, share)}: they would count twice.",
                 "Leave one of them out, or add --allow-overlap.",
             )
+
+
+def _overlap(a: str, b: str, contents: Mapping[str, RowSketch], share: float) -> str:
+    """Which rows two parts share, of which the share is the smaller one's."""
+    smaller, larger = sorted((a, b), key=lambda path: contents[path].n_rows)
+    if share < 1:
+        return f"{a} and {b} share some {100 * share:.0f} % of the rows of {smaller}"
+    if contents[a].n_rows == contents[b].n_rows:
+        return f"{a} and {b} hold the same rows"
+    return f"{larger} holds the rows of {smaller}, too"
 
 
 def _sharing(keys: Sequence[Keys]) -> set[tuple[int, int]]:

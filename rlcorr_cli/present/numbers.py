@@ -74,10 +74,13 @@ def signed(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A fraction as a percentage; one just above 0 or just below 1 is not rounded to 0 % or 100 %."""
+    """A fraction as a percentage; one just above 0 or just below 1 is not rounded to 0 % or 100 %.
+
+    A sum's rounding is no such difference from 1.
+    """
     if value is None:
         return NOTHING
-    if value == 0 or value == 1:
+    if value == 0 or abs(value - 1) < 1e-12:
         return f"{100 * value:.0f} %"
     if value < 0.0001 or value > 0.9999:
         return "< 0.01 %" if value < 0.5 else "> 99.99 %"

@@ -1,7 +1,7 @@
 """A sweep's table and sentences, which every form shows."""
 
 from rlcorr_cli.present.cells import Cell, Rows
-from rlcorr_cli.present.numbers import NOTHING, number, share
+from rlcorr_cli.present.numbers import NOTHING, number, plural, share
 from rlcorr_cli.report.swept import Point, Sweep
 from rlcorr_cli.totals.families import Value
 
@@ -11,7 +11,8 @@ def headline(sweep: Sweep) -> str:
     target = sweep.target
     if target is None:
         return f"What {sweep.what} keeps at {len(sweep.points)} thresholds; --target-keep 0.95 names one."
-    values, inside = target.point.values, f"{target.point.n_inside:,} of {sweep.n_units:,} {sweep.units}"
+    values = target.point.values
+    inside = f"{target.point.n_inside:,} of {plural(sweep.n_units, sweep.units.removesuffix('s'))}"
     if target.kind == "keep":
         return f"To keep {share(target.share)} of the {sweep.units} ({inside}; {share(values['info'])} of the batch):"
     if not target.reached:

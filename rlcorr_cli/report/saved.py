@@ -30,6 +30,28 @@ MOST_BYTES = 1 << 30
 """A group takes some 4,000."""
 AGAIN = "Write one with `rlcorr analyze DUMP -o report.json`."
 
+_OTHERS: Mapping[tuple[str, ...], tuple[str, str]] = {
+    ("plans", "recommendation"): (
+        "a comparison of plans",
+        "`rlcorr compare DUMP -o plans.png` draws one, and `rlcorr analyze DUMP -o report.json` writes a report.",
+    ),
+    ("dumps", "largest"): (
+        "a comparison of dumps",
+        "`rlcorr compare A B --side-by-side -o dumps.png` draws one; `rlcorr analyze DUMP -o report.json` writes a "
+        "report.",
+    ),
+    ("swept", "points"): (
+        "a sweep",
+        "`rlcorr sweep DUMP --rs ratio.seq_mean -o sweep.png` draws one; `rlcorr analyze DUMP -o report.json` writes a "
+        "report.",
+    ),
+    ("a", "b", "pairs"): (
+        "a comparison of two dumps",
+        "`rlcorr diff A B -o diff.png` draws one, and `rlcorr analyze DUMP -o report.json` writes a report.",
+    ),
+}
+"""Keys of other commands' JSON -> what it is, and what to do instead."""
+
 
 def is_report(dumps: Sequence[str]) -> bool:
     """Whether a path names a saved report, or saved totals, rather than a dump."""
@@ -49,6 +71,9 @@ def load(path: str) -> dict[str, Any]:
         raise DataError(f"{path} cannot be read as a report: {error.message}", AGAIN) from None
     if not isinstance(data, dict) or "rlcorr" not in data:
         raise DataError(f"{path} is not a report of rlcorr's.", f"A dump of JSON lines is called .jsonl. {AGAIN}")
+    for keys, (what, instead) in _OTHERS.items():
+        if set(keys) <= set(data):
+            raise DataError(f"{path} is {what}, and no report of a dump.", instead)
     head = data["rlcorr"]
     if not isinstance(head, Mapping) or type(head.get("schema")) is not int or head["schema"] != SCHEMA:
         raise DataError(f"{path} was written by another version of rlcorr.", AGAIN)

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from running import STEPS, Ran, parquet, refused, row, run
+from running import BF16, STEPS, Ran, parquet, refused, row, run
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.report.saved import read_report
@@ -151,6 +151,25 @@ def test_what_is_no_report_is_status_3(case: str, tmp_path: Path, folder: Path) 
     refused(run("check", str(path)), 3, "r.json", part)
     against = ("--baseline", str(path), "--max-increase", "kl=20%")
     refused(run("check", str(folder / "plain.json"), *against), 3, "r.json", part)
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (("compare", BF16, "--preset", "token_is"), "a comparison of plans"),
+        (("compare", BF16, BF16, "--side-by-side"), "a comparison of dumps"),
+        (("sweep", BF16, "--rs", "ratio.seq_mean"), "a sweep"),
+        (("diff", BF16, STEPS), "a comparison of two dumps"),
+    ],
+    ids=["compare", "side by side", "sweep", "diff"],
+)
+def test_results_of_other_commands_are_named_with_how_to_draw_them(
+    command: tuple[str, ...], what: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.json"
+    assert run(*command, "-o", str(path)).status == 0
+    for reader in ("plot", "check"):
+        refused(run(reader, str(path)), 3, f"{what}, and no report of a dump", f"`rlcorr {command[0]} ")
 
 
 def test_bytes_that_are_no_text_are_status_3(tmp_path: Path) -> None:

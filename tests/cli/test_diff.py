@@ -237,3 +237,9 @@ def test_chance_seldom_moves_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     alarms = false_alarms(range(24))
     assert sum(moved for moved, _ in alarms) <= 3
     assert sum(single for _, single in alarms) >= 2
+
+
+def test_errors_on_the_rows_column_speak_of_by(tmp_path: Path) -> None:
+    refused(run("diff", BF16, BF16, "--by", "foo"), 2, "--by foo: there is no column 'foo'.")
+    ran = run("diff", BF16, BF16, "--by", "response_mask")
+    refused(ran, 3, "response_mask", "name the rows' own with --by COLUMN.")

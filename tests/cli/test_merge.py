@@ -175,8 +175,15 @@ def test_the_same_rows_are_refused_unless_they_are_allowed(steps: list[str], tmp
     # A part of a sum is found again, too.
     for name, some in (("a", steps[:3]), ("b", steps[2:])):
         assert run("merge", *some, "-o", str(tmp_path / f"{name}.rlcorr")).status == 0
-    refused(run("merge", str(tmp_path / "a.rlcorr"), steps[1]), 3, "hold the same rows")
-    refused(run("merge", *(str(tmp_path / f"{name}.rlcorr") for name in "ab")), 3, "share some 33 % of the smaller")
+    refused(run("merge", str(tmp_path / "a.rlcorr"), steps[1]), 3, "a.rlcorr holds the rows of", "1.rlcorr, too:")
+    part, other = (str(tmp_path / f"{name}.rlcorr") for name in "ab")
+    refused(run("merge", part, other), 3, f"{part} and {other} share some 33 % of the rows of {part}")
+
+
+def test_one_dump_under_two_plans_is_told_for_its_plans(tmp_path: Path) -> None:
+    plain, tight = saved(BF16, tmp_path / "a.rlcorr"), saved(BF16, tmp_path / "b.rlcorr", "--preset", "geo_rs")
+    refused(run("merge", plain, tight), 2, "These totals do not add: rejections.geometric")
+    assert run("merge", plain, "-q").status == 0
 
 
 def test_one_text_scored_by_two_policies_is_two_rows(steps: list[str]) -> None:

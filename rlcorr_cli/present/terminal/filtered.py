@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from rlcorr_cli.present.numbers import share
+from rlcorr_cli.present.numbers import plural, share
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import (
     print_anomalies,
@@ -31,8 +31,9 @@ def _draw(console: Console, filtered: Filtered) -> None:
     sequences = int(values.get("kept_sequences", counts["sequences"]) or 0)
     kept = tokens / counts["tokens"]
     line = (
-        f"Keeps {sequences:,} of {counts['sequences']:,} sequences ({share(sequences / counts['sequences'])}) and "
-        f"{tokens:,} of {counts['tokens']:,} tokens ({share(kept)})."
+        f"Keeps {sequences:,} of {plural(counts['sequences'], 'sequence')} "
+        f"({share(sequences / counts['sequences'])}) and {tokens:,} of {plural(counts['tokens'], 'token')} "
+        f"({share(kept)})."
     )
     print_anomalies(console, report.anomalies)
     console.print(Padding(Text(line, style="bold"), (0, 2)))
