@@ -88,7 +88,8 @@ def filter_dump(
             place and stack.enter_context(_output(place, staging, dump, plan, target))
             for place in (kept_rows(target), rejected_rows(target))
         ]
-        batches = filtered_rows(dump, work, computing, outputs=outputs, progress=progress, log=log)
+        of_input = outputs if draws is None else ()
+        batches = filtered_rows(dump, work, computing, outputs=of_input, progress=progress, log=log)
         with closing(batches):
             for batch in batches:
                 _write(batch, tally, draws, kept, dropped)
@@ -202,6 +203,8 @@ def _write(
     tally.add(batch, times)
     if kept is not None and batch.written is not None:
         for rows in (batch.written,) if draws is None else drawn(batch.written, times, batch.longest):
+            if draws is not None:
+                kept.done = (kept.rows + len(rows)) / int(draws.sum())
             kept.write(rows)
     if dropped is not None and batch.dropped is not None:
         dropped.write(batch.dropped)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -97,6 +98,35 @@ def test_a_full_disk_leaves_nothing_and_says_how_much_is_needed(name: str, dump:
     assert len(lines) == 2, done.stderr
     assert "File too large" in lines[0]
     assert "MB needed" in lines[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_says_how_much_a_resampling_needs(dump: str, tmp_path: Path) -> None:
+    args = [
+        forked_command(),
+        "filter",
+        dump,
+        "--preset",
+        "token_is",
+        "--resample",
+        "50000",
+        "-o",
+        str(tmp_path / "o.jsonl"),
+    ]
+    assert subprocess.run(args, capture_output=True).returncode == 0
+    n_bytes = (tmp_path / "o.jsonl").stat().st_size
+    (tmp_path / "o.jsonl").unlink()
+    limit = n_bytes // 4
+    done = subprocess.run(
+        args,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert done.returncode == 4, done
+    needed = re.search(r"of about ([\d,.]+) MB needed", done.stderr)
+    assert needed, done.stderr
+    assert 0.7 < float(needed[1].replace(",", "")) * 1e6 / n_bytes < 1.3
     assert list(tmp_path.iterdir()) == []
 
 
