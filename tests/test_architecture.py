@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "plans": ("errors", "places", "storage"),
     "totals": ("errors", "plans"),
     "batch": ("errors", "places", "totals"),
-    "quality": ("errors", "places"),
+    "quality": ("errors", "places", "totals"),
     "requests": ("errors", "plans", "quality"),
     "metrics": ("errors", "plans", "totals"),
     "frameworks": ("errors", "plans", "totals", "metrics"),

@@ -1,0 +1,157 @@
+"""A Diagnosis: which causes explain the gap between two policies, and where it sits; as values."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Interval = tuple[float, float]
+Parameter = float | str
+Bound = Literal["at_least", "at_most"]
+UNCLEAR, CLEAN, TOO_FEW = "unclear", "none", "too_few"
+"""Verdicts that name no cause: nothing stands out, the policies are equal, there is too little to say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CauseFinding:
+    """A cause that the data show.
+
+    cause: its name in CAUSES.  share: of the gap, the sum of l^2, which it explains, at least or at most (a bound).
+    parameters: what it comes to, such as {"top_p": 0.8}, and intervals: 95 % intervals of those that have one.
+    is_minor: whether it explains too little to be a verdict.  headline: what it is, in a clause that starts with a
+    noun.  evidence: sentences with the numbers that say so.  advice: what to do.
+    """
+
+    cause: str
+    share: float
+    bound: Bound = "at_least"
+    share_interval: Interval | None = None
+    parameters: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
+    intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
+    is_minor: bool = False
+    headline: str
+    evidence: tuple[str, ...]
+    advice: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "cause": self.cause,
+            "share": self.share,
+            "share_bound": self.bound,
+            "share_interval": None if self.share_interval is None else list(self.share_interval),
+            "parameters": dict(self.parameters),
+            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "is_minor": self.is_minor,
+            "headline": self.headline,
+            "evidence": list(self.evidence),
+            "advice": self.advice,
+        }
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is always told, cause or not: the grid that a column is stored on."""
+
+    name: str
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelGap:
+    """What one level of a column holds of all tokens, of k3 and of the gap (shares, with 95 % intervals of k3's and the
+    gap's), and the share of the gap that its tokens' surprise alone would give.
+
+    size: the typical |r| of its rows over the others'; z: of that; None where there are too few.  is_hot: whether it
+    stands out, in size and beyond chance among all levels that were tried.
+    """
+
+    level: Any
+    rows: int
+    tokens: int
+    token_share: float
+    k3: float
+    k3_interval: Interval | None
+    gap: float
+    gap_interval: Interval | None
+    expected: float
+    size: float | None = None
+    z: float | None = None
+    is_hot: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnGap:
+    """The levels of a column, in order.  trend, trend_z: of a column of numbers, the factor by which |r| grows from its
+    lowest to its highest value, along a line; grows: whether that stands out.  too_many: more levels than are kept."""
+
+    column: str
+    levels: tuple[LevelGap, ...]
+    trend: float | None = None
+    trend_z: float | None = None
+    grows: bool = False
+    too_many: bool = False
+
+
+@dataclass(frozen=True)
+class PlaceGap:
+    """Tokens of a row from this place on, to the next one: how many, and the typical |r|."""
+
+    first: int
+    tokens: int
+    size: float | None
+
+
+@dataclass(frozen=True)
+class NotLookedFor:
+    """A cause that takes what the dump lacks."""
+
+    cause: str
+    needs: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """Of a whole dump or a group of its rows.
+
+    sum_squares: the gap Q = sum l^2.  k3: mean k3 per token.  deviation: the standard deviation of l.  core: the
+    typical spread of d, the difference in log-odds; None without tokens inside.  verdict: the name of the first cause,
+    or UNCLEAR, CLEAN, TOO_FEW; conclusion: that in a sentence where it names no cause.  causes: all that hold, in
+    order.  columns: by column, `length` among them; turns, surprise: the same by run of the mask and by the bins of u,
+    whose levels are the bins' lower ends.  features: the numbers that the rules look at.
+    """
+
+    sum_squares: float
+    k3: float | None
+    deviation: float | None
+    core: float | None
+    verdict: str
+    conclusion: str
+    causes: tuple[CauseFinding, ...]
+    facts: tuple[Fact, ...] = ()
+    columns: tuple[ColumnGap, ...] = ()
+    turns: tuple[LevelGap, ...] = ()
+    surprise: tuple[LevelGap, ...] = ()
+    places: tuple[PlaceGap, ...] = ()
+    features: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
+    not_looked_for: tuple[NotLookedFor, ...] = ()
+
+    @property
+    def cause(self) -> CauseFinding | None:
+        """The cause that the verdict names, if it names one."""
+        return next((each for each in self.causes if each.cause == self.verdict), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "gap": {"sum_sq": self.sum_squares, "k3_kl": self.k3, "sd": self.deviation, "core": self.core},
+            "verdict": self.verdict,
+            "conclusion": self.conclusion,
+            "causes": [cause.to_dict() for cause in self.causes],
+            "facts": [asdict(fact) for fact in self.facts],
+            "columns": [asdict(column) for column in self.columns],
+            "turns": [asdict(turn) for turn in self.turns],
+            "surprise": [asdict(level) for level in self.surprise],
+            "positions": [asdict(place) for place in self.places],
+            "features": dict(self.features),
+            "not_looked_for": [asdict(each) for each in self.not_looked_for],
+        }
