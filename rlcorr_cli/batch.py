@@ -89,6 +89,22 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What stands around the valid tokens of a Batch of B rows, and is looked at to tell why its policies differ.
+
+    offsets: i64[B+1] into all T tokens, masked ones included.  valid: bool[T], None where all are.  token_ids: i64[T],
+    -1 in rows without; None where no row has any.  levels: column -> (i64[B] codes, the levels they stand for).
+    prompts: u64[B], a hash of each row's prompt; None where the dump does not tell.
+    """
+
+    offsets: NDArray[np.int64]
+    valid: NDArray[np.bool_] | None
+    token_ids: NDArray[np.int64] | None
+    levels: Mapping[str, tuple[NDArray[np.int64], tuple[Any, ...]]]
+    prompts: NDArray[np.uint64] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decision:
     """What a plan decides about B rows (empty ones too) with V valid tokens, on the host.
 

@@ -49,6 +49,8 @@ class PlanColumns:
     batch: the column of training batches, which rows are grouped by before all others; None without one.
     batch_required: whether every file must have it; else it is left out where one has not.
     compares: whether two policies must be there; without, the rollout's alone will do.
+    levels: whether to read what a gap may sit in, where the dump has it: columns of levels, and token ids.  by: further
+    columns of levels, which must be there.
     """
 
     mode: Mode = "decoupled"
@@ -57,3 +59,5 @@ class PlanColumns:
     batch: str | None = None
     batch_required: bool = False
     compares: bool = True
+    levels: bool = False
+    by: tuple[str, ...] = ()

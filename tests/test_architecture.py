@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "storage": ("errors", "places"),
     "atomic": ("errors", "places", "storage"),
     "plans": ("errors", "places", "storage"),
-    "totals": ("errors", "plans"),
+    "totals": ("errors", "places", "plans"),
     "batch": ("errors", "places", "totals"),
     "quality": ("errors", "places", "totals"),
     "requests": ("errors", "plans", "quality"),

@@ -31,6 +31,11 @@ def holds_advantages(type: pa.DataType) -> bool:
     return holds_reward(item) and not is_.is_boolean(item)
 
 
+def holds_token_ids(type: pa.DataType) -> bool:
+    """A list of whole numbers."""
+    return is_list(type) and is_.is_integer(type.value_type)
+
+
 def holds_key(type: pa.DataType) -> bool:
     """Whatever is one value: no list, no map, no object, no months and days at once."""
     if is_.is_dictionary(type) or is_.is_run_end_encoded(type):

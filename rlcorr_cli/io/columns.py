@@ -24,6 +24,7 @@ class Roles:
     old, current: the policies before and after updates, at least one of them where policies are compared.
     batch: of training batches; None where all rows are one.  group_keys: what else rows are grouped by, in the order
     asked for.  ids: what tells rows apart, sample_id first.  drawn_by: those of them by which the bootstrap knows rows.
+    levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis.
     """
 
     rollout: str
@@ -36,6 +37,8 @@ class Roles:
     group_keys: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     drawn_by: tuple[str, ...] = ()
+    levels: tuple[tuple[str, str], ...] = ()
+    token_ids: str | None = None
 
     @property
     def train(self) -> str:
@@ -53,7 +56,8 @@ class Roles:
     def needed(self) -> list[str]:
         """Every column to read, each once."""
         of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages)
-        return list(dict.fromkeys(column for column in (*of_tokens, self.batch, *self.group_keys, *self.ids) if column))
+        of_rows = (self.batch, *self.group_keys, *self.ids, *(column for _, column in self.levels))
+        return list(dict.fromkeys(column for column in (*of_tokens, self.token_ids, *of_rows) if column))
 
 
 def roles_of(
@@ -63,8 +67,10 @@ def roles_of(
     group_keys: tuple[str, ...] = (),
     ids: tuple[str, ...] = (),
     drawn_by: tuple[str, ...] = (),
+    levels: tuple[tuple[str, str], ...] = (),
+    token_ids: str | None = None,
 ) -> Roles:
-    """A resolved mapping read by role; batch, group_keys and ids are columns of the dump."""
+    """A resolved mapping read by role; batch, group_keys, ids, levels and token_ids are columns of the dump."""
     return Roles(
         rollout=columns["rollout_log_probs"],
         old=columns.get("old_log_probs"),
@@ -76,6 +82,8 @@ def roles_of(
         group_keys=group_keys,
         ids=ids,
         drawn_by=drawn_by,
+        levels=levels,
+        token_ids=token_ids,
     )
 
 

@@ -13,14 +13,13 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import LineCounter, all_resolved, resolved
 from rlcorr_cli.io.plain_values import texts
 from rlcorr_cli.places import Place
+from rlcorr_cli.quality.columns import TOKENS
 
 STEP_TOKENS = 1 << 18
 NAMED = 3
 """Rows of one id that a message names."""
 TEXTS = ("prompt", "response", "completion", "output", "input")
 """Columns of text that are shown above a row's tokens."""
-TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
-"""Columns that name a row's tokens, if there are as many as log-probs."""
 
 
 @dataclass(frozen=True)

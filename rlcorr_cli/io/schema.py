@@ -1,8 +1,9 @@
 """One mapping for all files of a dump: what they must share, and what is left out where they do not."""
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,6 +11,7 @@ from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.io import arrow_types as types
 from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
 from rlcorr_cli.places import shown
+from rlcorr_cli.quality.columns import LEVELS, TOKENS
 from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
@@ -64,6 +66,7 @@ def resolve_schema(
         group_keys=tuple(keys[name] for name in request.group_by),
         ids=shared_ids,
         drawn_by=_drawn_by(shared_ids, request),
+        **_looked_into(schemas, request, plan_columns),
     )
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
@@ -88,7 +91,9 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     keys = _keys(path, schema, (*required, *request.group_by), request)
     marks = [_mark(name, schema, request) for name in (*MARKS, *((batch,) if batch else ()))]
     names = [*columns.values(), *keys.values(), *(name for name in marks if name), *_ids(schema, request)]
-    return list(dict.fromkeys(names))
+    looked_into = _looked_into({path: schema}, request, plan_columns)
+    names += [column for _, column in looked_into["levels"]]
+    return list(dict.fromkeys([*names, *([looked_into["token_ids"]] if looked_into["token_ids"] else [])]))
 
 
 def _optional(plan_columns: PlanColumns) -> tuple[str, ...]:
@@ -160,6 +165,26 @@ def _keys(path: str, schema: pa.Schema, names: Sequence[str], request: ReadReque
                     f"{column} holds {type}; to group by {name} takes {types.KEY}.", "Group by another column."
                 )
     return keys
+
+
+def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> dict[str, Any]:
+    """The levels and token_ids of Roles: columns that every file has, in a type that serves."""
+    if not plan_columns.levels:
+        return {"levels": (), "token_ids": None}
+
+    def everywhere(columns: Iterable[str], fits: Callable[[pa.DataType], bool]) -> str | None:
+        shared = (
+            column
+            for column in columns
+            if all(column in schema.names and fits(_type(schema, column)) for schema in schemas.values())
+        )
+        return next(shared, None)
+
+    asked = _shared({path: _keys(path, schema, plan_columns.by, request) for path, schema in schemas.items()}, ())
+    named = {name: (request.columns[name],) if name in request.columns else names for name, names in LEVELS.items()}
+    columns = {name: everywhere(names, types.holds_key) for name, names in named.items()}
+    levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
+    return {"levels": tuple((levels | asked).items()), "token_ids": everywhere(TOKENS, types.holds_token_ids)}
 
 
 def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:

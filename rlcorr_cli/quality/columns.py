@@ -90,6 +90,19 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "rid",
     ),
 }
+LEVELS: dict[str, tuple[str, ...]] = {
+    "step": ("step", *ALIASES["step"]),
+    "policy_version": ("policy_version", *ALIASES["policy_version"]),
+    "worker": ("worker", "worker_id", "engine", "engine_id", "replica", "server", "rank"),
+    "data_source": ("data_source", "source", "dataset", "env", "environment", "task"),
+    "finish_reason": ("finish_reason", "stop_reason", "status"),
+    "group_id": ("group_id", "prompt_group", "prompt_id", "uid", "group_index"),
+}
+"""What a gap between policies may sit in, level by level -> what columns of it are called, the first that is there."""
+
+TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
+"""Columns that name a row's tokens, if there are as many as log-probs."""
+
 AMBIGUOUS: dict[str, tuple[str, ...]] = {
     "rollout_log_probs": ("logprobs",),
     "old_log_probs": ("log_probs", "train_log_probs"),

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.places import Place
 from rlcorr_cli.totals.histogram import Floats
 
 PARTS = ("odd", "first", "last", "gap", "after_gap", "early", "body")
@@ -83,15 +84,34 @@ WORST = 8
 
 
 @dataclass(frozen=True)
-class WorstRows:
-    """The WORST rows by some value, largest first: (value, what names the row, its tokens)."""
+class WorstRow:
+    """A row by some value.  sample_id: None of a dump without ids."""
 
-    rows: tuple[tuple[float, str, int], ...] = ()
+    value: float
+    place: Place
+    sample_id: str | None
+    n_tokens: int
+
+    @property
+    def name(self) -> str:
+        """What names the row to its owner."""
+        return self.sample_id or self.place.text
+
+
+@dataclass(frozen=True)
+class WorstRows:
+    """The WORST rows by some value, largest first."""
+
+    rows: tuple[WorstRow, ...] = ()
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[float, str, int]]) -> "WorstRows":
-        """Of any rows; those of one value in the order of their names."""
-        return cls(tuple(sorted(rows, key=lambda row: (-row[0], row[1]))[:WORST]))
+    def of(cls, rows: Iterable[WorstRow]) -> "WorstRows":
+        """Of any rows; those of one value in the order of their places."""
+
+        def order(row: WorstRow) -> tuple[Any, ...]:
+            return -row.value, row.place.path, row.place.start, row.place.number
+
+        return cls(tuple(sorted(rows, key=order)[:WORST]))
 
     def __add__(self, other: "WorstRows") -> "WorstRows":
         return WorstRows.of((*self.rows, *other.rows))
