@@ -11,8 +11,10 @@ from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import TERMS, presets_with
 from rlcorr_cli.present.terminal.choice import FLAGS
 from rlcorr_cli.present.terminal.explain import TOPICS, near_misses
-from rlcorr_cli.quality.anomalies import ANOMALIES, Anomaly
+from rlcorr_cli.quality.anomalies import ANOMALIES
 from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
+from rlcorr_cli.quality.cause import Cause
+from rlcorr_cli.quality.causes import ALL_CAUSES
 from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.report import recommend
 from rlcorr_cli.rules.defaults import RULES
@@ -99,11 +101,21 @@ def test_icepop_presets_are_those_that_zero_weights() -> None:
     assert {row.plan.weighting.outside for row in presets_with("icepop") if row.plan.weighting} == {"zero"}
 
 
-@pytest.mark.parametrize("row", [*PROBLEMS, *ANOMALIES], ids=lambda row: row.name)
-def test_every_class_of_problems_is_told_with_its_fix(row: Problem | Anomaly) -> None:
+@pytest.mark.parametrize("row", PROBLEMS, ids=lambda row: row.name)
+def test_every_class_of_problems_is_told_with_its_fix(row: Problem) -> None:
     text = explained(row.name)
     assert " ".join(row.meaning.split()) in text
     assert f"Fix: {row.fix}" in text
+
+
+@pytest.mark.parametrize("row", ALL_CAUSES.values(), ids=lambda row: row.name)
+def test_every_cause_has_a_page_that_says_how_it_looks_how_sure_that_is_and_what_looks_alike(row: Cause) -> None:
+    text = explained(row.name).replace("- ", "-")  # lines break at hyphens
+    assert text.startswith(f"{row.name} {row.meaning} Cause of ")
+    assert f"How it looks: {row.looks} How sure one can be: {row.certainty}" in text
+    assert f"What else looks like it: {row.alike} What to do: {row.advice}" in text
+    for words in (row.meaning, row.looks, row.certainty, row.alike, row.advice):
+        assert words.endswith(".")
 
 
 def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
@@ -114,6 +126,7 @@ def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
         "presets": list(PRESETS),
         "rules": [rule.metric for rule in RULES],
         "problems": [row.name for row in (*PROBLEMS, *ANOMALIES)],
+        "causes": list(ALL_CAUSES),
         "statistics": list(STATISTICS),
         "columns": list(COLUMNS),
         "weights": [row.name for row in GROUPS["Importance weights"]],

@@ -459,5 +459,5 @@ def test_the_table_loads_without_numpy() -> None:
 def test_every_row_says_what_it_means_and_what_to_do() -> None:
     for row in ANOMALIES:
         assert row.meaning.endswith(".")
-        assert row.fix.endswith(".")
+        assert row.advice.endswith(".")
         assert row.source

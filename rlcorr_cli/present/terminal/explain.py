@@ -19,6 +19,8 @@ from rlcorr_cli.present.terminal.choice import about_choice
 from rlcorr_cli.present.terminal.presets import WIDTH, about_family, about_preset, indented, records
 from rlcorr_cli.quality.anomalies import ANOMALIES
 from rlcorr_cli.quality.bad_rows import PROBLEMS
+from rlcorr_cli.quality.cause import KINDS, Cause
+from rlcorr_cli.quality.causes import ALL_CAUSES
 from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.rule import Rule
@@ -30,6 +32,7 @@ TOPICS = {
     "presets": "corrections by name",
     "rules": "what `check` and `analyze` judge by",
     "problems": "what can be wrong with rows and files",
+    "causes": "why policies may differ: what `diagnose` names",
     "statistics": "what rejections can bound",
     "terms": "kinds of corrections",
     "columns": "what a dump holds, and what frameworks call it",
@@ -83,12 +86,9 @@ def _edit_distance(first: str, second: str) -> int:
 
 def known() -> list[str]:
     """Every name that can be explained but symbols and what hangs on a plan."""
-    problems = (row.name for row in (*PROBLEMS, *ANOMALIES))
-    return list(
-        dict.fromkeys(
-            [*names(), *STATISTICS, *PRESETS, *PRESET_ALIASES, *problems, *TERMS, *TOPICS, *COLUMNS, *RELEASES]
-        )
-    )
+    problems = (*(row.name for row in PROBLEMS), *ALL_CAUSES)
+    tables = (names(), STATISTICS, PRESETS, PRESET_ALIASES, problems, TERMS, TOPICS, COLUMNS, RELEASES)
+    return list(dict.fromkeys(name for table in tables for name in table))
 
 
 def _topic(name: str) -> list[str]:
@@ -102,6 +102,8 @@ def _topic(name: str) -> list[str]:
             return _table((rule.metric, f"{rule.severity}: should be {rule}") for rule in RULES)
         case "problems":
             return _table((row.name, row.meaning) for row in (*PROBLEMS, *ANOMALIES))
+        case "causes":
+            return _table((row.name, row.meaning) for row in ALL_CAUSES.values())
         case "statistics":
             return _table((row.name, row.formula) for row in STATISTICS.values())
         case "terms":
@@ -202,14 +204,25 @@ def _statistic(name: str) -> list[str]:
 
 
 def _problem(name: str) -> list[str]:
-    """The lines on a class of bad rows, or on an anomaly of whole files; none of another name."""
+    """The lines on a class of bad rows, or on a cause; none of another name."""
     for row in (row for row in PROBLEMS if row.name == name):
         kind = "Class of bad rows: --on-bad-row says what is done about them."
         return [name, *_paragraphs(row.meaning, kind, f"Fix: {row.fix}", f"Seen in: {row.seen_in}.")]
-    for row in (row for row in ANOMALIES if row.name == name):
-        kind = "Anomaly of a whole file, suspected from its first rows: a warning that changes no number."
-        return [name, *_paragraphs(row.meaning, kind, f"Fix: {row.fix}", f"Source: {row.source}.")]
-    return []
+    return _cause(ALL_CAUSES[name]) if name in ALL_CAUSES else []
+
+
+def _cause(row: Cause) -> list[str]:
+    """The lines on a cause: what it is, how it looks, how sure one can be, what else looks like it, and what to do."""
+    texts = (
+        row.meaning,
+        f"Cause {KINDS[row.kind]}.",
+        f"How it looks: {row.looks}",
+        f"How sure one can be: {row.certainty}",
+        f"What else looks like it: {row.alike}",
+        f"What to do: {row.advice}",
+        f"Source: {row.source}." if row.source else "",
+    )
+    return [row.name, *_paragraphs(*texts)]
 
 
 def _paragraphs(*texts: str) -> list[str]:

@@ -1,0 +1,243 @@
+"""CAUSES: why two policies may differ, in the order in which they are looked for; `rlcorr explain NAME` shows a row.
+
+A row's rule is a function of the module of its family.  The table loads without numpy.
+"""
+
+from collections.abc import Mapping
+
+from rlcorr_cli.quality.cause import Cause
+
+SAME_PROMPT = "Compare the prompts of both sides token by token: template, system prompt, trailing newline."
+WEIGHTS = (
+    "Check what the rollout engine runs: 8-bit weights, the checkpoint, an adapter that was not merged, the prompt, "
+    "RoPE's settings."
+)
+_ROWS = (
+    Cause(
+        name="grid",
+        meaning="A column is stored on a coarse grid: rounded to bf16, to fp16, or to a few decimals.",
+        looks="99 % of its values other than 0 lie on the grid. Rounding to it moves a value by step^2 / 12 in the "
+        "mean square, whose sum over the gap is the share.",
+        certainty="That a column is on a grid is certain from 64 values on, and always told as a fact; it is a cause "
+        "where this rounding alone makes half of the gap.",
+        alike="noise of bf16 size comes from arithmetic in bf16, and leaves values off the grid.",
+        advice="Write log-probs as float32, computed by a log-softmax in float32.",
+    ),
+    Cause(
+        name="mispaired_rows",
+        meaning="In some rows the two columns are of different responses: they were joined wrongly.",
+        looks="In up to a quarter of the rows both columns vary and hardly go together (correlation below 0.5), and "
+        "nearly every token is far off.",
+        certainty="A row is judged by 16 tokens or more. Rows swapped between samples of one prompt, which begin "
+        "alike, are harder to see.",
+        alike="Rows of another model or checkpoint in the same dump, which some_rows or column name where they still "
+        "go together.",
+        advice="Join the two sides by id, not by the order of rows; `rlcorr inspect DUMP --row ID` shows one of these.",
+    ),
+    Cause(
+        name="first_token",
+        meaning="The first token of a response is off, and the others are not.",
+        looks="First tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance.",
+        certainty="Two such tokens at least, and a rate that chance gives fewer than 3 in 10,000 dumps.",
+        alike="position_decays, where tokens after the first are off, too, and less and less.",
+        advice=SAME_PROMPT,
+    ),
+    Cause(
+        name="last_token",
+        meaning="The last token of a response is off, and the others are not.",
+        looks="Last tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance; a "
+        "rollout log-prob of exactly 0 there means that nobody sampled it.",
+        certainty="Two such tokens at least, and a rate that chance gives fewer than 3 in 10,000 dumps.",
+        alike="A truncated response has no end token: a dump of such rows alone cannot show it.",
+        advice="Check which end token each side scores. One that the framework appended has no log-prob: mask it.",
+        source="SkyRL #2148",
+    ),
+    Cause(
+        name="mask_boundary",
+        meaning="Tokens after a masked stretch inside a response (a tool's output) are off, and the others are not.",
+        looks="The first four tokens after such a stretch are off by more than a factor of 2 at five times the rate of "
+        "the others, beyond chance.",
+        certainty="Two such tokens at least, and a rate that chance gives fewer than 3 in 10,000 dumps.",
+        alike="position_grows, where what follows a tool's output stays off.",
+        advice="Hand tokens, not text, from turn to turn: text that is tokenized anew gives other tokens at the seam.",
+        source="TRL #5224",
+    ),
+    Cause(
+        name="position_onset",
+        meaning="From some place of a response on, every token is farther off.",
+        looks="The typical distance jumps at one index by a factor of 3 or more, and is level before it.",
+        certainty="Six standard errors, and 5 % of the tokens on either side.",
+        alike="Long responses of another kind (worker, source) that start to stand alone from some index on.",
+        advice="Compare the attention windows and the KV caches of both sides: something is cut off from there on.",
+    ),
+    Cause(
+        name="position_grows",
+        meaning="Tokens are the farther off the later they stand.",
+        looks="The typical distance grows along the logarithm of the index, by a factor of 1.5 or more over a "
+        "response.",
+        certainty="Four standard errors.",
+        alike="repetition_penalty in a dump without token ids: tokens that repeat stand late.",
+        advice="Compare RoPE's settings, the precision of the KV cache, and what the cache keeps.",
+    ),
+    Cause(
+        name="position_decays",
+        meaning="The first tokens of a response are the farthest off, and later ones less and less.",
+        looks="The typical distance falls along the logarithm of the index, nearly by half or more over a response.",
+        certainty="Five standard errors. That the prompts differ is a conclusion: the dump holds responses alone.",
+        alike="first_token, where the first is off alone.",
+        advice=SAME_PROMPT,
+    ),
+    Cause(
+        name="repetition_penalty",
+        meaning="One side's log-probs are after a repetition (or frequency, or presence) penalty, the other's are not.",
+        looks="At the same surprise, tokens that stood in the response before are moved, and new ones are not.",
+        certainty="It takes token_ids: a fifth of the variation at equal surprise goes with the repetition. Tokens of "
+        "the prompt, which are penalized too, are not in the dump.",
+        alike="Without token_ids it looks like other_weights, drift or position_grows.",
+        advice="Sample without a penalty, or return log-probs from before it.",
+    ),
+    Cause(
+        name="temperature_and_truncation",
+        meaning="One side's log-probs are after another temperature and after a cut (top-p, top-k, min-p).",
+        looks="As of top_p, and among unlikely tokens the log-odds lie on a line that is not level.",
+        certainty="That both are there is told by two independent signs; the parameters of neither are told.",
+        alike="A cut under softcapped logits.",
+        advice="Return log-probs from before the sampler, or apply the same temperature and cut in training.",
+    ),
+    Cause(
+        name="top_p",
+        meaning="One side's log-probs are after top-p (nucleus) sampling, the other's are not.",
+        looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
+        "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean of e^l is "
+        "below 1.",
+        certainty="10 tokens at 0 at least, and 2 % of all. p is told by the bound that most tokens keep; the interval "
+        "holds all bounds that so few tokens break.",
+        alike="min_p, whose bound is not sharp; top_k, which sets hardly any token to 0.",
+        advice="Return log-probs from before truncation, or apply the same top-p in training.",
+        source="TRL #6789",
+    ),
+    Cause(
+        name="min_p",
+        meaning="One side's log-probs are after min-p sampling, the other's are not.",
+        looks="Log-probs of exactly 0, and a mean of e^l below 1, as of top_p, but without a bound at one probability; "
+        "no token other than these comes closer to 0 than m leaves it.",
+        certainty="m is told from the largest log-prob below 0, and comes out up to a tenth too large.",
+        alike="top_p near 1, where hardly any token lies near the bound.",
+        advice="Return log-probs from before truncation, or apply the same min-p in training.",
+    ),
+    Cause(
+        name="temperature",
+        meaning="The two sides' log-probs are of different temperatures.",
+        looks="The log-odds of one policy over those of the other are a straight line, whose slope is the ratio of the "
+        "temperatures.",
+        certainty="The ratio is told with its interval; 0.8 against 1 and 1 against 1.25 are the same ratio. That "
+        "tokens were drawn from training's policy (so that rollout's log-probs are raw) is told by the means of e^l "
+        "and e^-l.",
+        alike="logit_softcap bends the line and fans out among likely tokens; changed weights scatter around it.",
+        advice="Apply the same temperature on both sides, and return log-probs from after it (vLLM: "
+        "logprobs_mode=processed_logprobs).",
+    ),
+    Cause(
+        name="logit_softcap",
+        meaning="One side caps its logits (c tanh(z / c)), the other does not.",
+        looks="A line as of temperature, around which likely tokens scatter more than the others.",
+        certainty="Which side caps is told by the sign of the slope; the cap itself is not told.",
+        alike="temperature, whose spread is level.",
+        advice="Give both sides the same softcap of the final logits.",
+    ),
+    Cause(
+        name="unnormalised",
+        meaning="One side's numbers are no log-probs: they do not sum to 1 over the vocabulary.",
+        looks="Nearly all tokens lie on one side of 0, and neither mean, of e^l or of e^-l, is 1: no policy could have "
+        "drawn these tokens. Log-probs, not logits, were divided by the temperature, or a mean over them was taken.",
+        certainty="Both means must be four errors from 1, on the sides that no pair of distributions allows.",
+        alike="A drawn-from-neither mixture, such as several cuts or temperatures at once.",
+        advice="Divide logits by the temperature before the log-softmax, not log-probs after it.",
+    ),
+    Cause(
+        name="top_k",
+        meaning="One side's log-probs are after top-k sampling, the other's are not.",
+        looks="The mean of e^l is below 1, most tokens lie below 0, and no token is set to exactly 0.",
+        certainty="The mass that is kept is told; k cannot be.",
+        alike="padded_vocabulary, whose loss stands in few tokens; mild top_p.",
+        advice="Return log-probs from before truncation, or apply the same top-k in training.",
+    ),
+    Cause(
+        name="column",
+        meaning="Rows of some levels of a column (a worker, a source, a version) carry the gap.",
+        looks="Their typical token is 1.5 times as far off as the others' or more, beyond chance among all levels of "
+        "all columns that were tried, and their share of the gap exceeds what the surprise of their tokens alone "
+        "gives.",
+        certainty="Chance is counted over everything that was tried, so a column more makes no level guilty. Where the "
+        "gap sits is told, and within these rows a temperature, a cut and the like.",
+        alike="Another column with the same rows in its levels: each stands out, and neither is more of a cause.",
+        advice="Look at what these rows have of their own: worker, engine settings, version of the weights.",
+    ),
+    Cause(
+        name="some_rows",
+        meaning="A minority of rows is farther off than the others, and no column says what they have in common.",
+        looks="3 rows at least and 45 % at most lie far above the median in the typical distance of their tokens.",
+        certainty="That they stand apart is told, not why. It takes 16 rows.",
+        alike="column, where the dump names what these rows share; mispaired_rows, where the columns do not go "
+        "together at all.",
+        advice="Look at some of them (`rlcorr inspect DUMP --row ID`), and try columns with --by.",
+    ),
+    Cause(
+        name="stale_policy",
+        meaning="The rollout's weights are some updates behind training's, which has learned from these very rows.",
+        looks="Rows lean up or down as wholes, and the better ones (by advantage) lean up.",
+        certainty="It takes advantages or rewards. A few updates on other prompts stay below bf16's noise, and cannot "
+        "be told from other_weights.",
+        alike="drift, where the dump has no advantages; other_weights, where the updates were on other rows.",
+        advice="Sync the weights to the rollout engine more often, or score old_log_probs before the update.",
+    ),
+    Cause(
+        name="drift",
+        meaning="Rows lean up or down as wholes: the policies differ, not their arithmetic.",
+        looks="Rows differ in their shares of tokens that went up by more than chance gives.",
+        certainty="That the policies differ is told; whether by updates or otherwise is not, without advantages.",
+        alike="stale_policy, whose rows lean with the advantage; other_weights; repetition_penalty without token_ids.",
+        advice="Check how old the rollout's weights are, and which checkpoint each side loaded.",
+    ),
+    Cause(
+        name="padded_vocabulary",
+        meaning="Training's softmax runs over rows of the vocabulary's padding, which rollout leaves out.",
+        looks="Some tokens are far below the others, hardly any above: mass leaks where a padding row has a large "
+        "logit. The mean of e^l is below 1 by that mass.",
+        certainty="20 such tokens at least. Padding rows that are zero leak little, and are harmless.",
+        alike="heavy_tail goes both ways; top_k lowers all tokens.",
+        advice="Mask the padding rows of the vocabulary before the softmax.",
+    ),
+    Cause(
+        name="heavy_tail",
+        meaning="A few tokens are far off, all over the rows, and the others are close.",
+        looks="Tokens beyond six times the typical spread carry the gap, in both directions.",
+        certainty="What switches these tokens is not in the dump; expert flips of a mixture of experts look so.",
+        alike="some_rows, where they stand in few rows; other_weights, where they go with the token.",
+        advice="Of a mixture of experts: replay the rollout's routing in training (R3).",
+    ),
+    Cause(
+        name="other_weights",
+        meaning="The two sides run different weights, or the same in a far coarser format.",
+        looks="The difference in log-odds goes with the token's id across prompts, or is larger than number formats "
+        "give.",
+        certainty="One of: 8-bit weights, another checkpoint, an adapter not merged, another prompt, RoPE. Which of "
+        "these, a dump cannot tell. Under 4,000 tokens or 4 prompts rounding and changed weights look alike.",
+        alike="stale_policy by updates on other rows; without token_ids noise of the same size.",
+        advice=WEIGHTS,
+    ),
+    Cause(
+        name="noise",
+        meaning="Rounding: both sides run the same weights by different kernels or precisions.",
+        looks="The log-odds differ by one spread at all levels of surprise, rows do not lean, and the mean of e^l is "
+        "1.",
+        certainty="By the spread it is of bf16 size (up to 0.1), of bf16 or int8 (0.2), of 8 bits (0.45). Raw "
+        "log-probs on both sides hide any temperature and cut that was sampled with.",
+        alike="Weights that were changed a little, in a dump without token_ids or under 4,000 tokens.",
+        advice="Nothing in the data is wrong. Token-level weights correct what noise leaves; a higher precision of the "
+        "last layer shrinks it.",
+    ),
+)
+
+CAUSES: Mapping[str, Cause] = {row.name: row for row in _ROWS}
+"""Name -> the row."""
