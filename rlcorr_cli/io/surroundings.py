@@ -1,5 +1,8 @@
 """What stands around the tokens of checked rows: their ids, the masked ones between them, the levels of their rows."""
 
+import math
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -11,6 +14,9 @@ from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.duplicates import keys
 from rlcorr_cli.io.plain_values import coded, texts
 
+RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
+"""The code of each row, and the levels that codes stand for."""
+
 
 def surroundings(rows: CheckedRows, roles: Roles) -> Surroundings:
     """Of a batch's rows, by the roles that they were read with."""
@@ -21,7 +27,7 @@ def surroundings(rows: CheckedRows, roles: Roles) -> Surroundings:
         offsets=rows.offsets,
         valid=rows.valid,
         token_ids=None if roles.token_ids is None else _token_ids(data.column(roles.token_ids), rows.offsets),
-        levels={name: (codes, tuple(values)) for name, (codes, values) in coded_levels.items()},
+        levels=_with_lag({name: (codes, tuple(values)) for name, (codes, values) in coded_levels.items()}),
         prompts=None if prompts is None else keys([data.column(prompts)]),
     )
 
@@ -29,6 +35,23 @@ def surroundings(rows: CheckedRows, roles: Roles) -> Surroundings:
 def row_id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
     """A row's sample_id as text; None where it has none."""
     return texts(rows.data.column(roles.ids[0]).slice(row, 1))[0].as_py() if roles.ids else None
+
+
+def _with_lag(levels: dict[str, RowLevels]) -> dict[str, RowLevels]:
+    """With how many versions each row's policy is behind its step, where both are numbers and nothing says it."""
+    if "lag" in levels or not {"step", "policy_version"} <= levels.keys():
+        return levels
+    steps, versions = (_numbers(*levels[name]) for name in ("step", "policy_version"))
+    values, codes = np.unique(steps - versions, return_inverse=True)
+    if not np.isfinite(values).all():
+        return levels
+    return levels | {"lag": (codes.astype(np.int64), tuple(values.tolist()))}
+
+
+def _numbers(codes: NDArray[np.int64], values: tuple[Any, ...]) -> NDArray[np.float64]:
+    """Each row's level, NaN of one that is no number."""
+    numbers = [math.nan if value is None or isinstance(value, str) else float(value) for value in values]
+    return np.array(numbers)[codes]
 
 
 def _token_ids(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:

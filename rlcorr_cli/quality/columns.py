@@ -93,6 +93,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 LEVELS: dict[str, tuple[str, ...]] = {
     "step": ("step", *ALIASES["step"]),
     "policy_version": ("policy_version", *ALIASES["policy_version"]),
+    "lag": ("policy_version_lag",),
     "worker": ("worker", "worker_id", "engine", "engine_id", "replica", "server", "rank"),
     "data_source": ("data_source", "source", "dataset", "env", "environment", "task"),
     "finish_reason": ("finish_reason", "stop_reason", "status"),
