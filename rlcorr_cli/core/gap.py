@@ -252,16 +252,16 @@ class _RowSums:
         return np.column_stack([of_parts[:, [TOKEN_SUMS.index(name) for name in names]], far])
 
     def _indexes(self) -> Floats:
-        body = torch.nonzero(self._part == BODY).squeeze(1)
-        values = self._values.chosen(body)
+        n, values = len(gap.INDEX_EDGES), self._values
         edges = np.searchsorted(gap.INDEX_EDGES, self.places.index, side="right") - 1
+        at = torch.where(self._part == BODY, self._on_device(edges), n)
         graded = values.graded.double()
         x = values.x * graded
         columns = (
             *(torch.ones_like(values.log_ratio), values.log_ratio.square(), values.k3),
             *(graded, x, x * x, (values.log_ratio.abs() > LN_2).double()),
         )
-        return sums_at(self._on_device(edges)[body], len(gap.INDEX_EDGES), columns)
+        return sums_at(at, n + 1, columns)[:n]
 
     def _turns(self) -> tuple[Floats, Floats]:
         shape = gap.TURNS, GROUPS, len(gap.GAP_SUMS)
@@ -357,11 +357,11 @@ class _RowSums:
 
     def _lines_on_v(self, field: Index, n: int) -> Floats:
         """LINE_SUMS of v, v_high and v_low: f64[n, 3, K].  field: of each row."""
-        chosen = torch.nonzero(self._in_table & self._values.inside).squeeze(1)
-        v, d = self._values.v[chosen], self._values.d[chosen]
+        v, d = self._values.v, self._values.d
         third = 1 + (v > 1).long() - (v < -1).long()
-        at = self._on_device(field)[self._row[chosen]] * 3 + third
-        sums = sums_at(at, n * 3, (torch.ones_like(v), v, d, v * v, d * d, v * d)).reshape(n, 3, -1)
+        at = self._on_device(field)[self._row] * 3 + third
+        at = torch.where(self._in_table & self._values.inside, at, 3 * n)
+        sums = sums_at(at, 3 * n + 1, (torch.ones_like(v), v, d, v * v, d * d, v * d))[:-1].reshape(n, 3, -1)
         return np.stack([sums.sum(axis=1), sums[:, 2], sums[:, 0]], axis=1)
 
     def _on_device(self, values: NDArray[np.generic]) -> Tensor:

@@ -27,7 +27,6 @@ def grid_sums(values: NDArray[Any]) -> Floats:
 
 
 def _rounded(values: NDArray[Any], places: int) -> NDArray[np.bool_]:
-    """Values that are a decimal of so many places, to within half of their type's rounding."""
-    exact = values.astype(np.float64)
-    half = np.abs(exact) * np.finfo(values.dtype).eps / 2
-    return np.abs(exact - np.round(exact, places)) <= half
+    """Values within a rounding of their type of a decimal of so many places."""
+    scaled = np.abs(values.astype(np.float64)) * 10**places
+    return np.abs(scaled - np.round(scaled)) <= scaled * np.finfo(values.dtype).eps
