@@ -6,23 +6,20 @@ stand in special parts are few, and added up apart.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlcorr_cli.batch import Batch, Surroundings
-from rlcorr_cli.core import bootstrap
+from rlcorr_cli.core.gap_rows import GapRows
 from rlcorr_cli.core.grids import grid_sums
 from rlcorr_cli.core.ragged import to_numpy
-from rlcorr_cli.core.token_gaps import TokenGaps, counts_at, sums_at
-from rlcorr_cli.core.token_parts import TokenPlaces, token_places
-from rlcorr_cli.core.tokens import Tokens, trained_policies
-from rlcorr_cli.core.vocabulary import came_before, vocabulary
+from rlcorr_cli.core.token_gaps import counts_at, sums_at
+from rlcorr_cli.core.vocabulary import vocabulary
 from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.gap import BODY, GROUPS, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals, Levels, Vocabulary
 from rlcorr_cli.totals.histogram import Floats
@@ -30,9 +27,6 @@ from rlcorr_cli.totals.histogram import Floats
 MOST_ROWS = 4096
 """Rows whose table is made at once: 15 MB."""
 LN_2 = math.log(2)
-ODD_TOKENS, ODD_CORRELATION, ODD_DEVIATION, ODD_SIZE, ODD_LEAST = 16, 0.5, 0.2, -1.5, -8.0
-"""A row's columns do not belong to each other where, over this many body tokens, those above the least correlate less,
-both spread more, and the typical ln|r| is above the size."""
 Index = NDArray[np.int64]
 
 
@@ -53,119 +47,24 @@ def gap_totals(batch: Batch, around: Surroundings, rows: Index, device: torch.de
     filled = np.flatnonzero(np.diff(batch.offsets)[rows] > 0)
     for first in range(0, len(filled), MOST_ROWS):
         portion = filled[first : first + MOST_ROWS]
-        of_portion = _RowSums.of(batch, around, rows[portion], device)
+        of_portion = _Sums(GapRows.of(batch, around, rows[portion], device))
         totals += of_portion.totals
         odd[portion], far[portion] = of_portion.odd_gap, of_portion.far_size
     return RowGaps(totals, odd, far)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _RowSums:
-    """R rows, none empty, and what is made of them.
+@dataclass(frozen=True)
+class _Sums:
+    """What is made of some rows."""
 
-    stored: the two columns as the dump has them, [V].  keys: u64[R].  advantages: f64[R], NaN of none.  token_ids:
-    i64[V], as of Surroundings, and again: bool[V], whether each came before in its row; None without.
-    """
-
-    tokens: Tokens
-    stored: tuple[NDArray[np.floating], NDArray[np.floating]]
-    places: TokenPlaces
-    keys: NDArray[np.uint64]
-    prompts: Index
-    advantages: Floats
-    levels: Mapping[str, tuple[Index, tuple[object, ...]]]
-    token_ids: Index | None
-    again: NDArray[np.bool_] | None
-
-    @classmethod
-    def of(cls, batch: Batch, around: Surroundings, rows: Index, device: torch.device) -> "_RowSums":
-        """Some rows of a batch."""
-        places = token_places(around)
-        token_ids = again = None
-        if around.token_ids is not None:
-            again = came_before(around.token_ids, around.offsets)
-            token_ids = around.token_ids
-            if around.valid is not None:
-                token_ids, again = token_ids[around.valid], again[around.valid]
-        every = len(rows) == batch.n_rows
-        kept = None if every else np.repeat(_flags(rows, batch.n_rows), np.diff(batch.offsets))
-        batch = batch if every else _chosen(batch, rows, kept)
-        tokens = Tokens.of(batch, device)
-        keys = bootstrap.row_keys(tokens, batch.row_keys)
-        prompts = keys if around.prompts is None else np.where(around.prompts[rows] == 0, keys, around.prompts[rows])
-        trained, _ = trained_policies(batch, "decoupled")
-        return cls(
-            tokens=tokens,
-            stored=(batch.rollout_logp, trained),
-            places=places if kept is None else places.chosen(kept),
-            keys=keys,
-            prompts=(prompts % np.uint64(gap.PROMPT_BUCKETS)).astype(np.int64),
-            advantages=_advantages(batch),
-            levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
-            token_ids=token_ids if token_ids is None or kept is None else token_ids[kept],
-            again=again if again is None or kept is None else again[kept],
-        )
-
-    @cached_property
-    def _values(self) -> TokenGaps:
-        return TokenGaps(self.tokens.log_ratio, self.tokens.rollout_logp)
-
-    @cached_property
-    def _n_rows(self) -> int:
-        return self.tokens.ragged.n_sequences
-
-    @cached_property
-    def _row(self) -> Tensor:
-        """The row of each token."""
-        device = self.tokens.ragged.device
-        return self.tokens.ragged.broadcast(torch.arange(self._n_rows, device=device))
-
-    @cached_property
-    def _in_body(self) -> Tensor:
-        return self._on_device(self.places.part == BODY)
-
-    @cached_property
-    def odd(self) -> NDArray[np.bool_]:
-        """Rows whose columns do not belong to each other, [R]."""
-        body, values, total = self._in_body.double(), self._values, self.tokens.ragged.sum
-        a, b = (column.clamp(min=ODD_LEAST) * body for column in (values.a, values.b))
-        n = to_numpy(total(body))
-        sums = (to_numpy(total(column)) for column in (a, b, a * a, b * b, a * b))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean_a, mean_b, aa, bb, ab = (column / n for column in sums)
-            deviations = (np.sqrt(np.maximum(s - m * m, 0)) for s, m in ((aa, mean_a), (bb, mean_b)))
-            spread_a, spread_b = deviations
-            correlation = (ab - mean_a * mean_b) / (spread_a * spread_b)
-            graded = values.graded.double() * body
-            size = to_numpy(total(values.x * graded)) / to_numpy(total(graded))
-            spread = np.minimum(spread_a, spread_b)
-            far = (correlation < ODD_CORRELATION) & (spread > ODD_DEVIATION) & (size > ODD_SIZE)
-            return (n >= ODD_TOKENS) & far
-
-    @cached_property
-    def _odd_tokens(self) -> Tensor:
-        return self._on_device(self.odd)[self._row]
-
-    @cached_property
-    def _in_table(self) -> Tensor:
-        return self._in_body | self._odd_tokens
-
-    @cached_property
-    def _special(self) -> Tensor:
-        """The tokens that are not in the table."""
-        return torch.nonzero(~self._in_table).squeeze(1)
-
-    @cached_property
-    def _cell(self) -> Tensor:
-        """Row and bin of u of every token."""
-        return self._row * N_SURPRISE + self._values.surprise
+    rows: GapRows
 
     @cached_property
     def _table(self) -> Floats:
         """TOKEN_SUMS of body tokens, and of all tokens of odd rows: f64[R, N_SURPRISE, K]."""
-        n = self._n_rows * N_SURPRISE
-        at = torch.where(self._in_table, self._cell, n)
-        return self._values.sums(at, n + 1)[:-1].reshape(self._n_rows, N_SURPRISE, -1)
+        n = self.rows.n_rows * N_SURPRISE
+        at = torch.where(self.rows.in_table, self.rows.cell, n)
+        return self.rows.values.sums(at, n + 1)[:-1].reshape(self.rows.n_rows, N_SURPRISE, -1)
 
     def _of_table(self, name: str) -> Floats:
         """One of the sums, over each row: f64[R]."""
@@ -175,14 +74,10 @@ class _RowSums:
     def _every(self) -> Floats:
         """GAP_SUMS of all tokens: f64[R, N_SURPRISE, 3]."""
         table = self._table[:, :, [TOKEN_SUMS.index(name) for name in gap.GAP_SUMS]].copy()
-        special = self._values.chosen(self._special)
+        special = self.rows.values.chosen(self.rows.special)
         columns = (torch.ones_like(special.log_ratio), special.log_ratio.square(), special.k3)
-        sums = sums_at(self._cell[self._special], self._n_rows * N_SURPRISE, columns)
+        sums = sums_at(self.rows.cell[self.rows.special], self.rows.n_rows * N_SURPRISE, columns)
         return table + sums.reshape(table.shape)
-
-    @cached_property
-    def _group(self) -> Index:
-        return (self.keys % np.uint64(GROUPS)).astype(np.int64)
 
     @cached_property
     def far_size(self) -> Floats:
@@ -190,12 +85,12 @@ class _RowSums:
         graded = self._of_table("n_graded")
         with np.errstate(invalid="ignore", divide="ignore"):
             size = self._of_table("x") / graded
-        return np.where(self.odd | (graded == 0), math.nan, size)
+        return np.where(self.rows.odd | (graded == 0), math.nan, size)
 
     @cached_property
     def odd_gap(self) -> Floats:
         """The sum of l^2 of odd rows, NaN of others."""
-        return np.where(self.odd, self._every[:, :, 1].sum(axis=1), math.nan)
+        return np.where(self.rows.odd, self._every[:, :, 1].sum(axis=1), math.nan)
 
     @cached_property
     def totals(self) -> GapTotals:
@@ -204,18 +99,18 @@ class _RowSums:
         turns, turns_surprise = self._turns()
         tokens = self._tokens()
         return GapTotals(
-            n_rows=self._n_rows,
-            n_odd=int(self.odd.sum()),
+            n_rows=self.rows.n_rows,
+            n_odd=int(self.rows.odd.sum()),
             tokens=tokens,
             spread=self._spread(),
             places=self._places(tokens),
             indexes=self._indexes(),
             turns=turns,
             turns_surprise=turns_surprise,
-            surprise_gap=_folded(self._every, self._group, GROUPS).swapaxes(0, 1),
+            surprise_gap=_folded(self._every, self.rows.group, GROUPS).swapaxes(0, 1),
             certain=self._certain(),
             largest_unsure=self._largest_unsure(),
-            grids=np.stack([grid_sums(column) for column in self.stored]),
+            grids=np.stack([grid_sums(column) for column in self.rows.stored]),
             rows=self._row_sums(),
             sizes=self._sizes(),
             columns=self._columns(),
@@ -227,34 +122,29 @@ class _RowSums:
 
     def _tokens(self) -> Floats:
         tokens = np.zeros((len(PARTS), N_SURPRISE, len(TOKEN_SUMS)))
-        special = self._values.chosen(self._special)
-        at = self._part[self._special] * N_SURPRISE + special.surprise
+        special = self.rows.values.chosen(self.rows.special)
+        at = self.rows.part[self.rows.special] * N_SURPRISE + special.surprise
         tokens += special.sums(at, len(PARTS) * N_SURPRISE).reshape(tokens.shape)
-        tokens[ODD] += self._table[self.odd].sum(axis=0)
-        tokens[BODY] += self._table[~self.odd].sum(axis=0)
+        tokens[ODD] += self._table[self.rows.odd].sum(axis=0)
+        tokens[BODY] += self._table[~self.rows.odd].sum(axis=0)
         return tokens
 
-    @cached_property
-    def _part(self) -> Tensor:
-        """The part of each token."""
-        return torch.where(self._odd_tokens, ODD, self._on_device(self.places.part))
-
     def _spread(self) -> Floats:
-        values = self._values
-        at = ((~self._odd_tokens).long() * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin()
+        values = self.rows.values
+        at = ((~self.rows.odd_tokens).long() * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin()
         shape = len(gap.FIELDS), N_SURPRISE, gap.N_SPREAD
-        return counts_at(at[self._in_table & values.inside], math.prod(shape)).reshape(shape)
+        return counts_at(at[self.rows.in_table & values.inside], math.prod(shape)).reshape(shape)
 
     def _places(self, tokens: Floats) -> Floats:
         of_parts = tokens.sum(axis=1)
-        far = counts_at(self._part[self._values.log_ratio.abs() > LN_2], len(PARTS))
+        far = counts_at(self.rows.part[self.rows.values.log_ratio.abs() > LN_2], len(PARTS))
         names = gap.PLACE_SUMS[:-1]
         return np.column_stack([of_parts[:, [TOKEN_SUMS.index(name) for name in names]], far])
 
     def _indexes(self) -> Floats:
-        n, values = len(gap.INDEX_EDGES), self._values
-        edges = np.searchsorted(gap.INDEX_EDGES, self.places.index, side="right") - 1
-        at = torch.where(self._part == BODY, self._on_device(edges), n)
+        n, values = len(gap.INDEX_EDGES), self.rows.values
+        edges = np.searchsorted(gap.INDEX_EDGES, self.rows.places.index, side="right") - 1
+        at = torch.where(self.rows.part == BODY, self.rows.on_device(edges), n)
         graded = values.graded.double()
         x = values.x * graded
         columns = (
@@ -265,31 +155,33 @@ class _RowSums:
 
     def _turns(self) -> tuple[Floats, Floats]:
         shape = gap.TURNS, GROUPS, len(gap.GAP_SUMS)
-        if not self.places.turn.any():
+        if not self.rows.places.turn.any():
             turns, surprise = np.zeros(shape), np.zeros((gap.TURNS, N_SURPRISE))
-            turns[0] = _folded(self._every.sum(axis=1), self._group, GROUPS)
+            turns[0] = _folded(self._every.sum(axis=1), self.rows.group, GROUPS)
             surprise[0] = self._every[:, :, 0].sum(axis=0)
             return turns, surprise
-        turn = self._on_device(np.minimum(self.places.turn, gap.TURNS - 1))
-        values = self._values
+        turn = self.rows.on_device(np.minimum(self.rows.places.turn, gap.TURNS - 1))
+        values = self.rows.values
         columns = (torch.ones_like(values.log_ratio), values.log_ratio.square(), values.k3)
-        by_group = sums_at(turn * GROUPS + self._on_device(self._group)[self._row], gap.TURNS * GROUPS, columns)
+        by_group = sums_at(
+            turn * GROUPS + self.rows.on_device(self.rows.group)[self.rows.row], gap.TURNS * GROUPS, columns
+        )
         surprise = counts_at(turn * N_SURPRISE + values.surprise, gap.TURNS * N_SURPRISE)
         return by_group.reshape(shape), surprise.reshape(gap.TURNS, N_SURPRISE)
 
     def _certain(self) -> Floats:
-        bins = self._values.certain_bin()[~self._odd_tokens]
+        bins = self.rows.values.certain_bin()[~self.rows.odd_tokens]
         return counts_at(bins, 2 * gap.N_CERTAIN).reshape(2, gap.N_CERTAIN)
 
     def _largest_unsure(self) -> float:
-        unsure = self._values.b[(self._values.b < 0) & ~self._odd_tokens]
+        unsure = self.rows.values.b[(self.rows.values.b < 0) & ~self.rows.odd_tokens]
         return float(unsure.max()) if len(unsure) else -math.inf
 
     def _row_sums(self) -> Floats:
         """ROW_SUMS: of rows whose body differs somewhere."""
         positive, differing = self._of_table("n_positive"), self._of_table("n_differing")
-        leaning = ~self.odd & (differing > 0)
-        p, v, a = positive[leaning], differing[leaning], self.advantages[leaning]
+        leaning = ~self.rows.odd & (differing > 0)
+        p, v, a = positive[leaning], differing[leaning], self.rows.advantages[leaning]
         known = np.isfinite(a)
         s, t, a = (p / np.sqrt(v))[known], np.sqrt(v)[known], a[known]
         pairs = ((a, a), (s, s), (t, t), (s, t), (a, s), (a, t))
@@ -300,13 +192,13 @@ class _RowSums:
     def _sizes(self) -> Floats:
         known = np.isfinite(self.far_size)
         bins = np.clip((self.far_size[known] - gap.SIZE_LEAST) / gap.SIZE_STEP, 0, gap.N_SIZES - 1).astype(np.int64)
-        columns = [np.ones(self._n_rows), *(self._of_table(name) for name in ("n", "l2", "e2"))]
+        columns = [np.ones(self.rows.n_rows), *(self._of_table(name) for name in ("n", "l2", "e2"))]
         return np.column_stack([np.bincount(bins, column[known], gap.N_SIZES) for column in columns]).astype(np.float64)
 
     def _columns(self) -> dict[str, Levels]:
-        lengths = np.floor(np.log2(self.tokens.ragged.sizes)).astype(np.int64)
+        lengths = np.floor(np.log2(self.rows.tokens.ragged.sizes)).astype(np.int64)
         used, codes = np.unique(lengths, return_inverse=True)
-        levels = {**self.levels, "length": (codes.astype(np.int64), tuple(used.tolist()))}
+        levels = {**self.rows.levels, "length": (codes.astype(np.int64), tuple(used.tolist()))}
         return {name: self._levels(codes, keys) for name, (codes, keys) in levels.items()}
 
     def _levels(self, codes: Index, keys: Sequence[object]) -> Levels:
@@ -318,27 +210,27 @@ class _RowSums:
         size = self.far_size
         known = np.isfinite(size)
         sums = [np.bincount(level[known], column[known], n) for column in (np.ones(len(size)), size, size * size)]
-        by_group = _folded(self._every.sum(axis=1), level * GROUPS + self._group, n * GROUPS)
+        by_group = _folded(self._every.sum(axis=1), level * GROUPS + self.rows.group, n * GROUPS)
         return Levels(
             tuple(keys[code] for code in used.tolist()),
             np.column_stack(sums).astype(np.float64),
-            _folded(self._table[~self.odd], level[~self.odd], n),
+            _folded(self._table[~self.rows.odd], level[~self.rows.odd], n),
             by_group.reshape(n, GROUPS, -1),
             _folded(self._every[:, :, 0], level, n),
         )
 
     def _vocabulary(self) -> Vocabulary | None:
-        if self.token_ids is None or self.again is None:
+        if self.rows.token_ids is None or self.rows.again is None:
             return None
-        counted = ((self._part == BODY) & self._values.inside).cpu().numpy() & (self.token_ids >= 0)
+        counted = ((self.rows.part == BODY) & self.rows.values.inside).cpu().numpy() & (self.rows.token_ids >= 0)
         tokens = np.flatnonzero(counted)
-        surprise, row = (column.cpu().numpy()[tokens] for column in (self._values.surprise, self._row))
-        d = to_numpy(self._values.d)[tokens]
-        return vocabulary(self.token_ids[tokens], self.again[tokens], surprise, self.prompts[row], d)
+        surprise, row = (column.cpu().numpy()[tokens] for column in (self.rows.values.surprise, self.rows.row))
+        d = to_numpy(self.rows.values.d)[tokens]
+        return vocabulary(self.rows.token_ids[tokens], self.rows.again[tokens], surprise, self.rows.prompts[row], d)
 
     def _jackknifed(self) -> tuple[Floats, Floats, Floats]:
         """moments, curves, lines of GapTotals."""
-        field = np.where(self.odd, 0, 1) * GROUPS + self._group
+        field = np.where(self.rows.odd, 0, 1) * GROUPS + self.rows.group
         n = len(gap.FIELDS) * GROUPS
         by_group = dict(zip(TOKEN_SUMS, np.moveaxis(_folded(self._table, field, n), -1, 0), strict=True))
         moments = np.stack([by_group[name].sum(axis=1) for name in ("rho_minus_1", "inverse_minus_1")], axis=-1)
@@ -357,49 +249,12 @@ class _RowSums:
 
     def _lines_on_v(self, field: Index, n: int) -> Floats:
         """LINE_SUMS of v, v_high and v_low: f64[n, 3, K].  field: of each row."""
-        v, d = self._values.v, self._values.d
+        v, d = self.rows.values.v, self.rows.values.d
         third = 1 + (v > 1).long() - (v < -1).long()
-        at = self._on_device(field)[self._row] * 3 + third
-        at = torch.where(self._in_table & self._values.inside, at, 3 * n)
+        at = self.rows.on_device(field)[self.rows.row] * 3 + third
+        at = torch.where(self.rows.in_table & self.rows.values.inside, at, 3 * n)
         sums = sums_at(at, 3 * n + 1, (torch.ones_like(v), v, d, v * v, d * d, v * d))[:-1].reshape(n, 3, -1)
         return np.stack([sums.sum(axis=1), sums[:, 2], sums[:, 0]], axis=1)
-
-    def _on_device(self, values: NDArray[np.generic]) -> Tensor:
-        return torch.from_numpy(values).to(self.tokens.ragged.device)
-
-
-def _advantages(batch: Batch) -> Floats:
-    """Of each row: the mean of its tokens' advantages, else its reward; NaN of none.  All rows have a token."""
-    if batch.advantages is not None:
-        return np.add.reduceat(batch.advantages, batch.offsets[:-1]) / np.diff(batch.offsets)
-    return np.full(batch.n_rows, math.nan) if batch.reward is None else batch.reward
-
-
-def _flags(rows: Index, n: int) -> NDArray[np.bool_]:
-    flags = np.zeros(n, np.bool_)
-    flags[rows] = True
-    return flags
-
-
-def _chosen(batch: Batch, rows: Index, kept: NDArray[np.bool_] | None) -> Batch:
-    """Some rows of a batch, in order.  kept: bool[V], their tokens."""
-
-    def of_tokens(values: NDArray[np.generic] | None) -> NDArray[np.generic] | None:
-        return None if values is None else values[kept]
-
-    lengths = np.diff(batch.offsets)[rows]
-    return replace(
-        batch,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        rollout_logp=batch.rollout_logp[kept],
-        old_logp=of_tokens(batch.old_logp),
-        current_logp=of_tokens(batch.current_logp),
-        advantages=of_tokens(batch.advantages),
-        n_masked=batch.n_masked[rows],
-        reward=None if batch.reward is None else batch.reward[rows],
-        group_index=batch.group_index[rows],
-        row_keys=None if batch.row_keys is None else batch.row_keys[rows],
-    )
 
 
 def _folded(rows: Floats, at: Index, n: int) -> Floats:

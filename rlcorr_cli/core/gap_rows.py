@@ -1,0 +1,182 @@
+"""Rows of a batch with what stands around them, as the statistics of a gap look at them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlcorr_cli.batch import Batch, Surroundings
+from rlcorr_cli.core import bootstrap
+from rlcorr_cli.core.ragged import to_numpy
+from rlcorr_cli.core.token_gaps import TokenGaps
+from rlcorr_cli.core.token_parts import TokenPlaces, token_places
+from rlcorr_cli.core.tokens import Tokens, trained_policies
+from rlcorr_cli.core.vocabulary import came_before
+from rlcorr_cli.totals import gap
+from rlcorr_cli.totals.gap import BODY, GROUPS, N_SURPRISE, ODD
+from rlcorr_cli.totals.histogram import Floats
+
+ODD_TOKENS, ODD_CORRELATION, ODD_DEVIATION, ODD_SIZE, ODD_LEAST = 16, 0.5, 0.2, -1.5, -8.0
+"""A row's columns do not belong to each other where, over this many body tokens, those above the least correlate less,
+both spread more, and the typical ln|r| is above the size."""
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapRows:
+    """R rows, none empty, and what stands around them.
+
+    stored: the two columns as the dump has them, [V].  keys: u64[R].  advantages: f64[R], NaN of none.  token_ids:
+    i64[V], as of Surroundings, and again: bool[V], whether each came before in its row; None without.
+    """
+
+    tokens: Tokens
+    stored: tuple[NDArray[np.floating], NDArray[np.floating]]
+    places: TokenPlaces
+    keys: NDArray[np.uint64]
+    prompts: Index
+    advantages: Floats
+    levels: Mapping[str, tuple[Index, tuple[object, ...]]]
+    token_ids: Index | None
+    again: NDArray[np.bool_] | None
+
+    @classmethod
+    def of(cls, batch: Batch, around: Surroundings, rows: Index, device: torch.device) -> "GapRows":
+        """Some rows of a batch."""
+        places = token_places(around)
+        token_ids = again = None
+        if around.token_ids is not None:
+            again = came_before(around.token_ids, around.offsets)
+            token_ids = around.token_ids
+            if around.valid is not None:
+                token_ids, again = token_ids[around.valid], again[around.valid]
+        every = len(rows) == batch.n_rows
+        kept = None if every else np.repeat(_flags(rows, batch.n_rows), np.diff(batch.offsets))
+        batch = batch if every else _chosen(batch, rows, kept)
+        tokens = Tokens.of(batch, device)
+        keys = bootstrap.row_keys(tokens, batch.row_keys)
+        prompts = keys if around.prompts is None else np.where(around.prompts[rows] == 0, keys, around.prompts[rows])
+        trained, _ = trained_policies(batch, "decoupled")
+        return cls(
+            tokens=tokens,
+            stored=(batch.rollout_logp, trained),
+            places=places if kept is None else places.chosen(kept),
+            keys=keys,
+            prompts=(prompts % np.uint64(gap.PROMPT_BUCKETS)).astype(np.int64),
+            advantages=_advantages(batch),
+            levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
+            token_ids=token_ids if token_ids is None or kept is None else token_ids[kept],
+            again=again if again is None or kept is None else again[kept],
+        )
+
+    @cached_property
+    def values(self) -> TokenGaps:
+        """See TokenGaps."""
+        return TokenGaps(self.tokens.log_ratio, self.tokens.rollout_logp)
+
+    @cached_property
+    def n_rows(self) -> int:
+        """R."""
+        return self.tokens.ragged.n_sequences
+
+    @cached_property
+    def row(self) -> Tensor:
+        """The row of each token."""
+        device = self.tokens.ragged.device
+        return self.tokens.ragged.broadcast(torch.arange(self.n_rows, device=device))
+
+    @cached_property
+    def in_body(self) -> Tensor:
+        """Tokens that stand in their row's body, whether or not the row is odd."""
+        return self.on_device(self.places.part == BODY)
+
+    @cached_property
+    def odd(self) -> NDArray[np.bool_]:
+        """Rows whose columns do not belong to each other, [R]."""
+        body, values, total = self.in_body.double(), self.values, self.tokens.ragged.sum
+        a, b = (column.clamp(min=ODD_LEAST) * body for column in (values.a, values.b))
+        n = to_numpy(total(body))
+        sums = (to_numpy(total(column)) for column in (a, b, a * a, b * b, a * b))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean_a, mean_b, aa, bb, ab = (column / n for column in sums)
+            deviations = (np.sqrt(np.maximum(s - m * m, 0)) for s, m in ((aa, mean_a), (bb, mean_b)))
+            spread_a, spread_b = deviations
+            correlation = (ab - mean_a * mean_b) / (spread_a * spread_b)
+            graded = values.graded.double() * body
+            size = to_numpy(total(values.x * graded)) / to_numpy(total(graded))
+            spread = np.minimum(spread_a, spread_b)
+            far = (correlation < ODD_CORRELATION) & (spread > ODD_DEVIATION) & (size > ODD_SIZE)
+            return (n >= ODD_TOKENS) & far
+
+    @cached_property
+    def odd_tokens(self) -> Tensor:
+        """Tokens of odd rows."""
+        return self.on_device(self.odd)[self.row]
+
+    @cached_property
+    def in_table(self) -> Tensor:
+        """Tokens of bodies and of odd rows."""
+        return self.in_body | self.odd_tokens
+
+    @cached_property
+    def special(self) -> Tensor:
+        """The tokens that are not in the table."""
+        return torch.nonzero(~self.in_table).squeeze(1)
+
+    @cached_property
+    def cell(self) -> Tensor:
+        """Row and bin of u of every token."""
+        return self.row * N_SURPRISE + self.values.surprise
+
+    @cached_property
+    def group(self) -> Index:
+        """The jackknife's group of each row."""
+        return (self.keys % np.uint64(GROUPS)).astype(np.int64)
+
+    @cached_property
+    def part(self) -> Tensor:
+        """The part of each token."""
+        return torch.where(self.odd_tokens, ODD, self.on_device(self.places.part))
+
+    def on_device(self, values: NDArray[np.generic]) -> Tensor:
+        """The same values there."""
+        return torch.from_numpy(values).to(self.tokens.ragged.device)
+
+
+def _advantages(batch: Batch) -> Floats:
+    """Of each row: the mean of its tokens' advantages, else its reward; NaN of none.  All rows have a token."""
+    if batch.advantages is not None:
+        return np.add.reduceat(batch.advantages, batch.offsets[:-1]) / np.diff(batch.offsets)
+    return np.full(batch.n_rows, math.nan) if batch.reward is None else batch.reward
+
+
+def _flags(rows: Index, n: int) -> NDArray[np.bool_]:
+    flags = np.zeros(n, np.bool_)
+    flags[rows] = True
+    return flags
+
+
+def _chosen(batch: Batch, rows: Index, kept: NDArray[np.bool_] | None) -> Batch:
+    """Some rows of a batch, in order.  kept: bool[V], their tokens."""
+
+    def of_tokens(values: NDArray[np.generic] | None) -> NDArray[np.generic] | None:
+        return None if values is None else values[kept]
+
+    lengths = np.diff(batch.offsets)[rows]
+    return replace(
+        batch,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        rollout_logp=batch.rollout_logp[kept],
+        old_logp=of_tokens(batch.old_logp),
+        current_logp=of_tokens(batch.current_logp),
+        advantages=of_tokens(batch.advantages),
+        n_masked=batch.n_masked[rows],
+        reward=None if batch.reward is None else batch.reward[rows],
+        group_index=batch.group_index[rows],
+        row_keys=None if batch.row_keys is None else batch.row_keys[rows],
+    )
