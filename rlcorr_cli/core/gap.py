@@ -20,13 +20,17 @@ from rlcorr_cli.core.grids import grid_sums
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.token_gaps import counts_at, sums_at
 from rlcorr_cli.core.vocabulary import vocabulary
+from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.gap import BODY, GROUPS, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals, Levels, Vocabulary
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.row_keys import joined, keys_of
 
 MOST_ROWS = 4096
 """Rows whose table is made at once: 15 MB."""
 LN_2 = math.log(2)
+HEAD = 16
+"""Tokens of a row that a sample of rows is drawn by."""
 Index = NDArray[np.int64]
 
 
@@ -40,17 +44,36 @@ class RowGaps:
     far: Floats
 
 
-def gap_totals(batch: Batch, around: Surroundings, rows: Index, device: torch.device) -> RowGaps:
-    """The statistics of some rows of a batch, in the order of these rows; those without a valid token are none."""
+def gap_totals(
+    batch: Batch, around: Surroundings, rows: Index, device: torch.device, mode: Mode = "decoupled"
+) -> RowGaps:
+    """The statistics of some rows of a batch, in the order of these rows; those without a valid token are none.
+
+    mode: which trained policy is compared with the rollout's.
+    """
     totals = GapTotals()
     odd, far = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
     filled = np.flatnonzero(np.diff(batch.offsets)[rows] > 0)
     for first in range(0, len(filled), MOST_ROWS):
         portion = filled[first : first + MOST_ROWS]
-        of_portion = _Sums(GapRows.of(batch, around, rows[portion], device))
+        of_portion = _Sums(GapRows.of(batch, around, rows[portion], device, mode))
         totals += of_portion.totals
         odd[portion], far[portion] = of_portion.odd_gap, of_portion.far_size
     return RowGaps(totals, odd, far)
+
+
+def sampled_rows(batch: Batch, share: int) -> Index:
+    """One of `share` rows, by a hash of their length and of how they begin: the same ones however a dump is split."""
+    if share == 1:
+        return np.arange(batch.n_rows)
+    lengths = np.diff(batch.offsets)
+    heads = np.minimum(lengths, HEAD)
+    ends = np.concatenate([[0], np.cumsum(heads)])
+    at = np.repeat(batch.offsets[:-1] - ends[:-1], heads) + np.arange(ends[-1])
+    # + 0, because -0.0 and 0.0 are the same log-prob.
+    values = (batch.rollout_logp[at].astype(np.float32) + np.float32(0)).view(np.uint32)
+    keys = joined(keys_of(values, ends), lengths.astype(np.uint64))
+    return np.flatnonzero(keys % np.uint64(share) == 0)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from rlcorr_cli.core.token_gaps import TokenGaps
 from rlcorr_cli.core.token_parts import TokenPlaces, token_places
 from rlcorr_cli.core.tokens import Tokens, trained_policies
 from rlcorr_cli.core.vocabulary import came_before
+from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.gap import BODY, GROUPS, N_SURPRISE, ODD
 from rlcorr_cli.totals.histogram import Floats
@@ -46,7 +47,7 @@ class GapRows:
     again: NDArray[np.bool_] | None
 
     @classmethod
-    def of(cls, batch: Batch, around: Surroundings, rows: Index, device: torch.device) -> "GapRows":
+    def of(cls, batch: Batch, around: Surroundings, rows: Index, device: torch.device, mode: Mode) -> "GapRows":
         """Some rows of a batch."""
         places = token_places(around)
         token_ids = again = None
@@ -58,10 +59,10 @@ class GapRows:
         every = len(rows) == batch.n_rows
         kept = None if every else np.repeat(_flags(rows, batch.n_rows), np.diff(batch.offsets))
         batch = batch if every else _chosen(batch, rows, kept)
-        tokens = Tokens.of(batch, device)
+        tokens = Tokens.of(batch, device, mode)
         keys = bootstrap.row_keys(tokens, batch.row_keys)
         prompts = keys if around.prompts is None else np.where(around.prompts[rows] == 0, keys, around.prompts[rows])
-        trained, _ = trained_policies(batch, "decoupled")
+        trained, _ = trained_policies(batch, mode)
         return cls(
             tokens=tokens,
             stored=(batch.rollout_logp, trained),

@@ -14,15 +14,19 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
+from rlcorr_cli.core.gap import gap_totals, sampled_rows
 from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples
+from rlcorr_cli.io.surroundings import surroundings
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets
@@ -34,6 +38,7 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.block import diagnostics_block
+from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.measured import Measured, gather
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import Layouts
@@ -43,6 +48,9 @@ Progress = Callable[[int, int], None]
 
 MANY_GROUPS = 500
 """Of one shard: what stays of so many lies between what was freed, and keeps it from being used again."""
+
+GAP_BYTES = 2 << 20
+"""About a quarter of a million tokens in Parquet, many times what telling a cause takes."""
 
 Watch = Callable[[int], AbstractContextManager[Progress]]
 """Given the bytes to come, a context around the reading that yields a Progress."""
@@ -106,6 +114,7 @@ def analyze_dump(
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
         by_group=by_group,
+        gap_share=gap_share(dump),
     )
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
@@ -117,6 +126,13 @@ def analyze_dump(
         log.finish()
         own.publish()
     return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
+
+
+def gap_share(dump: Dump) -> int:
+    """One of how many rows is looked at to tell why the policies differ: a power of 4, for about GAP_BYTES of them, so
+    that it costs a small part of the rest."""
+    n_bytes = sum(shard.n_bytes for shard in dump.shards)
+    return 4 ** max(0, round(math.log(max(n_bytes, 1) / GAP_BYTES, 4)))
 
 
 def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
@@ -251,7 +267,17 @@ class MeasureShard:
             pictures=observed.pictures,
             whole=observed.whole,
             group_replicates=observed.group_replicates,
+            gap=self._gap(rows),
         )
+
+    def _gap(self, rows: CheckedRows) -> GapTotals | None:
+        """Of the sampled rows."""
+        share, mode = self.observation.gap_share, self.observation.modes[0]
+        sampled = sampled_rows(rows.batch, share) if share else ()
+        if not len(sampled):
+            return None
+        around = surroundings(rows, self.reading.reader.roles)
+        return gap_totals(rows.batch, around, np.asarray(sampled), self.reading.device, mode).totals
 
 
 def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> PlanColumns:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.exact import key_from_list, key_to_list
+from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.summary import GroupKey, Replicates, Summary
 from rlcorr_cli.totals.whole import Whole
@@ -31,7 +32,7 @@ class Measured:
 
     provenance: what they are of; None of nothing.  covered: the shards.  groups: summaries by group key.  replicates:
     of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.  group_replicates:
-    of each group, where these are resampled, too.
+    of each group, where these are resampled, too.  gap: of a sample of the rows, where a cause is looked for.
     """
 
     provenance: Provenance | None = None
@@ -44,6 +45,7 @@ class Measured:
     group_replicates: Mapping[GroupKey, Mapping[str, Replicates]] = field(
         default_factory=dict[GroupKey, Mapping[str, Replicates]]
     )
+    gap: GapTotals | None = None
 
     def __post_init__(self) -> None:
         if self.provenance is None and (self.groups or self.covered or self.rows):
@@ -94,6 +96,7 @@ class Gathering:
     group_replicates: dict[GroupKey, dict[str, Replicates]] = field(
         default_factory=dict[GroupKey, dict[str, Replicates]]
     )
+    gap: GapTotals | None = None
 
     def add(self, part: Measured) -> None:
         """One more part."""
@@ -113,6 +116,8 @@ class Gathering:
             self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
         if part.whole is not None:
             self.whole = part.whole if self.whole is None else self.whole + part.whole
+        if part.gap is not None:
+            self.gap = part.gap if self.gap is None else self.gap + part.gap
         self.rows.update(part.rows)
 
     @property
@@ -127,6 +132,7 @@ class Gathering:
             rows=dict(self.rows),
             whole=self.whole,
             group_replicates=self.group_replicates,
+            gap=self.gap,
         )
 
 
