@@ -94,20 +94,27 @@ class _Sums:
         return self._table[:, :, TOKEN_SUMS.index(name)].sum(axis=1)
 
     @cached_property
+    def _whole(self) -> Floats:
+        """TOKEN_SUMS of all tokens: f64[R, N_SURPRISE, K]."""
+        special = self.rows.values.chosen(self.rows.special)
+        sums = special.sums(self.rows.cell[self.rows.special], self.rows.n_rows * N_SURPRISE)
+        return self._table + sums.reshape(self._table.shape)
+
+    def _of_whole(self, name: str) -> Floats:
+        """One of the sums of all tokens, over each row: f64[R]."""
+        return self._whole[:, :, TOKEN_SUMS.index(name)].sum(axis=1)
+
+    @cached_property
     def _every(self) -> Floats:
         """GAP_SUMS of all tokens: f64[R, N_SURPRISE, 3]."""
-        table = self._table[:, :, [TOKEN_SUMS.index(name) for name in gap.GAP_SUMS]].copy()
-        special = self.rows.values.chosen(self.rows.special)
-        columns = (torch.ones_like(special.log_ratio), special.log_ratio.square(), special.k3)
-        sums = sums_at(self.rows.cell[self.rows.special], self.rows.n_rows * N_SURPRISE, columns)
-        return table + sums.reshape(table.shape)
+        return self._whole[:, :, [TOKEN_SUMS.index(name) for name in gap.GAP_SUMS]]
 
     @cached_property
     def far_size(self) -> Floats:
-        """y of each row, NaN of odd ones and of those without a graded token in their body."""
-        graded = self._of_table("n_graded")
+        """y of each row, NaN of odd ones and of those without a graded token."""
+        graded = self._of_whole("n_graded")
         with np.errstate(invalid="ignore", divide="ignore"):
-            size = self._of_table("x") / graded
+            size = self._of_whole("x") / graded
         return np.where(self.rows.odd | (graded == 0), math.nan, size)
 
     @cached_property
@@ -215,7 +222,7 @@ class _Sums:
     def _sizes(self) -> Floats:
         known = np.isfinite(self.far_size)
         bins = np.clip((self.far_size[known] - gap.SIZE_LEAST) / gap.SIZE_STEP, 0, gap.N_SIZES - 1).astype(np.int64)
-        columns = [np.ones(self.rows.n_rows), *(self._of_table(name) for name in ("n", "l2", "e2"))]
+        columns = [np.ones(self.rows.n_rows), *(self._of_whole(name) for name in ("n", "l2", "e2"))]
         return np.column_stack([np.bincount(bins, column[known], gap.N_SIZES) for column in columns]).astype(np.float64)
 
     def _columns(self) -> dict[str, Levels]:
@@ -237,7 +244,7 @@ class _Sums:
         return Levels(
             tuple(keys[code] for code in used.tolist()),
             np.column_stack(sums).astype(np.float64),
-            _folded(self._table[~self.rows.odd], level[~self.rows.odd], n),
+            _folded(self._whole[~self.rows.odd], level[~self.rows.odd], n),
             by_group.reshape(n, GROUPS, -1),
             _folded(self._every[:, :, 0], level, n),
         )

@@ -64,7 +64,7 @@ ROW_SUMS = (
 advantage A (else reward), s = P / sqrt(V) and t = sqrt(V)."""
 SIZE_LEAST, SIZE_STEP, N_SIZES = -14.0, 0.125, 146
 SIZE_SUMS = ("rows", "tokens", "l2", "e2")
-"""Of rows by y, the mean x of their graded body tokens: bins of y, and what is added up in each."""
+"""Of rows by y, the mean x of all their graded tokens: bins of y, and what is added up in each."""
 LEVEL_SUMS = ("rows", "y", "y2")
 """Of a level's rows that are not odd and have a y."""
 GAP_SUMS = ("n", "l2", "k3")
@@ -121,14 +121,14 @@ class WorstRows:
 class Levels:
     """Sums by the levels of one column.
 
-    keys: L levels.  rows: f64[L, LEVEL_SUMS].  body: f64[L, N_SURPRISE, TOKEN_SUMS].  gap: f64[L, GROUPS, GAP_SUMS], by
-    the jackknife's groups.  surprise: f64[L, N_SURPRISE], all tokens.  A column of more than MOST_LEVELS has none, and
-    is `too_many`.
+    keys: L levels.  rows: f64[L, LEVEL_SUMS].  tokens: f64[L, N_SURPRISE, TOKEN_SUMS], of all tokens of rows not odd.
+    gap: f64[L, GROUPS, GAP_SUMS], by the jackknife's groups.  surprise: f64[L, N_SURPRISE], all tokens.  A column of
+    more than MOST_LEVELS has none, and is `too_many`.
     """
 
     keys: tuple[Any, ...]
     rows: Floats
-    body: Floats
+    tokens: Floats
     gap: Floats
     surprise: Floats
     too_many: bool = False
@@ -136,13 +136,13 @@ class Levels:
     @classmethod
     def none(cls, *, too_many: bool = False) -> "Levels":
         """No level."""
-        rows, body, gap, surprise = (np.zeros((0, *shape)) for shape in LEVEL_SHAPES.values())
-        return cls((), rows, body, gap, surprise, too_many)
+        rows, tokens, gap, surprise = (np.zeros((0, *shape)) for shape in LEVEL_SHAPES.values())
+        return cls((), rows, tokens, gap, surprise, too_many)
 
     @property
     def tables(self) -> tuple[Floats, Floats, Floats, Floats]:
         """The arrays, in the order of LEVEL_SHAPES."""
-        return self.rows, self.body, self.gap, self.surprise
+        return self.rows, self.tokens, self.gap, self.surprise
 
     def __add__(self, other: "Levels") -> "Levels":
         # A value's type and text put levels in an order whatever they are, and the same one for every split.
@@ -155,13 +155,13 @@ class Levels:
             at = [place[key] for key in levels.keys]
             for table, part in zip(tables, levels.tables, strict=True):
                 table[at] += part
-        rows, body, gap, surprise = tables
-        return Levels(tuple(keys), rows, body, gap, surprise)
+        rows, tokens, gap, surprise = tables
+        return Levels(tuple(keys), rows, tokens, gap, surprise)
 
 
 LEVEL_SHAPES: Mapping[str, tuple[int, ...]] = {
     "rows": (len(LEVEL_SUMS),),
-    "body": (N_SURPRISE, len(TOKEN_SUMS)),
+    "tokens": (N_SURPRISE, len(TOKEN_SUMS)),
     "gap": (GROUPS, len(GAP_SUMS)),
     "surprise": (N_SURPRISE,),
 }
