@@ -16,6 +16,7 @@ class CauseFinding:
     """A cause that the data show.
 
     cause: its name in CAUSES.  share: of the gap, the sum of l^2, which it explains, at least or at most (a bound).
+    token_share: the share of all tokens on which it sits, None where that is all or most of them.
     parameters: what it comes to, such as {"top_p": 0.8}, and intervals: 95 % intervals of those that have one.
     is_minor: whether it explains too little to be a verdict.  headline: what it is, in a clause that starts with a
     noun.  evidence: sentences with the numbers that say so.  advice: what to do.
@@ -25,6 +26,7 @@ class CauseFinding:
     share: float
     bound: Bound = "at_least"
     share_interval: Interval | None = None
+    token_share: float | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     is_minor: bool = False
@@ -39,6 +41,7 @@ class CauseFinding:
             "share": self.share,
             "share_bound": self.bound,
             "share_interval": None if self.share_interval is None else list(self.share_interval),
+            "token_share": self.token_share,
             "parameters": dict(self.parameters),
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
             "is_minor": self.is_minor,

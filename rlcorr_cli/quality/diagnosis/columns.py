@@ -1,0 +1,212 @@
+"""Where the gap sits: by the levels of each column, by turn and by surprise, against what surprise alone would give."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import exp, log10, sqrt
+from typing import Any
+
+import numpy as np
+
+from rlcorr_cli.quality.diagnosis.diagnosis import ColumnGap, Interval, LevelGap
+from rlcorr_cli.quality.diagnosis.numbers import jackknife, ratio, ratios
+from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
+from rlcorr_cli.totals.histogram import Floats
+
+MIN_ROWS = 4
+MIN_Z = 4.0
+"""Plus log10 of the levels tried in all columns, which holds the chance of any false one."""
+MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0}
+"""A data source goes with the content, and content with the size of noise."""
+MIN_EXCESS, EXCESS_RATIO = 0.1, 1.4
+LEAST_DEVIATION = 0.05
+NEVER_HOT = ("group_id", "length")
+REPLACED_BY_LAG = ("step", "policy_version")
+MIN_TREND_LEVELS = 3
+"""Two levels are compared, not drawn a line through."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution:
+    """The levels of one column, beside the whole dump's gap by surprise.
+
+    tried: how many levels of all columns might be called hot.
+    """
+
+    name: str
+    levels: Levels
+    totals: GapTotals
+    tried: int
+
+    @property
+    def may_be_hot(self) -> bool:
+        """Whether it can be a cause; a column that `lag` stands for cannot."""
+        return may_be_hot(self.name, self.totals.columns)
+
+    @cached_property
+    def deviation(self) -> float:
+        """Of y within levels; along the line, where most levels have a single row."""
+        n, y, y2 = self.levels.rows.T
+        degrees = float(n.sum()) - int((n > 0).sum())
+        within = float((y2 - ratios(y**2, n)).sum())
+        if degrees >= n.sum() / 2 or self.values is None:
+            return max(LEAST_DEVIATION, sqrt(max(0.0, ratio(within, degrees))))
+        mean, x = ratios(y, n), self.values
+        slope, middle, at = _line(n, x, mean)
+        off = float((n * (mean - middle - slope * (x - at)) ** 2).sum()) + within
+        return max(LEAST_DEVIATION, sqrt(max(0.0, ratio(off, float(n.sum()) - 2))))
+
+    @cached_property
+    def values(self) -> Floats | None:
+        """The levels as numbers, None where some are none."""
+        keys = self.levels.keys
+        if not all(isinstance(key, (int, float)) and not isinstance(key, bool) for key in keys):
+            return None
+        values = np.array(keys, np.float64)
+        return values if np.isfinite(values).all() else None
+
+    @cached_property
+    def gaps(self) -> tuple[LevelGap, ...]:
+        """Of each level."""
+        plain = level_gaps(self.levels.keys, self.levels.gap, self.levels.surprise, self.totals)
+        return tuple(self._judged(i, gap) for i, gap in enumerate(plain))
+
+    @cached_property
+    def hot(self) -> list[int]:
+        """Which levels stand out."""
+        return [i for i, gap in enumerate(self.gaps) if gap.is_hot]
+
+    @cached_property
+    def trend(self) -> tuple[float, float] | None:
+        """The factor by which |r| changes from the lowest value to the highest, and its z."""
+        n, y, _ = self.levels.rows.T
+        if self.values is None or (n > 0).sum() < MIN_TREND_LEVELS:
+            return None
+        x, n, y = self.values[n > 0], n[n > 0], y[n > 0]
+        slope, _, at = _line(n, x, y / n)
+        spread = sqrt(float((n * (x - at) ** 2).sum()))
+        return exp(slope * float(np.ptp(x))), slope * spread / self.deviation
+
+    @property
+    def grows(self) -> bool:
+        """Whether a line through the levels stands out, where no single one does."""
+        if self.trend is None or self.hot or not self.may_be_hot or self.levels.rows[:, 0].sum() < 2 * MIN_ROWS:
+            return False
+        factor, z = self.trend
+        return abs(z) >= self.least_z and max(factor, 1 / factor) >= MIN_SIZE
+
+    @property
+    def least_z(self) -> float:
+        """The z that a level or a line must reach."""
+        return MIN_Z + log10(max(1, self.tried))
+
+    def excess(self) -> float:
+        """Sum of l^2 that hot levels hold above the others' per e^2; of a line, all levels above its lowest."""
+        sums = dict(zip(TOKEN_SUMS, self.levels.tokens.sum(axis=1).T, strict=True))
+        l2, e2 = sums["l2"], sums["e2"]
+        if self.hot:
+            hot = np.isin(np.arange(len(l2)), self.hot)
+        else:
+            assert self.values is not None
+            assert self.trend is not None
+            lowest = self.values.min() if self.trend[0] > 1 else self.values.max()
+            hot = self.values != lowest
+        return float(l2[hot].sum() - e2[hot].sum() * ratio(l2[~hot].sum(), e2[~hot].sum()))
+
+    def gap_of_column(self) -> ColumnGap:
+        """As a conclusion."""
+        factor, z = self.trend or (None, None)
+        return ColumnGap(
+            column=self.name,
+            levels=self.gaps,
+            trend=factor,
+            trend_z=z,
+            grows=self.grows,
+            too_many=self.levels.too_many,
+        )
+
+    def _judged(self, i: int, gap: LevelGap) -> LevelGap:
+        n, y, _ = self.levels.rows.T
+        here, others = float(n[i]), float(n.sum() - n[i])
+        size = z = None
+        if here and others:
+            difference = float(y[i]) / here - float(y.sum() - y[i]) / others
+            size, z = exp(difference), difference / self.deviation / sqrt(1 / here + 1 / others)
+        hot = self.may_be_hot and here >= MIN_ROWS
+        hot = hot and (z or 0.0) >= self.least_z and (size or 0.0) >= MIN_SIZES.get(self.name, MIN_SIZE)
+        hot = hot and gap.gap - gap.expected >= MIN_EXCESS and gap.gap >= EXCESS_RATIO * gap.expected
+        return replace(gap, rows=int(here), size=size, z=z, is_hot=hot)
+
+
+def attributions(totals: GapTotals) -> list[Attribution]:
+    """Of each column of levels."""
+    tried = sum(len(levels.keys) for name, levels in totals.columns.items() if may_be_hot(name, totals.columns))
+    return [Attribution(name, levels, totals, tried) for name, levels in totals.columns.items()]
+
+
+def may_be_hot(name: str, columns: Mapping[str, Levels]) -> bool:
+    """Whether a column of these can be a cause."""
+    if name in REPLACED_BY_LAG and "lag" in columns:
+        return False
+    return name not in NEVER_HOT
+
+
+def level_gaps(keys: Sequence[Any], groups: Floats, surprise: Floats, totals: GapTotals) -> tuple[LevelGap, ...]:
+    """Shares of each level. groups: f64[L, GROUPS, GAP_SUMS]; surprise: f64[L, N_SURPRISE], its tokens."""
+    by_surprise = totals.surprise_gap.sum(axis=1)
+    expected = surprise @ ratios(by_surprise[:, 1], by_surprise[:, 0])
+    whole = totals.surprise_gap.sum(axis=0)
+    n, q, k3 = whole.sum(axis=0)
+    return tuple(
+        LevelGap(
+            level=key,
+            rows=0,
+            tokens=int(groups[i, :, 0].sum()),
+            token_share=ratio(float(groups[i, :, 0].sum()), n),
+            k3=ratio(float(groups[i, :, 2].sum()), k3),
+            k3_interval=_share_interval(groups[i], whole, 2),
+            gap=ratio(float(groups[i, :, 1].sum()), q),
+            gap_interval=_share_interval(groups[i], whole, 1),
+            expected=ratio(float(expected[i]), q),
+        )
+        for i, key in enumerate(keys)
+    )
+
+
+def turn_gaps(totals: GapTotals) -> tuple[LevelGap, ...]:
+    """By run of the mask, where some row has a second one."""
+    on = np.flatnonzero(totals.turns[:, :, 0].sum(axis=1))
+    if len(on) < 2:
+        return ()
+    return level_gaps([int(i) for i in on], totals.turns[on], totals.turns_surprise[on], totals)
+
+
+def surprise_gaps(totals: GapTotals) -> tuple[LevelGap, ...]:
+    """By bin of u, from the least sure tokens to b = 0; a level is the bin's lower end."""
+    n_bins = len(SURPRISE_EDGES) - 1
+    lower = {
+        n_bins: "below",
+        **dict(enumerate(SURPRISE_EDGES[:-1])),
+        n_bins + 1: SURPRISE_EDGES[-1],
+        n_bins + 2: "certain",
+    }
+    on = [i for i in lower if totals.surprise_gap[i, :, 0].any()]
+    surprise = np.eye(len(totals.surprise_gap))[on] * totals.surprise_gap[on].sum(axis=1)[:, :1]
+    return level_gaps([lower[i] for i in on], totals.surprise_gap[on], surprise, totals)
+
+
+def _share_interval(part: Floats, whole: Floats, column: int) -> Interval | None:
+    """+- 2 jackknife errors of a level's share, within 0 and 1."""
+    pairs = np.stack([whole[:, 0], part[:, column], whole[:, column]], axis=1)
+    if (pairs[:, 0] > 0).sum() < 2 or not pairs[:, 2].sum():
+        return None
+    share = ratio(float(pairs[:, 1].sum()), float(pairs[:, 2].sum()))
+    error = jackknife(lambda sums: ratio(float(sums[1]), float(sums[2])), pairs)
+    return max(0.0, share - 2 * error), min(1.0, share + 2 * error)
+
+
+def _line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, float]:
+    """The weighted line's slope, its height at the middle, and the middle."""
+    at = ratio(float((n * x).sum()), float(n.sum()))
+    middle = ratio(float((n * mean).sum()), float(n.sum()))
+    return ratio(float((n * (x - at) * mean).sum()), float((n * (x - at) ** 2).sum())), middle, at

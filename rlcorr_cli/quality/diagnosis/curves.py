@@ -1,0 +1,202 @@
+"""Changes of all tokens by a function of their log-prob: temperature, soft-cap, log-probs of no distribution, top-k."""
+
+from dataclasses import dataclass
+from math import sqrt
+
+from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, Interval
+from rlcorr_cli.quality.diagnosis.lines import Line
+from rlcorr_cli.quality.diagnosis.wording import interval_text, percent, roundest
+
+MIN_CURVE = 0.1
+MIN_SLOPE, SLOPE_ERRORS = 0.015, 4.0
+LINE_R2, LINE_MATCH = 0.4, 0.85
+LINE_FAN = 1.7
+"""Temperature leaves noise alike at all u; measured: at most 1.4, soft-caps at least 1.9."""
+CAP_R2, CAP_CURVE, CAP_FAN = 0.5, 0.35, 1.4
+GAINED, GAINED_ERRORS = 0.003, 4.0
+"""M+ above both: rollout's log-probs are not those it sampled from."""
+LOST = -0.005
+ZERO_ERRORS, ZERO, ZERO_RATIO = 3.0, 0.002, 0.2
+"""A mean is 0 within these errors and this much, or this small beside the other one."""
+UNEVEN = 0.9
+TOP_K_POSITIVE, TOP_K_TAIL = 0.4, 2.5
+SPREAD_OF_T, SPREAD_OF_HIGH_T = 0.1, 0.25
+"""T is known within this part of its distance from 1; above 1 and drawn from rollout, high tokens are rare, and T 1.3
+reads 1.23."""
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """T_rollout / T_training with its interval; raw: rollout's column is raw and sampling used T."""
+
+    ratio: float
+    interval: Interval
+    raw: bool
+
+
+def temperature(case: Case) -> CauseFinding | None:
+    """A straight line of d on log-odds, with tokens drawn from one of the two."""
+    features = case.features
+    side = drawn_from(case)
+    which = "v" if side == "training" else "u"
+    line, high = features.lines[which], features.lines[f"{which}_high"]
+    if features.curve < MIN_CURVE or not _is_line(line, high, features.fan):
+        return None
+    if side is None:
+        return _unnormalised_finding(case)
+    value = temperature_of(high, raw=side == "training")
+    return CauseFinding(
+        cause="temperature",
+        share=features.curve_share,
+        parameters={"temperature": value.ratio, "drawn_from": "rollout" if side == "rollout" else "training"},
+        intervals={"temperature": value.interval},
+        headline=_temperature_headline(case, value),
+        evidence=(
+            f"Log-odds differ along a straight line: slope {line.slope:.3f} +- {2 * line.error:.3f} on "
+            f"{case.context.train if value.raw else case.context.rollout}'s, R2 {line.r2:.2f}.",
+            _drawn_sentence(case, value.raw),
+        ),
+        advice=(
+            "Return processed log-probs (vLLM: logprobs_mode=processed_logprobs), or score without the temperature."
+            if value.raw
+            else "Apply the same temperature on both sides."
+        ),
+    )
+
+
+def drawn_from(case: Case) -> str | None:
+    """Which of the two columns tokens were drawn from: rollout, training, or neither (None)."""
+    f = case.features
+    m, w = f.forward, f.inverse
+    inverse_is_zero = abs(w) <= ZERO_ERRORS * f.inverse_error + ZERO or abs(w) < ZERO_RATIO * m
+    if m > GAINED and m > GAINED_ERRORS * f.forward_error and inverse_is_zero:
+        return "training"
+    if abs(m) <= ZERO_ERRORS * f.forward_error + ZERO or abs(m) < ZERO_RATIO * abs(w):
+        return "rollout"
+    return None
+
+
+def temperature_of(high: Line, *, raw: bool) -> Temperature:
+    """From the line above log-odds 1, on u: 1 + slope, or on v: 1 / (1 - slope)."""
+    if raw:
+        value = 1 / max(1e-3, 1 - high.slope)
+        error = high.error * value**2
+    else:
+        value, error = 1 + high.slope, high.error
+    share = SPREAD_OF_HIGH_T if value > 1 and not raw else SPREAD_OF_T
+    half = sqrt((2 * error) ** 2 + (share * (value - 1)) ** 2)
+    return Temperature(value, (value - half, value + half), raw)
+
+
+def softcap(case: Case) -> CauseFinding | None:
+    """A bent line: differences that widen where tokens are sure."""
+    features, line = case.features, case.features.lines["u"]
+    if not _is_sloped(line) or line.r2 < CAP_R2 or features.curve < CAP_CURVE or features.fan < CAP_FAN:
+        return None
+    rollout, train = case.context.rollout, case.context.train
+    capped, free = (train, rollout) if line.slope < 0 else (rollout, train)
+    return CauseFinding(
+        cause="logit_softcap",
+        share=features.curve_share,
+        parameters={"side": capped},
+        headline=f"a soft-cap on the logits of {capped} that {free} has not, or another one",
+        evidence=(
+            f"Log-odds differ along a line (slope {line.slope:.3f} +- {2 * line.error:.3f}, R2 {line.r2:.2f}), and "
+            f"spread {features.fan:.1f} times as wide among sure tokens as among even ones (temperature: at most 1.4).",
+        ),
+        advice="Use the same final-logit soft-cap in both engines.",
+    )
+
+
+def unnormalised(case: Case) -> CauseFinding | None:
+    """Both means off 1, to sides that no two distributions allow, and l of one sign."""
+    f = case.features
+    gained = f.forward > GAINED and f.forward > GAINED_ERRORS * f.forward_error
+    lost = f.inverse < LOST and f.inverse < -GAINED_ERRORS * f.inverse_error
+    if gained and lost and f.curve >= MIN_CURVE and max(f.positive, 1 - f.positive) > UNEVEN:
+        return _unnormalised_finding(case)
+    return None
+
+
+def top_k(case: Case) -> CauseFinding | None:
+    """Mass lost evenly, at no one level: rollout's was cut, or training's where the means are swapped."""
+    f = case.features
+    if f.curve < MIN_CURVE or f.tail >= TOP_K_TAIL or f.lines["u_high"].match < LINE_MATCH:
+        return None
+    for mean, error, lower, cut, whole in (
+        (f.forward, f.forward_error, f.positive, case.context.rollout, case.context.train),
+        (f.inverse, f.inverse_error, 1 - f.positive, case.context.train, case.context.rollout),
+    ):
+        if mean < LOST and mean < -GAINED_ERRORS * error and lower < TOP_K_POSITIVE:
+            return _top_k_finding(case, cut, whole, (mean, error))
+    return None
+
+
+def _top_k_finding(case: Case, cut: str, whole: str, lost: tuple[float, float]) -> CauseFinding:
+    mean, error = lost
+    kept = (1 + mean - 2 * error, 1 + mean + 2 * error)
+    sign = "e^l" if cut == case.context.rollout else "e^-l"
+    return CauseFinding(
+        cause="top_k",
+        share=case.features.curve_share,
+        parameters={"kept_mass": 1 + mean, "side": cut},
+        intervals={"kept_mass": kept},
+        headline=f"{cut} was cut by top-k ({interval_text(kept)} of the mass kept); {whole} was not",
+        evidence=(
+            f"The mean of {sign} is {1 + mean:.3f} +- {2 * error:.3f}: {percent(-mean)} of the mass of {whole} goes to "
+            f"tokens that {cut} rules out.",
+            f"{cut} lies above on {percent(max(case.features.positive, 1 - case.features.positive))} of the tokens, "
+            f"with no bound at one level, as top-p has.",
+        ),
+        advice="Return log-probs before truncation, or apply the same top-k in training.",
+    )
+
+
+def _unnormalised_finding(case: Case) -> CauseFinding:
+    f = case.features
+    rollout, train = case.context.rollout, case.context.train
+    return CauseFinding(
+        cause="unnormalised",
+        share=f.curve_share,
+        parameters={"mean_rho": 1 + f.forward, "mean_inverse_rho": 1 + f.inverse},
+        intervals={
+            "mean_rho": (1 + f.forward - 2 * f.forward_error, 1 + f.forward + 2 * f.forward_error),
+            "mean_inverse_rho": (1 + f.inverse - 2 * f.inverse_error, 1 + f.inverse + 2 * f.inverse_error),
+        },
+        headline=f"{rollout} or {train} is not normalised: log-probs were scaled, not logits",
+        evidence=(
+            f"The mean of e^l is {1 + f.forward:.3f} +- {2 * f.forward_error:.3f}, that of e^-l {1 + f.inverse:.3f} +- "
+            f"{2 * f.inverse_error:.3f}: tokens were drawn from neither column.",
+            f"{train} lies above on {percent(f.positive)} of the tokens, along a curve that explains "
+            f"{percent(f.curve_share)} of the gap.",
+        ),
+        advice="Divide logits, not log-probs, by the temperature, and take log-softmax after it.",
+    )
+
+
+def _is_sloped(line: Line) -> bool:
+    return abs(line.slope) >= MIN_SLOPE and abs(line.slope) >= SLOPE_ERRORS * line.error
+
+
+def _is_line(line: Line, high: Line, fan: float) -> bool:
+    return _is_sloped(line) and line.r2 >= LINE_R2 and high.match >= LINE_MATCH and fan < LINE_FAN
+
+
+def _temperature_headline(case: Case, value: Temperature) -> str:
+    rollout, train = case.context.rollout, case.context.train
+    text = f"{roundest(value.ratio, value.interval):.3g} ({interval_text(value.interval, 2)})"
+    if value.raw:
+        sampled = roundest(1 / value.ratio, (1 / value.interval[1], 1 / max(1e-3, value.interval[0])))
+        return f"{rollout} is raw, {train} is at the temperature of sampling, {sampled:.3g}: {text} over training's"
+    return f"temperature {text} in {rollout} over {train}"
+
+
+def _drawn_sentence(case: Case, raw: bool) -> str:
+    f, rollout, train = case.features, case.context.rollout, case.context.train
+    if raw:
+        mean, sign, drawn = 1 + f.inverse, "e^-l", train
+        error = f.inverse_error
+    else:
+        mean, sign, drawn, error = 1 + f.forward, "e^l", rollout, f.forward_error
+    return f"The mean of {sign} is {mean:.3f} +- {2 * error:.3f}: tokens were drawn from {drawn}."

@@ -1,0 +1,48 @@
+"""Arithmetic that every rule of a diagnosis shares: quotients without NaN, weighted medians, jackknife errors."""
+
+from collections.abc import Callable
+from math import exp, isfinite, sqrt
+
+import numpy as np
+
+from rlcorr_cli.totals.histogram import Floats
+
+
+def ratio(numerator: float, denominator: float, empty: float = 0.0) -> float:
+    """numerator / denominator, or `empty` where that is no finite number."""
+    if denominator == 0:
+        return empty
+    quotient = float(numerator) / float(denominator)
+    return quotient if isfinite(quotient) else empty
+
+
+def ratios(numerators: Floats, denominators: Floats) -> Floats:
+    """numerators / denominators, 0 where a denominator is 0."""
+    return np.divide(numerators, denominators, out=np.zeros_like(numerators), where=denominators != 0)
+
+
+def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
+    """The first of sorted values at which the running sum of weights, not all 0, reaches a share of it."""
+    order = np.argsort(values, kind="stable")
+    running = np.cumsum(weights[order])
+    at = int(np.searchsorted(running, share * running[-1]))
+    return float(values[order][min(at, len(order) - 1)])
+
+
+def jackknife(statistic: Callable[[Floats], float], groups: Floats) -> float:
+    """The standard error of a statistic of sums, sqrt((k - 1) / k sum (theta without g - their mean)^2).
+
+    groups: f64[G, ...], the sums by group, whose [..., 0] are counts; k groups that have any count, and 0.0 below two.
+    """
+    counts = groups.reshape(len(groups), -1, groups.shape[-1])[:, :, 0].sum(axis=1)
+    some = groups[counts > 0]
+    if len(some) < 2:
+        return 0.0
+    whole = some.sum(axis=0)
+    without = np.array([statistic(whole - group) for group in some])
+    return sqrt((len(some) - 1) / len(some) * float(((without - without.mean()) ** 2).sum()))
+
+
+def typical(mean_x: float) -> float:
+    """The typical |r| for a mean of x = ln|r|, which for a normal z is 0.635 short of ln of its deviation."""
+    return exp(mean_x + 0.635)

@@ -1,0 +1,144 @@
+"""How the gap changes along the row: from some token on, or steadily up or down."""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, PlaceGap
+from rlcorr_cli.quality.diagnosis.numbers import ratio, ratios, typical
+from rlcorr_cli.quality.diagnosis.wording import figures
+from rlcorr_cli.totals.gap import INDEX_EDGES, PLACE_SUMS, GapTotals
+from rlcorr_cli.totals.histogram import Floats
+
+MIN_TOKENS = 40
+ERROR_FACTOR = 1.5
+"""Tokens of a row are not independent: errors of the mean x are this many times those of independent ones."""
+ONSET_JUMP, ONSET_Z, ONSET_BEFORE, ONSET_SIDE = 1.2, 6.0, 0.4, 0.05
+"""The jump of mean x, its z, the range before it over the jump, and the least share of tokens on each side."""
+GROWS, GROWS_Z, DECAYS, DECAYS_Z = 0.4, 4.0, -0.6, -5.0
+"""A line on log2(index + 1): the change of mean x from end to end, with its z.  Early tokens follow the prompt's noise,
+which makes a weak decay commoner than a weak growth."""
+MIN_SHARE, MIN_SHARE_BESIDE = 0.1, 0.3
+"""Beside a cause that changes every token, more is asked: the level of surprise drifts along a row too."""
+
+
+@dataclass(frozen=True)
+class _Along:
+    """Bins of the index with MIN_TOKENS graded tokens: their first index, counts, sums and means of x with errors."""
+
+    first: Floats
+    n: Floats
+    graded: Floats
+    l2: Floats
+    mean: Floats
+    error: Floats
+
+
+def places_of(totals: GapTotals) -> tuple[PlaceGap, ...]:
+    """The typical |r| by place, of bins with a token."""
+    sums = dict(zip(PLACE_SUMS, totals.indexes.T, strict=True))
+    return tuple(
+        PlaceGap(
+            first,
+            int(sums["n"][i]),
+            typical(float(sums["x"][i] / sums["n_graded"][i])) if sums["n_graded"][i] >= MIN_TOKENS else None,
+        )
+        for i, first in enumerate(INDEX_EDGES)
+        if sums["n"][i] > 0
+    )
+
+
+def position_fault(case: Case, *, beside_curve: bool) -> CauseFinding | None:
+    """position_onset, position_grows or position_decays."""
+    along = _along(case.totals)
+    if len(along.first) < 2:
+        return None
+    finding = _onset(case, along) or _trend(case, along)
+    least = MIN_SHARE_BESIDE if beside_curve else MIN_SHARE
+    return finding if finding is not None and finding.share >= least else None
+
+
+def _along(totals: GapTotals) -> _Along:
+    sums = dict(zip(PLACE_SUMS, totals.indexes.T, strict=True))
+    on = sums["n_graded"] >= MIN_TOKENS
+    n, graded, l2, x, x2 = (sums[name][on] for name in ("n", "n_graded", "l2", "x", "x2"))
+    mean = ratios(x, graded)
+    # Equal values leave no variance: an error of 0 would make any change certain.
+    variance = np.maximum(ratios(x2, graded) - mean**2, 1e-4)
+    error = ERROR_FACTOR * np.sqrt(ratios(variance, graded))
+    return _Along(np.array(INDEX_EDGES, np.float64)[on], n, graded, l2, mean, error)
+
+
+def _onset(case: Case, along: _Along) -> CauseFinding | None:
+    share_before = np.cumsum(along.n) / along.n.sum()
+    wide = [k for k in range(1, len(along.n)) if ONSET_SIDE <= share_before[k - 1] <= 1 - ONSET_SIDE]
+    if not wide:
+        return None
+    z, k, before, after = max((z, k, before, after) for k in wide for z, before, after in [_split(along, k)])
+    jump = after - before
+    if jump < ONSET_JUMP or z < ONSET_Z or np.ptp(along.mean[:k]) > ONSET_BEFORE * jump:
+        return None
+    index = int(along.first[k])
+    excess = along.l2[k:].sum() - along.n[k:].sum() * ratio(along.l2[:k].sum(), along.n[:k].sum())
+    return CauseFinding(
+        cause="position_onset",
+        share=case.features.share(float(excess)),
+        token_share=ratio(float(along.n[k:].sum()), case.features.n_tokens),
+        parameters={"index": index, "size_before": typical(before), "size_after": typical(after)},
+        intervals={"index": (float(along.first[k - 1]), index)},
+        headline=f"everything from about token {index} of a row on",
+        evidence=(
+            f"The typical relative error is {figures(typical(before))} up to token {index}, and from there on "
+            f"{figures(typical(after))} (z {z:.0f}).",
+        ),
+        advice="Compare the attention window (sliding, chunked) and the KV cache's size in both engines.",
+    )
+
+
+def _split(along: _Along, k: int) -> tuple[float, float, float]:
+    """z of the jump before bin k, with the means of x before and after it."""
+    means, variances = [], []
+    for side in (slice(0, k), slice(k, None)):
+        weight = along.graded[side] / along.graded[side].sum()
+        means.append(float((weight * along.mean[side]).sum()))
+        variances.append(float((weight**2 * along.error[side] ** 2).sum()))
+    return (means[1] - means[0]) / sqrt(sum(variances)), means[0], means[1]
+
+
+def _trend(case: Case, along: _Along) -> CauseFinding | None:
+    at, weight = np.log2(along.first + 1), along.error**-2
+    at = at - (weight * at).sum() / weight.sum()
+    sxx = float((weight * at**2).sum())
+    slope = ratio(float((weight * at * along.mean).sum()), sxx)
+    change, z = slope * float(np.ptp(at)), slope * sqrt(sxx)
+    grows, decays = change >= GROWS and z >= GROWS_Z, change <= DECAYS and z <= DECAYS_Z
+    if not (grows or decays):
+        return None
+    middle = float((weight * along.mean).sum() / weight.sum())
+    start, end = typical(middle + slope * float(at[0])), typical(middle + slope * float(at[-1]))
+    quiet = _quiet(along, at_end=decays)
+    excess = float((along.l2 - quiet * along.n).sum())
+    return CauseFinding(
+        cause="position_grows" if grows else "position_decays",
+        share=case.features.share(excess),
+        parameters={"size_before": start, "size_after": end},
+        headline="an error that grows along the row" if grows else "an error that fades along the row",
+        evidence=(
+            f"The typical relative error goes from {figures(start)} at the first tokens to {figures(end)} at the last "
+            f"(z {abs(z):.0f}).",
+        ),
+        advice=(
+            "Compare the RoPE settings (base, scaling, positions) and the KV cache's precision in both engines."
+            if grows
+            else "Compare prompts token by token (system prompt, template): training conditions on another one."
+        ),
+    )
+
+
+def _quiet(along: _Along, *, at_end: bool) -> float:
+    """The mean of l^2 over the quiet third of the tokens, at the row's end or at its start."""
+    n, l2 = (along.n[::-1], along.l2[::-1]) if at_end else (along.n, along.l2)
+    last = int(np.searchsorted(np.cumsum(n), n.sum() / 3)) + 1
+    return ratio(float(l2[:last].sum()), float(n[:last].sum()))

@@ -1,0 +1,184 @@
+"""What changes every token without a curve: staleness, other weights, heavy tails, a padded vocabulary, and noise."""
+
+from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
+from rlcorr_cli.quality.diagnosis.vocabulary import BY_TOKEN, FEW_TOKENS, MIN_BUCKETS
+from rlcorr_cli.quality.diagnosis.wording import count_noun, figures, percent
+
+STALE_CORRELATION, STALE_Z, STALE_Z_ALONE, STALE_LEAN = 0.3, 3.0, 4.5, 0.05
+LEAN, LEAN_Z = 0.1, 5.0
+PADDED_FAR, PADDED_BELOW, PADDED_MASS, PADDED_ERRORS = 20, 0.95, -0.002, 2.0
+HEAVY_TAIL, HEAVY_TAIL_BY_TOKEN, HEAVY_FAR = 1.7, 3.0, 0.002
+OTHER_CORE = 0.45
+"""No number format gives a core above this; measured: 4-bit weights 1.5, fp8 .31."""
+CLEAN_CORE = 0.001
+SIZES = ((0.1, "noise of bf16 size"), (0.2, "noise of bf16 or int8 size"), (OTHER_CORE, "noise of 8-bit size"))
+TOO_LARGE = "noise larger than number formats give"
+
+
+def spread_cause(case: Case) -> CauseFinding | None:
+    """The first that holds, in the order of how much each one says."""
+    return next((finding for rule in RULES if (finding := rule(case)) is not None), None)
+
+
+def stale_policy(case: Case) -> CauseFinding | None:
+    """Rows lean to the side of their advantage, as one or more updates on them make them do."""
+    lean = case.features.lean
+    leaning = lean.z_correlation > STALE_Z and lean.tau >= LEAN and lean.z_tau > LEAN_Z
+    alone = lean.z_correlation > STALE_Z_ALONE and lean.tau >= STALE_LEAN
+    if lean.correlation < STALE_CORRELATION or not (leaning or alone):
+        return None
+    advantage = case.context.advantage or "the advantage"
+    return CauseFinding(
+        cause="stale_policy",
+        share=_body_share(case),
+        parameters={"correlation": lean.correlation, "lean": lean.tau},
+        headline=f"staleness: {case.context.train} is of a policy updated since rollout",
+        evidence=(
+            f"Rows of higher {advantage} have more tokens that gained (correlation {lean.correlation:.2f}, "
+            f"z {lean.z_correlation:.1f}, {count_noun(lean.n, 'row')}), and rows differ in the share of tokens that "
+            f"gained by {lean.tau:.2f} beyond chance.",
+        ),
+        advice="Sync weights before rollout, and score old log-probs before the update.",
+    )
+
+
+def drift(case: Case) -> CauseFinding | None:
+    """Rows lean beyond chance, with no advantage to go by."""
+    lean = case.features.lean
+    if lean.tau < LEAN or lean.z_tau <= LEAN_Z:
+        return None
+    given = case.context.advantage
+    reason = f"not with {given}" if given else "no advantage is given to tell which way"
+    return CauseFinding(
+        cause="drift",
+        share=_body_share(case),
+        parameters={"lean": lean.tau},
+        headline="one of staleness or other weights: whole rows gained or lost",
+        evidence=(
+            f"Rows differ in the share of tokens that gained by {lean.tau:.2f} beyond chance (z {lean.z_tau:.0f}; "
+            f"{reason}).",
+        ),
+        advice="Check that both engines hold the same version of the weights.",
+    )
+
+
+def padded_vocabulary(case: Case) -> CauseFinding | None:
+    """Now and then a token loses much: rows of the output layer that no token has take mass in training."""
+    features, spread = case.features, case.features.spread
+    if spread is None or spread.n_far < PADDED_FAR or spread.below < PADDED_BELOW:
+        return None
+    if features.forward >= PADDED_MASS or features.forward >= -PADDED_ERRORS * features.forward_error:
+        return None
+    if spread.tail < (HEAVY_TAIL_BY_TOKEN if case.goes_with_token else HEAVY_TAIL):
+        return None
+    error = 2 * features.forward_error
+    return CauseFinding(
+        cause="padded_vocabulary",
+        share=max(0.0, _body_share(case) - noise_share(case)),
+        parameters={"mass": -features.forward},
+        intervals={"mass": (max(0.0, -features.forward - error), -features.forward + error)},
+        headline=f"{percent(-features.forward)} of training's mass on tokens outside rollout's vocabulary",
+        evidence=(
+            f"{spread.n_far:,} tokens lie far off the others, {percent(spread.below)} of them lower in "
+            f"{case.context.train}; the mean of e^l is {1 + features.forward:.4f} +- {error:.4f}.",
+        ),
+        advice="Mask the padding rows of the output layer before the softmax.",
+    )
+
+
+def heavy_tail(case: Case) -> CauseFinding | None:
+    """Some tokens far off, to both sides, as another expert's choice or a glitch makes them."""
+    spread = case.features.spread
+    if spread is None or spread.tail < HEAVY_TAIL or spread.far < HEAVY_FAR or case.goes_with_token:
+        return None
+    return CauseFinding(
+        cause="heavy_tail",
+        share=max(0.0, _body_share(case) - noise_share(case)),
+        parameters={"core": spread.core, "outliers": spread.n_far},
+        headline=f"{count_noun(spread.n_far, 'token')} ({percent(spread.far)}) far off all others, to both sides",
+        evidence=(
+            f"Log-odds differ by {figures(spread.core)} typically, yet by more than six times that on {spread.n_far:,} "
+            f"tokens; the whole spread is {spread.tail:.1f} times the typical one (noise: at most 1.4).",
+        ),
+        advice="With a mixture of experts, replay rollout's routing in training (R3).",
+    )
+
+
+def other_weights(case: Case) -> CauseFinding | None:
+    """Differences that go with the token, or are larger than any number format's."""
+    core, by_token = case.features.core, case.by_token
+    if not case.goes_with_token and core <= OTHER_CORE:
+        return None
+    evidence = [
+        f"Log-odds differ by {figures(core)}" + (" (number formats: at most 0.45)." if core > OTHER_CORE else ".")
+    ]
+    if by_token is not None and case.goes_with_token:
+        evidence.append(
+            f"{percent(by_token.omega2)} of it goes with the token, in other prompts too (rounding: below "
+            f"{percent(BY_TOKEN)})."
+        )
+    return CauseFinding(
+        cause="other_weights",
+        share=_body_share(case),
+        parameters={"core": core, **({} if by_token is None else {"by_token": by_token.omega2})},
+        headline="other weights on one side: one of 8-bit or 4-bit weights, another checkpoint, an adapter, staleness",
+        evidence=tuple(evidence),
+        advice="Compare the weights' format, checkpoint and adapter, the prompt and the RoPE settings of both engines.",
+    )
+
+
+RULES = (stale_policy, drift, padded_vocabulary, heavy_tail, other_weights)
+
+
+def noise_share(case: Case) -> float:
+    """core^2 sum e^2 / Q: what a spread of d alike at all levels of surprise makes of the gap."""
+    return case.features.share(case.features.core**2 * case.features.e2)
+
+
+def noise(case: Case, left: float) -> CauseFinding | None:
+    """Whatever else holds, what is left of the gap, at most `left` of it."""
+    core = case.features.core
+    if core <= CLEAN_CORE:
+        return None
+    size = next((words for most, words in SIZES if core <= most), TOO_LARGE)
+    apart = _cannot_tell_weights(case)
+    return CauseFinding(
+        cause="noise",
+        share=min(noise_share(case), max(0.0, left)),
+        bound="at_most",
+        parameters={"core": core, "size": size},
+        headline=size,
+        evidence=tuple(_noise_evidence(case)) + ((apart,) if apart else ()),
+        advice="Nothing in the data is wrong; the same kernels and number formats on both sides would lessen it.",
+    )
+
+
+def _noise_evidence(case: Case) -> list[str]:
+    features = case.features
+    line = features.lines["u"]
+    parts = [
+        f"Log-odds differ by {figures(features.core)}, alike at all levels of surprise "
+        f"(slope {line.slope:.4f} +- {2 * line.error:.4f})"
+    ]
+    if case.by_token is not None:
+        by_token = max(0.0, case.by_token.omega2)
+        parts.append(f"{percent(by_token)} of it goes with the token (changed weights: {percent(BY_TOKEN)} or more)")
+    if features.lean.z_tau <= LEAN_Z:
+        parts.append("rows do not lean")
+    mean = f"the mean of e^l is {1 + features.forward:.4f} +- {2 * features.forward_error:.4f}"
+    drawn = abs(features.forward) <= 3 * features.forward_error
+    parts.append(f"{mean}: tokens were drawn from {case.context.rollout}" if drawn else mean)
+    return ["; ".join(parts) + "."]
+
+
+def _cannot_tell_weights(case: Case) -> str | None:
+    if case.by_token is None:
+        return "Without token ids it is one of noise or changed weights: they cannot be told apart."
+    if case.features.n_body < FEW_TOKENS or case.by_token.buckets < MIN_BUCKETS:
+        return "Too few tokens or prompts to tell rounding from changed weights." if not case.goes_with_token else None
+    return None
+
+
+def _body_share(case: Case) -> float:
+    return case.features.share(case.features.body_gap)
