@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Surroundings
-from rlcorr_cli.core.gap_rows import GapRows
+from rlcorr_cli.core.gap_rows import GapRows, stretches
 from rlcorr_cli.core.grids import grid_sums
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.token_gaps import counts_at, sums_at
@@ -69,7 +69,7 @@ def sampled_rows(batch: Batch, share: int) -> Index:
     lengths = np.diff(batch.offsets)
     heads = np.minimum(lengths, HEAD)
     ends = np.concatenate([[0], np.cumsum(heads)])
-    at = np.repeat(batch.offsets[:-1] - ends[:-1], heads) + np.arange(ends[-1])
+    at = stretches(batch.offsets[:-1], heads)
     # + 0, because -0.0 and 0.0 are the same log-prob.
     values = (batch.rollout_logp[at].astype(np.float32) + np.float32(0)).view(np.uint32)
     keys = joined(keys_of(values, ends), lengths.astype(np.uint64))

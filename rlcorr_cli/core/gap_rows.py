@@ -49,30 +49,26 @@ class GapRows:
     @classmethod
     def of(cls, batch: Batch, around: Surroundings, rows: Index, device: torch.device, mode: Mode) -> "GapRows":
         """Some rows of a batch."""
-        places = token_places(around)
-        token_ids = again = None
-        if around.token_ids is not None:
-            again = came_before(around.token_ids, around.offsets)
-            token_ids = around.token_ids
-            if around.valid is not None:
-                token_ids, again = token_ids[around.valid], again[around.valid]
-        every = len(rows) == batch.n_rows
-        kept = None if every else np.repeat(_flags(rows, batch.n_rows), np.diff(batch.offsets))
-        batch = batch if every else _chosen(batch, rows, kept)
+        if len(rows) < batch.n_rows:
+            batch, around = _chosen(batch, rows), _chosen_around(around, rows)
         tokens = Tokens.of(batch, device, mode)
         keys = bootstrap.row_keys(tokens, batch.row_keys)
-        prompts = keys if around.prompts is None else np.where(around.prompts[rows] == 0, keys, around.prompts[rows])
+        prompts = keys if around.prompts is None else np.where(around.prompts == 0, keys, around.prompts)
         trained, _ = trained_policies(batch, mode)
+        token_ids = again = None
+        if around.token_ids is not None:
+            valid = slice(None) if around.valid is None else around.valid
+            token_ids, again = around.token_ids[valid], came_before(around.token_ids, around.offsets)[valid]
         return cls(
             tokens=tokens,
             stored=(batch.rollout_logp, trained),
-            places=places if kept is None else places.chosen(kept),
+            places=token_places(around),
             keys=keys,
             prompts=(prompts % np.uint64(gap.PROMPT_BUCKETS)).astype(np.int64),
             advantages=_advantages(batch),
-            levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
-            token_ids=token_ids if token_ids is None or kept is None else token_ids[kept],
-            again=again if again is None or kept is None else again[kept],
+            levels=around.levels,
+            token_ids=token_ids,
+            again=again,
         )
 
     @cached_property
@@ -156,23 +152,24 @@ def _advantages(batch: Batch) -> Floats:
     return np.full(batch.n_rows, math.nan) if batch.reward is None else batch.reward
 
 
-def _flags(rows: Index, n: int) -> NDArray[np.bool_]:
-    flags = np.zeros(n, np.bool_)
-    flags[rows] = True
-    return flags
+def stretches(starts: Index, lengths: Index) -> Index:
+    """The numbers of each stretch, one after another."""
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return np.repeat(starts - ends[:-1], lengths) + np.arange(ends[-1])
 
 
-def _chosen(batch: Batch, rows: Index, kept: NDArray[np.bool_] | None) -> Batch:
-    """Some rows of a batch, in order.  kept: bool[V], their tokens."""
+def _chosen(batch: Batch, rows: Index) -> Batch:
+    """Some rows of a batch, in order."""
+    lengths = np.diff(batch.offsets)[rows]
+    tokens = stretches(batch.offsets[rows], lengths)
 
     def of_tokens(values: NDArray[np.generic] | None) -> NDArray[np.generic] | None:
-        return None if values is None else values[kept]
+        return None if values is None else values[tokens]
 
-    lengths = np.diff(batch.offsets)[rows]
     return replace(
         batch,
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        rollout_logp=batch.rollout_logp[kept],
+        rollout_logp=batch.rollout_logp[tokens],
         old_logp=of_tokens(batch.old_logp),
         current_logp=of_tokens(batch.current_logp),
         advantages=of_tokens(batch.advantages),
@@ -180,4 +177,17 @@ def _chosen(batch: Batch, rows: Index, kept: NDArray[np.bool_] | None) -> Batch:
         reward=None if batch.reward is None else batch.reward[rows],
         group_index=batch.group_index[rows],
         row_keys=None if batch.row_keys is None else batch.row_keys[rows],
+    )
+
+
+def _chosen_around(around: Surroundings, rows: Index) -> Surroundings:
+    """What stands around these rows."""
+    lengths = np.diff(around.offsets)[rows]
+    tokens = stretches(around.offsets[rows], lengths)
+    return Surroundings(
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        valid=None if around.valid is None else around.valid[tokens],
+        token_ids=None if around.token_ids is None else around.token_ids[tokens],
+        levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
+        prompts=None if around.prompts is None else around.prompts[rows],
     )

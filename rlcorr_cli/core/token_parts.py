@@ -22,10 +22,6 @@ class TokenPlaces:
     index: Index
     turn: Index
 
-    def chosen(self, tokens: NDArray[np.bool_]) -> "TokenPlaces":
-        """Those of some tokens."""
-        return TokenPlaces(self.part[tokens], self.index[tokens], self.turn[tokens])
-
 
 def token_places(around: Surroundings) -> TokenPlaces:
     """Of all valid tokens of a batch."""

@@ -145,8 +145,14 @@ class DiagnoseShard:
                 for name, values in (("odd_rows", found.odd), ("far_rows", found.far))
             }
             of_rows = lengths[at]
-            values = (len(at), np.count_nonzero(of_rows), np.count_nonzero(of_rows == 0), of_rows.sum())
-            counts = Counter(dict(zip(COUNTS, (*map(int, values), int(batch.n_masked[at].sum())), strict=True)))
+            values = (
+                len(at),
+                np.count_nonzero(of_rows),
+                np.count_nonzero(of_rows == 0),
+                of_rows.sum(),
+                batch.n_masked[at].sum(),
+            )
+            counts = Counter[str]({name: int(value) for name, value in zip(COUNTS, values, strict=True)})
             # Without a column of batches, the key begins with None.
             gaps[batch.group_keys[group][1:]] = GroupGaps(counts, replace(found.totals, **worst))
         return gaps
