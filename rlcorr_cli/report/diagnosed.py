@@ -45,8 +45,15 @@ class DiagnosedDump:
 
     @property
     def verdict(self) -> str:
-        """The name of the first anomaly that voids the numbers, else of the whole's verdict."""
-        return next((anomaly.name for anomaly in self.anomalies if anomaly.voids), self.whole.diagnosis.verdict)
+        """The name of the anomaly that voids the numbers, else of the whole's verdict."""
+        return self.whole.diagnosis.verdict if self.voiding is None else self.voiding.name
+
+    @property
+    def voiding(self) -> AnomalyFinding | None:
+        """The first anomaly that voids the numbers, of those that the first cause does not make by itself."""
+        cause = self.whole.diagnosis.cause
+        explained = () if cause is None else cause.explains
+        return next((each for each in self.anomalies if each.voids and each.name not in explained), None)
 
     @property
     def causes(self) -> tuple[CauseFinding, ...]:

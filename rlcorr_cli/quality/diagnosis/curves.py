@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, Interval
 from rlcorr_cli.quality.diagnosis.lines import Line
 from rlcorr_cli.quality.diagnosis.wording import interval_text, percent, roundest
@@ -49,6 +50,7 @@ def temperature(case: Case) -> CauseFinding | None:
     return CauseFinding(
         cause="temperature",
         share=features.curve_share,
+        share_interval=features.curve_interval,
         parameters={"temperature": value.ratio, "drawn_from": "rollout" if side == "rollout" else "training"},
         intervals={"temperature": value.interval},
         headline=_temperature_headline(case, value),
@@ -57,11 +59,9 @@ def temperature(case: Case) -> CauseFinding | None:
             f"{case.context.train if value.raw else case.context.rollout}'s, R2 {line.r2:.2f}.",
             _drawn_sentence(case, value.raw),
         ),
-        advice=(
-            "Return processed log-probs (vLLM: logprobs_mode=processed_logprobs), or score without the temperature."
-            if value.raw
-            else "Apply the same temperature on both sides."
-        ),
+        # Tokens drawn from training's column are all that swapped columns are known by.
+        explains=("swapped_columns",) if value.raw else (),
+        advice=CAUSES["temperature"].advice,
     )
 
 
@@ -99,13 +99,14 @@ def softcap(case: Case) -> CauseFinding | None:
     return CauseFinding(
         cause="logit_softcap",
         share=features.curve_share,
+        share_interval=features.curve_interval,
         parameters={"side": capped},
         headline=f"a soft-cap on the logits of {capped} that {free} has not, or another one",
         evidence=(
             f"Log-odds differ along a line (slope {line.slope:.3f} +- {2 * line.error:.3f}, R2 {line.r2:.2f}), and "
             f"spread {features.fan:.1f} times as wide among sure tokens as among even ones (temperature: at most 1.4).",
         ),
-        advice="Use the same final-logit soft-cap in both engines.",
+        advice=CAUSES["logit_softcap"].advice,
     )
 
 
@@ -140,6 +141,7 @@ def _top_k_finding(case: Case, cut: str, whole: str, lost: tuple[float, float]) 
     return CauseFinding(
         cause="top_k",
         share=case.features.curve_share,
+        share_interval=case.features.curve_interval,
         parameters={"kept_mass": 1 + mean, "side": cut},
         intervals={"kept_mass": kept},
         headline=f"{cut} was cut by top-k ({interval_text(kept)} of the mass kept); {whole} was not",
@@ -149,7 +151,7 @@ def _top_k_finding(case: Case, cut: str, whole: str, lost: tuple[float, float]) 
             f"{cut} lies above on {percent(max(case.features.positive, 1 - case.features.positive))} of the tokens, "
             f"with no bound at one level, as top-p has.",
         ),
-        advice="Return log-probs before truncation, or apply the same top-k in training.",
+        advice=CAUSES["top_k"].advice,
     )
 
 
@@ -159,6 +161,7 @@ def _unnormalised_finding(case: Case) -> CauseFinding:
     return CauseFinding(
         cause="unnormalised",
         share=f.curve_share,
+        share_interval=f.curve_interval,
         parameters={"mean_rho": 1 + f.forward, "mean_inverse_rho": 1 + f.inverse},
         intervals={
             "mean_rho": (1 + f.forward - 2 * f.forward_error, 1 + f.forward + 2 * f.forward_error),
@@ -171,7 +174,7 @@ def _unnormalised_finding(case: Case) -> CauseFinding:
             f"{train} lies above on {percent(f.positive)} of the tokens, along a curve that explains "
             f"{percent(f.curve_share)} of the gap.",
         ),
-        advice="Divide logits, not log-probs, by the temperature, and take log-softmax after it.",
+        advice=CAUSES["unnormalised"].advice,
     )
 
 
@@ -199,4 +202,6 @@ def _drawn_sentence(case: Case, raw: bool) -> str:
         error = f.inverse_error
     else:
         mean, sign, drawn, error = 1 + f.forward, "e^l", rollout, f.forward_error
-    return f"The mean of {sign} is {mean:.3f} +- {2 * error:.3f}: tokens were drawn from {drawn}."
+    return f"The mean of {sign} is {mean:.3f} +- {2 * error:.3f}: tokens were drawn from {drawn}." + (
+        " Columns that were swapped would look the same." if raw else ""
+    )

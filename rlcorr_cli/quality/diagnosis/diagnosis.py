@@ -18,8 +18,9 @@ class CauseFinding:
     cause: its name in CAUSES.  share: of the gap, the sum of l^2, which it explains, at least or at most (a bound).
     token_share: the share of all tokens on which it sits, None where that is all or most of them.
     parameters: what it comes to, such as {"top_p": 0.8}, and intervals: 95 % intervals of those that have one.
-    is_minor: whether it explains too little to be a verdict.  headline: what it is, in a clause that starts with a
-    noun.  evidence: sentences with the numbers that say so.  advice: what to do.
+    is_minor: whether it explains too little to be a verdict.  explains: anomalies
+    of files that this cause makes by itself, which are no fault then.  headline: what it is, in a clause that starts
+    with a noun.  evidence: sentences with the numbers that say so.  advice: what to do.
     """
 
     cause: str
@@ -30,6 +31,7 @@ class CauseFinding:
     parameters: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     is_minor: bool = False
+    explains: tuple[str, ...] = ()
     headline: str
     evidence: tuple[str, ...]
     advice: str

@@ -5,6 +5,7 @@ from math import sqrt
 
 import numpy as np
 
+from rlcorr_cli.quality.diagnosis.diagnosis import Interval
 from rlcorr_cli.quality.diagnosis.lines import Line, line_of
 from rlcorr_cli.quality.diagnosis.numbers import jackknife, ratio, ratios
 from rlcorr_cli.quality.diagnosis.spread import Spread, spread_of
@@ -32,8 +33,8 @@ class Features:
     """Of a dump's body.
 
     gap, body_gap: sums of l^2, of all tokens and of the body.  e2: sum of e^2 over the body.  curve: the share of
-    body_gap that any function of b explains.  forward, inverse: means of e^l - 1 and e^-l - 1, each with its error.
-    positive: share of tokens with l > 0.  lines: by LINES.
+    body_gap that any function of b explains, with its error.  forward, inverse: means of
+    e^l - 1 and e^-l - 1, each with its error.  positive: share of tokens with l > 0.  lines: by LINES.
     """
 
     n_tokens: int
@@ -45,6 +46,7 @@ class Features:
     deviation: float | None
     e2: float
     curve: float
+    curve_error: float
     spread: Spread | None
     forward: float
     forward_error: float
@@ -74,6 +76,12 @@ class Features:
         return min(1.0, max(0.0, ratio(sum_squares, self.gap)))
 
     @property
+    def curve_interval(self) -> Interval:
+        """Of curve_share."""
+        low, high = (self.share((self.curve + side * 2 * self.curve_error) * self.body_gap) for side in (-1, 1))
+        return low, high
+
+    @property
     def curve_share(self) -> float:
         """What the curve explains of the whole gap."""
         return self.share(self.curve * self.body_gap)
@@ -99,6 +107,7 @@ def features_of(totals: GapTotals) -> Features:
         deviation=sqrt(max(0.0, every["l2"] / n - (every["l"] / n) ** 2)) if n else None,
         e2=float(body["e2"].sum()),
         curve=curve_of(body),
+        curve_error=jackknife(_curve, totals.curves[fields].sum(axis=0)),
         spread=spread_of(totals.spread[fields].sum(axis=0)),
         forward=_mean(means[:, [0, 1]].sum(axis=0)),
         forward_error=jackknife(_mean, means[:, [0, 1]]),
@@ -115,10 +124,15 @@ def curve_of(body: dict[str, Floats]) -> float:
 
     A bin's n mu^2 is sigma^2 on average where its true mean is 0, which the difference takes away.
     """
-    n, sums, l2 = (body[name][body["n"] > 1] for name in ("n", "l", "l2"))
+    return _curve(np.stack([body[name] for name in ("n", "l", "l2")], axis=-1))
+
+
+def _curve(bins: Floats) -> float:
+    """Of f64[N_SURPRISE, 3], sums of 1, l and l^2."""
+    n, sums, l2 = bins[bins[:, 0] > 1].T
     mean = ratios(sums, n)
     variance = np.maximum(0.0, l2 - n * mean**2) / np.maximum(n - 1, 1)
-    return max(0.0, ratio(float((n * mean**2 - variance).sum()), float(body["l2"].sum())))
+    return max(0.0, ratio(float((n * mean**2 - variance).sum()), float(bins[:, 2].sum())))
 
 
 def _mean_groups(totals: GapTotals, fields: list[int]) -> Floats:

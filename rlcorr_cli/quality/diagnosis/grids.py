@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, Fact
 from rlcorr_cli.quality.diagnosis.wording import percent
 from rlcorr_cli.totals.gap import GRID_SUMS
@@ -66,5 +67,5 @@ def grid_cause(case: Case) -> CauseFinding | None:
             f"At least {percent(ON_GRID)} of its values lie on that grid, whose steps alone (step^2 / 12 a token) make "
             f"{percent(grid.share)} of the gap.",
         ),
-        advice=f"Store {grid.column} in float32.",
+        advice=CAUSES["grid"].advice,
     )

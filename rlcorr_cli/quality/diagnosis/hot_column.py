@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.columns import Attribution
 from rlcorr_cli.quality.diagnosis.curves import LINE_R2, MIN_CURVE, MIN_SLOPE, SLOPE_ERRORS, temperature_of
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, LevelGap
@@ -60,7 +61,7 @@ def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:
         intervals=intervals,
         headline=f"{column.name} {names}",
         evidence=tuple(evidence),
-        advice=f"Compare the settings and weights of {column.name} {names} with the others'.",
+        advice=CAUSES["stale_policy" if column.name == "lag" else "column"].advice,
     )
 
 
@@ -85,11 +86,7 @@ def _of_line(column: Attribution, share: float) -> CauseFinding:
             f"From the lowest to the highest {column.name} the typical token's distance changes by a factor of "
             f"{figures(factor)} (z {abs(z):.0f}).",
         ),
-        advice=(
-            "Sync weights before rollout, or score old log-probs with the version that rolled out."
-            if column.name == "lag"
-            else f"Look at what changes with {column.name}."
-        ),
+        advice=CAUSES["stale_policy" if column.name == "lag" else "column"].advice,
     )
 
 

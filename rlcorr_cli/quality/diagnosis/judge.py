@@ -71,7 +71,7 @@ def _causes(case: Case) -> list[CauseFinding]:
         grid_cause(case),
         mispaired_rows(case),
         *place_faults(case),
-        position_fault(case, beside_curve=curve is not None),
+        position_fault(case, beside=changed is not None),
         changed,
         column,
         some_rows(case) if column is None else None,
@@ -79,7 +79,7 @@ def _causes(case: Case) -> list[CauseFinding]:
     ]
     causes = [cause for cause in found if cause is not None]
     first = next(iter(_ranked(causes)), None)
-    rest = noise(case, 1 - first.share if first and RANK.get(first.cause, 0) == 0 else 1.0)
+    rest = noise(case, first)
     return causes if rest is None else [*causes, rest]
 
 

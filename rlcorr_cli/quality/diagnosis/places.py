@@ -3,22 +3,20 @@
 from math import exp
 
 from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.quality.diagnosis.numbers import ratio, typical
-from rlcorr_cli.quality.diagnosis.wording import figures, percent
+from rlcorr_cli.quality.diagnosis.wording import percent
+from rlcorr_cli.totals.gap import CERTAIN
 
 MIN_SHARE = 0.1
 MIN_FAR, FAR_TIMES, FAR_RATE, FAR_CHANCE = 2, 5.0, 0.01, 3e-4
 """Tokens with |l| > ln 2: how many, how many times the body's rate, at what rate, and how rare by chance."""
+MOSTLY = 0.5
 PLACES = {
     "first_token": (("first",), "the first token of each row"),
     "last_token": (("last",), "the last token of each row"),
     "mask_boundary": (("gap", "after_gap"), "the four tokens after each masked stretch"),
-}
-ADVICE = {
-    "first_token": "Compare prompts token by token: training conditions on another end of the prompt.",
-    "last_token": "Check which end token's id is scored; an appended end token has no log-prob in rollout: mask it.",
-    "mask_boundary": "Pass token ids, not text, between turns (tokens in, tokens out): tool output is tokenised anew.",
 }
 
 
@@ -37,9 +35,7 @@ def _fault(case: Case, cause: str) -> CauseFinding | None:
         return None
     if poisson_tail(far, here["n"] * ratio(body["n_far"] + 1, body["n"], 1.0)) >= FAR_CHANCE:
         return None
-    size, usual = (typical(ratio(at["x"], at["n_graded"])) if at["n_graded"] else None for at in (here, body))
-    sizes = "" if size is None else f"; the typical relative error is {figures(size)}"
-    sizes += "" if size is None or usual is None else f" ({figures(usual)} elsewhere)"
+    size = typical(ratio(here["x"], here["n_graded"])) if here["n_graded"] else None
     return CauseFinding(
         cause=cause,
         share=share,
@@ -47,11 +43,20 @@ def _fault(case: Case, cause: str) -> CauseFinding | None:
         parameters={"count": far, **({} if size is None else {"size": size})},
         headline=words,
         evidence=(
-            f"{far:,} of {int(here['n']):,} such tokens are off by more than a factor of 2 ({percent(rate)} elsewhere)"
-            f"{sizes}.",
+            f"{far:,} of {int(here['n']):,} such tokens are off by more than a factor of 2 ({percent(rate)} of the "
+            "others).",
+            *_certain(case, parts),
         ),
-        advice=ADVICE[cause],
+        advice=CAUSES[cause].advice,
     )
+
+
+def _certain(case: Case, parts: tuple[str, ...]) -> list[str]:
+    """What tokens of log-prob 0 say: nobody sampled them."""
+    n = case.totals.sums(*parts)["n"]
+    if n[CERTAIN] < MOSTLY * n.sum():
+        return []
+    return [f"{case.context.rollout} is exactly 0 on {int(n[CERTAIN]):,} of them, as where a framework appended it."]
 
 
 def poisson_tail(count: int, mean: float) -> float:

@@ -1,11 +1,12 @@
 """How the gap changes along the row: from some token on, or steadily up or down."""
 
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, sqrt
 
 import numpy as np
 
 from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, PlaceGap
 from rlcorr_cli.quality.diagnosis.numbers import ratio, ratios, typical
 from rlcorr_cli.quality.diagnosis.wording import figures
@@ -21,7 +22,7 @@ GROWS, GROWS_Z, DECAYS, DECAYS_Z = 0.4, 4.0, -0.6, -5.0
 """A line on log2(index + 1): the change of mean x from end to end, with its z.  Early tokens follow the prompt's noise,
 which makes a weak decay commoner than a weak growth."""
 MIN_SHARE, MIN_SHARE_BESIDE = 0.1, 0.3
-"""Beside a cause that changes every token, more is asked: the level of surprise drifts along a row too."""
+"""Beside a cause that changes every token more is asked: surprise drifts along a row, and repeated tokens grow more."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ def places_of(totals: GapTotals) -> tuple[PlaceGap, ...]:
     )
 
 
-def position_fault(case: Case, *, beside_curve: bool) -> CauseFinding | None:
+def position_fault(case: Case, *, beside: bool) -> CauseFinding | None:
     """position_onset, position_grows or position_decays."""
     along = _along(case.totals)
     if len(along.first) < 2:
         return None
     finding = _onset(case, along) or _trend(case, along)
-    least = MIN_SHARE_BESIDE if beside_curve else MIN_SHARE
+    least = MIN_SHARE_BESIDE if beside else MIN_SHARE
     return finding if finding is not None and finding.share >= least else None
 
 
@@ -80,20 +81,22 @@ def _onset(case: Case, along: _Along) -> CauseFinding | None:
     jump = after - before
     if jump < ONSET_JUMP or z < ONSET_Z or np.ptp(along.mean[:k]) > ONSET_BEFORE * jump:
         return None
-    index = int(along.first[k])
+    # The bin before the jump may hold the onset itself.
+    early, late = float(along.first[k - 1]), float(along.first[k])
+    index = ceil((early + late) / 2)
     excess = along.l2[k:].sum() - along.n[k:].sum() * ratio(along.l2[:k].sum(), along.n[:k].sum())
     return CauseFinding(
         cause="position_onset",
         share=case.features.share(float(excess)),
         token_share=ratio(float(along.n[k:].sum()), case.features.n_tokens),
         parameters={"index": index, "size_before": typical(before), "size_after": typical(after)},
-        intervals={"index": (float(along.first[k - 1]), index)},
-        headline=f"everything from about token {index} of a row on",
+        intervals={"index": (early, late)},
+        headline=f"everything after about token {index} of a row ({early:.0f} .. {late:.0f})",
         evidence=(
-            f"The typical relative error is {figures(typical(before))} up to token {index}, and from there on "
-            f"{figures(typical(after))} (z {z:.0f}).",
+            f"The typical relative error is {figures(typical(before))} before it and {figures(typical(after))} after "
+            f"it (z {z:.0f}).",
         ),
-        advice="Compare the attention window (sliding, chunked) and the KV cache's size in both engines.",
+        advice=CAUSES["position_onset"].advice,
     )
 
 
@@ -129,11 +132,7 @@ def _trend(case: Case, along: _Along) -> CauseFinding | None:
             f"The typical relative error goes from {figures(start)} at the first tokens to {figures(end)} at the last "
             f"(z {abs(z):.0f}).",
         ),
-        advice=(
-            "Compare the RoPE settings (base, scaling, positions) and the KV cache's precision in both engines."
-            if grows
-            else "Compare prompts token by token (system prompt, template): training conditions on another one."
-        ),
+        advice=CAUSES["position_grows" if grows else "position_decays"].advice,
     )
 
 

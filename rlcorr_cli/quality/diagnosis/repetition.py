@@ -1,6 +1,7 @@
 """A repetition penalty in one engine: tokens that stood in the row before are moved, others are not."""
 
 from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.quality.diagnosis.wording import figures, percent
 
@@ -23,5 +24,5 @@ def repetition_penalty(case: Case) -> CauseFinding | None:
             f"Tokens that stood in their row before are {figures(abs(found.difference))} lower in log-odds in "
             f"{penalised} than new ones of the same surprise; that is {percent(found.eta2)} of the variance.",
         ),
-        advice="Return log-probs before the penalty, or sample without one.",
+        advice=CAUSES["repetition_penalty"].advice,
     )

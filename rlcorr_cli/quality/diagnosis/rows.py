@@ -5,6 +5,7 @@ from math import sqrt
 import numpy as np
 
 from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.quality.diagnosis.features import MOST_ODD
 from rlcorr_cli.quality.diagnosis.lines import line_of
@@ -41,7 +42,7 @@ def mispaired_rows(case: Case) -> CauseFinding | None:
             f"The two columns' log-odds correlate at {figures(correlation)} within them: "
             f"{_names(totals.odd_rows)}{'' if totals.n_odd <= NAMED_ROWS else ' and others'}.",
         ),
-        advice="Join rollout and training by a row's id, not by order.",
+        advice=CAUSES["mispaired_rows"].advice,
     )
 
 
@@ -70,7 +71,7 @@ def some_rows(case: Case) -> CauseFinding | None:
         evidence=(
             f"Their typical token is {figures(times)} times as far off as the median row's; the farthest are {names}.",
         ),
-        advice="Look at these rows: which worker, version or request made them is in no column of the dump.",
+        advice=CAUSES["some_rows"].advice,
     )
 
 

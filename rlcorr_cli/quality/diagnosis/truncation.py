@@ -1,6 +1,7 @@
 """Rollout's log-probs taken after top-p, min-p or a temperature with top-p, training's before."""
 
 from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.quality.diagnosis.step import Step
 from rlcorr_cli.quality.diagnosis.wording import interval_text, percent, roundest
@@ -16,7 +17,6 @@ TOP_P_LEFT = 3.3
 """(1 - P) / m; measured: top-p at least 4.3, min-p at most 2.2."""
 MIN_P_HIGH = 0.1
 """m lies up to 10 % above min-p."""
-ADVICE = "Return log-probs before truncation, or apply the same {} in training."
 
 
 def loses_mass(case: Case) -> bool:
@@ -44,6 +44,7 @@ def _top_p(case: Case, step: Step) -> CauseFinding:
     return CauseFinding(
         cause="top_p",
         share=case.features.curve_share,
+        share_interval=case.features.curve_interval,
         parameters={"top_p": step.bound, "kept_mass": 1 + case.features.forward},
         intervals={"top_p": step.interval, "kept_mass": _kept(case)},
         headline=f"{rollout} was cut at {setting} ({interval_text(step.interval)}); {train} was not",
@@ -52,7 +53,7 @@ def _top_p(case: Case, step: Step) -> CauseFinding:
             f"tokens, {step.errors:,} of {step.judged:,} against it.",
             _lost(case),
         ),
-        advice=ADVICE.format("top-p"),
+        advice=CAUSES["top_p"].advice,
     )
 
 
@@ -62,6 +63,7 @@ def _min_p(case: Case, step: Step) -> CauseFinding:
     return CauseFinding(
         cause="min_p",
         share=case.features.curve_share,
+        share_interval=case.features.curve_interval,
         parameters={"min_p": m, "kept_mass": 1 + case.features.forward},
         intervals={"min_p": interval, "kept_mass": _kept(case)},
         headline=f"{rollout} was cut at min-p {roundest(m, interval):.3g} ({interval_text(interval)}); {train} was not",
@@ -70,17 +72,17 @@ def _min_p(case: Case, step: Step) -> CauseFinding:
             f"and leaves at least {m:.3g} of a token's own probability to others elsewhere.",
             _lost(case),
         ),
-        advice=ADVICE.format("min-p"),
+        advice=CAUSES["min_p"].advice,
     )
 
 
 def _with_temperature(case: Case, step: Step) -> CauseFinding:
     rollout, train, low = case.context.rollout, case.context.train, case.features.lines["u_low"]
-    ratio_of_temperatures = 1 + low.slope
     return CauseFinding(
         cause="temperature_and_truncation",
         share=case.features.curve_share,
-        parameters={"kept_mass": 1 + case.features.forward, "temperature_ratio": ratio_of_temperatures},
+        share_interval=case.features.curve_interval,
+        parameters={"kept_mass": 1 + case.features.forward},
         intervals={"kept_mass": _kept(case)},
         headline=f"{rollout} is after a temperature and a truncation (top-p, top-k or min-p); {train} is before both",
         evidence=(
@@ -89,7 +91,7 @@ def _with_temperature(case: Case, step: Step) -> CauseFinding:
             f"{'below' if low.slope < 0 else 'above'} training's makes it.",
             _lost(case),
         ),
-        advice="Return log-probs before sampling's changes, or apply the same temperature and truncation in training.",
+        advice=CAUSES["temperature_and_truncation"].advice,
     )
 
 

@@ -1,6 +1,7 @@
 """What changes every token without a curve: staleness, other weights, heavy tails, a padded vocabulary, and noise."""
 
 from rlcorr_cli.quality.diagnosis.case import Case
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.quality.diagnosis.vocabulary import BY_TOKEN, FEW_TOKENS, MIN_BUCKETS
 from rlcorr_cli.quality.diagnosis.wording import count_noun, figures, percent
@@ -39,7 +40,7 @@ def stale_policy(case: Case) -> CauseFinding | None:
             f"z {lean.z_correlation:.1f}, {count_noun(lean.n, 'row')}), and rows differ in the share of tokens that "
             f"gained by {lean.tau:.2f} beyond chance.",
         ),
-        advice="Sync weights before rollout, and score old log-probs before the update.",
+        advice=CAUSES["stale_policy"].advice,
     )
 
 
@@ -59,7 +60,7 @@ def drift(case: Case) -> CauseFinding | None:
             f"Rows differ in the share of tokens that gained by {lean.tau:.2f} beyond chance (z {lean.z_tau:.0f}; "
             f"{reason}).",
         ),
-        advice="Check that both engines hold the same version of the weights.",
+        advice=CAUSES["drift"].advice,
     )
 
 
@@ -83,7 +84,7 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
             f"{spread.n_far:,} tokens lie far off the others, {percent(spread.below)} of them lower in "
             f"{case.context.train}; the mean of e^l is {1 + features.forward:.4f} +- {error:.4f}.",
         ),
-        advice="Mask the padding rows of the output layer before the softmax.",
+        advice=CAUSES["padded_vocabulary"].advice,
     )
 
 
@@ -101,7 +102,7 @@ def heavy_tail(case: Case) -> CauseFinding | None:
             f"Log-odds differ by {figures(spread.core)} typically, yet by more than six times that on {spread.n_far:,} "
             f"tokens; the whole spread is {spread.tail:.1f} times the typical one (noise: at most 1.4).",
         ),
-        advice="With a mixture of experts, replay rollout's routing in training (R3).",
+        advice=CAUSES["heavy_tail"].advice,
     )
 
 
@@ -124,7 +125,7 @@ def other_weights(case: Case) -> CauseFinding | None:
         parameters={"core": core, **({} if by_token is None else {"by_token": by_token.omega2})},
         headline="other weights on one side: one of 8-bit or 4-bit weights, another checkpoint, an adapter, staleness",
         evidence=tuple(evidence),
-        advice="Compare the weights' format, checkpoint and adapter, the prompt and the RoPE settings of both engines.",
+        advice=CAUSES["other_weights"].advice,
     )
 
 
@@ -136,21 +137,22 @@ def noise_share(case: Case) -> float:
     return case.features.share(case.features.core**2 * case.features.e2)
 
 
-def noise(case: Case, left: float) -> CauseFinding | None:
-    """Whatever else holds, what is left of the gap, at most `left` of it."""
+def noise(case: Case, first: CauseFinding | None) -> CauseFinding | None:
+    """Whatever else holds: at most what the first cause, if there is one, leaves of the gap."""
     core = case.features.core
     if core <= CLEAN_CORE:
         return None
     size = next((words for most, words in SIZES if core <= most), TOO_LARGE)
-    apart = _cannot_tell_weights(case)
+    left = 1.0 if first is None else max(0.0, 1 - first.share)
+    evidence = _noise_evidence(case) if first is None else [f"What is left spreads by {figures(core)} in log-odds."]
     return CauseFinding(
         cause="noise",
-        share=min(noise_share(case), max(0.0, left)),
+        share=min(noise_share(case), left),
         bound="at_most",
         parameters={"core": core, "size": size},
-        headline=size,
-        evidence=tuple(_noise_evidence(case)) + ((apart,) if apart else ()),
-        advice="Nothing in the data is wrong; the same kernels and number formats on both sides would lessen it.",
+        headline=size if case.by_token is not None else f"{size}, or changed weights",
+        evidence=tuple(evidence),
+        advice=CAUSES["noise"].advice,
     )
 
 
@@ -169,7 +171,8 @@ def _noise_evidence(case: Case) -> list[str]:
     mean = f"the mean of e^l is {1 + features.forward:.4f} +- {2 * features.forward_error:.4f}"
     drawn = abs(features.forward) <= 3 * features.forward_error
     parts.append(f"{mean}: tokens were drawn from {case.context.rollout}" if drawn else mean)
-    return ["; ".join(parts) + "."]
+    apart = _cannot_tell_weights(case)
+    return ["; ".join(parts) + ".", *([apart] if apart else [])]
 
 
 def _cannot_tell_weights(case: Case) -> str | None:
