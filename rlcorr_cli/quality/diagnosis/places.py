@@ -12,7 +12,8 @@ from rlcorr_cli.totals.gap import CERTAIN
 MIN_SHARE = 0.1
 MIN_FAR, FAR_TIMES, FAR_RATE, FAR_CHANCE = 2, 5.0, 0.01, 3e-4
 """Tokens with |l| > ln 2: how many, how many times the body's rate, at what rate, and how rare by chance."""
-MOSTLY = 0.5
+CERTAIN_TIMES = 5.0
+"""Tokens of log-prob 0 are told from this many times the body's rate on."""
 PLACES = {
     "first_token": (("first",), "the first token of each row"),
     "last_token": (("last",), "the last token of each row"),
@@ -53,10 +54,10 @@ def _fault(case: Case, cause: str) -> CauseFinding | None:
 
 def _certain(case: Case, parts: tuple[str, ...]) -> list[str]:
     """What tokens of log-prob 0 say: nobody sampled them."""
-    n = case.totals.sums(*parts)["n"]
-    if n[CERTAIN] < MOSTLY * n.sum():
+    n, body = (case.totals.sums(*names)["n"] for names in (parts, ("body",)))
+    if n[CERTAIN] < CERTAIN_TIMES * n.sum() * ratio(float(body[CERTAIN]), float(body.sum())) or n[CERTAIN] < MIN_FAR:
         return []
-    return [f"{case.context.rollout} is exactly 0 on {int(n[CERTAIN]):,} of them, as where a framework appended it."]
+    return [f"{case.context.rollout} is exactly 0 on {int(n[CERTAIN]):,} of them, as where a framework appended them."]
 
 
 def poisson_tail(count: int, mean: float) -> float:
