@@ -25,6 +25,7 @@ from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.quality.diagnosis.case import Context
 from rlcorr_cli.quality.diagnosis.judge import diagnose as diagnose_totals
+from rlcorr_cli.quality.diagnosis.suspicions import unexplained
 from rlcorr_cli.report.build import refuse_empty
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.report.order import key_order
@@ -70,16 +71,17 @@ def diagnose(
         refuse_empty(counts, inputs)
         context = Context(dump.roles.rollout, dump.roles.train, dump.roles.advantages or dump.roles.reward)
         keys = sorted(gathered.groups, key=key_order) if request.group_by else []
+        diagnosed = _diagnosed({}, counts, whole.totals, context)
         result = DiagnosedDump(
             inputs=inputs,
             columns=(dump.roles.rollout, dump.roles.train),
-            whole=_diagnosed({}, counts, whole.totals, context),
+            whole=diagnosed,
             groups=tuple(
                 _diagnosed(dict(zip(request.group_by, key, strict=True)), dict(group.counts), group.totals, context)
                 for key in keys
                 for group in (gathered.groups[key],)
             ),
-            anomalies=anomalies,
+            anomalies=unexplained(anomalies, diagnosed.diagnosis),
             problems=log.counts.to_dict(),
             notes=tuple(dump.notes),
         )

@@ -16,6 +16,7 @@ class Cause:
 
     meaning: what is the matter.  looks: what it leaves in the data.  certainty: how sure one can be.  alike: what else
     looks like it.  advice: what to do.  source: which framework is known for it, or the fact that this rests on.
+    is_fault: whether it is a fault or a setting to be mended, so that bounds and weights would treat a consequence.
     """
 
     name: str
@@ -26,3 +27,4 @@ class Cause:
     alike: str
     advice: str
     source: str = ""
+    is_fault: bool = False

@@ -222,6 +222,22 @@ class Objective(Open):
     batches: list[ObjectiveBatch] = pydantic.Field(min_length=1)
 
 
+class Cause(Open):
+    """The likely cause of the gap, as `CauseFinding.to_dict` writes it."""
+
+    cause: str
+    share: pydantic.FiniteFloat
+    share_bound: Literal["at_least", "at_most"]
+    share_interval: Ends | None
+    token_share: pydantic.FiniteFloat | None
+    parameters: dict[str, pydantic.FiniteFloat | str]
+    intervals: dict[str, Ends]
+    is_minor: bool
+    headline: str
+    evidence: list[str]
+    advice: str
+
+
 class Pictures(Open):
     """Binned totals.  values: canonical metrics beside a profile's, the whole dump's first."""
 
@@ -241,6 +257,7 @@ class Document(Open):
     profile: str
     verdict: Conclusion = Conclusion(level="equal", causes=[], usable=[], failing=[], n_sequences=0, kept_fraction=None)
     onset: Drift | None = None
+    cause: Cause | None = None
     counts: Counts
     metrics: Metrics = pydantic.Field(min_length=1)
     intervals: dict[str, Ends]

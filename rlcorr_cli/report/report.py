@@ -15,6 +15,8 @@ from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report import html
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.objective import ObjectiveReport
@@ -80,7 +82,8 @@ class Report:
     suggestions: looser bounds for each rejection that takes too much.  geometric: bounds
     that geometric rejection would take to keep nine sequences in ten.  pictures: binned totals, where they were
     counted.  search_notes: those of the notes that say what of the dump is not read.  totals: what it was made of,
-    where that was kept.  objective: its losses and coefficients, where one was asked for.
+    where that was kept.  objective: its losses and coefficients, where one was asked for.  cause: the likely cause
+    of the gap, told from a sample of the rows; None where none is named.
     """
 
     inputs: tuple[Input, ...]
@@ -102,6 +105,7 @@ class Report:
     search_notes: tuple[str, ...] = ()
     totals: "RunTotals | None" = None
     objective: ObjectiveReport | None = None
+    cause: CauseFinding | None = None
 
     @cached_property
     def health(self) -> tuple[Finding, ...]:
@@ -115,9 +119,15 @@ class Report:
         return found_in_files + (() if self.impossible is None else (self.impossible.metric,))
 
     @property
+    def faults(self) -> tuple[str, ...]:
+        """The causes, and the fault that explains the gap: to be mended before bounds and weights are chosen."""
+        is_fault = self.cause is not None and CAUSES[self.cause.cause].is_fault
+        return (*self.causes, *([self.cause.cause] if self.cause is not None and is_fault else []))
+
+    @property
     def advised_bounds(self) -> tuple[SuggestedBounds, ...]:
         """The suggestions as advice: like default remedies left out where a cause is known that voids the numbers."""
-        return () if self.causes else self.suggestions
+        return () if self.faults else self.suggestions
 
     @cached_property
     def situation(self) -> Situation:
@@ -125,11 +135,11 @@ class Report:
         rejects_already = any((r.statistic, r.scope) == ("ratio", "seq_mean") for r in self.plan.rejections)
         # A framework's own config has no --rs, and a plan that rejects so already has its own suggested bounds.
         if self.geometric is None or rejects_already or self.profile != "canonical":
-            return Situation(plan=self.plan, causes=self.causes)
+            return Situation(plan=self.plan, causes=self.faults)
         bounds = Bounds(low=self.geometric.low, high=self.geometric.high)
         return Situation(
             plan=self.plan,
-            causes=self.causes,
+            causes=self.faults,
             geometric=bounds,
             geometric_kept=self.geometric.kept_fraction,
             is_exact=self.geometric.exact,
@@ -183,6 +193,7 @@ class Report:
             "plan": self.plan.to_dict(),
             "profile": self.profile,
             "verdict": self.verdict.to_dict(),
+            "cause": None if self.cause is None else self.cause.to_dict(),
             "onset": None if self.onset is None else self.onset.to_dict(),
             "counts": dict(self.whole.counts),
             "metrics": dict(self.whole.metrics),

@@ -16,6 +16,10 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
+from rlcorr_cli.quality.diagnosis.case import Context
+from rlcorr_cli.quality.diagnosis.diagnosis import Diagnosis
+from rlcorr_cli.quality.diagnosis.judge import diagnose
+from rlcorr_cli.quality.diagnosis.suspicions import unexplained
 from rlcorr_cli.report.build import build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.block import diagnostics_block, plan_block
@@ -106,7 +110,18 @@ def report_of(run: RunTotals, layouts: Layouts) -> Report:
         objective=_objective(provenance),
         batch_by=provenance.batch,
     )
+    diagnosis = _diagnosis(run)
+    if diagnosis is not None:
+        report = replace(report, cause=diagnosis.cause, anomalies=unexplained(run.anomalies, diagnosis))
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
+
+
+def _diagnosis(run: RunTotals) -> Diagnosis | None:
+    """What the sampled rows tell; None without any.  Advantages are not looked at."""
+    if run.measured.gap is None:
+        return None
+    rollout, train, *_ = run.inputs[0].columns.values()
+    return diagnose(run.measured.gap, Context(rollout, train))
 
 
 def _objective(provenance: Provenance) -> Objective | None:

@@ -15,6 +15,7 @@ from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.plans.documents import parse_json, read_text
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report import report
 from rlcorr_cli.report.document import Document, Metrics, Pictures
 from rlcorr_cli.report.impossible import Impossible
@@ -141,6 +142,7 @@ def _report(data: dict[str, Any]) -> Report:
         suggestions=tuple(SuggestedBounds(**row.model_dump()) for row in document.suggestions),
         impossible=None if document.impossible is None else Impossible.from_dict(document.impossible.model_dump()),
         objective=None if document.objective is None else ObjectiveReport.from_dict(document.objective.model_dump()),
+        cause=None if document.cause is None else CauseFinding.from_dict(document.cause.model_dump()),
         pictures=None if pictures is None else binned.BinnedTotals.from_dict(pictures.model_dump()),
     )
 

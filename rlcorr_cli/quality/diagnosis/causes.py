@@ -15,6 +15,7 @@ WEIGHTS = (
 _ROWS = (
     Cause(
         name="grid",
+        is_fault=True,
         meaning="A column is stored on a coarse grid: rounded to bf16, to fp16, or to a few decimals.",
         looks="99 % of its values other than 0 lie on the grid. Rounding to it moves a value by step^2 / 12 in the "
         "mean square, whose sum over the gap is the share.",
@@ -25,6 +26,7 @@ _ROWS = (
     ),
     Cause(
         name="mispaired_rows",
+        is_fault=True,
         meaning="In some rows the two columns are of different responses: they were joined wrongly.",
         looks="In up to a quarter of the rows both columns vary and hardly go together (correlation below 0.5), and "
         "nearly every token is far off.",
@@ -36,6 +38,7 @@ _ROWS = (
     ),
     Cause(
         name="first_token",
+        is_fault=True,
         meaning="The first token of a response is off, and the others are not.",
         looks="First tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance.",
         certainty="Two such tokens at least, and a rate that chance gives fewer than 3 in 10,000 dumps.",
@@ -44,6 +47,7 @@ _ROWS = (
     ),
     Cause(
         name="last_token",
+        is_fault=True,
         meaning="The last token of a response is off, and the others are not.",
         looks="Last tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance; a "
         "rollout log-prob of exactly 0 there means that nobody sampled it.",
@@ -54,6 +58,7 @@ _ROWS = (
     ),
     Cause(
         name="mask_boundary",
+        is_fault=True,
         meaning="Tokens after a masked stretch inside a response (a tool's output) are off, and the others are not.",
         looks="The first four tokens after such a stretch are off by more than a factor of 2 at five times the rate of "
         "the others, beyond chance.",
@@ -64,6 +69,7 @@ _ROWS = (
     ),
     Cause(
         name="position_onset",
+        is_fault=True,
         meaning="From some place of a response on, every token is farther off.",
         looks="The typical distance jumps at one index by a factor of 3 or more, and is level before it.",
         certainty="Six standard errors, and 5 % of the tokens on either side.",
@@ -72,6 +78,7 @@ _ROWS = (
     ),
     Cause(
         name="position_grows",
+        is_fault=True,
         meaning="Tokens are the farther off the later they stand.",
         looks="The typical distance grows along the logarithm of the index, by a factor of 1.5 or more over a "
         "response.",
@@ -81,6 +88,7 @@ _ROWS = (
     ),
     Cause(
         name="position_decays",
+        is_fault=True,
         meaning="The first tokens of a response are the farthest off, and later ones less and less.",
         looks="The typical distance falls along the logarithm of the index, nearly by half or more over a response.",
         certainty="Five standard errors. That the prompts differ is a conclusion: the dump holds responses alone.",
@@ -89,6 +97,7 @@ _ROWS = (
     ),
     Cause(
         name="repetition_penalty",
+        is_fault=True,
         meaning="One side's log-probs are after a repetition (or frequency, or presence) penalty, the other's are not.",
         looks="At the same surprise, tokens that stood in the response before are moved, and new ones are not.",
         certainty="It takes token_ids: a fifth of the variation at equal surprise goes with the repetition. Tokens of "
@@ -98,6 +107,7 @@ _ROWS = (
     ),
     Cause(
         name="temperature_and_truncation",
+        is_fault=True,
         meaning="One side's log-probs are after another temperature and after a cut (top-p, top-k, min-p).",
         looks="As of top_p, and among unlikely tokens the log-odds lie on a line that is not level.",
         certainty="That both are there is told by two independent signs; the parameters of neither are told.",
@@ -106,6 +116,7 @@ _ROWS = (
     ),
     Cause(
         name="top_p",
+        is_fault=True,
         meaning="One side's log-probs are after top-p (nucleus) sampling, the other's are not.",
         looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
         "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean of e^l is "
@@ -118,6 +129,7 @@ _ROWS = (
     ),
     Cause(
         name="min_p",
+        is_fault=True,
         meaning="One side's log-probs are after min-p sampling, the other's are not.",
         looks="Log-probs of exactly 0, and a mean of e^l below 1, as of top_p, but without a bound at one probability; "
         "no token other than these comes closer to 0 than m leaves it.",
@@ -127,6 +139,7 @@ _ROWS = (
     ),
     Cause(
         name="temperature",
+        is_fault=True,
         meaning="The two sides' log-probs are of different temperatures.",
         looks="The log-odds of one policy over those of the other are a straight line, whose slope is the ratio of the "
         "temperatures.",
@@ -139,6 +152,7 @@ _ROWS = (
     ),
     Cause(
         name="logit_softcap",
+        is_fault=True,
         meaning="One side caps its logits (c tanh(z / c)), the other does not.",
         looks="A line as of temperature, around which likely tokens scatter more than the others.",
         certainty="Which side caps is told by the sign of the slope; the cap itself is not told.",
@@ -147,6 +161,7 @@ _ROWS = (
     ),
     Cause(
         name="unnormalised",
+        is_fault=True,
         meaning="One side's numbers are no log-probs: they do not sum to 1 over the vocabulary.",
         looks="Nearly all tokens lie on one side of 0, and neither mean, of e^l or of e^-l, is 1: no policy could have "
         "drawn these tokens. Log-probs, not logits, were divided by the temperature, or a mean over them was taken.",
@@ -156,6 +171,7 @@ _ROWS = (
     ),
     Cause(
         name="top_k",
+        is_fault=True,
         meaning="One side's log-probs are after top-k sampling, the other's are not.",
         looks="The mean of e^l is below 1, most tokens lie below 0, and no token is set to exactly 0.",
         certainty="The mass that is kept is told; k cannot be.",
@@ -201,6 +217,7 @@ _ROWS = (
     ),
     Cause(
         name="padded_vocabulary",
+        is_fault=True,
         meaning="Training's softmax runs over rows of the vocabulary's padding, which rollout leaves out.",
         looks="Some tokens are far below the others, hardly any above: mass leaks where a padding row has a large "
         "logit. The mean of e^l is below 1 by that mass.",

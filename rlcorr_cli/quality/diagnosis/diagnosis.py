@@ -36,6 +36,24 @@ class CauseFinding:
     evidence: tuple[str, ...]
     advice: str
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "CauseFinding":
+        """The finding that `to_dict` wrote."""
+        interval = data["share_interval"]
+        return cls(
+            cause=data["cause"],
+            share=data["share"],
+            bound=data["share_bound"],
+            share_interval=None if interval is None else (interval[0], interval[1]),
+            token_share=data["token_share"],
+            parameters=data["parameters"],
+            intervals={name: (low, high) for name, (low, high) in data["intervals"].items()},
+            is_minor=data["is_minor"],
+            headline=data["headline"],
+            evidence=tuple(data["evidence"]),
+            advice=data["advice"],
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
