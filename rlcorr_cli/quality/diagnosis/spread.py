@@ -65,11 +65,13 @@ def spread_of(counts: Floats) -> Spread | None:
     median = np.array([weighted_quantile(MIDDLES, row, 0.5) if row.any() else 0.0 for row in counts])
     off = MIDDLES[None, :] - median[:, None]
     rms = sqrt(float((counts * off**2).sum()) / float(n.sum()))
-    far = counts * (np.abs(off) > FAR_CORES * core) if core > 0 else np.zeros_like(counts)
+    # A core below the least bin stands for 0, and any tail would be endless beside it.
+    least = max(core, SPREAD_LEAST)
+    far = counts * (np.abs(off) > FAR_CORES * least)
     return Spread(
         n=int(n.sum()),
         core=core,
-        tail=ratio(rms, core),
+        tail=rms / least,
         n_far=int(far.sum()),
         n_below=int((far * (off < 0)).sum()),
         fan=_fan(half, n),

@@ -13,11 +13,13 @@ WIDE = 1.82
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """cut: tokens with b = 0 and a < -.001, of n.  bound: P = e^c with its interval, errors E at it, judged tokens.
-    least_left: m, what the least sure token of b < 0 leaves to all others, over its own probability."""
+    """cut: tokens with b = 0 and a < -.001, of n, unsure of which have b < 0.  bound: P = e^c with its interval, errors
+    E at it, judged tokens.  least_left: m, what the surest token of b < 0 leaves to all others, over its own
+    probability."""
 
     cut: int
     n: int
+    unsure: int
     bound: float
     interval: tuple[float, float]
     errors: int
@@ -42,6 +44,7 @@ def step_of(totals: GapTotals) -> Step | None:
     return Step(
         cut=cut,
         n=int(totals.certain.sum()),
+        unsure=int(unsure.sum()),
         bound=exp(-exp(middle)),
         interval=(exp(-exp(edges[near[-1]])), exp(-exp(edges[near[0]]))),
         errors=int(least),

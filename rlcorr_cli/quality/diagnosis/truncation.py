@@ -9,6 +9,8 @@ from rlcorr_cli.quality.diagnosis.wording import interval_text, percent, roundes
 LOST_MASS, LOST_ERRORS = -0.005, 4.0
 """M+ below both: training has mass that rollout never samples."""
 MIN_CUT, MIN_CUT_SHARE = 10, 0.02
+MIN_UNSURE = 10
+"""A column of zeros was not cut: some tokens must have b < 0."""
 TEMPERATURE_SLOPE, TEMPERATURE_ERRORS = 0.08, 6.0
 """|lo|, the slope of d below u = -1, where a truncation alone leaves nearly none."""
 AGAINST_TOP_P = 0.08
@@ -29,6 +31,8 @@ def truncation(case: Case) -> CauseFinding | None:
     """top_p, min_p or temperature_and_truncation."""
     step = case.step
     if step is None or not loses_mass(case) or step.cut < MIN_CUT or step.cut < MIN_CUT_SHARE * step.n:
+        return None
+    if step.unsure < MIN_UNSURE:
         return None
     low = case.features.lines["u_low"]
     if abs(low.slope) > TEMPERATURE_SLOPE and abs(low.slope) > TEMPERATURE_ERRORS * low.error:

@@ -1,0 +1,126 @@
+"""Each dump of known cause gets that cause's verdict, and the numbers that it was made with."""
+
+import pytest
+from known_causes import ALSO, COLUMNS, VERDICTS, diagnosed
+
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
+
+NO_FAULT = [name for name, cause in VERDICTS.items() if cause in ("noise", "none") and name not in ALSO]
+
+
+def found(name: str, cause: str) -> CauseFinding:
+    """What the diagnosis of a dump says of a cause."""
+    return next(each for each in diagnosed(name).causes if each.cause == cause)
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_a_dump_of_known_cause_gets_its_verdict(name: str) -> None:
+    result = diagnosed(name)
+    assert result.verdict == VERDICTS[name]
+    if name in ALSO:
+        assert ALSO[name] in [cause.cause for cause in result.causes]
+    if name in COLUMNS:
+        assert result.causes[0].parameters["column"] == COLUMNS[name]
+
+
+@pytest.mark.parametrize("name", NO_FAULT)
+def test_a_dump_without_a_fault_has_no_cause_but_noise(name: str) -> None:
+    assert {cause.cause for cause in diagnosed(name).causes} <= {"noise"}
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "parameter", "true"),
+    [
+        ("top_p095", "top_p", "top_p", 0.95),
+        ("top_p08", "top_p", "top_p", 0.8),
+        ("top_p099", "top_p", "top_p", 0.99),
+        ("temp07_topp09_vs_temp", "top_p", "top_p", 0.9),
+        ("combo_topp09_eos0", "top_p", "top_p", 0.9),
+        ("min_p005", "min_p", "min_p", 0.05),
+        ("min_p002", "min_p", "min_p", 0.02),
+        ("temp07_processed_vs_raw", "temperature", "temperature", 0.7),
+        ("temp08_processed_vs_raw", "temperature", "temperature", 0.8),
+        ("temp09_processed_vs_raw", "temperature", "temperature", 0.9),
+        ("temp097_processed_vs_raw", "temperature", "temperature", 0.97),
+        ("temp12_processed_vs_raw", "temperature", "temperature", 1.2),
+        ("temp07_raw_vs_processed", "temperature", "temperature", 1 / 0.7),
+        ("combo_temp09_mispaired", "temperature", "temperature", 0.9),
+        ("worker_temp09", "column", "temperature", 0.9),
+    ],
+)
+def test_the_interval_of_a_parameter_holds_the_true_one(name: str, cause: str, parameter: str, true: float) -> None:
+    finding = found(name, cause)
+    low, high = finding.intervals[parameter]
+    # The bound of top-p 0.99 lies in a bin of ln(-a) whose middle is 0.9903: 1 in 1,000.
+    assert low - 1e-3 <= true <= high + 1e-3
+    assert low <= finding.parameters[parameter] <= high
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "text"),
+    [
+        ("top_p08", "top_p", "top-p 0.8 (0.787 .. 0.808)"),
+        ("top_p099", "top_p", "top-p 0.99 "),
+        ("min_p005", "min_p", "min-p 0.05 "),
+        ("temp09_processed_vs_raw", "temperature", "temperature 0.9 "),
+        ("temp097_processed_vs_raw", "temperature", "temperature 0.97 "),
+    ],
+)
+def test_the_headline_says_the_roundest_number_of_the_interval(name: str, cause: str, text: str) -> None:
+    assert text in found(name, cause).headline
+
+
+@pytest.mark.parametrize(
+    ("name", "percent"), [("top_p08", 72), ("worker_temp09", 61), ("noise_bf16_fp32", 89), ("fp32_grid_bf16", 96)]
+)
+def test_the_first_cause_explains_its_share_of_the_gap(name: str, percent: int) -> None:
+    assert round(100 * diagnosed(name).causes[0].share) == percent
+
+
+def test_what_a_bound_leaves_is_noise_at_most() -> None:
+    noise = found("top_p08", "noise")
+    assert (noise.bound, noise.is_minor, round(100 * noise.share)) == ("at_most", True, 17)
+    assert noise.headline == "noise of bf16 or int8 size"
+
+
+def test_the_evidence_of_top_p_counts_the_tokens_for_and_against_it() -> None:
+    bound, mass = found("top_p08", "top_p").evidence
+    assert bound == (
+        "rollout_log_probs is exactly 0 where old_log_probs lies above log 0.794, and nowhere else: 1,605 tokens, 39 "
+        "of 1,967 against it."
+    )
+    assert "training gives 11 % of its mass to tokens that rollout never samples" in mass
+
+
+def test_the_evidence_of_a_worker_names_what_differs_within_it() -> None:
+    finding = found("worker_temp09", "column")
+    assert finding.headline == "worker w3"
+    assert finding.evidence == (
+        "Its typical token is 5.2 times as far off as the others' (z 32).",
+        "Within it: temperature 0.9 in rollout over training (0.897), R2 0.83.",
+    )
+    levels = {level.level: level for level in columns_of("worker_temp09")["worker"].levels}
+    assert [name for name, level in levels.items() if level.is_hot] == ["w3"]
+    assert (round(100 * levels["w3"].gap), round(100 * levels["w3"].expected)) == (69, 17)
+
+
+def columns_of(name: str) -> dict:
+    """The columns that the gap of a dump was looked at by."""
+    return {column.column: column for column in diagnosed(name).whole.diagnosis.columns}
+
+
+@pytest.mark.parametrize("name", ["noise_bf16_fp32", "source_code_stale", "temp08_processed_vs_raw", "quant_fp8"])
+def test_a_random_worker_is_not_hot(name: str) -> None:
+    assert not any(level.is_hot for level in columns_of(name)["worker"].levels)
+
+
+def test_a_raw_rollout_column_is_not_taken_for_swapped_columns() -> None:
+    result = diagnosed("temp07_raw_vs_processed")
+    assert [anomaly.name for anomaly in result.anomalies] == ["swapped_columns"]
+    assert result.voiding is None
+    assert "swapped" in result.causes[0].evidence[-1]
+
+
+def test_a_grid_is_told_where_it_is_no_cause() -> None:
+    (fact,) = diagnosed("grid_bf16_train").whole.diagnosis.facts
+    assert fact.sentence.startswith("old_log_probs is stored in bf16: ")
