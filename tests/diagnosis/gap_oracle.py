@@ -280,7 +280,7 @@ def _grid(column: np.ndarray) -> np.ndarray:
 def _row_sums(row: Row, t: Tokens, body: np.ndarray) -> np.ndarray:
     positive, differing = float((t.l[body] > 0).sum()), float((t.l[body] != 0).sum())
     if not differing:
-        return np.array([1.0] + [0.0] * 13)
+        return np.zeros(14)
     out = [1.0, positive, differing, positive**2 / differing] + [0.0] * 10
     if row.advantage is not None:
         a, s, t_ = row.advantage, positive / np.sqrt(differing), np.sqrt(differing)
