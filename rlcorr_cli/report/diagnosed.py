@@ -50,10 +50,8 @@ class DiagnosedDump:
 
     @property
     def voiding(self) -> AnomalyFinding | None:
-        """The first anomaly that voids the numbers, of those that the first cause does not make by itself."""
-        cause = self.whole.diagnosis.cause
-        explained = () if cause is None else cause.explains
-        return next((each for each in self.anomalies if each.voids and each.name not in explained), None)
+        """The first anomaly that voids the numbers."""
+        return next((each for each in self.anomalies if each.voids), None)
 
     @property
     def causes(self) -> tuple[CauseFinding, ...]:

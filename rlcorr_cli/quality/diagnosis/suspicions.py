@@ -7,7 +7,6 @@ from rlcorr_cli.quality.diagnosis.diagnosis import Diagnosis
 
 
 def unexplained(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> tuple[AnomalyFinding, ...]:
-    """The anomalies without swapped_columns where a temperature explains why tokens look drawn from the training
-    column: rollout's log-probs are raw then, and not the training policy's."""
-    raw = any(cause.parameters.get("drawn_from") == "training" for cause in diagnosis.causes)
-    return tuple(each for each in anomalies if not (raw and each.name == "swapped_columns"))
+    """The anomalies without those that the likely cause makes by itself."""
+    explained = () if diagnosis.cause is None else diagnosis.cause.explains
+    return tuple(each for each in anomalies if each.name not in explained)
