@@ -199,6 +199,19 @@ def test_changed_weights_go_with_the_token_and_rounding_does_not() -> None:
     assert not noise.holds
 
 
+def test_two_prompts_alone_do_not_make_a_change_of_weights() -> None:
+    of_id = RNG.normal(0, 0.2, 50)
+    made = []
+    for i, (u, d) in enumerate(rows(48, 60)):
+        ids = RNG.integers(0, 50, 60)
+        prompt = i % 6
+        made.append(row(u, d + of_id[ids] * (prompt < 2), i, ids=list(ids), prompt=prompt))
+    found = by_token(totals_of(made).vocabulary)
+    assert found.omega2 > max(0.03, 4 * found.error)
+    assert found.least < 0.01
+    assert not found.holds
+
+
 def test_repeated_tokens_stand_apart_under_a_penalty() -> None:
     made = []
     for i, (u, d) in enumerate(rows(30, 60)):

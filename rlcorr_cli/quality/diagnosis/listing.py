@@ -52,6 +52,7 @@ def _vocabulary(case: Case) -> dict[str, float | None]:
     return {
         "by_token": None if by_token is None else by_token.omega2,
         "by_token_error": None if by_token is None else by_token.error,
+        "by_token_least": None if by_token is None else by_token.least,
         "repeated_difference": None if repeated is None else repeated.difference,
         "repeated_share": None if repeated is None else repeated.eta2,
     }
