@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Surroundings
-from rlcorr_cli.core.gap_rows import GapRows, stretches
+from rlcorr_cli.core.gap_rows import GapRows
 from rlcorr_cli.core.grids import grid_sums
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.token_gaps import counts_at, sums_at
@@ -24,13 +24,10 @@ from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.gap import BODY, GROUPS, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals, Levels, Vocabulary
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.row_keys import joined, keys_of
 
 MOST_ROWS = 4096
 """Rows whose table is made at once: 15 MB."""
 LN_2 = math.log(2)
-HEAD = 16
-"""Tokens of a row that a sample of rows is drawn by."""
 Index = NDArray[np.int64]
 
 
@@ -60,20 +57,6 @@ def gap_totals(
         totals += of_portion.totals
         odd[portion], far[portion] = of_portion.odd_gap, of_portion.far_size
     return RowGaps(totals, odd, far)
-
-
-def sampled_rows(batch: Batch, share: int) -> Index:
-    """One of `share` rows, by a hash of their length and of how they begin: the same ones however a dump is split."""
-    if share == 1:
-        return np.arange(batch.n_rows)
-    lengths = np.diff(batch.offsets)
-    heads = np.minimum(lengths, HEAD)
-    ends = np.concatenate([[0], np.cumsum(heads)])
-    at = stretches(batch.offsets[:-1], heads)
-    # + 0, because -0.0 and 0.0 are the same log-prob.
-    values = (batch.rollout_logp[at].astype(np.float32) + np.float32(0)).view(np.uint32)
-    keys = joined(keys_of(values, ends), lengths.astype(np.uint64))
-    return np.flatnonzero(keys % np.uint64(share) == 0)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rlcorr_cli.batch import Batch, Surroundings
 from rlcorr_cli.core import bootstrap
+from rlcorr_cli.core.chosen_rows import chosen
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.token_gaps import TokenGaps
 from rlcorr_cli.core.token_parts import TokenPlaces, token_places
@@ -50,7 +51,7 @@ class GapRows:
     def of(cls, batch: Batch, around: Surroundings, rows: Index, device: torch.device, mode: Mode) -> "GapRows":
         """Some rows of a batch."""
         if len(rows) < batch.n_rows:
-            batch, around = _chosen(batch, rows), _chosen_around(around, rows)
+            batch, around = chosen(batch, around, rows)
         tokens = Tokens.of(batch, device, mode)
         keys = bootstrap.row_keys(tokens, batch.row_keys)
         prompts = keys if around.prompts is None else np.where(around.prompts == 0, keys, around.prompts)
@@ -150,44 +151,3 @@ def _advantages(batch: Batch) -> Floats:
     if batch.advantages is not None:
         return np.add.reduceat(batch.advantages, batch.offsets[:-1]) / np.diff(batch.offsets)
     return np.full(batch.n_rows, math.nan) if batch.reward is None else batch.reward
-
-
-def stretches(starts: Index, lengths: Index) -> Index:
-    """The numbers of each stretch, one after another."""
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    return np.repeat(starts - ends[:-1], lengths) + np.arange(ends[-1])
-
-
-def _chosen(batch: Batch, rows: Index) -> Batch:
-    """Some rows of a batch, in order."""
-    lengths = np.diff(batch.offsets)[rows]
-    tokens = stretches(batch.offsets[rows], lengths)
-
-    def of_tokens(values: NDArray[np.generic] | None) -> NDArray[np.generic] | None:
-        return None if values is None else values[tokens]
-
-    return replace(
-        batch,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        rollout_logp=batch.rollout_logp[tokens],
-        old_logp=of_tokens(batch.old_logp),
-        current_logp=of_tokens(batch.current_logp),
-        advantages=of_tokens(batch.advantages),
-        n_masked=batch.n_masked[rows],
-        reward=None if batch.reward is None else batch.reward[rows],
-        group_index=batch.group_index[rows],
-        row_keys=None if batch.row_keys is None else batch.row_keys[rows],
-    )
-
-
-def _chosen_around(around: Surroundings, rows: Index) -> Surroundings:
-    """What stands around these rows."""
-    lengths = np.diff(around.offsets)[rows]
-    tokens = stretches(around.offsets[rows], lengths)
-    return Surroundings(
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        valid=None if around.valid is None else around.valid[tokens],
-        token_ids=None if around.token_ids is None else around.token_ids[tokens],
-        levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
-        prompts=None if around.prompts is None else around.prompts[rows],
-    )

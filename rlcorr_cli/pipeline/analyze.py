@@ -9,7 +9,7 @@ import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -19,7 +19,9 @@ import numpy as np
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.gap import gap_totals, sampled_rows
+from rlcorr_cli.core.chosen_rows import Rows, pooled, sampled_rows
+from rlcorr_cli.core.chosen_rows import chosen as chosen_rows
+from rlcorr_cli.core.gap import gap_totals
 from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import CANONICAL
@@ -39,7 +41,7 @@ from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.gap import GapTotals
-from rlcorr_cli.totals.measured import Measured, gather
+from rlcorr_cli.totals.measured import Gathering, Measured, gather
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import Layouts
 
@@ -252,7 +254,12 @@ class MeasureShard:
         """Measure one shard."""
         set_aside: list[SetAside] = []
         with devices.worker(self.reading.device):
-            measured = gather(self._measured(rows) for rows in self.reading.sound_rows(shard, set_aside))
+            sampled: list[Rows] = []
+            gathering = Gathering()
+            for rows in self.reading.sound_rows(shard, set_aside):
+                gathering.add(self._measured(rows))
+                sampled += self._sample(rows)
+            measured = replace(gathering.measured, gap=self._gap(sampled))
         if self.observation.pictures or len(measured.groups) > MANY_GROUPS:
             devices.trim()
         covering = replace(measured, provenance=self.provenance, covered=frozenset({shard.id}))
@@ -267,17 +274,22 @@ class MeasureShard:
             pictures=observed.pictures,
             whole=observed.whole,
             group_replicates=observed.group_replicates,
-            gap=self._gap(rows),
         )
 
-    def _gap(self, rows: CheckedRows) -> GapTotals | None:
-        """Of the sampled rows."""
-        share, mode = self.observation.gap_share, self.observation.modes[0]
+    def _sample(self, rows: CheckedRows) -> Iterator[Rows]:
+        """The rows in which a cause is looked for, if any."""
+        share = self.observation.gap_share
         sampled = sampled_rows(rows.batch, share) if share else ()
-        if not len(sampled):
+        if len(sampled):
+            yield chosen_rows(rows.batch, surroundings(rows, self.reading.reader.roles), np.asarray(sampled))
+
+    def _gap(self, sampled: list[Rows]) -> GapTotals | None:
+        """What the shard's sampled rows add up to; at once, because small portions cost as much as large ones."""
+        if not sampled:
             return None
-        around = surroundings(rows, self.reading.reader.roles)
-        return gap_totals(rows.batch, around, np.asarray(sampled), self.reading.device, mode).totals
+        batch, around = pooled(sampled)
+        every = np.arange(batch.n_rows)
+        return gap_totals(batch, around, every, self.reading.device, self.observation.modes[0]).totals
 
 
 def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> PlanColumns:
