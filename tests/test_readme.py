@@ -66,6 +66,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes, part
     parts of a run."""
     (tmp_path / "last.json").write_bytes(last)
     (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
     dump = (ROOT / "sample_data" / "smollm2_bf16.parquet").read_bytes()
     (tmp_path / "dump.parquet").write_bytes(dump)
     (tmp_path / "dump").mkdir()

@@ -8,6 +8,7 @@ The command line calls these same functions.  Everything that goes wrong with a 
 from rlcorr_cli.api.choosing import PlanLike, choose_objective, choose_plan
 from rlcorr_cli.api.comparing import compare
 from rlcorr_cli.api.converting import convert
+from rlcorr_cli.api.diagnosing import diagnose
 from rlcorr_cli.api.differing import diff
 from rlcorr_cli.api.drawing import Picture, plot, save, to_html
 from rlcorr_cli.api.judging import check
@@ -31,6 +32,7 @@ __all__ = [
     "compare_dumps",
     "convert",
     "correct",
+    "diagnose",
     "diff",
     "filter_dump",
     "inspect",

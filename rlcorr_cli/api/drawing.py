@@ -29,8 +29,20 @@ if TYPE_CHECKING:
     from rlcorr_cli.present.figures import Drawn
 
 SUFFIXES = ("png", "svg", "pdf")
-COMPARE = "compare"
-"""The one kind of picture that is of many plans."""
+COMPARE, DIAGNOSE = "compare", "diagnose"
+NO_REPORT = {
+    COMPARE: (
+        "A report is of one plan: there are no plans in it to compare.",
+        "The picture `compare` is of many plans, and takes no plan.",
+        "Choose plans with `rlcorr compare DUMP --preset NAME --preset NAME -o plans.png`.",
+    ),
+    DIAGNOSE: (
+        "A report does not hold what causes are told from.",
+        "The picture `diagnose` is of the two policies, and takes no plan.",
+        "Leave the plan out.",
+    ),
+}
+"""Kinds of pictures that are of no report -> why one will not do, why a plan will not, and what to do instead of it."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,8 @@ def plot(
 ) -> tuple[Picture, ...]:
     """Draw a dump, or a report of `analyze(..., pictures=True)`: one picture of each kind.
 
-    The kind `compare` draws what `compare` says of the plans that it takes by itself; a report has no such picture.
+    The kind `compare` draws what `compare` says of the plans that it takes by itself, `diagnose` the evidence of the
+    likely cause; a report has no such pictures.
     output: a .png, .svg or .pdf, a directory for KIND.png, or kind -> file; None writes nothing.  The rest as of
     `analyze`.
     """
@@ -82,7 +95,7 @@ def plot(
     targets = _targets(output, wanted)
     notes = check_touched((*targets.values(), *quarantines(bad_rows)), inputs, plan=plan)
     report = saved(source)
-    _refuse_for_compare(wanted, plan, has_report=report is not None)
+    _refuse_without_report(wanted, plan, has_report=report is not None)
     reading = request(
         inputs or "",
         group_by=group_by,
@@ -98,15 +111,8 @@ def plot(
             refuse_undrawable(report, inputs[0] if inputs else "The report")
             drawn = _drawn(dict.fromkeys(wanted, report))
         else:
-            compute, of_plan = computing(device, threads, batch_tokens), [kind for kind in wanted if kind != COMPARE]
-            drawn = {}
-            if of_plan:
-                chosen = choose_plan(plan, mode=mode)
-                drawn = _drawn(_measured(of_plan, reading, chosen, compute, watch, staging))
-            if COMPARE in wanted:
-                drawn[COMPARE] = _compared(
-                    _without_quarantine(reading) if of_plan else reading, compute, watch, staging
-                )
+            compute = computing(device, threads, batch_tokens)
+            drawn = _read(wanted, reading, choose_plan(plan, mode=mode), compute, watch, staging)
         pictures = tuple(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
         staging.publish()
     return pictures
@@ -190,16 +196,29 @@ def _without_quarantine(reading: ReadRequest) -> ReadRequest:
     return replace(reading, bad_rows=replace(reading.bad_rows, quarantine=None))
 
 
-def _refuse_for_compare(kinds: Sequence[str], plan: PlanLike | None, *, has_report: bool) -> None:
-    if COMPARE not in kinds:
-        return
-    if has_report:
-        raise UsageError("A report is of one plan: there are no plans in it to compare.", "Name the dump itself.")
-    if plan is not None:
-        raise UsageError(
-            "The picture `compare` is of many plans, and takes no plan.",
-            "Choose plans with `rlcorr compare DUMP --preset NAME --preset NAME -o plans.png`.",
-        )
+def _refuse_without_report(kinds: Sequence[str], plan: PlanLike | None, *, has_report: bool) -> None:
+    for kind in kinds:
+        if kind in NO_REPORT and has_report:
+            raise UsageError(NO_REPORT[kind][0], "Name the dump itself.")
+        if kind in NO_REPORT and plan is not None:
+            raise UsageError(*NO_REPORT[kind][1:])
+
+
+def _read(
+    kinds: Sequence[str],
+    reading: ReadRequest,
+    chosen: "ChosenPlan",
+    computing: "Computing",
+    watch: "Watch | None",
+    staging: Staging,
+) -> "dict[str, Drawn]":
+    """The pictures of a dump, those of its reports first; each of the others reads it once more."""
+    of_plan = [kind for kind in kinds if kind not in NO_REPORT]
+    drawn = _drawn(_measured(of_plan, reading, chosen, computing, watch, staging)) if of_plan else {}
+    for kind, draw in ((COMPARE, _compared), (DIAGNOSE, _diagnosed)):
+        if kind in kinds:
+            drawn[kind] = draw(_without_quarantine(reading) if drawn else reading, computing, watch, staging)
+    return drawn
 
 
 def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Staging) -> "Drawn":
@@ -219,13 +238,21 @@ def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None
     return compared.drawn(comparison)
 
 
+def _diagnosed(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Staging) -> "Drawn":
+    """The picture of the likely cause."""
+    from rlcorr_cli.pipeline.diagnose import diagnose
+    from rlcorr_cli.present.forms import diagnosed
+
+    return diagnosed.drawn(diagnose(replace(reading, group_by=()), computing=computing, watch=watch, staging=staging))
+
+
 def _kinds(wanted: Sequence[str]) -> tuple[str, ...]:
     """The kinds asked for, each once; an overview if none."""
     from rlcorr_cli.present.figures import KINDS
 
     for name in wanted:
-        if name not in (*KINDS, COMPARE):
-            raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join((*KINDS, COMPARE))}.")
+        if name not in (*KINDS, *NO_REPORT):
+            raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join((*KINDS, *NO_REPORT))}.")
     return tuple(dict.fromkeys(wanted)) or ("overview",)
 
 

@@ -12,6 +12,7 @@ from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.frameworks.profiles import CANONICAL
+from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.checked import Checked, measurements_of
@@ -20,10 +21,14 @@ from rlcorr_cli.report.saved import is_report, read_report
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.files import read_rules
-from rlcorr_cli.rules.policy import Baseline, FailOn, policy, refuse_impossible
+from rlcorr_cli.rules.policy import Baseline, FailOn, Policy, policy, refuse_impossible
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.pipeline.scan import Computing
+    from rlcorr_cli.report.diagnosed import DiagnosedDump
+
+NAME_DUMP = "Name the dump itself."
 
 Amounts = Mapping[str, float | str] | Sequence[str]
 """Metric -> amount, or texts such as 'kl=0.1'."""
@@ -61,8 +66,8 @@ def check(
     source: a Report, one report.json, or a dump, which is measured as by `analyze`.  rules: a rules file.
     at_most, at_least: metric -> bound.  max_increase, max_decrease: metric -> an amount, or a percentage as in '20%',
     that it may be above or below the baseline.  fail_on: "anomaly", for what is wrong with whole files; "far" and
-    "outliers", for gaps that `compare` flags so.  strict: warnings and anomalies fail, too.  junit: a file for JUnit
-    XML.  The rest as of `analyze`.
+    "outliers", for gaps that `compare` flags so; "cause", for any that `diagnose` names but noise.  strict: warnings
+    and anomalies fail, too.  junit: a file for JUnit XML.  The rest as of `analyze`.
     """
     from rlcorr_cli.pipeline.check import check as run
     from rlcorr_cli.present.ci.junit import document
@@ -98,6 +103,8 @@ def check(
         limit=limit,
         bad_rows=bad_rows,
     )
+    _refuse_cause(asked, report, reading)
+    diagnosed = None
     with Staging() as staging:
         if report is not None:
             refuse_beside_report(reading, plan, profile=profile, mode=mode)
@@ -108,12 +115,35 @@ def check(
                 refuse_impossible(asked, chosen.plan, grouped=bool(group_by))
             compute = computing(device, threads, batch_tokens)
             report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging)
-        checked = run(measurements_of(report), asked)
+            if "cause" in asked.fail_on:
+                diagnosed = _diagnosed(reading, compute, watch)
+        checked = run(measurements_of(report), asked, diagnosed)
         checked = replace(checked, notes=checked.notes + notes)
         for place in places:
             staging.write(place, document(checked))
         staging.publish()
     return checked
+
+
+def _refuse_cause(asked: Policy, report: Report | None, reading: ReadRequest) -> None:
+    """Refuse to look for a cause in what holds none, or can be read only once."""
+    if "cause" not in asked.fail_on:
+        return
+    if report is not None:
+        raise UsageError("--fail-on cause takes the dump: a report does not hold what causes are told from.", NAME_DUMP)
+    if STDIN in reading.paths:
+        raise UsageError(
+            "--fail-on cause reads the dump twice, and standard input can be read only once.",
+            "Save it to a file first.",
+        )
+
+
+def _diagnosed(reading: ReadRequest, computing: "Computing", watch: "Watch | None") -> "DiagnosedDump":
+    """The cause of the gap, in another reading, whose bad rows the first has written apart."""
+    from rlcorr_cli.pipeline.diagnose import diagnose
+
+    again = replace(reading, batch_by=None, bad_rows=replace(reading.bad_rows, quarantine=None))
+    return diagnose(again, computing=computing, watch=watch)
 
 
 def junit_file(path: str | Path) -> Destination:
@@ -148,7 +178,7 @@ def refuse_beside_report(
     """Refuse what cannot be asked of a report in the place of a dump: it has its plan and its groups already."""
     is_default = reading == ReadRequest(paths=reading.paths) and plan is None and mode is None and profile == CANONICAL
     if not is_default:
-        raise UsageError("A saved report cannot be read under another plan or grouping.", "Name the dump itself.")
+        raise UsageError("A saved report cannot be read under another plan or grouping.", NAME_DUMP)
 
 
 def _baseline(source: Any, *, limited: bool) -> Baseline | None:

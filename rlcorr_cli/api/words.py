@@ -75,7 +75,7 @@ FLAGS: dict[str, Flag] = {
     "--baseline": Flag("baseline", r"\S+\.json"),
     "--max-increase": Flag("max_increase", PAIR, '{argument}={{"{key}": "{amount}"}}'),
     "--max-decrease": Flag("max_decrease", PAIR, '{argument}={{"{key}": "{amount}"}}'),
-    "--fail-on": Flag("fail_on", r"anomaly\b|moved\b|far\b|outliers\b"),
+    "--fail-on": Flag("fail_on", r"anomaly\b|moved\b|far\b|outliers\b|cause\b"),
     "--min-effect": _number("min_effect"),
     "--all": Flag("everything=True"),
     "--strict": Flag("strict=True"),

@@ -16,6 +16,7 @@ from rlcorr_cli.cli import (
     check,
     compare,
     convert,
+    diagnose,
     diff,
     explain,
     filter,
@@ -32,6 +33,7 @@ from rlcorr_cli.cli.option_groups import flat
 
 COMMANDS = {
     "analyze": analyze.analyze,
+    "diagnose": diagnose.diagnose,
     "compare": compare.compare,
     "sweep": sweep.sweep,
     "filter": filter.filter,

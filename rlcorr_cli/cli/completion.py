@@ -101,6 +101,13 @@ def fail_on() -> Offers:
     return [(name, "") for name in get_args(FailOn)]
 
 
+def causes() -> Offers:
+    """What `diagnose` may fail on."""
+    from rlcorr_cli.quality.causes import ALL_CAUSES, ANY_CAUSE
+
+    return _offers({ANY_CAUSE: "Any but noise.", **{name: row.meaning for name, row in ALL_CAUSES.items()}})
+
+
 def columns(ctx: typer.Context) -> list[str]:
     """The columns of the dump that is named before."""
     return _columns(ctx)

@@ -5,6 +5,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "rlcorr analyze dump.parquet --group-by step",
         "rlcorr analyze dump.parquet --preset token_is --objective ppo -o report.html",
     ),
+    "diagnose": (
+        "rlcorr diagnose dump.parquet",
+        "rlcorr diagnose dump.parquet --by group_id --fail-on top_p -o why.html",
+    ),
     "compare": (
         "rlcorr compare dump.parquet",
         "rlcorr compare old.parquet new.parquet --side-by-side --preset token_is",

@@ -16,7 +16,10 @@ PLAN = "Correction plan"
 COMPUTING = "Computing"
 RULES = "Rules"
 OUTPUT = "Output"
-KINDS = ("overview", "metrics", "ratio", "scatter", "surprise", "position", "length", "weights", "staleness", "compare")
+KINDS = (
+    *("overview", "metrics", "ratio", "scatter", "surprise", "position", "length", "weights", "staleness"),
+    *("compare", "diagnose"),
+)
 """Kinds of pictures, named here because their table loads matplotlib."""
 
 
@@ -245,9 +248,10 @@ FailOns = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-on",
-        metavar="<anomaly|far|outliers>",
+        metavar="<anomaly|far|outliers|cause>",
         help="anomaly: fail on an anomaly of whole files (`rlcorr explain shifted_columns`), or on a mean ratio that "
-        "cannot be. far, outliers: fail on such a gap (`rlcorr explain compare`). Repeatable.",
+        "cannot be. far, outliers: fail on such a gap (`rlcorr explain compare`). cause: fail on a cause that `rlcorr "
+        "diagnose` names, but noise; reads the dump twice. Repeatable.",
         autocompletion=completion.fail_on,
         rich_help_panel=RULES,
     ),

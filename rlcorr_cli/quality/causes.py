@@ -8,3 +8,8 @@ from rlcorr_cli.quality.diagnosis.causes import CAUSES
 
 ALL_CAUSES: Mapping[str, Cause] = {**{row.name: row for row in ANOMALIES}, **CAUSES}
 """Name -> the row, those of files first: one that holds voids what else a dump seems to say."""
+
+NOISE = "noise"
+"""The one cause that nothing has to be done about."""
+ANY_CAUSE = "cause"
+"""What stands for every cause but noise, where a run is to fail on some."""

@@ -1,17 +1,16 @@
 """A DiagnosedDump: why the two policies of a dump differ, of the whole and of each group; as values, for any form."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.quality.causes import ALL_CAUSES, ANY_CAUSE, NOISE
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, Diagnosis
-from rlcorr_cli.report.report import plain_key
+from rlcorr_cli.report.report import SCHEMA, plain_key
 from rlcorr_cli.totals.gap import GapTotals
-
-SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +57,15 @@ class DiagnosedDump:
         """Of the whole dump."""
         return self.whole.diagnosis.causes
 
+    def failing(self, names: Collection[str]) -> str | None:
+        """The verdict, of the dump or else of a group, that is one of these names; ANY_CAUSE is all but NOISE."""
+        verdicts = (self.verdict, *(group.diagnosis.verdict for group in self.groups))
+        return next((verdict for verdict in verdicts if _is_among(verdict, names)), None)
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
-            "rlcorr": __version__,
-            "schema": SCHEMA,
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
             "inputs": [source.to_dict() for source in self.inputs],
             "counts": dict(self.whole.counts),
             **self.whole.diagnosis.to_dict(),
@@ -72,3 +75,7 @@ class DiagnosedDump:
             "problems": {name: dict(problem) for name, problem in self.problems.items()},
             "notes": list(self.notes),
         }
+
+
+def _is_among(verdict: str, names: Collection[str]) -> bool:
+    return verdict in names or (ANY_CAUSE in names and verdict in ALL_CAUSES and verdict != NOISE)

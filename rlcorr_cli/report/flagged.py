@@ -1,12 +1,17 @@
-"""`compare`'s flags as findings of `check`: the two that need no more than what every report measures.
+"""What `check --fail-on` adds to its rules, as findings: two flags of `compare`, and the causes that `diagnose` names.
 
-`moved` is none of them: it takes advantages and true sequence weights, which `compare` alone holds together.
+The flags are those that need no more than what every report measures; `moved` is none of them: it takes advantages and
+true sequence weights, which `compare` alone holds together.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.quality.causes import NOISE
+from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.report.recommend import FAR_TOKEN_TV, FEW_TOKENS_TV, USABLE_TOKEN_ESS, flags_of
+from rlcorr_cli.report.report import plain_key
 from rlcorr_cli.rules.judge import Finding, Section, Status
 from rlcorr_cli.rules.policy import FailOn
 
@@ -26,6 +31,39 @@ _FIXES = {
 def flagged(flag: FailOn, sections: Iterable[Section]) -> list[Finding]:
     """A finding for each section, which fails where the flag holds."""
     return [_finding(flag, section) for section in sections]
+
+
+def caused(dump: DiagnosedDump) -> list[Finding]:
+    """A finding for the dump and each group, which fails where a cause other than noise is named."""
+    return [_cause_finding(dump, group) for group in (dump.whole, *dump.groups)]
+
+
+def _cause_finding(dump: DiagnosedDump, group: DiagnosedGroup) -> Finding:
+    diagnosis, key = group.diagnosis, plain_key(group.key)
+    voiding = next((each for each in dump.anomalies if each.voids), None) if group is dump.whole else None
+    if voiding is not None:
+        return _of_cause(key, "fail", f"{voiding.name}: {voiding.evidence.rstrip('.')}.", voiding.fix)
+    cause = diagnosis.cause
+    if cause is None:
+        return _of_cause(key, "ok", f"cause is absent: {diagnosis.conclusion}")
+    bound = "at least" if cause.bound == "at_least" else "at most"
+    what = f"{cause.headline}, {bound} {100 * cause.share:.0f} % of the gap."
+    if cause.cause == NOISE:
+        return _of_cause(key, "ok", f"cause is absent: {what}")
+    return _of_cause(key, "fail", f"{cause.cause}: {what}", cause.advice)
+
+
+def _of_cause(key: Mapping[str, Any], status: Status, message: str, fix: str | None = None) -> Finding:
+    return Finding(
+        key=key,
+        metric="cause",
+        value=None,
+        rule="absent",
+        severity="fail",
+        status=status,
+        fix=fix,
+        message=message,
+    )
 
 
 def _finding(flag: FailOn, section: Section) -> Finding:

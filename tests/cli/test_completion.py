@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from running import BF16, SAMPLE, STEPS, Ran, run_process, run_python
 
-from rlcorr_cli.api.drawing import COMPARE
+from rlcorr_cli.api.drawing import NO_REPORT
 from rlcorr_cli.cli.options import KINDS
 from rlcorr_cli.frameworks.profiles import CANONICAL, PROFILES
 from rlcorr_cli.frameworks.releases import RELEASES
@@ -39,7 +39,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
     ("plot", BF16, "--kind", ""): list(KINDS),
     ("analyze", BF16, "--rs", ""): [f"{name}.{scope}:" for name in STATISTICS for scope in SCOPES],
     ("check", BF16, "--max", ""): [f"{name}=" for name in DEFINITIONS],
-    ("check", BF16, "--fail-on", ""): ["anomaly", "far", "outliers"],
+    ("check", BF16, "--fail-on", ""): ["anomaly", "far", "outliers", "cause"],
     ("analyze", BF16, "--format", "j"): ["jsonl"],
     ("analyze", BF16, "--is", ""): ["token", "sequence", "geometric"],
     ("presets", "show", "geo"): ["geo_rs", "geo_is"],
@@ -99,7 +99,7 @@ def test_completion_of_names_loads_nothing_heavy() -> None:
 
 def test_tables_that_stand_for_heavier_ones_are_the_same() -> None:
     assert list(RELEASES) == [CANONICAL, *PROFILES]
-    assert (*figures.KINDS, COMPARE) == KINDS
+    assert (*figures.KINDS, *NO_REPORT) == KINDS
 
 
 def test_every_preset_has_a_family() -> None:

@@ -16,6 +16,7 @@ PAGES = {
     "reading": "verdict, rules, intervals, notation",
     "metrics": "every metric: formula, meaning, typical sizes, when to worry",
     "intervals": "how intervals are made, and how often they hold",
+    "diagnose": "the cause of a gap: what a dump tells, and what it cannot",
     "corrections": "presets, flags, plan files, frameworks' own configs",
     "choosing": "which correction to take, and what each costs",
     "objectives": "what PPO and its kin make of a batch, and what mistakes cost",

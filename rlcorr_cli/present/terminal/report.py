@@ -38,7 +38,7 @@ from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
 SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")
-LEFT = ("", "keeps", "read as", "row", "rejected by", "take", "flag")
+LEFT = ("", "keeps", "read as", "row", "rejected by", "take", "flag", "verdict", "parameter")
 
 
 def print_report(report: Report) -> None:

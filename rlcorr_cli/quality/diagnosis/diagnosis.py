@@ -17,10 +17,11 @@ class CauseFinding:
 
     cause: its name in CAUSES.  share: of the gap, the sum of l^2, which it explains, at least or at most (a bound).
     token_share: the share of all tokens on which it sits, None where that is all or most of them.
-    parameters: what it comes to, such as {"top_p": 0.8}, and intervals: 95 % intervals of those that have one.
-    is_minor: whether it explains too little to be a verdict.  explains: anomalies
-    of files that this cause makes by itself, which are no fault then.  headline: what it is, in a clause that starts
-    with a noun.  evidence: sentences with the numbers that say so.  advice: what to do.
+    parameters: what it comes to, such as {"top_p": 0.8}, the telling one first; of a column its name and its guilty
+    levels, {"column": "worker", "levels": "w3"}.  intervals: 95 % intervals of those that have one.  is_minor: whether
+    it explains too little to be a verdict.  explains: anomalies of files that this cause makes by itself, which are no
+    fault then.  headline: what it is, in a clause that starts with a noun.  evidence: sentences with the numbers that
+    say so.  advice: what to do.
     """
 
     cause: str

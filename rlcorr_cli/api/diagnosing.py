@@ -1,0 +1,58 @@
+"""`diagnose`: why the two policies of a dump differ."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, request
+from rlcorr_cli.api.touched import check_touched, quarantines, sheet_files
+from rlcorr_cli.api.words import speaks_of_arguments
+from rlcorr_cli.atomic import Staging
+from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.report.diagnosed import DiagnosedDump
+
+if TYPE_CHECKING:
+    from rlcorr_cli.pipeline.analyze import Watch
+
+
+@speaks_of_arguments
+def diagnose(
+    dumps: Paths,
+    *,
+    group_by: Names = (),
+    by: Names = (),
+    output: Files = (),
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    bad_rows: BadRowPolicy | None = None,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    threads: int | None = None,
+    watch: "Watch | None" = None,
+) -> DiagnosedDump:
+    """Name the cause of the gap between a dump's two policies, in one reading.
+
+    group_by: columns whose groups are diagnosed one by one, beside the whole.  by: columns whose levels are looked at,
+    beside those that are always (step, policy_version, worker, data_source, finish_reason, the length).  output: files
+    that the diagnosis is written to, in the forms of `compare`.  The rest as of `analyze`.
+    The result's `verdict` is the name of the likely cause, or says that there is none; `causes` are all that hold, each
+    with its share of the gap, parameters, evidence and advice; `whole` and `groups` hold the numbers behind them.
+    """
+    from rlcorr_cli.pipeline import diagnose as diagnosing
+    from rlcorr_cli.present.forms import diagnosed as forms
+
+    looked_at = tuple(name for name in names("by", by) if name)
+    reading = request(dumps, group_by=group_by, format=format, columns=columns, limit=limit, bad_rows=bad_rows)
+    outputs = sheet_files(output)
+    places = [place for path in outputs for place in forms.destinations(path)]
+    notes = check_touched((*places, *quarantines(bad_rows)), reading.paths)
+    with Staging() as staging:
+        diagnosed = diagnosing.diagnose(
+            reading, by=looked_at, computing=computing(device, threads, batch_tokens), watch=watch, staging=staging
+        )
+        diagnosed = replace(diagnosed, notes=diagnosed.notes + notes)
+        for path in outputs:
+            forms.write(diagnosed, path, staging)
+        staging.publish()
+    return diagnosed
