@@ -94,11 +94,11 @@ def diagnose(
 class GroupGaps:
     """A group's counts and statistics.  + adds both."""
 
-    counts: Counter[str] = field(default_factory=Counter[str])
+    counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
     totals: GapTotals = field(default_factory=GapTotals)
 
     def __add__(self, other: "GroupGaps") -> "GroupGaps":
-        counts = Counter({name: self.counts[name] + other.counts[name] for name in COUNTS})
+        counts = {name: self.counts[name] + other.counts[name] for name in COUNTS}
         return GroupGaps(counts, self.totals + other.totals)
 
 
@@ -154,7 +154,7 @@ class DiagnoseShard:
                 of_rows.sum(),
                 batch.n_masked[at].sum(),
             )
-            counts = Counter[str]({name: int(value) for name, value in zip(COUNTS, values, strict=True)})
+            counts = {name: int(value) for name, value in zip(COUNTS, values, strict=True)}
             # Without a column of batches, the key begins with None.
             gaps[batch.group_keys[group][1:]] = GroupGaps(counts, replace(found.totals, **worst))
         return gaps

@@ -109,7 +109,8 @@ class WorstRows:
         """Of any rows; those of one value in the order of their places."""
 
         def order(row: WorstRow) -> tuple[Any, ...]:
-            return -row.value, row.place.path, row.place.start, row.place.number
+            place = row.place
+            return -row.value, place.path, place.start, place.number, row.sample_id or "", row.n_tokens
 
         return cls(tuple(sorted(rows, key=order)[:WORST]))
 

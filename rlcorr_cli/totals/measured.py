@@ -8,11 +8,10 @@ shard).
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.totals.binned import BinnedTotals
-from rlcorr_cli.totals.exact import key_from_list, key_to_list
 from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.summary import GroupKey, Replicates, Summary
@@ -53,33 +52,6 @@ class Measured:
 
     def __add__(self, other: "Measured") -> "Measured":
         return gather((self, other))
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values; floats survive exactly."""
-        return {
-            "provenance": None if self.provenance is None else self.provenance.to_dict(),
-            "covered": [[shard.path, shard.part] for shard in sorted(self.covered, key=lambda s: (s.path, s.range))],
-            "groups": [[key_to_list(key), summary.to_dict()] for key, summary in self.groups.items()],
-            "replicates": {mode: replicates.to_dict() for mode, replicates in self.replicates.items()},
-            "pictures": None if self.pictures is None else self.pictures.to_dict(),
-            "rows": dict(self.rows),
-            "whole": None if self.whole is None else self.whole.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Measured":
-        """What `to_dict` wrote."""
-        kinds = {"provenance": Provenance, "pictures": BinnedTotals, "whole": Whole}
-        parts: dict[str, Any] = {
-            name: None if data[name] is None else kind.from_dict(data[name]) for name, kind in kinds.items()
-        }
-        return cls(
-            covered=frozenset(ShardId(path, part and (part[0], part[1])) for path, part in data["covered"]),
-            groups={key_from_list(key): Summary.from_dict(summary) for key, summary in data["groups"]},
-            replicates={mode: Replicates.from_dict(of_mode) for mode, of_mode in data["replicates"].items()},
-            rows=data["rows"],
-            **parts,
-        )
 
 
 @dataclass

@@ -300,7 +300,9 @@ def test_a_missing_part_is_status_3(reports: Reports, folder: Path, name: str, w
     del inner[place[-1]]
     optional = place[0] in ("pictures", "plan") or place[-1] in ("bad_rows", "impossible", "suggestions", "geometric")
     optional |= len(place) == 1 and place[0] in ("verdict", "onset", "trends")  # computed again
-    optional |= place in (("cause",), ("objective",)) or place[:2] == ("objective", "metrics") or place[-2:-1] == ("mistakes",)
+    optional |= (
+        place in (("cause",), ("objective",)) or place[:2] == ("objective", "metrics") or place[-2:-1] == ("mistakes",)
+    )
     optional |= place[-2:-1] in (("columns",), ("intervals",), ("parameters",))
     ran = run_on(folder, json.dumps(data))
     assert ran.status == 3 or optional, (place, ran)

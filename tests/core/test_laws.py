@@ -24,6 +24,8 @@ from oracle import Row
 import rlcorr_cli
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.pipeline.diagnose import COUNTS as GAP_COUNTS
+from rlcorr_cli.pipeline.diagnose import GroupGaps
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
@@ -33,6 +35,7 @@ from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.block import Block, Layout
 from rlcorr_cli.totals.budget_search import binned_values
+from rlcorr_cli.totals.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.packed import pack, unpack
@@ -135,6 +138,7 @@ def measured(draw: st.DrawFn) -> Measured:
         pictures=draw(none | pictures()),
         rows=rows,
         whole=draw(none | wholes),
+        gap=draw(none | gaps()),
     )
 
 
@@ -169,6 +173,60 @@ def tallies(draw: st.DrawFn) -> Tally:
     return Tally(draw(st.integers(0, 9)), draw(st.integers(0, 9)), lengths, of)
 
 
+def drawn_arrays(value: Any, rng: np.random.Generator) -> Any:
+    """The same with whole numbers in its arrays, most of them 0."""
+    arrays = {part.name: getattr(value, part.name) for part in fields(value)}
+    return replace(
+        value,
+        **{
+            name: rng.integers(0, 2**20, array.shape) * (rng.random(array.shape) < 0.05) * 1.0
+            for name, array in arrays.items()
+            if isinstance(array, np.ndarray)
+        },
+    )
+
+
+generators = st.integers(0, 2**32).map(np.random.default_rng)
+NO_VOCABULARY = Vocabulary(by_id=np.zeros((2, 3, 2)))
+vocabularies = generators.map(lambda rng: drawn_arrays(NO_VOCABULARY, rng))
+worst_rows = st.lists(
+    st.builds(
+        WorstRow,
+        st.integers(0, 3).map(float),
+        st.builds(Place, st.sampled_from(["a.parquet", "b.jsonl"]), st.just("row"), st.integers(0, 9)),
+        st.sampled_from([None, "x"]),
+        st.integers(1, 3),
+    ),
+    max_size=12,
+).map(WorstRows.of)
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> Levels:
+    """Of any keys that go together."""
+    if draw(st.integers(0, 5)) == 0:
+        return Levels.none(too_many=True)
+    column = draw(st.lists(st.sampled_from([None, 0, 1.5, "math", "w3"]), unique=True, max_size=4))
+    column = sorted(column, key=lambda key: (type(key).__name__, str(key)))
+    empty = Levels(tuple(column), *(np.zeros((len(column), *shape)) for shape in LEVEL_SHAPES.values()))
+    return drawn_arrays(empty, draw(generators))
+
+
+@st.composite
+def gaps(draw: st.DrawFn) -> GapTotals:
+    return replace(
+        drawn_arrays(GapTotals(), draw(generators)),
+        n_rows=draw(st.integers(0, 99)),
+        largest_unsure=draw(st.sampled_from([-np.inf, -1.0, -1e-7])),
+        columns=draw(st.dictionaries(st.sampled_from(["step", "length"]), levels())),
+        vocabulary=draw(st.none() | vocabularies),
+        odd_rows=draw(worst_rows),
+    )
+
+
+group_gaps = st.builds(GroupGaps, st.fixed_dictionaries({name: st.integers(0, 99) for name in GAP_COUNTS}), gaps())
+
+
 @dataclass(frozen=True)
 class Law:
     """cases: how to draw one.  empty: the identity of +.  commutes: or the left one's come first."""
@@ -196,6 +254,11 @@ LAWS = {
     "Tail": Law(short_tails, Tail.empty(4)),
     "RowSketch": Law(sketches, RowSketch.of(np.zeros(0, np.uint64))),
     "Whole": Law(wholes, Whole({})),
+    "WorstRows": Law(worst_rows, WorstRows()),
+    "Levels": Law(levels(), Levels.none()),
+    "Vocabulary": Law(vocabularies, NO_VOCABULARY),
+    "GapTotals": Law(gaps(), GapTotals()),
+    "GroupGaps": Law(group_gaps, GroupGaps()),
 }
 EACH = pytest.mark.parametrize("name", LAWS)
 
