@@ -208,7 +208,8 @@ def levels(draw: st.DrawFn) -> Levels:
         return Levels.none(too_many=True)
     column = draw(st.lists(st.sampled_from([None, 0, 1.5, "math", "w3"]), unique=True, max_size=4))
     column = sorted(column, key=lambda key: (type(key).__name__, str(key)))
-    empty = Levels(tuple(column), *(np.zeros((len(column), *shape)) for shape in LEVEL_SHAPES.values()))
+    rows, tokens, gap, surprise = (np.zeros((len(column), *shape)) for shape in LEVEL_SHAPES.values())
+    empty = Levels(tuple(column), rows, tokens, gap, surprise)
     return drawn_arrays(empty, draw(generators))
 
 
