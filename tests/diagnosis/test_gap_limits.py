@@ -86,6 +86,27 @@ def test_columns_that_differ_are_not_called_clean(name: str) -> None:
     assert diagnosis(CASES[name]).verdict != "none"
 
 
+def test_a_column_of_zeros_was_not_cut() -> None:
+    assert diagnosis(CASES["rollout of 0"]).verdict == "unclear"
+    assert not [cause for cause in diagnosis(CASES["rollout of 0"]).causes if cause.cause == "top_p"]
+
+
+def test_where_no_cause_stands_out_the_largest_is_said() -> None:
+    rows = []
+    for i in range(40):
+        u = RNG.normal(1, 2, 60)
+        d = RNG.normal(0, np.where(RNG.random(60) < 0.15, 0.3, 0.08))
+        rows.append(
+            Row(rollout=list(-np.logaddexp(0, -u)), train=list(-np.logaddexp(0, -u - d)), ids=list(range(60)), key=i)
+        )
+    found = diagnosis(rows)
+    assert [(cause.cause, cause.is_minor) for cause in found.causes] == [("noise", True)]
+    share = round(100 * found.causes[0].share)
+    assert 30 < share < 60
+    sentence = f"No cause stands out: the largest is noise of bf16 size, at most {share} % of the gap."
+    assert (found.verdict, found.conclusion) == ("unclear", sentence)
+
+
 def test_equal_columns_are_clean() -> None:
     rows = made(20, 60, drawn, drawn)
     found = diagnosis([Row(rollout=row.rollout, train=row.rollout, key=row.key) for row in rows])

@@ -83,6 +83,13 @@ def test_what_a_bound_leaves_is_noise_at_most() -> None:
     assert noise.headline == "noise of bf16 or int8 size"
 
 
+@pytest.mark.parametrize("name", ["quant_int8", "stale_4", "window64", "temp07_divided"])
+def test_noise_is_at_most_what_the_first_cause_leaves(name: str) -> None:
+    first, *_, noise = diagnosed(name).causes
+    assert noise.cause == "noise"
+    assert noise.share <= 1 - first.share + 1e-9
+
+
 def test_the_evidence_of_top_p_counts_the_tokens_for_and_against_it() -> None:
     bound, mass = found("top_p08", "top_p").evidence
     assert bound == (
