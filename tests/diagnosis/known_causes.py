@@ -7,9 +7,8 @@ cause is not the worker.  In `top_p09_raw_both` and `temp07_matched` both column
 from functools import cache
 from pathlib import Path
 
-from rlcorr_cli.pipeline.diagnose import diagnose
+from rlcorr_cli import diagnose
 from rlcorr_cli.report.diagnosed import DiagnosedDump
-from rlcorr_cli.requests import ReadRequest
 
 DUMPS = Path(__file__).parent / "causes"
 VERDICTS = {
@@ -85,4 +84,4 @@ COLUMNS = {
 @cache
 def diagnosed(name: str) -> DiagnosedDump:
     """What `diagnose` says of one of these."""
-    return diagnose(ReadRequest(paths=(str(DUMPS / f"{name}.parquet"),)))
+    return diagnose(DUMPS / f"{name}.parquet")
