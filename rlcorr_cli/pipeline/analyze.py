@@ -9,29 +9,25 @@ import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.chosen_rows import Rows, pooled, sampled_rows
-from rlcorr_cli.core.chosen_rows import chosen as chosen_rows
-from rlcorr_cli.core.gap import gap_totals
+from rlcorr_cli.core.chosen_rows import Rows
 from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples
-from rlcorr_cli.io.surroundings import surroundings
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets
+from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
@@ -40,7 +36,6 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.block import diagnostics_block
-from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.measured import Gathering, Measured, gather
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import Layouts
@@ -50,9 +45,6 @@ Progress = Callable[[int, int], None]
 
 MANY_GROUPS = 500
 """Of one shard: what stays of so many lies between what was freed, and keeps it from being used again."""
-
-GAP_BYTES = 2 << 20
-"""About a quarter of a million tokens in Parquet, many times what telling a cause takes."""
 
 Watch = Callable[[int], AbstractContextManager[Progress]]
 """Given the bytes to come, a context around the reading that yields a Progress."""
@@ -128,13 +120,6 @@ def analyze_dump(
         log.finish()
         own.publish()
     return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
-
-
-def gap_share(dump: Dump) -> int:
-    """One of how many rows is looked at to tell why the policies differ: a power of 4, for about GAP_BYTES of them, so
-    that it costs a small part of the rest."""
-    n_bytes = sum(shard.n_bytes for shard in dump.shards)
-    return 4 ** max(0, round(math.log(max(n_bytes, 1) / GAP_BYTES, 4)))
 
 
 def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
@@ -254,12 +239,13 @@ class MeasureShard:
         """Measure one shard."""
         set_aside: list[SetAside] = []
         with devices.worker(self.reading.device):
+            gap = SampledGap(self.reading, self.observation.gap_share, self.observation.modes[0])
             sampled: list[Rows] = []
             gathering = Gathering()
             for rows in self.reading.sound_rows(shard, set_aside):
                 gathering.add(self._measured(rows))
-                sampled += self._sample(rows)
-            measured = replace(gathering.measured, gap=self._gap(sampled))
+                sampled += gap.rows(rows)
+            measured = replace(gathering.measured, gap=gap.totals(sampled))
         if self.observation.pictures or len(measured.groups) > MANY_GROUPS:
             devices.trim()
         covering = replace(measured, provenance=self.provenance, covered=frozenset({shard.id}))
@@ -275,21 +261,6 @@ class MeasureShard:
             whole=observed.whole,
             group_replicates=observed.group_replicates,
         )
-
-    def _sample(self, rows: CheckedRows) -> Iterator[Rows]:
-        """The rows in which a cause is looked for, if any."""
-        share = self.observation.gap_share
-        sampled = sampled_rows(rows.batch, share) if share else ()
-        if len(sampled):
-            yield chosen_rows(rows.batch, surroundings(rows, self.reading.reader.roles), np.asarray(sampled))
-
-    def _gap(self, sampled: list[Rows]) -> GapTotals | None:
-        """What the shard's sampled rows add up to; at once, because small portions cost as much as large ones."""
-        if not sampled:
-            return None
-        batch, around = pooled(sampled)
-        every = np.arange(batch.n_rows)
-        return gap_totals(batch, around, every, self.reading.device, self.observation.modes[0]).totals
 
 
 def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> PlanColumns:

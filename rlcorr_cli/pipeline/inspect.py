@@ -11,6 +11,7 @@ import numpy as np
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
+from rlcorr_cli.core.chosen_rows import Rows
 from rlcorr_cli.core.decisions import opinions
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.tokens import trained_policies
@@ -27,11 +28,16 @@ from rlcorr_cli.io.plain_values import texts
 from rlcorr_cli.pipeline.analyze import opened, plan_columns
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
+from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.places import Place
 from rlcorr_cli.quality.anomalies import find_anomalies
+from rlcorr_cli.quality.diagnosis.case import Context
+from rlcorr_cli.quality.diagnosis.judge import diagnose
+from rlcorr_cli.quality.diagnosis.suspicions import unexplained
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
 from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.totals.gap import GapTotals
 
 
 @dataclass(frozen=True)
@@ -77,28 +83,35 @@ class ShardInspection:
     tally: Tally
     sequences: tuple[tuple[float, Candidate], ...]
     tokens: tuple[tuple[float, Candidate], ...]
+    gap: GapTotals | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class InspectShard:
-    """Shard -> what is seen in it.  n_worst: how many of its worst sequences and tokens to name, by which measure."""
+    """Shard -> what is seen in it.  n_worst: how many of its worst sequences and tokens to name, by which measure.
+    gap_share: one of how many rows is looked at for the cause of the gap, 0 where there is but one policy."""
 
     reading: ShardReading
     n_worst: int
     by: str
+    gap_share: int = 0
 
     def __call__(self, shard: Shard) -> ShardResult[ShardInspection]:
         """Look at one shard."""
         set_aside: list[SetAside] = []
         sequences, tokens = _Worst(self.n_worst), _Worst(self.n_worst)
         tally, n_rows = Tally(), 0
+        gap = SampledGap(self.reading, self.gap_share)
+        sampled: list[Rows] = []
         with devices.worker(self.reading.device):
             for rows in self.reading.sound_rows(shard, set_aside):
                 tally += _tally(rows, self.reading.reader.roles)
                 n_rows += rows.batch.n_rows
+                sampled += gap.rows(rows)
                 if self.n_worst:
                     self._offer(rows, sequences, tokens)
-        return ShardResult(ShardInspection(n_rows, tally, sequences.ranked, tokens.ranked), tuple(set_aside))
+        inspection = ShardInspection(n_rows, tally, sequences.ranked, tokens.ranked, gap.totals(sampled))
+        return ShardResult(inspection, tuple(set_aside))
 
     def _offer(self, rows: CheckedRows, sequences: _Worst, tokens: _Worst) -> None:
         largest = worst(rows.batch, self.by, self.n_worst, self.reading.device)
@@ -132,13 +145,17 @@ def inspect(
     anomalies = () if lacks else find_anomalies(samples(dump))
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
     tally, n_rows = Tally(), Counter[str]()
-    work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by)
+    share = 0 if lacks else gap_share(dump)
+    work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by, gap_share=share)
+    gap = GapTotals()
     with Staging() as staging, bad_row_log(dump, staging) as log:
         for shard, inspection in scan(dump, computing, work, log):
             tally += inspection.tally
+            gap = gap if inspection.gap is None else gap + inspection.gap
             n_rows[shard.path] += inspection.n_rows
             sequences.extend(inspection.sequences)
             tokens.extend(inspection.tokens)
+        diagnosis = None if lacks else diagnose(gap, Context(dump.roles.rollout, dump.roles.train))
         inspected = Inspected(
             inputs=tuple(dump.inputs(n_rows + log.rows)),
             schema={field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
@@ -146,7 +163,8 @@ def inspect(
             tally=tally,
             bad_rows=log.counts.n_rows,
             problems=log.counts.to_dict(),
-            anomalies=anomalies,
+            anomalies=anomalies if diagnosis is None else unexplained(anomalies, diagnosis),
+            cause=None if diagnosis is None else diagnosis.cause,
             notes=(*((lacks,) if lacks else ()), *dump.notes),
             by=by if n_worst else None,
             worst_sequences=_named(sequences.ranked),

@@ -9,6 +9,7 @@ from typing import Any
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report.report import SCHEMA
 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -100,7 +101,7 @@ class Inspected:
     """A dump as it is read.
 
     schema: column -> type, of the first file.  columns: canonical -> column, sample_id and step among them where they
-    tell rows and files apart.  problems: as of a Report.  by: the measure of the worst.
+    tell rows and files apart.  problems, cause: as of a Report.  by: the measure of the worst.
     """
 
     inputs: tuple[Input, ...]
@@ -111,6 +112,7 @@ class Inspected:
     problems: Mapping[str, Mapping[str, Any]]
     anomalies: tuple[AnomalyFinding, ...]
     notes: tuple[str, ...]
+    cause: CauseFinding | None = None
     by: str | None = None
     worst_sequences: tuple[Worst, ...] = ()
     worst_tokens: tuple[Worst, ...] = ()
@@ -144,6 +146,7 @@ class Inspected:
             "values": {name: values.to_dict() for name, values in self.tally.values.items()},
             "problems": {name: dict(problem) for name, problem in self.problems.items()},
             "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
+            "cause": None if self.cause is None else self.cause.to_dict(),
             "worst": None if self.by is None else worst,
             "notes": list(self.notes),
         }

@@ -9,8 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rlcorr_cli.present.cause import told_cause
 from rlcorr_cli.present.numbers import more, number, plural, share, signed
 from rlcorr_cli.present.stdout import clean, render
+from rlcorr_cli.present.terminal.cause import print_cause
 from rlcorr_cli.present.terminal.report import bare_table, print_anomalies
 from rlcorr_cli.quality.bad_rows import FIXES
 from rlcorr_cli.report.inspected import LENGTH_QUANTILES, Inspected, OneRow, Worst
@@ -115,7 +117,8 @@ def _problems(console: Console, inspected: Inspected) -> None:
         )
         _line(console, line)
     print_anomalies(console, inspected.anomalies)
-    if not inspected.problems and not inspected.anomalies:
+    print_cause(console, inspected.cause)
+    if not inspected.problems and not inspected.anomalies and told_cause(inspected.cause) is None:
         _line(console, Text("No bad rows, and nothing suspicious."))
     if inspected.notes:
         console.print()

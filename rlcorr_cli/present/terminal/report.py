@@ -27,6 +27,7 @@ from rlcorr_cli.present.numbers import (
 )
 from rlcorr_cli.present.objective import objective_sentences, objective_tables
 from rlcorr_cli.present.stdout import clean, is_unicode, render
+from rlcorr_cli.present.terminal.cause import print_cause
 from rlcorr_cli.present.terminal.groups import print_groups
 from rlcorr_cli.present.terminal.impossible import print_impossible
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence, fixes, suggestion, verdict
@@ -48,6 +49,7 @@ def print_report(report: Report) -> None:
 
 def _draw(console: Console, report: Report) -> None:
     print_headline(console, report)
+    print_cause(console, report.cause)
     print_impossible(console, report.impossible)
     print_anomalies(console, report.anomalies)
     console.print(Padding(Text(verdict(report), style="bold"), (0, 2)))

@@ -1,0 +1,16 @@
+"""The likely cause of the gap in one sentence, for the first lines of a report, a page and an inspection."""
+
+from rlcorr_cli.present.diagnosed import share_words
+from rlcorr_cli.present.stdout import clean
+from rlcorr_cli.quality.causes import NOISE
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
+
+
+def told_cause(cause: CauseFinding | None) -> CauseFinding | None:
+    """The cause, if something is to be done about it: noise is what any two engines differ by."""
+    return None if cause is None or cause.cause == NOISE else cause
+
+
+def cause_sentence(cause: CauseFinding) -> str:
+    """'rollout_log_probs was cut at top-p 0.8 (0.787 .. 0.808); old_log_probs was not. At least 72 % of the gap.'"""
+    return f"{clean(cause.headline)}. {share_words(cause)}."
