@@ -13,14 +13,16 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="A metric, preset, class of bad rows or symbol (seq_ess, geo_rs, sentinel), or a topic: metrics.",
+            help="A metric, preset, class of bad rows, cause or symbol (seq_ess, geo_rs, top_p), or a topic: causes.",
             autocompletion=completion.explained,
             show_default=False,
         ),
     ] = None,
     schema: Annotated[
         bool,
-        typer.Option("--schema", help="The JSON Schema of report, filter, check, inspect, row, error; or of all."),
+        typer.Option(
+            "--schema", help="The JSON Schema of report, filter, check, inspect, row, diff, diagnose, error; or all."
+        ),
     ] = False,
     debug: o.Debug = False,
 ) -> None:

@@ -27,7 +27,8 @@ LEVEL_NOTE = (
     "size: how far off its typical token is over the others'; ! stands out."
 )
 EXPLAIN_NOTE = "`rlcorr explain {}`: how sure that is, and what else looks like it."
-NAMED_LEVELS = 3
+TURN, LENGTH = "turn", "length"
+"""Headings whose levels are counted otherwise than they are stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,19 +131,31 @@ def column_tables(diagnosis: Diagnosis) -> list[ColumnGap]:
 
 
 def level_rows(heading: str, levels: Sequence[LevelGap], *, most: int, in_order: bool = False) -> Rows:
-    """A row per level: shares of tokens, of the gap, what surprise alone gives, and the size; the largest gap first."""
+    """A row per level: shares of tokens, of the gap, what surprise alone gives, and the size; the largest gap first.
+
+    Without sizes there is no column of them.
+    """
     ordered = list(levels) if in_order else sorted(levels, key=lambda level: -level.gap)
-    rows = [_level(level) for level in ordered[:most]]
+    headings = LEVEL_HEADINGS if any(level.size is not None for level in levels) else LEVEL_HEADINGS[:-1]
+    rows = [(_level_name(heading, level), *_level(level)[: len(headings)]) for level in ordered[:most]]
     left = len(ordered) - most
     if left > 0:
-        rows.append((Cell(more(left, "level")), *(Cell("") for _ in LEVEL_HEADINGS)))
-    return Rows(headings=(clean(heading), *LEVEL_HEADINGS), rows=tuple(rows))
+        rows.append((Cell(more(left, "level")), *(Cell("") for _ in headings)))
+    return Rows(headings=(clean(heading), *headings), rows=tuple(rows))
+
+
+def _level_name(heading: str, level: LevelGap) -> Cell:
+    """A level as people count it: turns from 1, octaves of lengths by their ends."""
+    if heading == TURN:
+        return Cell(f"{level.level + 1}", level.level)
+    if heading == LENGTH:
+        return Cell(f"{2**level.level:,} .. {2 ** (level.level + 1) - 1:,}", level.level)
+    return _key(level.level)
 
 
 def _level(level: LevelGap) -> tuple[Cell, ...]:
     size = NOTHING if level.size is None else number(level.size) if level.size < 0.1 else f"{level.size:.1f}"
     return (
-        _key(level.level),
         Cell(percent(level.token_share), level.token_share),
         Cell(percent(level.gap), level.gap),
         Cell(percent(level.expected), level.expected),
@@ -151,8 +164,9 @@ def _level(level: LevelGap) -> tuple[Cell, ...]:
 
 
 def surprise_rows(levels: Sequence[LevelGap]) -> Rows:
-    """A row per level of surprise, from the least likely tokens on."""
-    return level_rows("log-odds from", levels, most=len(levels), in_order=True)
+    """A row per level of surprise, from the least likely tokens on; what is expected is what they hold."""
+    rows = [(_key(level.level), *_level(level)[:2]) for level in levels]
+    return Rows(headings=("log-odds from", *LEVEL_HEADINGS[:2]), rows=tuple(rows))
 
 
 def place_rows(places: Sequence[PlaceGap]) -> Rows:

@@ -14,7 +14,7 @@ from running import BF16, STEPS, jsonl, parquet, row, run
 from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.report.report import SCHEMA
 
-NAMES = ("report", "filter", "check", "inspect", "row", "diff", "error")
+NAMES = ("report", "filter", "check", "inspect", "row", "diff", "diagnose", "error")
 
 
 @cache
@@ -99,6 +99,11 @@ def test_what_inspect_prints_is_as_the_schema_says(tmp_path: Path) -> None:
 def test_what_check_prints_is_as_the_schema_says() -> None:
     for args in ((BF16,), (STEPS, "--group-by", "step", "--min", "seq_ess=0.3", "--preset", "token_is")):
         assert_is("check", json.loads(run("check", *args, "--json").out))
+
+
+def test_what_diagnose_prints_is_as_the_schema_says() -> None:
+    for args in ((BF16,), (STEPS, "--group-by", "step", "--by", "group_id"), (BF16, "--limit", "3")):
+        assert_is("diagnose", run("diagnose", *args, "--json").json)
 
 
 def test_an_error_is_as_the_schema_says(tmp_path: Path) -> None:

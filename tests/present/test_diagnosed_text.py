@@ -170,7 +170,7 @@ def test_facts_and_what_was_not_looked_for_are_told(text: Printed) -> None:
 def test_turns_have_a_table_where_there_are_several(text: Printed) -> None:
     turns = tuple(level(turn, 0.3, 0.2 + 0.2 * turn, 0.3, None) for turn in range(3))
     shown = text(dump(diagnosis("top_p", TOP_P, turns=turns)))
-    assert "  turn  tokens   gap  expected  size\n  0       30 %  20 %      30 %     –\n" in shown
+    assert "  turn  tokens   gap  expected\n  1       30 %  20 %      30 %\n" in shown
     assert "  turn " not in text(dump(diagnosis("top_p", TOP_P, turns=turns[:1])))
 
 

@@ -9,6 +9,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.present.diagnosed import (
     EXPLAIN_NOTE,
     LEVEL_NOTE,
+    TURN,
     agreement,
     group_rows,
     headline,
@@ -120,7 +121,7 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
             rows = level_rows(column.column, column.levels, most=MOST_LEVELS, in_order=column.grows)
             yield Section(f"By {clean(column.column)}", LEVEL_NOTE, rows)
     if len(diagnosis.turns) > 1:
-        rows = level_rows("turn", diagnosis.turns, most=MOST_LEVELS, in_order=True)
+        rows = level_rows(TURN, diagnosis.turns, most=MOST_LEVELS, in_order=True)
         yield Section("By turn", f"Runs of the mask in a response. {LEVEL_NOTE}", rows)
     if diagnosis.surprise:
         yield Section("By surprise", "Log-odds of the token under rollout.", surprise_rows(diagnosis.surprise))

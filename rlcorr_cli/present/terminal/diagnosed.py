@@ -6,6 +6,7 @@ from rich.text import Text
 
 from rlcorr_cli.present.diagnosed import (
     EXPLAIN_NOTE,
+    TURN,
     CauseWords,
     agreement,
     column_tables,
@@ -72,7 +73,7 @@ def _where(console: Console, dump: DiagnosedDump) -> None:
     for column in column_tables(diagnosis):
         print_rows(console, level_rows(column.column, column.levels, most=MOST_LEVELS, in_order=column.grows))
     if len(diagnosis.turns) > 1:
-        print_rows(console, level_rows("turn", diagnosis.turns, most=MOST_LEVELS, in_order=True))
+        print_rows(console, level_rows(TURN, diagnosis.turns, most=MOST_LEVELS, in_order=True))
     if dump.groups:
         _paragraph(console, agreement(dump), 2)
         print_rows(console, group_rows(dump, MOST_GROUPS))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import Any, Literal
 
 Interval = tuple[float, float]
@@ -9,6 +10,10 @@ Parameter = float | str
 Bound = Literal["at_least", "at_most"]
 UNCLEAR, CLEAN, TOO_FEW = "unclear", "none", "too_few"
 """Verdicts that name no cause: nothing stands out, the policies are equal, there is too little to say."""
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else list(interval)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +66,7 @@ class CauseFinding:
             "cause": self.cause,
             "share": self.share,
             "share_bound": self.bound,
-            "share_interval": None if self.share_interval is None else list(self.share_interval),
+            "share_interval": _ends(self.share_interval),
             "token_share": self.token_share,
             "parameters": dict(self.parameters),
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
@@ -102,6 +107,25 @@ class LevelGap:
     z: float | None = None
     is_hot: bool = False
 
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form; a level that JSON has no type for as text."""
+        is_plain = self.level is None or isinstance(self.level, str | int)
+        is_plain = is_plain or (isinstance(self.level, float) and isfinite(self.level))
+        return {
+            "level": self.level if is_plain else str(self.level),
+            "rows": self.rows,
+            "tokens": self.tokens,
+            "token_share": self.token_share,
+            "k3": self.k3,
+            "k3_interval": _ends(self.k3_interval),
+            "gap": self.gap,
+            "gap_interval": _ends(self.gap_interval),
+            "expected": self.expected,
+            "size": self.size,
+            "z": self.z,
+            "hot": self.is_hot,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnGap:
@@ -115,6 +139,17 @@ class ColumnGap:
     grows: bool = False
     too_many: bool = False
 
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "column": self.column,
+            "levels": [level.to_dict() for level in self.levels],
+            "trend": self.trend,
+            "trend_z": self.trend_z,
+            "grows": self.grows,
+            "too_many": self.too_many,
+        }
+
 
 @dataclass(frozen=True)
 class PlaceGap:
@@ -123,6 +158,10 @@ class PlaceGap:
     first: int
     tokens: int
     size: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"from": self.first, "tokens": self.tokens, "size": self.size}
 
 
 @dataclass(frozen=True)
@@ -172,10 +211,10 @@ class Diagnosis:
             "conclusion": self.conclusion,
             "causes": [cause.to_dict() for cause in self.causes],
             "facts": [asdict(fact) for fact in self.facts],
-            "columns": [asdict(column) for column in self.columns],
-            "turns": [asdict(turn) for turn in self.turns],
-            "surprise": [asdict(level) for level in self.surprise],
-            "positions": [asdict(place) for place in self.places],
+            "columns": [column.to_dict() for column in self.columns],
+            "turns": [turn.to_dict() for turn in self.turns],
+            "surprise": [level.to_dict() for level in self.surprise],
+            "positions": [place.to_dict() for place in self.places],
             "features": dict(self.features),
             "not_looked_for": [asdict(each) for each in self.not_looked_for],
         }
