@@ -19,6 +19,7 @@ from rlcorr_cli.quality.diagnosis.diagnosis import (
     PlaceGap,
 )
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
+from rlcorr_cli.totals.gap import SURPRISE_EDGES
 
 BOUNDS = {"at_least": "At least", "at_most": "At most"}
 LEVEL_HEADINGS = ("tokens", "gap", "expected", "size")
@@ -27,6 +28,8 @@ LEVEL_NOTE = (
     "size: how far off its typical token is over the others'; ! stands out."
 )
 EXPLAIN_NOTE = "`rlcorr explain {}`: how sure that is, and what else looks like it."
+ENDS = {"below": f"below {SURPRISE_EDGES[0]:g}", "certain": "certain: exactly 0"}
+"""Levels of surprise that are no numbers, in words."""
 TURN, LENGTH = "turn", "length"
 """Headings whose levels are counted otherwise than they are stored."""
 
@@ -165,7 +168,7 @@ def _level(level: LevelGap) -> tuple[Cell, ...]:
 
 def surprise_rows(levels: Sequence[LevelGap]) -> Rows:
     """A row per level of surprise, from the least likely tokens on; what is expected is what they hold."""
-    rows = [(_key(level.level), *_level(level)[:2]) for level in levels]
+    rows = [(_key(ENDS.get(level.level, level.level)), *_level(level)[:2]) for level in levels]
     return Rows(headings=("log-odds from", *LEVEL_HEADINGS[:2]), rows=tuple(rows))
 
 

@@ -116,13 +116,12 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
     diagnosis = dump.whole.diagnosis
     if dump.groups:
         yield Section("Groups", agreement(dump), group_rows(dump, MOST_GROUPS))
-    for column in diagnosis.columns:
-        if column.levels:
-            rows = level_rows(column.column, column.levels, most=MOST_LEVELS, in_order=column.grows)
-            yield Section(f"By {clean(column.column)}", LEVEL_NOTE, rows)
+    for place, column in enumerate(column for column in diagnosis.columns if column.levels):
+        rows = level_rows(column.column, column.levels, most=MOST_LEVELS, in_order=column.grows)
+        yield Section(f"By {clean(column.column)}", "" if place else LEVEL_NOTE, rows)
     if len(diagnosis.turns) > 1:
         rows = level_rows(TURN, diagnosis.turns, most=MOST_LEVELS, in_order=True)
-        yield Section("By turn", f"Runs of the mask in a response. {LEVEL_NOTE}", rows)
+        yield Section("By turn", "Runs of the mask in a response.", rows)
     if diagnosis.surprise:
         yield Section("By surprise", "Log-odds of the token under rollout.", surprise_rows(diagnosis.surprise))
     if diagnosis.places:
