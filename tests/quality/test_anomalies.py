@@ -259,6 +259,12 @@ def prompted(b: NDArray[np.float64], a: NDArray[np.float64]) -> tuple[object, ob
     return np.concatenate([np.zeros(20), b]), np.concatenate([np.resize(a[::-1], 20), a])
 
 
+def prompted_in_both(b: NDArray[np.float64], a: NDArray[np.float64]) -> tuple[object, object]:
+    """A prompt before the response, which neither policy scored, as long as the response's length makes it."""
+    n = 8 + len(b) % 13
+    return np.concatenate([np.zeros(n), b]), np.concatenate([np.zeros(n), a])
+
+
 def zeroed(column: int) -> Callable[[NDArray[np.float64], NDArray[np.float64]], tuple[object, object]]:
     def change(b: NDArray[np.float64], a: NDArray[np.float64]) -> tuple[object, object]:
         (b, a)[column][30:50] = 0.0
@@ -275,6 +281,7 @@ BROKEN: dict[str, tuple[str, Rows]] = {
     "padded left": ("unmasked_padding", BF16.each(padded(False, 0.0))),
     "padded with 1": ("unmasked_padding", BF16.each(padded(True, 1.0))),
     "prompt": ("unmasked_prompt", BF16.each(prompted)),
+    "prompt, both": ("unmasked_prompt", BF16.each(prompted_in_both)),
     "tool, rollout": ("unscored_zeros", BF16.each(zeroed(0))),
     "tool, train": ("unscored_zeros", BF16.each(zeroed(1))),
     "exp of one": ("probabilities", BF16.each(lambda b, a: (b, np.exp(a)))),

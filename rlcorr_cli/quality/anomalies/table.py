@@ -108,10 +108,10 @@ ANOMALIES: tuple[Anomaly, ...] = (
     Anomaly(
         name="unmasked_prompt",
         meaning="Rows begin with the prompt, which the rollout engine never scored, and it counts as tokens.",
-        looks="Half of the rows or more start with a run of exact zeros in the rollout column, on which the other "
-        "column is surprised.",
-        certainty="A single 0 is no sign: probability 1 rounds to it. A run counts only where the other column "
-        "contradicts it.",
+        looks="Half of the rows or more start with a run of exact zeros: in the rollout column, on which the other "
+        "column is surprised, or in both columns.",
+        certainty="A single 0 is no sign: probability 1 rounds to it. A run counts where the other column contradicts "
+        "it, or where runs of zeros in both columns are rare inside rows.",
         alike="unscored_zeros, where runs stand inside rows.",
         advice="Mask the prompt (response_mask 0), or name the mask column with --map response_mask=COLUMN.",
         source="NeMo-RL, AReaL, prime-rl and tinker write whole sequences with 0.0 on the prompt in the rollout column "

@@ -64,7 +64,25 @@ def _padded(pairs: Pairs, ends: bool) -> tuple[float, int, int, float]:
 
 
 def unmasked_prompt(sample: Sample) -> str | None:
-    """PROMPT_ROWS of the rows start with N_RUN zeros or more in the rollout column, which the other contradicts."""
+    """PROMPT_ROWS of the rows start with N_RUN zeros or more: in the rollout column, which the other contradicts, or in
+    both columns, where such runs are less than half as common inside rows."""
+    return _prompt_of_one_column(sample) or _prompt_of_both(sample)
+
+
+def _prompt_of_both(sample: Sample) -> str | None:
+    import numpy as np
+
+    n_rows = int(np.count_nonzero(np.diff(sample.pairs.offsets)))
+    if not n_rows:
+        return None
+    pad, rows, inside, mean = _padded(sample.pairs, ends=False)
+    if pad or rows < max(2, PROMPT_ROWS * n_rows) or 2 * inside > rows or unmasked_padding(sample):
+        return None
+    rollout, train = sample.columns
+    return f"{rows:,} of {n_rows:,} rows start with 0.0 in {rollout} and {train} alike, {mean:.0f} tokens on average"
+
+
+def _prompt_of_one_column(sample: Sample) -> str | None:
     import numpy as np
 
     pairs = sample.pairs
@@ -84,7 +102,7 @@ def unmasked_prompt(sample: Sample) -> str | None:
 def unscored_zeros(sample: Sample) -> str | None:
     """Runs of N_RUN zeros or more in one column, which the other contradicts; not those of unmasked_prompt."""
     pairs = sample.pairs
-    prompts = unmasked_prompt(sample) is not None
+    prompts = _prompt_of_one_column(sample) is not None
     for k, (zeros, other) in enumerate(((pairs.rollout, pairs.train), (pairs.train, pairs.rollout))):
         start, end = _contradicted(pairs, zeros, other)
         if k == 0 and prompts:
