@@ -1,8 +1,11 @@
 """Each dump of known cause gets that cause's verdict, and the numbers that it was made with."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from known_causes import ALSO, COLUMNS, VERDICTS, diagnosed
+from known_causes import ALSO, COLUMNS, DUMPS, VERDICTS, diagnosed
 
+from rlcorr_cli import diagnose
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 
 NO_FAULT = [name for name, cause in VERDICTS.items() if cause in ("noise", "none") and name not in ALSO]
@@ -131,3 +134,20 @@ def test_a_raw_rollout_column_is_not_taken_for_swapped_columns() -> None:
 def test_a_grid_is_told_where_it_is_no_cause() -> None:
     (fact,) = diagnosed("grid_bf16_train").whole.diagnosis.facts
     assert fact.sentence.startswith("old_log_probs is stored in bf16: ")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_rows_joined_wrongly_are_named_however_many_they_are(share: float) -> None:
+    table = pq.read_table(DUMPS / "noise_bf16_fp32.parquet").to_pydict()
+    trained = table["old_log_probs"]
+    moved = range(int(share * len(trained)))
+    joined = [trained[(i + 1) % len(moved)] if i in moved else row for i, row in enumerate(trained)]
+    lengths = [min(len(a), len(b)) for a, b in zip(joined, table["rollout_log_probs"], strict=True)]
+    table["old_log_probs"] = joined
+    for name in ("rollout_log_probs", "old_log_probs", "token_ids", "response_mask"):
+        table[name] = [row[:n] for row, n in zip(table[name], lengths, strict=True)]
+    result = diagnose(pa.table(table))
+    assert result.verdict == "mispaired_rows"
+    assert result.causes[0].parameters["rows"] >= 0.9 * len(moved)
+    # Wrongly joined rows say nothing about weights.
+    assert not {cause.cause for cause in result.causes if not cause.is_minor} - {"mispaired_rows"}

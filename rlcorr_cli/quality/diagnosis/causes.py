@@ -28,8 +28,8 @@ _ROWS = (
         name="mispaired_rows",
         is_fault=True,
         meaning="In some rows the two columns are of different responses: they were joined wrongly.",
-        looks="In up to a quarter of the rows both columns vary and hardly go together (correlation below 0.5), and "
-        "nearly every token is far off.",
+        looks="In these rows both columns vary and hardly go together (correlation below 0.5, and below 0.3 where they "
+        "are more than a quarter of all), and nearly every token is far off.",
         certainty="A row is judged by 16 tokens or more. Rows swapped between samples of one prompt, which begin "
         "alike, are harder to see.",
         alike="Rows of another model or checkpoint in the same dump, which some_rows or column name where they still "

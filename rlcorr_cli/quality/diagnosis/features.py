@@ -13,7 +13,9 @@ from rlcorr_cli.totals.gap import BODY, FIELDS, LINES, ODD, ROW_SUMS, TOKEN_SUMS
 from rlcorr_cli.totals.histogram import Floats
 
 MOST_ODD = 0.25
-"""Above this share of odd rows they are no accident, and belong to the body."""
+UNRELATED = 0.3
+"""Above this share of odd rows whose log-odds still go together, these are no accident, and belong to the body.  Of
+other causes a window of 64 tokens leaves the least correlation, .83; two responses have .03 to .22."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,7 @@ class Lean:
 class Features:
     """Of a dump's body.
 
+    odd_correlation: of the log-odds in odd rows, and odd_belong: whether these rows are part of the body.
     gap, body_gap: sums of l^2, of all tokens and of the body.  e2: sum of e^2 over the body.  curve: the share of
     body_gap that any function of b explains, with its error.  forward, inverse: means of
     e^l - 1 and e^-l - 1, each with its error.  positive: share of tokens with l > 0.  lines: by LINES.
@@ -40,6 +43,7 @@ class Features:
     n_tokens: int
     n_body: int
     odd_belong: bool
+    odd_correlation: float
     gap: float
     body_gap: float
     k3: float | None
@@ -89,7 +93,8 @@ class Features:
 
 def features_of(totals: GapTotals) -> Features:
     """Of any totals, empty ones included."""
-    odd_belong = totals.n_odd > MOST_ODD * totals.n_rows
+    odd_correlation = sqrt(line_of(totals.lines[FIELDS.index("odd")][:, LINES.index("u")]).match)
+    odd_belong = totals.n_odd > MOST_ODD * totals.n_rows and odd_correlation >= UNRELATED
     chosen = [ODD, BODY] if odd_belong else [BODY]
     fields = [FIELDS.index("odd"), FIELDS.index("body")] if odd_belong else [FIELDS.index("body")]
     body = dict(zip(TOKEN_SUMS, totals.tokens[chosen].sum(axis=0).T, strict=True))
@@ -101,6 +106,7 @@ def features_of(totals: GapTotals) -> Features:
         n_tokens=int(n),
         n_body=int(n_body),
         odd_belong=odd_belong,
+        odd_correlation=odd_correlation,
         gap=every["l2"],
         body_gap=float(body["l2"].sum()),
         k3=every["k3"] / n if n else None,

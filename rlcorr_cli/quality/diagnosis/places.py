@@ -42,6 +42,8 @@ def _fault(case: Case, cause: str) -> CauseFinding | None:
         share=share,
         token_share=ratio(here["n"], case.features.n_tokens),
         parameters={"count": far, **({} if size is None else {"size": size})},
+        # Whoever takes these tokens for drawn ones may find that training's policy drew them.
+        explains=("swapped_columns",),
         headline=words,
         evidence=(
             f"{far:,} of {int(here['n']):,} such tokens are off by more than a factor of 2 ({percent(rate)} of the "

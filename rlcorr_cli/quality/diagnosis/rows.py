@@ -1,17 +1,13 @@
 """Faults of whole rows: log-probs that belong to another row, and rows that no column marks."""
 
-from math import sqrt
-
 import numpy as np
 
 from rlcorr_cli.quality.diagnosis.case import Case
 from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
-from rlcorr_cli.quality.diagnosis.features import MOST_ODD
-from rlcorr_cli.quality.diagnosis.lines import line_of
 from rlcorr_cli.quality.diagnosis.numbers import ratio, weighted_quantile
 from rlcorr_cli.quality.diagnosis.wording import count_noun, figures
-from rlcorr_cli.totals.gap import FIELDS, LINES, SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRows
+from rlcorr_cli.totals.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRows
 
 MISPAIRED_SHARE = 0.1
 MIN_ROWS, MIN_FAR_ROWS, MOST_FAR_ROWS, FAR_ROWS_SHARE = 16, 3, 0.45, 0.3
@@ -22,24 +18,22 @@ NAMED_ROWS = 4
 
 
 def mispaired_rows(case: Case) -> CauseFinding | None:
-    """1 row to 25 % of them whose two columns do not go together."""
+    """1 row to 25 % of them whose two columns do not go together; or more, where they go together not at all."""
     totals, features = case.totals, case.features
-    if not 1 <= totals.n_odd <= MOST_ODD * totals.n_rows:
+    if not totals.n_odd or features.odd_belong:
         return None
     share = features.share(float(totals.sums("odd")["l2"].sum()))
     if share < MISPAIRED_SHARE:
         return None
-    line = line_of(totals.lines[FIELDS.index("odd")][:, LINES.index("u")])
-    correlation = sqrt(line.match)
     tokens = float(totals.sums("odd")["n"].sum())
     return CauseFinding(
         cause="mispaired_rows",
         share=share,
         token_share=ratio(tokens, features.n_tokens),
-        parameters={"rows": totals.n_odd, "ids": _names(totals.odd_rows), "correlation": correlation},
+        parameters={"rows": totals.n_odd, "ids": _names(totals.odd_rows), "correlation": features.odd_correlation},
         headline=f"{count_noun(totals.n_odd, 'row')} of {totals.n_rows:,} whose two columns do not belong together",
         evidence=(
-            f"The two columns' log-odds correlate at {figures(correlation)} within them: "
+            f"The two columns' log-odds correlate at {figures(features.odd_correlation)} within them: "
             f"{_names(totals.odd_rows)}{'' if totals.n_odd <= NAMED_ROWS else ' and others'}.",
         ),
         advice=CAUSES["mispaired_rows"].advice,
