@@ -27,6 +27,14 @@ DUMPS = {"tiny": 10, "check": 128, "W1": 20_000, "W2": 200_000, "groups": 100_00
 """Name -> sequences."""
 SHORTER = {"groups": "5.0"}
 """Name -> the mean log of their lengths: as many tokens as W1 has."""
+WITHOUT_CAUSE = """
+import sys
+from rlcorr_cli.cli import main
+from rlcorr_cli.pipeline import analyze
+analyze.gap_share = lambda dump: 0
+sys.exit(main.run(sys.argv[1:]))
+"""
+"""rlcorr, but for the sample of rows in which analyze looks for a cause."""
 BARE_APP = "import typer\ndef main(name: str): pass\ntyper.run(main)"
 """What no typer command with a parameter can undercut."""
 
@@ -204,6 +212,32 @@ def p7m(bench: Bench) -> Figure:
     """Peak memory of compare on W2 over that on W1."""
     works = {name: lambda name=name: _comparing(bench, name)().peak for name in ("W1", "W2")}
     return figure(interleave(works, min(bench.rounds, 2)), lambda t: t["W2"] / t["W1"], "MB")
+
+
+def cause(bench: Bench) -> Figure:
+    """CPU time of analyze on W1, net of start-up, over the same without looking for the cause of the gap."""
+    works = {
+        f"{name} {dump}": lambda command=command, dump=dump: (
+            cost([*command, "analyze", bench.dump(dump), "--preset", PRESET, "--json"]).cpu
+        )
+        for name, command in {"with": [RLCORR], "without": [sys.executable, "-c", WITHOUT_CAUSE]}.items()
+        for dump in ("tiny", "W1")
+    }
+    samples = interleave(works, bench.rounds)
+    return figure(samples, lambda t: (t["with W1"] - t["with tiny"]) / (t["without W1"] - t["without tiny"]), "s")
+
+
+def diagnose(bench: Bench) -> Figure:
+    """CPU time of diagnose on W1, net of start-up, over that of analyze."""
+    works = {
+        f"{command} {dump}": lambda command=command, dump=dump: cost([RLCORR, command, bench.dump(dump), "--json"]).cpu
+        for command in ("analyze", "diagnose")
+        for dump in ("tiny", "W1")
+    }
+    samples = interleave(works, bench.rounds)
+    return figure(
+        samples, lambda t: (t["diagnose W1"] - t["diagnose tiny"]) / (t["analyze W1"] - t["analyze tiny"]), "s"
+    )
 
 
 def groups(bench: Bench) -> Figure:
