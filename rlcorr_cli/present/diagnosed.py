@@ -7,7 +7,7 @@ from rlcorr_cli.present.cells import Cell, Rows
 from rlcorr_cli.present.numbers import NOTHING, interval, more, number, plural
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence
-from rlcorr_cli.quality.causes import NOISE
+from rlcorr_cli.quality.causes import ALL_CAUSES, NOISE
 from rlcorr_cli.quality.diagnosis.diagnosis import (
     CLEAN,
     TOO_FEW,
@@ -50,7 +50,7 @@ def told(dump: DiagnosedDump) -> list[CauseWords]:
     of_files = [
         CauseWords(
             name=each.name,
-            headline=f"{each.name}.",
+            headline=f"{each.name}. {ALL_CAUSES[each.name].meaning}",
             evidence=clean(anomaly_sentence(each)),
             advice=each.fix,
         )
@@ -103,7 +103,10 @@ def rest(dump: DiagnosedDump) -> str:
 
 
 def looked_at(diagnosis: Diagnosis) -> str:
-    """Whether columns stand out that are no cause, which were too many levels, and what was not looked for."""
+    """Whether columns stand out that are no cause, which were too many levels, and what was not looked for; empty where
+    there is too little to say anything."""
+    if diagnosis.verdict == TOO_FEW:
+        return ""
     return " ".join((*_columns(diagnosis), *_not_looked_for(diagnosis)))
 
 
@@ -215,13 +218,16 @@ def verdict_name(verdict: str) -> str:
 
 
 def parameter(finding: CauseFinding) -> str:
-    """'0.794 (0.787 .. 0.808)', 'worker w3': a finding's first parameter, with its interval; empty without any."""
+    """'0.794 (0.787 .. 0.808)', 'core 0.07', 'worker w3': a finding's first parameter by name, unless that is the
+    cause's own, with its interval; empty without any."""
     if not finding.parameters:
         return ""
     name, value = next(iter(finding.parameters.items()))
     text = clean(value) if isinstance(value, str) else number(value)
-    if name == "column" and "levels" in finding.parameters:
-        text += f" {clean(finding.parameters['levels'])}"
+    if name == "column":
+        text += f" {clean(finding.parameters['levels'])}" if "levels" in finding.parameters else ""
+    elif name != finding.cause:
+        text = f"{name.replace('_', ' ')} {text}"
     return f"{text} ({interval(*finding.intervals[name])})" if name in finding.intervals else text
 
 
@@ -240,6 +246,8 @@ def agreement(dump: DiagnosedDump) -> str:
     first = others[0]
     key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
     words = f"In {len(others)} of {plural(len(able), 'group')} the verdict is another: "
+    if len(others) == len(able):
+        words = "No group has this verdict by itself: "
     words += f"{verdict_name(first.diagnosis.verdict)} at {key}{', for example' if len(others) > 1 else ''}."
     return " ".join(filter(None, (words, few)))
 

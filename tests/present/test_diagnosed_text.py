@@ -113,7 +113,8 @@ def test_a_wide_terminal_has_longer_lines(text: Printed) -> None:
 
 def test_an_anomaly_that_voids_the_numbers_is_the_likely_cause_and_others_stand_below_it(text: Printed) -> None:
     shown = text(replace(TOP_P_DUMP, anomalies=(SHIFTED,)))
-    assert "  Likely cause: shifted_columns.\n    top_p08.parquet: old_log_probs lies one token later than" in shown
+    assert "  Likely cause: shifted_columns. One column lies a token earlier or later than\n  the other.\n" in shown
+    assert "    top_p08.parquet: old_log_probs lies one token later than" in shown
     assert "\n  Also: rollout_log_probs was cut at top-p 0.8" in shown
     assert "`rlcorr explain shifted_columns`" in shown
 
@@ -202,6 +203,7 @@ def test_each_group_has_a_line(text: Printed) -> None:
         (("top_p", "too_few"), "The one group that can tell agrees. 1 group has too little to say."),
         (("top_p", "top_p", "too_few"), "All 2 groups that can tell agree. 1 group has too little to say."),
         (("top_p", "noise", "unclear"), "In 2 of 3 groups the verdict is another: noise at step 1, for example."),
+        (("noise", "noise"), "No group has this verdict by itself: noise at step 0, for example."),
         (("too_few", "too_few"), "No group has enough to say by itself."),
     ],
 )
@@ -220,6 +222,7 @@ def test_shares_are_whole_percents(share: float, expected: str) -> None:
 def test_a_parameter_has_its_interval_if_it_has_one() -> None:
     assert parameter(TOP_P) == "0.794 (0.787 .. 0.808)"
     assert parameter(WORKER) == "worker w3"
+    assert parameter(NOISE) == "core 0.120"
     assert parameter(ALL_NOISE) == ""
 
 
@@ -231,6 +234,16 @@ def test_a_run_fails_on_the_verdict_of_the_dump_or_of_a_group(names: tuple[str, 
     assert steps("top_p", "noise").failing(names) == verdict
     assert NOISE_DUMP.failing(("cause",)) is None
     assert replace(NOISE_DUMP, anomalies=(SHIFTED,)).failing(("cause",)) == "shifted_columns"
+
+
+def test_what_is_left_out_of_a_dump_is_said(text: Printed) -> None:
+    counts = {**TOP_P_DUMP.whole.counts, "masked_tokens": 7, "bad_rows": 1}
+    shown = text(replace(TOP_P_DUMP, whole=replace(TOP_P_DUMP.whole, counts=counts)))
+    assert shown.splitlines()[1] == "7 tokens masked, 1 bad row left out"
+
+
+def test_of_too_little_nothing_else_is_said(text: Printed) -> None:
+    assert "No column stands out" not in text(dump(diagnosis("too_few", conclusion="Too little to say.")))
 
 
 def test_text_from_a_dump_sends_nothing_to_the_terminal(text: Printed) -> None:

@@ -20,7 +20,7 @@ from rlcorr_cli.present.diagnosed import (
 from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import number, plural
 from rlcorr_cli.present.stdout import clean, render
-from rlcorr_cli.present.terminal.report import print_anomalies, print_rows
+from rlcorr_cli.present.terminal.report import print_anomalies, print_left_out, print_rows
 from rlcorr_cli.quality.causes import ALL_CAUSES
 from rlcorr_cli.report.diagnosed import DiagnosedDump
 
@@ -57,6 +57,7 @@ def _head(console: Console, dump: DiagnosedDump) -> None:
     read = "  ".join((named(dump.inputs), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")))
     gap = f"k3_kl {number(diagnosis.k3)}  sd of log-ratio {number(diagnosis.deviation)}"
     console.print(Text(f"{read}  {gap}" if len(read) + 2 + len(gap) <= console.width else f"{read}\n{gap}"))
+    print_left_out(console, counts)
     console.print()
 
 

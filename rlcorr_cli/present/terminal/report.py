@@ -4,7 +4,7 @@ What is fine is quiet.  Readable at 80 columns, without colour, and piped; metri
 and of people's dashboards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -79,6 +79,12 @@ def print_headline(console: Console, report: Report) -> None:
     parts.append(duration(report.seconds))
     console.print(Text("  ".join(parts)))
     console.print(Text(f"{clean(names[1])} against {clean(names[0])}  plan {_plan(report)}", style="dim"))
+    print_left_out(console, counts)
+    console.print()
+
+
+def print_left_out(console: Console, counts: Mapping[str, int]) -> None:
+    """Print how many tokens and rows are not looked at, if any."""
     left_out = [
         f"{plural(counts[name], noun)} {label}"
         for name, noun, label in (
@@ -90,7 +96,6 @@ def print_headline(console: Console, report: Report) -> None:
     ]
     if left_out:
         console.print(Text(", ".join(left_out), style="dim"))
-    console.print()
 
 
 def _plan(report: Report) -> str:
