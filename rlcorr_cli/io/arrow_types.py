@@ -32,8 +32,8 @@ def holds_advantages(type: pa.DataType) -> bool:
 
 
 def holds_token_ids(type: pa.DataType) -> bool:
-    """A list of whole numbers."""
-    return is_list(type) and is_.is_integer(type.value_type)
+    """A list of whole numbers, or of doubles, as which JSON lines are read."""
+    return is_list(type) and (is_.is_integer(type.value_type) or is_.is_float64(type.value_type))
 
 
 def holds_key(type: pa.DataType) -> bool:

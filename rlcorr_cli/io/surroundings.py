@@ -62,6 +62,8 @@ def _token_ids(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64
         return None
     ids = np.full(int(offsets[-1]), -1, np.int64)
     of_known_rows, of_known_ids = (np.repeat(known, np.diff(ends)) for ends in (offsets, lists.offsets))
-    # A null among ids, which makes floats of them, is no id.
-    ids[of_known_rows] = np.nan_to_num(lists.values[of_known_ids], nan=-1).astype(np.int64)
+    values = lists.values[of_known_ids]
+    if values.dtype.kind == "f":  # of JSON lines, or with nulls: what is not whole is no id
+        values = np.where(np.isfinite(values) & (values == np.floor(values)), values, -1)
+    ids[of_known_rows] = values.astype(np.int64)
     return ids
