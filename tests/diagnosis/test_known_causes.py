@@ -131,6 +131,12 @@ def test_a_raw_rollout_column_is_not_taken_for_swapped_columns() -> None:
     assert "swapped" in result.causes[0].evidence[-1]
 
 
+def test_a_window_of_64_tokens_is_seen_from_about_token_40_on() -> None:
+    finding = found("window64", "position_onset")
+    low, high = finding.intervals["index"]
+    assert low <= 40 <= finding.parameters["index"] <= high < 60
+
+
 def test_a_grid_is_told_where_it_is_no_cause() -> None:
     (fact,) = diagnosed("grid_bf16_train").whole.diagnosis.facts
     assert fact.sentence.startswith("old_log_probs is stored in bf16: ")

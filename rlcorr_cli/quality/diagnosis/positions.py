@@ -1,13 +1,13 @@
 """How the gap changes along the row: from some token on, or steadily up or down."""
 
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil, floor, sqrt
 
 import numpy as np
 
 from rlcorr_cli.quality.diagnosis.case import Case
 from rlcorr_cli.quality.diagnosis.causes import CAUSES
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, PlaceGap
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, Interval, PlaceGap
 from rlcorr_cli.quality.diagnosis.numbers import ratio, ratios, typical
 from rlcorr_cli.quality.diagnosis.wording import figures
 from rlcorr_cli.totals.gap import INDEX_EDGES, PLACE_SUMS, GapTotals
@@ -18,6 +18,9 @@ ERROR_FACTOR = 1.5
 """Tokens of a row are not independent: errors of the mean x are this many times those of independent ones."""
 ONSET_JUMP, ONSET_Z, ONSET_BEFORE, ONSET_SIDE = 1.2, 6.0, 0.4, 0.05
 """The jump of mean x, its z, the range before it over the jump, and the least share of tokens on each side."""
+PART_ERROR = 0.35
+"""How well a bin's mean tells which part of it lies after the onset: where prompts count, it differs by row, and what a
+window cuts off matters little at first."""
 GROWS, GROWS_Z, DECAYS, DECAYS_Z = 0.4, 4.0, -0.6, -5.0
 """A line on log2(index + 1): the change of mean x from end to end, with its z.  Early tokens follow the prompt's noise,
 which makes a weak decay commoner than a weak growth."""
@@ -81,9 +84,7 @@ def _onset(case: Case, along: _Along) -> CauseFinding | None:
     jump = after - before
     if jump < ONSET_JUMP or z < ONSET_Z or np.ptp(along.mean[:k]) > ONSET_BEFORE * jump:
         return None
-    # The bin before the jump may hold the onset itself.
-    early, late = float(along.first[k - 1]), float(along.first[k])
-    index = ceil((early + late) / 2)
+    index, (early, late) = _onset_index(along, k)
     excess = along.l2[k:].sum() - along.n[k:].sum() * ratio(along.l2[:k].sum(), along.n[:k].sum())
     return CauseFinding(
         cause="position_onset",
@@ -98,6 +99,20 @@ def _onset(case: Case, along: _Along) -> CauseFinding | None:
         ),
         advice=CAUSES["position_onset"].advice,
     )
+
+
+def _onset_index(along: _Along, k: int) -> tuple[int, Interval]:
+    """Where the jump before bin k stands, with an interval: inside the bin before it or after it, if that one's mean
+    lies between the two sides'."""
+    ends = [*along.first[1:], next((edge for edge in INDEX_EDGES if edge > along.first[-1]), 2 * along.first[-1])]
+    quiet = along.mean[: max(1, k - 1)].mean()
+    loud = along.mean[min(k + 1, len(along.mean) - 1) :].mean()
+    part = np.clip((along.mean - quiet) / (loud - quiet), 0, 1)
+    border = along.first[k]
+    before, after = (part[k - 1], border - along.first[k - 1]), (1 - part[k], ends[k] - border)
+    early = border - min(1.0, before[0] + PART_ERROR) * before[1]
+    late = border + min(1.0, after[0] + PART_ERROR) * after[1]
+    return round(border - before[0] * before[1] + after[0] * after[1]), (float(floor(early)), float(ceil(late)))
 
 
 def _split(along: _Along, k: int) -> tuple[float, float, float]:
