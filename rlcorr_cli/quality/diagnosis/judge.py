@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import sqrt
 
 from rlcorr_cli.quality.diagnosis.case import Case, Context
-from rlcorr_cli.quality.diagnosis.columns import attributions, surprise_gaps, turn_gaps
+from rlcorr_cli.quality.diagnosis.columns import Attribution, attributions, surprise_gaps, turn_gaps
 from rlcorr_cli.quality.diagnosis.curves import softcap, temperature, top_k, unnormalised
 from rlcorr_cli.quality.diagnosis.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, NotLookedFor
 from rlcorr_cli.quality.diagnosis.grids import grid_cause, grid_facts
@@ -46,7 +46,7 @@ def diagnose(totals: GapTotals, context: Context) -> Diagnosis:
     features = case.features
     columns = attributions(totals)
     enough = totals.n_rows >= MIN_SEQUENCES and features.n_tokens >= MIN_TOKENS
-    causes = _ranked(_causes(case)) if enough else ()
+    causes = _ranked(_causes(case, columns)) if enough else ()
     verdict = _verdict(case, causes) if enough else TOO_FEW
     return Diagnosis(
         sum_squares=features.gap,
@@ -66,8 +66,8 @@ def diagnose(totals: GapTotals, context: Context) -> Diagnosis:
     )
 
 
-def _causes(case: Case) -> list[CauseFinding]:
-    column = hot_column(case, attributions(case.totals))
+def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
+    column = hot_column(case, columns)
     repeated = repetition_penalty(case)
     curve = None if repeated else _first(case, CURVES_OF_ROWS if column else CURVES)
     changed = repeated or curve

@@ -53,8 +53,11 @@ def by_token(vocabulary: Vocabulary) -> ByToken:
     """omega^2 from products across buckets of prompts only, because samples of one prompt share prefixes."""
     n, d = vocabulary.by_id[:, :, 0], vocabulary.by_id[:, :, 1]
     mean, variance = _moments(vocabulary.spread)
-    shifted = d - n * mean
     used = n.sum(axis=1) > 0
+    # Few ids count, and without a bucket none more does.
+    on = _pairs(n) >= MIN_PAIRS
+    n, d = n[:, on], d[:, on]
+    shifted = d - n * mean
     weight, pairs = _weights(n)
     tokens = float(weight.sum())
     return ByToken(
