@@ -94,7 +94,8 @@ class Surroundings:
 
     offsets: i64[B+1] into all T tokens, masked ones included.  valid: bool[T], None where all are.  token_ids: i64[T],
     -1 in rows without; None where no row has any.  levels: column -> (i64[B] codes, the levels they stand for).
-    prompts: u64[B], a hash of each row's prompt; None where the dump does not tell.
+    prompts: u64[B], a hash of each row's prompt; None where the dump does not tell.  advantages: f64[B], the mean of
+    each row's, NaN of none; None where the dump has no such column.
     """
 
     offsets: NDArray[np.int64]
@@ -102,6 +103,7 @@ class Surroundings:
     token_ids: NDArray[np.int64] | None
     levels: Mapping[str, tuple[NDArray[np.int64], tuple[Any, ...]]]
     prompts: NDArray[np.uint64] | None
+    advantages: Floats | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

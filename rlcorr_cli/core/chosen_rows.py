@@ -107,4 +107,5 @@ def _around(around: Surroundings, rows: Index) -> Surroundings:
         token_ids=None if around.token_ids is None else around.token_ids[tokens],
         levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
         prompts=None if around.prompts is None else around.prompts[rows],
+        advantages=None if around.advantages is None else around.advantages[rows],
     )

@@ -66,7 +66,7 @@ class GapRows:
             places=token_places(around),
             keys=keys,
             prompts=(prompts % np.uint64(gap.PROMPT_BUCKETS)).astype(np.int64),
-            advantages=_advantages(batch),
+            advantages=_advantages(batch, around),
             levels=around.levels,
             token_ids=token_ids,
             again=again,
@@ -146,8 +146,8 @@ class GapRows:
         return torch.from_numpy(values).to(self.tokens.ragged.device)
 
 
-def _advantages(batch: Batch) -> Floats:
-    """Of each row: the mean of its tokens' advantages, else its reward; NaN of none.  All rows have a token."""
-    if batch.advantages is not None:
-        return np.add.reduceat(batch.advantages, batch.offsets[:-1]) / np.diff(batch.offsets)
+def _advantages(batch: Batch, around: Surroundings) -> Floats:
+    """Of each row: its advantage, else its reward; NaN of none."""
+    if around.advantages is not None:
+        return around.advantages
     return np.full(batch.n_rows, math.nan) if batch.reward is None else batch.reward

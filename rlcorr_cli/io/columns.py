@@ -24,7 +24,8 @@ class Roles:
     old, current: the policies before and after updates, at least one of them where policies are compared.
     batch: of training batches; None where all rows are one.  group_keys: what else rows are grouped by, in the order
     asked for.  ids: what tells rows apart, sample_id first.  drawn_by: those of them by which the bootstrap knows rows.
-    levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis.
+    levels: (name, column) of what a gap may sit in.  token_ids, row_advantage: of what names the tokens, and of what is
+    averaged over each row, for a diagnosis.
     """
 
     rollout: str
@@ -39,6 +40,7 @@ class Roles:
     drawn_by: tuple[str, ...] = ()
     levels: tuple[tuple[str, str], ...] = ()
     token_ids: str | None = None
+    row_advantage: str | None = None
 
     @property
     def train(self) -> str:
@@ -55,9 +57,11 @@ class Roles:
     @property
     def needed(self) -> list[str]:
         """Every column to read, each once."""
-        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages)
+        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, self.token_ids, self.row_advantage)
         of_rows = (self.batch, *self.group_keys, *self.ids, *(column for _, column in self.levels))
-        return list(dict.fromkeys(column for column in (*of_tokens, self.token_ids, *of_rows) if column))
+        return list(
+            dict.fromkeys(column for column in (*of_tokens, *of_rows) if column)
+        )
 
 
 def roles_of(
@@ -69,8 +73,9 @@ def roles_of(
     drawn_by: tuple[str, ...] = (),
     levels: tuple[tuple[str, str], ...] = (),
     token_ids: str | None = None,
+    row_advantage: str | None = None,
 ) -> Roles:
-    """A resolved mapping read by role; batch, group_keys, ids, levels and token_ids are columns of the dump."""
+    """A resolved mapping read by role; what has an argument of its own is a column of the dump."""
     return Roles(
         rollout=columns["rollout_log_probs"],
         old=columns.get("old_log_probs"),
@@ -84,6 +89,7 @@ def roles_of(
         drawn_by=drawn_by,
         levels=levels,
         token_ids=token_ids,
+        row_advantage=row_advantage,
     )
 
 

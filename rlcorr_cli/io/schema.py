@@ -11,7 +11,7 @@ from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.io import arrow_types as types
 from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
 from rlcorr_cli.places import shown
-from rlcorr_cli.quality.columns import LEVELS, TOKENS
+from rlcorr_cli.quality.columns import ALIASES, LEVELS, TOKENS
 from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
@@ -93,7 +93,8 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     names = [*columns.values(), *keys.values(), *(name for name in marks if name), *_ids(schema, request)]
     looked_into = _looked_into({path: schema}, request, plan_columns)
     names += [column for _, column in looked_into["levels"]]
-    return list(dict.fromkeys([*names, *([looked_into["token_ids"]] if looked_into["token_ids"] else [])]))
+    names += [column for column in (looked_into["token_ids"], looked_into["row_advantage"]) if column]
+    return list(dict.fromkeys(names))
 
 
 def _optional(plan_columns: PlanColumns) -> tuple[str, ...]:
@@ -168,9 +169,9 @@ def _keys(path: str, schema: pa.Schema, names: Sequence[str], request: ReadReque
 
 
 def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> dict[str, Any]:
-    """The levels and token_ids of Roles: columns that every file has, in a type that serves."""
+    """The levels, token_ids and row_advantage of Roles: columns that every file has, in a type that serves."""
     if not plan_columns.levels:
-        return {"levels": (), "token_ids": None}
+        return {"levels": (), "token_ids": None, "row_advantage": None}
 
     def everywhere(columns: Iterable[str], fits: Callable[[pa.DataType], bool]) -> str | None:
         shared = (
@@ -184,7 +185,13 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
     named = {name: (request.columns[name],) if name in request.columns else names for name, names in LEVELS.items()}
     columns = {name: everywhere(names, types.holds_key) for name, names in named.items()}
     levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
-    return {"levels": tuple((levels | asked).items()), "token_ids": everywhere(TOKENS, types.holds_token_ids)}
+    mapped = request.columns.get("advantages")
+    advantages = ("advantages", *ALIASES["advantages"]) if mapped is None else (mapped,)
+    return {
+        "levels": tuple((levels | asked).items()),
+        "token_ids": everywhere(TOKENS, types.holds_token_ids),
+        "row_advantage": everywhere(advantages, types.holds_advantages),
+    }
 
 
 def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:

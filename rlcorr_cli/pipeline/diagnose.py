@@ -53,7 +53,7 @@ def diagnose(
     """
     started = time.perf_counter()
     computing = computing or Computing()
-    dump = open_dump(request, PlanColumns(wanted=("advantages",), levels=True, by=by))
+    dump = open_dump(request, PlanColumns(levels=True, by=by))
     check_quarantine(dump)
     anomalies = find_anomalies(samples(dump))
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
@@ -69,7 +69,7 @@ def diagnose(
         whole = sum((group for group in gathered.groups.values()), GroupGaps())
         counts = _counts(whole, log)
         refuse_empty(counts, inputs)
-        context = Context(dump.roles.rollout, dump.roles.train, dump.roles.advantages or dump.roles.reward)
+        context = Context(dump.roles.rollout, dump.roles.train, dump.roles.row_advantage or dump.roles.reward)
         keys = sorted(gathered.groups, key=key_order) if request.group_by else []
         diagnosed = _diagnosed({}, counts, whole.totals, context)
         result = DiagnosedDump(

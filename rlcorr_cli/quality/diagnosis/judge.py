@@ -27,6 +27,8 @@ CLEAN_SIZE = 0.01
 """Root mean square of l; two engines in fp32 leave 4e-6, bf16 .05."""
 MINOR, MINOR_NOISE = 0.15, 0.6
 """A cause of a smaller share is told last and is no verdict."""
+LEAST = 0.01
+"""A cause of a smaller share is not told."""
 CURVES: tuple[Callable[[Case], CauseFinding | None], ...] = (truncation, temperature, softcap, unnormalised, top_k)
 """Each of these is one reading of the same curve: the first that holds is taken."""
 CURVES_OF_ROWS = (truncation,)
@@ -79,12 +81,18 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         changed,
         column,
         some_rows(case) if column is None else None,
-        None if changed else spread_cause(case),
+        None if changed else _spread_cause(case, column),
     ]
-    causes = [cause for cause in found if cause is not None]
+    causes = [cause for cause in found if cause is not None and cause.share >= LEAST]
     first = next(iter(_ranked(causes)), None)
     rest = noise(case, first)
     return causes if rest is None else [*causes, rest]
+
+
+def _spread_cause(case: Case, column: CauseFinding | None) -> CauseFinding | None:
+    """The same of the spread; no drift beside a hot column, whose own rows lean."""
+    finding = spread_cause(case)
+    return None if column is not None and finding is not None and finding.cause == "drift" else finding
 
 
 def _first(case: Case, rules: tuple[Callable[[Case], CauseFinding | None], ...]) -> CauseFinding | None:
