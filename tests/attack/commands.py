@@ -18,7 +18,7 @@ READ_FILES = ("--plan", "--rules", "--baseline", "--join")
 PATHS = ("PATH", "FILE", "DIR", "REPORT")
 PLAN = ("--rs", "ratio.seq_mean:0.9,1.1", "--is", "token")
 SWEPT = ("--rs", "ratio.seq_mean")
-DUMPS = ("analyze", "compare", "sweep", "filter", "plot", "check", "inspect", "convert")
+DUMPS = ("analyze", "diagnose", "compare", "sweep", "filter", "plot", "check", "inspect", "convert")
 """Commands that read a dump."""
 
 
@@ -65,12 +65,16 @@ def _forms() -> Iterator[Form]:
     yield Form(("analyze", *PLAN, "--json"))
     yield from (_form("analyze", o=f"r{suffix}") for suffix in FORMS)
     yield _form("analyze", "--group-by", "step", o="r.tb")
+    yield Form(("diagnose",))
+    yield Form(("diagnose", "--json", "--group-by", "step"))
+    yield Form(("diagnose", "--by", "step", "--fail-on", "cause"))
     yield Form(("compare",))
     yield Form(("compare", "--json", "--group-by", "step"))
     yield Form(("compare", "--side-by-side", "--preset", "token_is"), beside_itself=True)
     yield Form(("sweep", *SWEPT, "--target-keep", "0.9"))
     yield Form(("sweep", "--is", "token", "--bound", "high", "--target-ess", "0.9", "--json"))
     for suffix in SHEETS:
+        yield _form("diagnose", o=f"d{suffix}")
         yield _form("compare", o=f"c{suffix}")
         yield _form("sweep", *SWEPT, o=f"s{suffix}")
     for suffix in (*WRITTEN, ""):

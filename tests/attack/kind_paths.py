@@ -134,6 +134,8 @@ PLACES: dict[str, Place] = {
 
 SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("analyze", "--output"): tuple(FORMS),
+    # The dump is too small for a diagnosis to have something to draw.
+    ("diagnose", "--output"): tuple(suffix for suffix in SHEETS if suffix not in PICTURE_SUFFIXES),
     ("compare", "--output"): SHEETS,
     ("sweep", "--output"): SHEETS,
     ("filter", "--output"): (*WRITTEN, ""),

@@ -102,6 +102,10 @@ def test_too_few_rows_name_nothing_and_a_picture_of_nothing_is_refused(tmp_path:
     assert "Likely cause" not in ran.out
     refused(run("diagnose", path, "-o", str(tmp_path / "d.png")), 3, "nothing to draw")
     assert not (tmp_path / "d.png").exists()
+    for name in ("d.md", "d.html", "d.csv"):
+        assert run("diagnose", path, "-o", str(tmp_path / name)).status == 0
+        assert "Too little to say" in (tmp_path / name).read_text(encoding="utf-8") or name == "d.csv"
+    assert not (tmp_path / "d-figures").exists()
 
 
 FAILING = [

@@ -71,11 +71,12 @@ def destinations(path: Path) -> tuple[Destination, ...]:
 
 
 def write(sheet: Sheet, path: Path, staging: Staging) -> None:
-    """Stage a sheet in the form of the path's suffix."""
+    """Stage a sheet in the form of the path's suffix; Markdown has no picture beside it where there is no panel."""
     suffix = path.suffix.lower()
     if suffix == ".md":
         picture = _picture(path)
-        staging.write(picture, drawn(sheet, "sheet").write("png"))
+        if sheet.panels:
+            staging.write(picture, drawn(sheet, "sheet").write("png"))
         data = markdown(sheet, "/".join(quote(os.fsencode(name)) for name in picture.path.parts[-2:])).encode()
     elif suffix in PICTURES:
         data = drawn(sheet, "sheet").write(suffix.removeprefix("."))
