@@ -5,7 +5,7 @@ was set aside travels beside the result, because the log is the driver's.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -32,6 +32,11 @@ class Computing:
     device: str = "auto"
     batch_tokens: int | None = None
     engine: Engine = field(default_factory=ThreadEngine)
+
+    def in_portions(self, tokens: Mapping[str, int]) -> "Computing":
+        """The same in portions of another default.  tokens: by the kind of device."""
+        default = tokens[devices.resolve(self.device).type]
+        return replace(self, batch_tokens=self.batch_tokens or default)
 
     def engine_for(self, dump: Dump) -> Engine:
         """The engine, one shard after another, in this process, where the dump must be read so."""

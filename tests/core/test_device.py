@@ -10,6 +10,7 @@ from made import batch, simulated
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 
 HAS_CUDA = torch.cuda.is_available()
@@ -70,3 +71,9 @@ def test_cpu_and_gpu_observe_the_same(width: type) -> None:
     np.testing.assert_allclose(
         on_gpu.replicates["decoupled"].sums, on_cpu.replicates["decoupled"].sums, rtol=1e-6, atol=1e-9
     )
+
+
+def test_many_plans_take_smaller_batches_unless_a_size_is_asked_for() -> None:
+    default, many = (sizes["cpu"] for sizes in (devices.DEFAULT_BATCH_TOKENS, devices.MANY_PLANS_TOKENS))
+    assert Computing("cpu").in_portions(devices.MANY_PLANS_TOKENS).batch_tokens == many < default
+    assert Computing("cpu", 1000).in_portions(devices.MANY_PLANS_TOKENS).batch_tokens == 1000
