@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.metrics.settings import RETENTION_BANDS
+from rlcorr_cli.totals.limits import LARGEST_SHAPE
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import TotalsView
@@ -95,9 +96,11 @@ def _pareto(scope: str, weight: str, count: str, tail: str) -> tuple[Metric, Met
         ),
         Metric(
             name=f"pareto_k_{scope}_limit",
-            formula=f"min(1 - 1 / log10 {count}, 0.7)",
+            formula=f"min(1 - 1 / log10 {count}, {LARGEST_SHAPE:g})",
             unit="none",
-            meaning=f"The largest pareto_k_{scope} to trust at this sample size.",
+            meaning=f"The largest pareto_k_{scope} to trust at this sample size: 0.45 of 64, 0.67 of 1,000. `compare` "
+            f"goes by it, because it names a plan on this dump; a rule goes by {LARGEST_SHAPE:g}, the limit of any "
+            "sample, so that it does not move with a dump's size.",
             source=source,
             value=lambda n: n.tail(tail).limit,
             resampled=False,

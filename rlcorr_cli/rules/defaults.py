@@ -7,6 +7,7 @@ Thresholds are those of verl's published guides and of the metric definitions.  
 from collections.abc import Iterable
 
 from rlcorr_cli.rules.rule import Rule
+from rlcorr_cli.totals.limits import LARGEST_SHAPE
 
 _TAIL = (
     "A few tokens carry the gap: look at them first (`rlcorr inspect DUMP --worst 5`). Only clamped weights bear them "
@@ -40,8 +41,8 @@ RULES: tuple[Rule, ...] = (
     Rule("chi2_token", "fail", _TAIL, high=1.0),
     Rule("prob_abs_diff_mean", "warn", _ENGINE, high=0.01),
     Rule("seq_ess", "warn", _SEQUENCE, low=0.3),
-    # 0.7, as PSIS has it for large samples; the stricter limit of small ones stands beside it as pareto_k_seq_limit.
-    Rule("pareto_k_seq", "warn", _SEQUENCE, high=0.7, over="total", optional=True),
+    # The stricter limit of small samples stands beside it as pareto_k_seq_limit.
+    Rule("pareto_k_seq", "warn", _SEQUENCE, high=LARGEST_SHAPE, over="total", optional=True),
     Rule("rollout_is_mean", "fail", _SHIFT, low=0.5, high=2.0),
     Rule("rollout_is_eff_sample_size", "fail", _SPREAD, low=0.3),
     Rule("rollout_is_std", "fail", _SPREAD, high=1.0),

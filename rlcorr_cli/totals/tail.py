@@ -13,6 +13,7 @@ import numpy as np
 
 from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.limits import LARGEST_SHAPE
 
 WHOLE_SIZE = 16_384
 """Log-weights kept of a whole dump: exact up to 29.8 million weights."""
@@ -115,8 +116,8 @@ class Tail:
 
     @property
     def limit(self) -> float | None:
-        """The largest shape at which the mean of n weights can be trusted: min(1 - 1 / log10 n, 0.7)."""
-        return min(1 - 1 / math.log10(self.n), 0.7) if self.n > 1 else None
+        """The largest shape at which the mean of n weights can be trusted: min(1 - 1 / log10 n, LARGEST_SHAPE)."""
+        return min(1 - 1 / math.log10(self.n), LARGEST_SHAPE) if self.n > 1 else None
 
 
 def rank_of_share(share: float, n: int) -> int:
