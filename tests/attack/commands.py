@@ -63,7 +63,7 @@ def forms() -> tuple[Form, ...]:
 def _forms() -> Iterator[Form]:
     yield Form(("analyze",))
     yield Form(("analyze", *PLAN, "--json"))
-    yield from (_form("analyze", o=f"r{suffix}") for suffix in FORMS)
+    yield from (_form("analyze", o=f"r{suffix}") for suffix in FORMS if suffix != ".tb")
     yield _form("analyze", "--group-by", "step", o="r.tb")
     yield Form(("diagnose",))
     yield Form(("diagnose", "--json", "--group-by", "step"))
