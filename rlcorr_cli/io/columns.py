@@ -59,9 +59,7 @@ class Roles:
         """Every column to read, each once."""
         of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, self.token_ids, self.row_advantage)
         of_rows = (self.batch, *self.group_keys, *self.ids, *(column for _, column in self.levels))
-        return list(
-            dict.fromkeys(column for column in (*of_tokens, *of_rows) if column)
-        )
+        return list(dict.fromkeys(column for column in (*of_tokens, *of_rows) if column))
 
 
 def roles_of(

@@ -240,6 +240,27 @@ def diagnose(bench: Bench) -> Figure:
     )
 
 
+def sweep(bench: Bench) -> Figure:
+    """The curve of a geometric rejection on W1 over analyze on it, both whole; a detail gives it with a target."""
+    command = [RLCORR, "sweep", bench.dump("W1"), "--rs", "ratio.seq_mean", "--json"]
+    works = {
+        "analyze": bench.wall("W1"),
+        "curve": partial(wall, *command),
+        "target": partial(wall, *command, "--target-keep", "0.95"),
+    }
+    samples = interleave(works, bench.rounds)
+    middle = {name: statistics.median(values) for name, values in samples.items()}
+    target = f"with --target-keep, which reads the dump again: {middle['target'] / middle['analyze']:.2f}"
+    return figure(samples, lambda t: t["curve"] / t["analyze"], "s", target)
+
+
+def diff(bench: Bench) -> Figure:
+    """diff of W1 with itself over two analyses of it, all whole."""
+    dump = bench.dump("W1")
+    works = {"analyze": bench.wall("W1"), "diff": partial(wall, RLCORR, "diff", dump, dump, "--json")}
+    return figure(interleave(works, bench.rounds), lambda t: t["diff"] / (2 * t["analyze"]), "s")
+
+
 def groups(bench: Bench) -> Figure:
     """Peak memory of analyze where each of 100,000 sequences is a group, with a rejection; details give it without one,
     and the CPU time of both."""

@@ -50,6 +50,8 @@ TARGETS = {
     "P7m": Target("compare's peak memory W2 / W1", 1.10, 1.02, "", figures.p7m),
     "cause": Target("CPU of analyze W1, net of start-up / without the cause", 1.15, 1.05, "", figures.cause),
     "diagnose": Target("CPU of diagnose W1 / analyze W1, both net of start-up", 6, 3, "", figures.diagnose),
+    "sweep": Target("sweep W1 / analyze W1", 1.3, 1.1, "", figures.sweep),
+    "diff": Target("diff W1 W1 / two analyze W1", 1.1, 1.0, "", figures.diff),
     "P8": Target("slowest of --help, presets, explain kl / import typer", 1.6, 1.2, "", figures.p8),
     "P9": Target("CPU time W2 / W1, net of start-up", 10.5, 10, "", figures.p9),
     "P11": Target("core compute / copy bandwidth of the card", 30, 60, " %", figures.p11, at_least=True),
