@@ -22,9 +22,12 @@ def check(measurements: Measurements, policy: Policy, diagnosed: DiagnosedDump |
     of_flags = tuple(finding for flag in flags for finding in flagged(flag, measurements.sections))
     of_causes = () if diagnosed is None else tuple(caused(diagnosed))
     faults_fail = policy.strict or "anomaly" in policy.fail_on
+    doubtful = () if faults_fail else measurements.faults
+    if diagnosed is None and measurements.cause is not None:
+        doubtful = (measurements.cause, *doubtful)
     return Checked(
         measurements=measurements,
         n_rules=judged.n_rules + len(flags) + (diagnosed is not None),
         findings=(*(failures(measurements.faults) if faults_fail else ()), *of_causes, *of_flags, *findings),
-        notes=(*measurements.notes, *(() if faults_fail else doubts(measurements.faults)), *judged.notes),
+        notes=(*measurements.notes, *doubts(doubtful), *judged.notes),
     )

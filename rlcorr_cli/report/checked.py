@@ -7,6 +7,8 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
@@ -27,13 +29,15 @@ class Measurements:
     """The numbers of a dump, just measured or saved.
 
     inputs: as the JSON report has them.  sections: the whole dump, then its groups.  situation: what remedies depend
-    on.  faults: what is wrong with the data, whatever their numbers are.  notes: on what of the dump was not read.
+    on.  faults: what is wrong with the data, whatever their numbers are.  cause: why the policies differ, where
+    that is a fault to be mended.  notes: on what of the dump was not read.
     """
 
     inputs: tuple[Mapping[str, Any], ...]
     sections: tuple[Section, ...]
     situation: Situation
     faults: tuple[Fault, ...] = ()
+    cause: Fault | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -87,6 +91,7 @@ def measurements_of(report: Report) -> Measurements:
         ),
         situation=report.situation,
         faults=faults(report.anomalies, report.impossible),
+        cause=_cause(report.cause),
         notes=report.search_notes,
     )
 
@@ -106,6 +111,13 @@ def faults(anomalies: Iterable[AnomalyFinding], impossible: Impossible | None) -
         )
         for anomaly in anomalies
     )
+
+
+def _cause(cause: CauseFinding | None) -> Fault | None:
+    """Its headline and advice, where it is to be mended; of staleness, say, rules tell how far it went."""
+    if cause is None or not CAUSES[cause.cause].is_fault:
+        return None
+    return Fault(name=cause.cause, evidence=f"{cause.cause}: {cause.headline}.", fix=cause.advice)
 
 
 def doubts(faults: Iterable[Fault]) -> tuple[str, ...]:

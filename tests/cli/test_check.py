@@ -404,3 +404,11 @@ def test_a_group_without_a_valid_token_is_not_far_and_does_not_pass(tmp_path: Pa
     of_flag = [(finding["status"], finding["says"]) for finding in result["findings"] if finding["metric"] == "far"]
     assert [status for status, _ in of_flag] == ["ok", "ok", "fail"]
     assert of_flag[2][1] == "far has no data."
+
+
+def test_a_fault_that_explains_the_gap_is_said_before_the_rules() -> None:
+    top_p = str(Path(__file__).parents[1] / "diagnosis" / "causes" / "top_p08.parquet")
+    ran = run("check", top_p)
+    assert ran.out.split()[:3] == ["?", "top_p:", "rollout_log_probs"]
+    assert "apply the same top-p in training" in " ".join(ran.out.split())
+    assert "top_p" not in run("check", STEPS).out
