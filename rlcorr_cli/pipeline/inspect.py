@@ -34,7 +34,7 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.quality.diagnosis.case import Context
 from rlcorr_cli.quality.diagnosis.judge import diagnose
-from rlcorr_cli.quality.diagnosis.suspicions import unexplained
+from rlcorr_cli.quality.diagnosis.suspicions import standing_cause, unexplained
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.gap import GapTotals
@@ -164,7 +164,7 @@ def inspect(
             bad_rows=log.counts.n_rows,
             problems=log.counts.to_dict(),
             anomalies=anomalies if diagnosis is None else unexplained(anomalies, diagnosis),
-            cause=None if diagnosis is None else diagnosis.cause,
+            cause=None if diagnosis is None else standing_cause(anomalies, diagnosis),
             notes=(*((lacks,) if lacks else ()), *dump.notes),
             by=by if n_worst else None,
             worst_sequences=_named(sequences.ranked),

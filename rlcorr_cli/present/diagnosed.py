@@ -28,6 +28,7 @@ LEVEL_NOTE = (
     "size: how far off its typical token is over the others'; ! stands out."
 )
 EXPLAIN_NOTE = "`rlcorr explain {}`: how sure that is, and what else looks like it."
+VOIDED = "What follows is read from numbers that this voids: mend it, and diagnose again."
 ENDS = {"below": f"below {SURPRISE_EDGES[0]:g}", "certain": "certain: exactly 0"}
 """Levels of surprise that are no numbers, in words."""
 TURN, LENGTH = "turn", "length"
@@ -52,7 +53,7 @@ def told(dump: DiagnosedDump) -> list[CauseWords]:
             name=each.name,
             headline=f"{each.name}. {ALL_CAUSES[each.name].meaning}",
             evidence=clean(anomaly_sentence(each)),
-            advice=each.fix,
+            advice=f"{each.fix} {VOIDED}" if dump.causes else each.fix,
         )
         for each in dump.anomalies
         if each.voids

@@ -19,7 +19,7 @@ from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.quality.diagnosis.case import Context
 from rlcorr_cli.quality.diagnosis.diagnosis import Diagnosis
 from rlcorr_cli.quality.diagnosis.judge import diagnose
-from rlcorr_cli.quality.diagnosis.suspicions import unexplained
+from rlcorr_cli.quality.diagnosis.suspicions import standing_cause, unexplained
 from rlcorr_cli.report.build import build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.block import diagnostics_block, plan_block
@@ -112,12 +112,13 @@ def report_of(run: RunTotals, layouts: Layouts) -> Report:
     )
     diagnosis = _diagnosis(run)
     if diagnosis is not None:
-        report = replace(report, cause=diagnosis.cause, anomalies=unexplained(run.anomalies, diagnosis))
+        cause = standing_cause(run.anomalies, diagnosis)
+        report = replace(report, cause=cause, anomalies=unexplained(run.anomalies, diagnosis))
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
 
 
 def _diagnosis(run: RunTotals) -> Diagnosis | None:
-    """What the sampled rows tell; None without any.  Advantages are not looked at."""
+    """What the sampled rows tell; None without any.  What the advantage is called is told in evidence alone, which a report has not."""
     if run.measured.gap is None:
         return None
     rollout, train, *_ = run.inputs[0].columns.values()

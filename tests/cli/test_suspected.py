@@ -90,3 +90,38 @@ def test_a_saved_report_keeps_them(tmp_path: Path) -> None:
     path, saved = written(tmp_path / "a.parquet", rollout), tmp_path / "report.json"
     assert run("analyze", path, "-o", str(saved)).status == 0
     assert run("plot", str(saved), "-o", str(tmp_path / "p.png")).status == 0
+
+
+def padded(path: Path) -> str:
+    """Rows of one length: 0.0 in the rollout column behind each row's end, where training is surprised."""
+    rows = pq.read_table(BF16).select([OLD, "rollout_log_probs"]).to_pylist()
+    longest = max(len(row[OLD]) for row in rows)
+    padding = {OLD: -11.5, "rollout_log_probs": 0.0}
+    table = {
+        name: [row[name] + [value] * (longest - len(row[name])) for row in rows] for name, value in padding.items()
+    }
+    pq.write_table(pa.table(table), path)
+    return str(path)
+
+
+def test_what_voids_the_numbers_is_the_cause_wherever_one_is_named(tmp_path: Path) -> None:
+    (old,) = columns(OLD)
+    shifted = written(tmp_path / "d.parquet", [[*row[1:], -1.0] for row in old])
+    assert run("diagnose", shifted, "--json").json["verdict"] == "shifted_columns"
+    for command in ("analyze", "inspect"):
+        assert run(command, shifted, "--json").json["cause"] is None
+        assert "mispaired_rows" not in run(command, shifted).out
+
+
+def test_what_a_voiding_anomaly_leaves_is_told_with_that_caveat(tmp_path: Path) -> None:
+    (old,) = columns(OLD)
+    shifted = written(tmp_path / "d.parquet", [[*row[1:], -1.0] for row in old])
+    words = " ".join(run("diagnose", shifted).out.split())
+    assert "What follows is read from numbers that this voids: mend it, and diagnose again. Also:" in words
+
+
+def test_rows_with_a_stretch_of_zeros_are_not_called_mispaired(tmp_path: Path) -> None:
+    report = run("diagnose", padded(tmp_path / "d.parquet"), "--json").json
+    assert report["verdict"] == "unscored_zeros"
+    assert report["features"]["odd_rows"] > 1
+    assert "mispaired_rows" not in [cause["cause"] for cause in report["causes"]]

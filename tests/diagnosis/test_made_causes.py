@@ -1,6 +1,7 @@
 """Causes that no dump of known cause has: made of a model of them, or of such a dump without some of its columns."""
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from gap_oracle import Row, totals_of
@@ -91,3 +92,39 @@ def test_a_bad_worker_that_no_column_holds_leaves_its_rows() -> None:
     result = diagnose(pq.read_table(DUMPS / "worker_temp09.parquet").drop_columns(["worker"]))
     assert result.verdict == "some_rows"
     assert result.causes[0].parameters["rows"] >= 10
+
+
+def test_one_noisy_level_makes_no_heavy_tail_beside_itself() -> None:
+    draw = np.random.default_rng(0)
+    rows = []
+    for i in range(N_ROWS):
+        u = draw.normal(1.0, 2.0, N_TOKENS)
+        v = u + draw.normal(0.0, 0.5 if i % 4 == 2 else 0.06, N_TOKENS)
+        b, a = (list(-np.logaddexp(0, -odds)) for odds in (u, v))
+        rows.append(
+            Row(rollout=b, train=a, key=i, number=i, prompt=i % 8, name=f"s{i:02}", levels={"worker": f"w{i % 4}"})
+        )
+    found = diagnose_totals(totals_of(rows), Context())
+    assert found.verdict == "column"
+    assert "heavy_tail" not in [cause.cause for cause in found.causes]
+
+
+def test_rounding_makes_no_heavy_tail_beside_itself() -> None:
+    table = pq.read_table(DUMPS / "clean_fp32.parquet")
+    rounded = [[round(value, 3) for value in row] for row in table["rollout_log_probs"].to_pylist()]
+    result = diagnose(with_rollout(table, rounded))
+    assert result.verdict == "grid"
+    assert "heavy_tail" not in [cause.cause for cause in result.causes]
+
+
+@pytest.mark.parametrize("name", ["tool_clean", "noise_bf16_fp32"])
+def test_scaled_log_probs_are_those_of_no_distribution(name: str) -> None:
+    table = pq.read_table(DUMPS / f"{name}.parquet")
+    scaled = [[value / 0.8 for value in row] for row in table["rollout_log_probs"].to_pylist()]
+    assert diagnose(with_rollout(table, scaled)).verdict == "unnormalised"
+
+
+def with_rollout(table: pa.Table, values: list[list[float]]) -> pa.Table:
+    """The same dump with another rollout column."""
+    at = table.schema.get_field_index("rollout_log_probs")
+    return table.set_column(at, "rollout_log_probs", pa.array(values))

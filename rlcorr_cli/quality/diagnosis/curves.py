@@ -18,8 +18,9 @@ CAP_R2, CAP_CURVE, CAP_FAN = 0.5, 0.35, 1.4
 GAINED, GAINED_ERRORS = 0.003, 4.0
 """M+ above both: rollout's log-probs are not those it sampled from."""
 LOST = -0.005
-ZERO_ERRORS, ZERO, ZERO_RATIO = 3.0, 0.002, 0.2
-"""A mean is 0 within these errors and this much, or this small beside the other one."""
+ZERO_ERRORS, ZERO, ZERO_RATIO, ZERO_MOST = 3.0, 0.002, 0.2, 0.1
+"""A mean is 0 within these errors and this much, or this small beside the other one, which has no upper end: at most
+ZERO_MOST."""
 UNEVEN = 0.9
 TOP_K_POSITIVE, TOP_K_TAIL = 0.4, 2.5
 SPREAD_OF_T, SPREAD_OF_HIGH_T = 0.1, 0.25
@@ -69,10 +70,10 @@ def drawn_from(case: Case) -> str | None:
     """Which of the two columns tokens were drawn from: rollout, training, or neither (None)."""
     f = case.features
     m, w = f.forward, f.inverse
-    inverse_is_zero = abs(w) <= ZERO_ERRORS * f.inverse_error + ZERO or abs(w) < ZERO_RATIO * m
+    inverse_is_zero = abs(w) <= ZERO_ERRORS * f.inverse_error + ZERO or abs(w) < min(ZERO_RATIO * m, ZERO_MOST)
     if m > GAINED and m > GAINED_ERRORS * f.forward_error and inverse_is_zero:
         return "training"
-    if abs(m) <= ZERO_ERRORS * f.forward_error + ZERO or abs(m) < ZERO_RATIO * abs(w):
+    if abs(m) <= ZERO_ERRORS * f.forward_error + ZERO or abs(m) < min(ZERO_RATIO * abs(w), ZERO_MOST):
         return "rollout"
     return None
 

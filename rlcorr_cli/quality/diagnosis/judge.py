@@ -33,6 +33,8 @@ CURVES: tuple[Callable[[Case], CauseFinding | None], ...] = (truncation, tempera
 """Each of these is one reading of the same curve: the first that holds is taken."""
 CURVES_OF_ROWS = (truncation,)
 """Beside a hot column only what single tokens show; lines are drawn within the column's level instead."""
+OF_COLUMNS, OF_GRIDS = ("drift", "heavy_tail"), ("heavy_tail",)
+"""What one level of a column makes by itself, and what rounding does where next to nothing else differs."""
 RANK = {
     **dict.fromkeys(("stale_policy",), 1),
     **dict.fromkeys(("some_rows", "padded_vocabulary", "position_grows", "position_decays"), 2),
@@ -69,19 +71,19 @@ def diagnose(totals: GapTotals, context: Context) -> Diagnosis:
 
 
 def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
-    column = hot_column(case, columns)
+    grid, column = grid_cause(case), hot_column(case, columns)
     repeated = repetition_penalty(case)
     curve = None if repeated else _first(case, CURVES_OF_ROWS if column else CURVES)
     changed = repeated or curve
     found = [
-        grid_cause(case),
+        grid,
         mispaired_rows(case),
         *place_faults(case),
         position_fault(case, beside=changed is not None),
         changed,
         column,
         some_rows(case) if column is None else None,
-        None if changed else _spread_cause(case, column),
+        None if changed else _spread_cause(case, column, grid),
     ]
     causes = [cause for cause in found if cause is not None and cause.share >= LEAST]
     first = next(iter(_ranked(causes)), None)
@@ -89,10 +91,11 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
     return causes if rest is None else [*causes, rest]
 
 
-def _spread_cause(case: Case, column: CauseFinding | None) -> CauseFinding | None:
-    """The same of the spread; no drift beside a hot column, whose own rows lean."""
+def _spread_cause(case: Case, column: CauseFinding | None, grid: CauseFinding | None) -> CauseFinding | None:
+    """The same of the spread, unless a hot column (whose own rows lean, or spread wider) or a grid makes it."""
     finding = spread_cause(case)
-    return None if column is not None and finding is not None and finding.cause == "drift" else finding
+    made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))
+    return None if finding is not None and finding.cause in made else finding
 
 
 def _first(case: Case, rules: tuple[Callable[[Case], CauseFinding | None], ...]) -> CauseFinding | None:
