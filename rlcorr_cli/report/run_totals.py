@@ -118,7 +118,7 @@ def report_of(run: RunTotals, layouts: Layouts) -> Report:
 
 
 def _diagnosis(run: RunTotals) -> Diagnosis | None:
-    """What the sampled rows tell; None without any.  What the advantage is called is told in evidence alone, which a report has not."""
+    """What the sampled rows tell; None without any.  The name of the advantage is for evidence, which is not told."""
     if run.measured.gap is None:
         return None
     rollout, train, *_ = run.inputs[0].columns.values()

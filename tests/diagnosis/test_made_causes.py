@@ -128,3 +128,12 @@ def with_rollout(table: pa.Table, values: list[list[float]]) -> pa.Table:
     """The same dump with another rollout column."""
     at = table.schema.get_field_index("rollout_log_probs")
     return table.set_column(at, "rollout_log_probs", pa.array(values))
+
+
+def test_a_cut_of_some_rows_is_not_said_to_hold_everywhere() -> None:
+    both = [str(DUMPS / f"{name}.parquet") for name in ("top_p08", "noise_bf16_fp32")]
+    result = diagnose(both)
+    assert result.verdict == "top_p"
+    words = " ".join(result.causes[0].evidence)
+    assert "nowhere else" not in words
+    assert "some rows may be uncut" in words

@@ -53,11 +53,24 @@ def _top_p(case: Case, step: Step) -> CauseFinding:
         intervals={"top_p": step.interval, "kept_mass": _kept(case)},
         headline=f"{rollout} was cut at {setting} ({interval_text(step.interval)}); {train} was not",
         evidence=(
-            f"{rollout} is exactly 0 where {train} lies above log {step.bound:.3f}, and nowhere else: {step.cut:,} "
-            f"tokens, {step.errors:,} of {step.judged:,} against it.",
+            _bound_sentence(case, step),
             _lost(case),
         ),
         advice=CAUSES["top_p"].advice,
+    )
+
+
+def _bound_sentence(case: Case, step: Step) -> str:
+    rollout, train = case.context.rollout, case.context.train
+    against = f"{step.errors:,} of {step.judged:,} against it"
+    if step.errors <= AGAINST_TOP_P * step.judged:
+        return (
+            f"{rollout} is exactly 0 where {train} lies above log {step.bound:.3f}, and nowhere else: {step.cut:,} "
+            f"tokens, {against}."
+        )
+    return (
+        f"{rollout} is exactly 0 on {step.cut:,} tokens, told best by whether {train} lies above log {step.bound:.3f}, "
+        f"with {against}: some rows may be uncut."
     )
 
 
