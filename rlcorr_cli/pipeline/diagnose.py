@@ -1,5 +1,6 @@
 """diagnose(): why a dump's two policies differ, in one reading."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,8 @@ from rlcorr_cli.requests import PlanColumns, ReadRequest
 from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Floats
 
+FILE = "file"
+"""The column of levels that a dump's files are."""
 MOST_GROUPS = 100
 """Groups of one dump that are diagnosed each; each takes up to 6 MB."""
 COUNTS = ("rows", "sequences", "empty_sequences", "tokens", "masked_tokens")
@@ -59,7 +62,8 @@ def diagnose(
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
         gathered = _Gathered()
         rows = Counter[str]()
-        for shard, part in scan(dump, computing, DiagnoseShard(reading=ShardReading.of(dump, computing)), log):
+        work = DiagnoseShard(reading=ShardReading.of(dump, computing), has_files=len(dump.sources) > 1)
+        for shard, part in scan(dump, computing, work, log):
             gathered.add(part)
             rows[shard.path] += sum(group.counts["rows"] for group in part.values())
             if progress is not None:
@@ -121,9 +125,10 @@ class _Gathered:
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnoseShard:
-    """Shard -> the statistics of its rows, by group."""
+    """Shard -> the statistics of its rows, by group.  has_files: whether the dump has several, which are levels."""
 
     reading: ShardReading
+    has_files: bool = False
 
     def __call__(self, shard: Shard) -> ShardResult[dict[Key, GroupGaps]]:
         """Add up one shard."""
@@ -137,6 +142,9 @@ class DiagnoseShard:
     def _of_batch(self, rows: CheckedRows) -> dict[Key, GroupGaps]:
         batch, roles = rows.batch, self.reading.reader.roles
         around = surroundings(rows, roles)
+        if self.has_files and FILE not in around.levels:
+            file = np.zeros(batch.n_rows, np.int64), (os.path.basename(rows.places.path),)
+            around = replace(around, levels={**around.levels, FILE: file})
         lengths = np.diff(batch.offsets)
         gaps: dict[Key, GroupGaps] = {}
         for group in np.unique(batch.group_index).tolist():

