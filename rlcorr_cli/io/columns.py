@@ -138,13 +138,13 @@ def candidates(name: str, available: Sequence[str], overrides: Mapping[str, str]
     return [name] if name in available and (name in free or name not in ALIASES) else aliases
 
 
-def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]) -> str:
-    """The column a group key stands for."""
+def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str], purpose: str = "to group by") -> str:
+    """The column a group key stands for.  purpose: what it is wanted for, as an error says."""
     if name in available and name not in ALIASES:
         return name
     column = _one(name, available, overrides)
     if column is None:
-        raise DataError(f"There is no column '{name}' to group by.", f"Similar columns: {nearest(name, available)}.")
+        raise DataError(f"There is no column '{name}' {purpose}.", f"Similar columns: {nearest(name, available)}.")
     return column
 
 

@@ -157,14 +157,14 @@ def _batch(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns:
     return batch if everywhere else None
 
 
-def _keys(path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest) -> dict[str, str]:
+def _keys(
+    path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, purpose: str = "to group by"
+) -> dict[str, str]:
     with _named(path):
-        keys = {name: key_column(name, schema.names, request.columns) for name in names}
+        keys = {name: key_column(name, schema.names, request.columns, purpose) for name in names}
         for name, column in keys.items():
             if not types.holds_key(type := _type(schema, column)):
-                raise DataError(
-                    f"{column} holds {type}; to group by {name} takes {types.KEY}.", "Group by another column."
-                )
+                raise DataError(f"{column} holds {type}; {purpose} {name} takes {types.KEY}.", "Name another column.")
     return keys
 
 
@@ -181,7 +181,9 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
         )
         return next(shared, None)
 
-    asked = _shared({path: _keys(path, schema, plan_columns.by, request) for path, schema in schemas.items()}, ())
+    purpose = "to look at level by level"
+    by = {path: _keys(path, schema, plan_columns.by, request, purpose) for path, schema in schemas.items()}
+    asked = _shared(by, ())
     named = {name: (request.columns[name],) if name in request.columns else names for name, names in LEVELS.items()}
     columns = {name: everywhere(names, types.holds_key) for name, names in named.items()}
     levels = {name: column for name, column in columns.items() if column and column not in asked.values()}

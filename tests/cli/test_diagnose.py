@@ -219,3 +219,7 @@ def test_plot_of_a_diagnosis_takes_neither_a_plan_nor_a_report(tmp_path: Path) -
     saved = tmp_path / "report.json"
     assert run("analyze", BF16, "-o", str(saved)).status == 0
     refused(run("plot", str(saved), "--kind", "diagnose"), 2, "Name the dump itself.")
+
+
+def test_a_column_of_levels_that_is_not_there_is_named_for_what_it_is() -> None:
+    refused(run("diagnose", BF16, "--by", "nosuch"), 3, "no column 'nosuch' to look at level by level")
