@@ -38,8 +38,8 @@ _OTHERS: Mapping[tuple[str, ...], tuple[str, str]] = {
     ),
     ("dumps", "largest"): (
         "a comparison of dumps",
-        "`rlcorr compare A B --side-by-side -o dumps.png` draws one; `rlcorr analyze DUMP -o report.json` writes a "
-        "report.",
+        "`rlcorr compare A B -o dumps.png`, side by side as before, draws one; `rlcorr analyze DUMP -o report.json` "
+        "writes a report.",
     ),
     ("swept", "points"): (
         "a sweep",

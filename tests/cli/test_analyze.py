@@ -15,6 +15,7 @@ TOP = [
     "plan",
     "profile",
     "verdict",
+    "cause",
     "onset",
     "counts",
     "metrics",
