@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rlcorr_cli import __version__
 from rlcorr_cli.metrics.symbols import symbols_in
 from rlcorr_cli.plans.files import plan_to_toml
-from rlcorr_cli.present.cause import cause_sentence, told_cause
+from rlcorr_cli.present.cause import cause_sentence, next_step, told_cause
 from rlcorr_cli.present.cells import Cell, Rows, statuses
 from rlcorr_cli.present.correction import correction
 from rlcorr_cli.present.forms.key_figures import KeyFigure, key_figures
@@ -113,7 +113,7 @@ def content(report: Report) -> Content:
 def _causes(report: Report) -> list[Cause]:
     """The likely cause of the gap, a number that cannot be, then the anomalies of files."""
     cause = told_cause(report.cause)
-    named = [] if cause is None else [Cause("warn", f"{cause.cause}: {cause_sentence(cause)}", cause.advice)]
+    named = [] if cause is None else [Cause("warn", f"{cause.cause}: {cause_sentence(cause)}", next_step(cause))]
     impossible = impossible_sentence(report.impossible)
     sentence = f"{impossible[:1].upper()}{impossible[1:]}"
     anomalies = [

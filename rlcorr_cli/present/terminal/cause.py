@@ -4,10 +4,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from rlcorr_cli.present.cause import cause_sentence, told_cause
+from rlcorr_cli.present.cause import cause_sentence, next_step, told_cause
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
-
-EVIDENCE = "`rlcorr diagnose` shows the evidence."
 
 
 def print_cause(console: Console, finding: CauseFinding | None) -> None:
@@ -16,6 +14,6 @@ def print_cause(console: Console, finding: CauseFinding | None) -> None:
     if cause is None:
         return
     line = Text(f"! {cause.cause}  ", style="bold red")
-    line.append(f"{cause_sentence(cause)} {cause.advice} {EVIDENCE}", style="default")
+    line.append(f"{cause_sentence(cause)} {next_step(cause)}", style="default")
     console.print(Padding(line, (0, 2)))
     console.print()

@@ -59,12 +59,14 @@ def some_rows(case: Case) -> CauseFinding | None:
         return None
     names = _names(case.totals.far_rows)
     times = float(np.exp((y[far] * rows[far]).sum() / n_far - median))
+    # Rows' lengths are always levels; other columns only where they were read.
+    unmarked = ", which no column marks" if case.totals.columns.keys() - {"length"} else ", far off beside the others"
     return CauseFinding(
         cause="some_rows",
         share=share,
         token_share=ratio(float(tokens[far].sum()), case.features.n_tokens),
         parameters={"rows": n_far, "ids": names},
-        headline=f"{n_far:,} of {int(rows.sum()):,} rows, which no column marks",
+        headline=f"{n_far:,} of {int(rows.sum()):,} rows{unmarked}",
         evidence=(
             f"Their typical token is {figures(times)} times as far off as the median row's; the farthest are {names}.",
         ),
