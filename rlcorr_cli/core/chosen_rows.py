@@ -26,7 +26,7 @@ def sampled_rows(batch: Batch, share: int) -> Index:
         return np.arange(batch.n_rows)
     lengths = np.diff(batch.offsets)
     heads = np.minimum(lengths, HEAD)
-    ends = np.concatenate([[0], np.cumsum(heads)])
+    ends = _offsets(heads)
     at = stretches(batch.offsets[:-1], heads)
     # + 0, because -0.0 and 0.0 are the same log-prob.
     values = (batch.rollout_logp[at].astype(np.float32) + np.float32(0)).view(np.uint32)
@@ -71,7 +71,7 @@ def _offsets(lengths: Index) -> Index:
 
 def stretches(starts: Index, lengths: Index) -> Index:
     """The numbers of each stretch, one after another."""
-    ends = np.concatenate([[0], np.cumsum(lengths)])
+    ends = _offsets(lengths)
     return np.repeat(starts - ends[:-1], lengths) + np.arange(ends[-1])
 
 
@@ -85,7 +85,7 @@ def _of_batch(batch: Batch, rows: Index) -> Batch:
 
     return replace(
         batch,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        offsets=_offsets(lengths),
         rollout_logp=batch.rollout_logp[tokens],
         old_logp=of_tokens(batch.old_logp),
         current_logp=of_tokens(batch.current_logp),
@@ -102,7 +102,7 @@ def _around(around: Surroundings, rows: Index) -> Surroundings:
     lengths = np.diff(around.offsets)[rows]
     tokens = stretches(around.offsets[rows], lengths)
     return Surroundings(
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        offsets=_offsets(lengths),
         valid=None if around.valid is None else around.valid[tokens],
         token_ids=None if around.token_ids is None else around.token_ids[tokens],
         levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},

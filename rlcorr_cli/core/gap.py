@@ -18,7 +18,7 @@ from rlcorr_cli.batch import Batch, Surroundings
 from rlcorr_cli.core.gap_rows import GapRows
 from rlcorr_cli.core.grids import grid_sums
 from rlcorr_cli.core.ragged import to_numpy
-from rlcorr_cli.core.token_gaps import counts_at, sums_at
+from rlcorr_cli.core.token_gaps import TokenGaps, counts_at, sums_at
 from rlcorr_cli.core.vocabulary import vocabulary
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.totals import gap
@@ -77,10 +77,14 @@ class _Sums:
         return self._table[:, :, TOKEN_SUMS.index(name)].sum(axis=1)
 
     @cached_property
+    def _special(self) -> TokenGaps:
+        """The tokens that are not in the table."""
+        return self.rows.values.chosen(self.rows.special)
+
+    @cached_property
     def _whole(self) -> Floats:
         """TOKEN_SUMS of all tokens: f64[R, N_SURPRISE, K]."""
-        special = self.rows.values.chosen(self.rows.special)
-        sums = special.sums(self.rows.cell[self.rows.special], self.rows.n_rows * N_SURPRISE)
+        sums = self._special.sums(self.rows.cell[self.rows.special], self.rows.n_rows * N_SURPRISE)
         return self._table + sums.reshape(self._table.shape)
 
     def _of_whole(self, name: str) -> Floats:
@@ -135,9 +139,8 @@ class _Sums:
 
     def _tokens(self) -> Floats:
         tokens = np.zeros((len(PARTS), N_SURPRISE, len(TOKEN_SUMS)))
-        special = self.rows.values.chosen(self.rows.special)
-        at = self.rows.part[self.rows.special] * N_SURPRISE + special.surprise
-        tokens += special.sums(at, len(PARTS) * N_SURPRISE).reshape(tokens.shape)
+        at = self.rows.part[self.rows.special] * N_SURPRISE + self._special.surprise
+        tokens += self._special.sums(at, len(PARTS) * N_SURPRISE).reshape(tokens.shape)
         tokens[ODD] += self._table[self.rows.odd].sum(axis=0)
         tokens[BODY] += self._table[~self.rows.odd].sum(axis=0)
         return tokens
@@ -158,12 +161,7 @@ class _Sums:
         n, values = len(gap.INDEX_EDGES), self.rows.values
         edges = np.searchsorted(gap.INDEX_EDGES, self.rows.places.index, side="right") - 1
         at = torch.where(self.rows.part == BODY, self.rows.on_device(edges), n)
-        graded = values.graded.double()
-        x = values.x * graded
-        columns = (
-            *(torch.ones_like(values.log_ratio), values.log_ratio.square(), values.k3),
-            *(graded, x, x * x, (values.log_ratio.abs() > LN_2).double()),
-        )
+        columns = (*values.gap_columns, *values.size_columns, (values.log_ratio.abs() > LN_2).double())
         return sums_at(at, n + 1, columns)[:n]
 
     def _turns(self) -> tuple[Floats, Floats]:
@@ -175,10 +173,8 @@ class _Sums:
             return turns, surprise
         turn = self.rows.on_device(np.minimum(self.rows.places.turn, gap.TURNS - 1))
         values = self.rows.values
-        columns = (torch.ones_like(values.log_ratio), values.log_ratio.square(), values.k3)
-        by_group = sums_at(
-            turn * GROUPS + self.rows.on_device(self.rows.group)[self.rows.row], gap.TURNS * GROUPS, columns
-        )
+        at = turn * GROUPS + self.rows.on_device(self.rows.group)[self.rows.row]
+        by_group = sums_at(at, gap.TURNS * GROUPS, values.gap_columns)
         surprise = counts_at(turn * N_SURPRISE + values.surprise, gap.TURNS * N_SURPRISE)
         return by_group.reshape(shape), surprise.reshape(gap.TURNS, N_SURPRISE)
 

@@ -82,25 +82,29 @@ class TokenGaps:
         bins = torch.where(self.u >= gap.SURPRISE_EDGES[-1], gap.ABOVE, bins)
         return torch.where(self.b >= 0, gap.CERTAIN, bins)
 
+    @cached_property
+    def gap_columns(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What GAP_SUMS add up."""
+        return torch.ones_like(self.log_ratio), self.log_ratio.square(), self.k3
+
+    @cached_property
+    def size_columns(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Whether x counts, x where it does, and its square."""
+        graded = self.graded.double()
+        x = self.x * graded
+        return graded, x, x * x
+
     def sums(self, at: Tensor, n: int) -> Floats:
         """TOKEN_SUMS of the tokens at each of 0 .. n - 1: f64[n, K]."""
-        inside, graded = self.inside.double(), self.graded.double()
+        inside = self.inside.double()
         held = self.log_ratio.clamp(-RATIO_LIMIT, RATIO_LIMIT)
-        u, d, x = self.u * inside, self.d * inside, self.x * graded
-        every = torch.ones_like(self.log_ratio)
+        u, d = self.u * inside, self.d * inside
+        every, squares, k3 = self.gap_columns
         columns = (
-            *(
-                every,
-                self.log_ratio,
-                self.log_ratio.square(),
-                self.k3,
-                torch.expm1(held),
-                torch.expm1(-held),
-                self.e.square(),
-            ),
+            *(every, self.log_ratio, squares, k3, torch.expm1(held), torch.expm1(-held), self.e.square()),
             *((self.log_ratio > 0).double(), (self.log_ratio != 0).double()),
             *(inside, u, d, u * u, u * d, d * d),
-            *(graded, x, x * x),
+            *self.size_columns,
         )
         return sums_at(at, n, columns)
 

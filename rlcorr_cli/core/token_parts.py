@@ -29,8 +29,7 @@ def token_places(around: Surroundings) -> TokenPlaces:
     at = np.arange(n) if around.valid is None else np.flatnonzero(around.valid)
     ends = np.searchsorted(at, around.offsets)
     lengths = np.diff(ends)
-    firsts = np.repeat(ends[:-1], lengths)
-    """The first valid token of each token's row, among the valid ones."""
+    firsts = np.repeat(ends[:-1], lengths)  # of each token's row, among the valid ones
     after_gap = np.zeros(len(at), np.bool_)
     after_gap[1:] = np.diff(at) > 1
     place = np.arange(len(at)) - firsts
