@@ -24,7 +24,7 @@ from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.find_row import TEXTS, Found, find_row
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.io.places import all_resolved
-from rlcorr_cli.io.plain_values import texts
+from rlcorr_cli.io.surroundings import row_id
 from rlcorr_cli.pipeline.analyze import opened, plan_columns
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
@@ -34,7 +34,7 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.quality.diagnosis.case import Context
 from rlcorr_cli.quality.diagnosis.judge import diagnose
-from rlcorr_cli.quality.diagnosis.suspicions import standing_cause, unexplained
+from rlcorr_cli.quality.diagnosis.suspicions import standing
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.gap import GapTotals
@@ -118,7 +118,7 @@ class InspectShard:
         lengths = np.diff(rows.batch.offsets)
 
         def candidate(row: int, token: int | None = None) -> Candidate:
-            return Candidate(rows.places[row], _id(rows, self.reading.reader.roles, row), int(lengths[row]), token)
+            return Candidate(rows.places[row], row_id(rows, self.reading.reader.roles, row), int(lengths[row]), token)
 
         for row, value in zip(largest.rows.tolist(), largest.values.tolist(), strict=True):
             sequences.offer(value, candidate(row))
@@ -155,7 +155,10 @@ def inspect(
             n_rows[shard.path] += inspection.n_rows
             sequences.extend(inspection.sequences)
             tokens.extend(inspection.tokens)
-        diagnosis = None if lacks else diagnose(gap, Context(dump.roles.rollout, dump.roles.train))
+        cause = None
+        if not lacks:
+            diagnosis = diagnose(gap, Context(dump.roles.rollout, dump.roles.train))
+            anomalies, cause = standing(anomalies, diagnosis)
         inspected = Inspected(
             inputs=tuple(dump.inputs(n_rows + log.rows)),
             schema={field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
@@ -163,8 +166,8 @@ def inspect(
             tally=tally,
             bad_rows=log.counts.n_rows,
             problems=log.counts.to_dict(),
-            anomalies=anomalies if diagnosis is None else unexplained(anomalies, diagnosis),
-            cause=None if diagnosis is None else standing_cause(anomalies, diagnosis),
+            anomalies=anomalies,
+            cause=cause,
             notes=(*((lacks,) if lacks else ()), *dump.notes),
             by=by if n_worst else None,
             worst_sequences=_named(sequences.ranked),
@@ -207,10 +210,6 @@ def _tally(rows: CheckedRows, roles: Roles) -> Tally:
     }
     lengths_of = Counter(dict(zip(known.tolist(), counts.tolist(), strict=True)))
     return Tally(int((lengths == 0).sum()), int(batch.n_masked.sum()), lengths_of, values)
-
-
-def _id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
-    return texts(rows.data.column(roles.ids[0])[row : row + 1])[0].as_py() if roles.ids else None
 
 
 def _named(ranked: Sequence[tuple[float, Candidate]]) -> tuple[Worst, ...]:

@@ -40,7 +40,7 @@ def caused(dump: DiagnosedDump) -> list[Finding]:
 
 def _cause_finding(dump: DiagnosedDump, group: DiagnosedGroup) -> Finding:
     diagnosis, key = group.diagnosis, plain_key(group.key)
-    voiding = next((each for each in dump.anomalies if each.voids), None) if group is dump.whole else None
+    voiding = dump.voiding if group is dump.whole else None
     if voiding is not None:
         return _of_cause(key, "fail", f"{voiding.name}: {voiding.evidence.rstrip('.')}.", voiding.fix)
     cause = diagnosis.cause
@@ -54,9 +54,14 @@ def _cause_finding(dump: DiagnosedDump, group: DiagnosedGroup) -> Finding:
 
 
 def _of_cause(key: Mapping[str, Any], status: Status, message: str, fix: str | None = None) -> Finding:
+    return _absent("cause", key, status, message, fix)
+
+
+def _absent(name: str, key: Mapping[str, Any], status: Status, message: str, fix: str | None) -> Finding:
+    """That something is absent, or not."""
     return Finding(
         key=key,
-        metric="cause",
+        metric=name,
         value=None,
         rule="absent",
         severity="fail",
@@ -84,16 +89,7 @@ def _finding(flag: FailOn, section: Section) -> Finding:
 
 
 def _of(flag: FailOn, section: Section, status: Status, message: str) -> Finding:
-    return Finding(
-        key=section.key,
-        metric=flag,
-        value=None,
-        rule="absent",
-        severity="fail",
-        status=status,
-        fix=_FIXES[flag],
-        message=message,
-    )
+    return _absent(flag, section.key, status, message, _FIXES[flag])
 
 
 def _number(value: float | None) -> str:

@@ -19,7 +19,7 @@ from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.quality.diagnosis.case import Context
 from rlcorr_cli.quality.diagnosis.diagnosis import Diagnosis
 from rlcorr_cli.quality.diagnosis.judge import diagnose
-from rlcorr_cli.quality.diagnosis.suspicions import standing_cause, unexplained
+from rlcorr_cli.quality.diagnosis.suspicions import standing
 from rlcorr_cli.report.build import build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.block import diagnostics_block, plan_block
@@ -112,8 +112,8 @@ def report_of(run: RunTotals, layouts: Layouts) -> Report:
     )
     diagnosis = _diagnosis(run)
     if diagnosis is not None:
-        cause = standing_cause(run.anomalies, diagnosis)
-        report = replace(report, cause=cause, anomalies=unexplained(run.anomalies, diagnosis))
+        anomalies, cause = standing(run.anomalies, diagnosis)
+        report = replace(report, cause=cause, anomalies=anomalies)
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
 
 

@@ -12,6 +12,10 @@ def unexplained(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> tu
     return tuple(each for each in anomalies if each.name not in explained)
 
 
-def standing_cause(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> CauseFinding | None:
-    """The likely cause; None where an anomaly voids the numbers that it was read from, which is the verdict then."""
-    return None if any(each.voids for each in unexplained(anomalies, diagnosis)) else diagnosis.cause
+def standing(
+    anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis
+) -> tuple[tuple[AnomalyFinding, ...], CauseFinding | None]:
+    """The anomalies that stay unexplained, and the likely cause; None where one of them voids the numbers that it was
+    read from, which is the verdict then."""
+    left = unexplained(anomalies, diagnosis)
+    return left, None if any(each.voids for each in left) else diagnosis.cause
