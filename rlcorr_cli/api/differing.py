@@ -10,7 +10,7 @@ from rlcorr_cli.api.judging import junit_file
 from rlcorr_cli.api.touched import check_touched, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
-from rlcorr_cli.errors import DataError, RlcorrError, UsageError, shortened
+from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.diffed import Diff, checked
@@ -110,11 +110,9 @@ def _columns(columns: Any, by: str | None) -> Any:
 
 
 def _write(difference: Diff, files: Sequence[Path], staging: Staging) -> None:
-    """Stage the comparison's files; a picture takes something to draw."""
+    """Stage the comparison's files."""
     from rlcorr_cli.present.forms import diffed, sheet
 
     of_diff = diffed.sheet(difference)
     for path in files:
-        if not of_diff.panels and path.suffix.lower() in sheet.PICTURES:
-            raise DataError(f"{path}: there is nothing to draw: {of_diff.headline}", "Write .json or .md.")
         sheet.write(of_diff, path, staging)

@@ -9,12 +9,11 @@ from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, object
 from rlcorr_cli.present.figures import Axes, Drawn, style
 from rlcorr_cli.present.figures.names import name_points
 from rlcorr_cli.present.forms import sheet as sheets
-from rlcorr_cli.present.forms.content import Cause
+from rlcorr_cli.present.forms.content import anomaly_cause
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import number, plural, share
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.present.terminal.verdict import anomaly_sentence
 from rlcorr_cli.report.compared import Comparison
 
 KIND = "compare"
@@ -73,10 +72,7 @@ def sheet(comparison: Comparison) -> Sheet:
         document=comparison.to_dict(),
         records=_records(comparison),
         reasons=[f"{reason.text} `{reason.option}`".removesuffix(" ``") for reason in recommendation.reasons],
-        causes=[
-            Cause("fail" if each.voids else "warn", f"{each.name}: {clean(anomaly_sentence(each))}", each.fix)
-            for each in comparison.anomalies
-        ],
+        causes=[anomaly_cause(each) for each in comparison.anomalies],
     )
 
 

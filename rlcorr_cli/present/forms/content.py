@@ -16,6 +16,7 @@ from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.groups import ends_and_worst, ends_and_worst_of
 from rlcorr_cli.present.terminal.presets import records
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence, fixes, impossible_sentence, suggestion, verdict
+from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.report import Group, Report
 from rlcorr_cli.rules.judge import worst_first
 
@@ -110,16 +111,19 @@ def content(report: Report) -> Content:
     )
 
 
+def anomaly_cause(anomaly: AnomalyFinding, name: str = "") -> Cause:
+    """An anomaly of files.  name: what it is called here, if not by its own name."""
+    sentence = f"{name or anomaly.name}: {clean(anomaly_sentence(anomaly))}"
+    return Cause("fail" if anomaly.voids else "warn", sentence, anomaly.fix)
+
+
 def _causes(report: Report) -> list[Cause]:
     """The likely cause of the gap, a number that cannot be, then the anomalies of files."""
     cause = told_cause(report.cause)
     named = [] if cause is None else [Cause("warn", f"{cause.cause}: {cause_sentence(cause)}", next_step(cause))]
     impossible = impossible_sentence(report.impossible)
     sentence = f"{impossible[:1].upper()}{impossible[1:]}"
-    anomalies = [
-        Cause("fail" if anomaly.voids else "warn", f"{anomaly.name}: {clean(anomaly_sentence(anomaly))}", anomaly.fix)
-        for anomaly in report.anomalies
-    ]
+    anomalies = [anomaly_cause(anomaly) for anomaly in report.anomalies]
     return [*named, *([Cause("fail", sentence, "")] if impossible else []), *anomalies]
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.errors import DataError
 from rlcorr_cli.present.diagnosed import (
     EXPLAIN_NOTE,
     LEVEL_NOTE,
@@ -23,12 +22,11 @@ from rlcorr_cli.present.diagnosed import (
 from rlcorr_cli.present.figures import Drawn, style
 from rlcorr_cli.present.figures.gaps import evidence
 from rlcorr_cli.present.forms import sheet as sheets
-from rlcorr_cli.present.forms.content import Cause
-from rlcorr_cli.present.forms.sheet import PICTURES, Panel, Section, Sheet
+from rlcorr_cli.present.forms.content import anomaly_cause
+from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import number, plural
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.present.terminal.verdict import anomaly_sentence
 from rlcorr_cli.quality.causes import ALL_CAUSES, NOISE
 from rlcorr_cli.quality.diagnosis.diagnosis import CLEAN, CauseFinding
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
@@ -49,11 +47,8 @@ def destinations(path: Path) -> tuple[Destination, ...]:
 
 
 def write(dump: DiagnosedDump, path: Path, staging: Staging) -> None:
-    """Stage a diagnosis in the form of the path's suffix; a picture takes something to draw."""
-    of_dump = sheet(dump)
-    if not of_dump.panels and path.suffix.lower() in PICTURES:
-        raise DataError(f"{path}: there is nothing to draw: {of_dump.headline}", "Write .json or .md.")
-    sheets.write(of_dump, path, staging)
+    """Stage a diagnosis in the form of the path's suffix."""
+    sheets.write(sheet(dump), path, staging)
 
 
 def drawn(dump: DiagnosedDump) -> Drawn:
@@ -88,10 +83,7 @@ def sheet(dump: DiagnosedDump) -> Sheet:
         document=dump.to_dict(),
         records=list(_records(dump)),
         reasons=list(_reasons(dump)),
-        causes=[
-            Cause("fail" if each.voids else "warn", f"{each.name}: {clean(anomaly_sentence(each))}", each.fix)
-            for each in dump.anomalies
-        ],
+        causes=[anomaly_cause(each) for each in dump.anomalies],
     )
 
 

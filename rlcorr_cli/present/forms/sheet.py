@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.errors import DataError
 from rlcorr_cli.present.cells import Rows
 from rlcorr_cli.present.figures import Axes, Drawn, style
 from rlcorr_cli.present.forms.content import Cause
@@ -71,8 +72,11 @@ def destinations(path: Path) -> tuple[Destination, ...]:
 
 
 def write(sheet: Sheet, path: Path, staging: Staging) -> None:
-    """Stage a sheet in the form of the path's suffix; Markdown has no picture beside it where there is no panel."""
+    """Stage a sheet in the form of the path's suffix; Markdown has no picture beside it where there is no panel, and
+    where a picture is asked for, that is a DataError."""
     suffix = path.suffix.lower()
+    if suffix in PICTURES and not sheet.panels:
+        raise DataError(f"{path}: there is nothing to draw: {sheet.headline}", "Write .json or .md.")
     if suffix == ".md":
         picture = _picture(path)
         if sheet.panels:

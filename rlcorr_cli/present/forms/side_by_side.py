@@ -5,7 +5,7 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.present.figures import Axes, style
-from rlcorr_cli.present.forms.content import Cause
+from rlcorr_cli.present.forms.content import anomaly_cause
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import plural
@@ -20,7 +20,6 @@ from rlcorr_cli.present.side_by_side import (
     recommendations,
 )
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.present.terminal.verdict import anomaly_sentence
 from rlcorr_cli.report.side_by_side import DumpColumn, SideBySide
 
 MOST_DRAWN = 40
@@ -52,10 +51,7 @@ def sheet(sides: SideBySide) -> Sheet:
         document=sides.to_dict(),
         records=list(_records(sides)),
         reasons=recommendations(sides),
-        causes=[
-            Cause("fail" if anomaly.voids else "warn", f"{name}: {clean(anomaly_sentence(anomaly))}", anomaly.fix)
-            for name, anomaly in anomalies(sides)
-        ],
+        causes=[anomaly_cause(anomaly, name) for name, anomaly in anomalies(sides)],
     )
 
 
