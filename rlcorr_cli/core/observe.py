@@ -52,7 +52,6 @@ class Observation:
     no intervals.  pictures: whether to count for those, too; they are of one plan.  objectives: by plan, whose totals
     then have their losses and coefficients, too; a batch must bring advantages for them.  compares: whether plans leave
     what comparing them takes, in place of the metrics of each.  by_group: whether each group is resampled, too.
-    gap_share: one of how many rows is looked at to tell why the policies differ; 0 for none.
     """
 
     plans: tuple[Plan, ...]
@@ -63,7 +62,6 @@ class Observation:
     objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
     compares: bool = False
     by_group: bool = False
-    gap_share: int = 0
 
     def __post_init__(self) -> None:
         # Bounds that budgets came to are told apart by the budget's name.

@@ -108,13 +108,12 @@ def analyze_dump(
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
         by_group=by_group,
-        gap_share=gap_share(dump),
     )
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
     budgets = search_budgets(dump, plan, computing)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
-        measured, _ = measure(dump, observation, computing, budgets.bounds, progress, log)
+        measured, _ = measure(dump, observation, computing, budgets.bounds, progress, log, share=gap_share(dump))
         run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
         report = report_of(run, layouts_of(observation))
         log.finish()
@@ -176,14 +175,20 @@ def measure(
     bounds: BudgetBounds,
     progress: Progress | None = None,
     log: BadRowLog | None = None,
+    *,
+    share: int = 0,
 ) -> tuple[Measured, Layouts]:
-    """Stream the whole dump once; flat memory.  Returns its totals and their layouts."""
+    """Stream the whole dump once; flat memory.  Returns its totals and their layouts.
+
+    share: one of how many rows is looked at to tell why the policies differ; 0 for none.
+    """
     diagnosed = diagnostics_block(observation.modes[0])
     work = MeasureShard(
         reading=ShardReading.of(dump, computing),
         observation=observation,
         budget_bounds=bounds,
         provenance=provenance_of(dump, observation, bounds),
+        gap_share=share,
     )
 
     def results() -> Iterable[Measured]:
@@ -228,18 +233,19 @@ def _digest(budget_bounds: BudgetBounds) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureShard:
-    """Shard -> its totals."""
+    """Shard -> its totals.  gap_share: as of `measure`."""
 
     reading: ShardReading
     observation: Observation
     budget_bounds: BudgetBounds
     provenance: Provenance
+    gap_share: int = 0
 
     def __call__(self, shard: Shard) -> ShardResult[Measured]:
         """Measure one shard."""
         set_aside: list[SetAside] = []
         with devices.worker(self.reading.device):
-            gap = SampledGap(self.reading, self.observation.gap_share, self.observation.modes[0])
+            gap = SampledGap(self.reading, self.gap_share, self.observation.modes[0])
             sampled: list[Rows] = []
             gathering = Gathering()
             for rows in self.reading.sound_rows(shard, set_aside):

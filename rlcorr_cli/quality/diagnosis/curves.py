@@ -93,7 +93,7 @@ def temperature_of(high: Line, *, raw: bool) -> Temperature:
 def softcap(case: Case) -> CauseFinding | None:
     """A bent line: differences that widen where tokens are sure."""
     features, line = case.features, case.features.lines["u"]
-    if not _is_sloped(line) or line.r2 < CAP_R2 or features.curve < CAP_CURVE or features.fan < CAP_FAN:
+    if not is_sloped(line) or line.r2 < CAP_R2 or features.curve < CAP_CURVE or features.fan < CAP_FAN:
         return None
     rollout, train = case.context.rollout, case.context.train
     capped, free = (train, rollout) if line.slope < 0 else (rollout, train)
@@ -179,12 +179,13 @@ def _unnormalised_finding(case: Case) -> CauseFinding:
     )
 
 
-def _is_sloped(line: Line) -> bool:
+def is_sloped(line: Line) -> bool:
+    """Whether a line has a slope, in effect and beyond chance."""
     return abs(line.slope) >= MIN_SLOPE and abs(line.slope) >= SLOPE_ERRORS * line.error
 
 
 def _is_line(line: Line, high: Line, fan: float) -> bool:
-    return _is_sloped(line) and line.r2 >= LINE_R2 and high.match >= LINE_MATCH and fan < LINE_FAN
+    return is_sloped(line) and line.r2 >= LINE_R2 and high.match >= LINE_MATCH and fan < LINE_FAN
 
 
 def _temperature_headline(case: Case, value: Temperature) -> str:

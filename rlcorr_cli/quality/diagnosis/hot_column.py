@@ -7,7 +7,7 @@ from math import sqrt
 from rlcorr_cli.quality.diagnosis.case import Case
 from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.columns import Attribution
-from rlcorr_cli.quality.diagnosis.curves import LINE_R2, MIN_CURVE, MIN_SLOPE, SLOPE_ERRORS, temperature_of
+from rlcorr_cli.quality.diagnosis.curves import LINE_R2, MIN_CURVE, is_sloped, temperature_of
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, LevelGap
 from rlcorr_cli.quality.diagnosis.features import curve_of
 from rlcorr_cli.quality.diagnosis.lines import Line
@@ -92,8 +92,7 @@ def _of_line(column: Attribution, share: float) -> CauseFinding:
 
 def _is_temperature(within: _Within) -> bool:
     line = within.every
-    sloped = abs(line.slope) >= MIN_SLOPE and abs(line.slope) >= SLOPE_ERRORS * line.error
-    return sloped and line.r2 >= LINE_R2 and within.curve >= MIN_CURVE
+    return is_sloped(line) and line.r2 >= LINE_R2 and within.curve >= MIN_CURVE
 
 
 def _within(body: Floats) -> _Within:
