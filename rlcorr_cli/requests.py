@@ -5,6 +5,7 @@ Loads nothing heavy, because options are turned into it before anything is read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
@@ -17,7 +18,9 @@ MOST_ROWS = 2**53 - 1
 """Counts of rows and tokens stay below what a float64 holds exactly."""
 MOST_SEED = 2**32 - 1
 """A larger seed would be cut to 32 bits, and give the same draws as a smaller one."""
-MOST_THREADS = 1024
+MOST_WORKERS = 1024
+EngineName = Literal["auto", "threads", "processes"]
+"""What runs the work on a dump's parts."""
 
 
 @dataclass(frozen=True, kw_only=True)

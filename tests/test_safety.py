@@ -28,6 +28,8 @@ NO_CALL_BELOW = ("os.exec", "os.spawn", "os.posix_spawn")
 EXCEPTIONS = {
     ("core/device.py", "ctypes"): "tells libc's allocator to give memory back",
     ("io/containers/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
+    ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",
+    ("engines/remote.py", "pickle"): "what goes between this program's own processes, over sockets that only they have",
     ("atomic/renaming.py", "ctypes"): "calls libc's renameat2, which Python has not",
 }
 """What one module may, and why."""

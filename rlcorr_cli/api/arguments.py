@@ -1,13 +1,14 @@
 """Arguments that several functions of the API take, checked and made into the values that the pipeline takes."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.quality.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
-from rlcorr_cli.requests import MOST_ROWS, MOST_THREADS, ReadRequest
+from rlcorr_cli.requests import MOST_ROWS, MOST_WORKERS, EngineName, ReadRequest
 from rlcorr_cli.storage import output_path
 
 if TYPE_CHECKING:
@@ -51,15 +52,24 @@ def request(
     )
 
 
-def computing(device: Any, threads: int | None, batch_tokens: int | None) -> "Computing":
-    """Where and in what portions to compute."""
+def computing(
+    device: Any,
+    batch_tokens: int | None,
+    engine: Any = "auto",
+    workers: int | None = None,
+    threads: int | None = None,
+) -> "AbstractContextManager[Computing]":
+    """Where and in what portions to compute, while a run lasts.  threads: how many of the engine of that name."""
     from rlcorr_cli.pipeline import scan
 
-    refuse_outside(1, MOST_THREADS, threads=threads)
+    refuse_outside(1, MOST_WORKERS, threads=threads, workers=workers)
     refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)
     if not isinstance(device, str):
         raise UsageError(f"device should be a name such as 'cpu', not {kind_of(device)}.", 'Write device="auto".')
-    return scan.computing(device, threads, batch_tokens)
+    one_of("--engine", engine, EngineName)
+    if threads is not None and (workers is not None or engine not in ("auto", "threads")):
+        raise UsageError("--threads stands for --engine threads --workers.", "Name the engine and its --workers alone.")
+    return scan.computing(device, batch_tokens, engine if threads is None else "threads", workers or threads)
 
 
 def paths(dumps: Any) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.presets.compared import COMPARED
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.compared import Comparison
-from rlcorr_cli.requests import MOST_SEED
+from rlcorr_cli.requests import MOST_SEED, EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
@@ -42,6 +42,8 @@ def compare(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     watch: "Watch | None" = None,
 ) -> Comparison:
     """See what each of several plans leaves of a dump and what it costs, and which to take, in one reading.
@@ -72,13 +74,13 @@ def compare(
     compared_plans = chosen or default_plans()
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plans=chosen)
-    with Staging() as staging:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
         comparison = comparing.compare(
             reading,
             compared_plans,
             named=bool(chosen),
             objectives=_objectives(compared_plans, objective),
-            computing=computing(device, threads, batch_tokens),
+            computing=compute,
             seed=seed,
             watch=watch,
             staging=staging,

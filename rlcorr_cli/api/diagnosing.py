@@ -10,6 +10,7 @@ from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.diagnosed import DiagnosedDump
+from rlcorr_cli.requests import EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
@@ -29,6 +30,8 @@ def diagnose(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     watch: "Watch | None" = None,
 ) -> DiagnosedDump:
     """Name the cause of the gap between a dump's two policies, in one reading.
@@ -47,10 +50,8 @@ def diagnose(
     outputs = sheet_files(output)
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths)
-    with Staging() as staging:
-        diagnosed = diagnosing.diagnose(
-            reading, by=looked_at, computing=computing(device, threads, batch_tokens), watch=watch, staging=staging
-        )
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
+        diagnosed = diagnosing.diagnose(reading, by=looked_at, computing=compute, watch=watch, staging=staging)
         diagnosed = replace(diagnosed, notes=diagnosed.notes + notes)
         for path in outputs:
             forms.write(diagnosed, path, staging)

@@ -14,7 +14,7 @@ from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.diffed import Diff, checked
-from rlcorr_cli.requests import MOST_SEED
+from rlcorr_cli.requests import MOST_SEED, EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
@@ -43,6 +43,8 @@ def diff(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     watch: "Watch | None" = None,
 ) -> Diff:
     """Compare two dumps: what moved, by how much, and which policy's log-probs did.
@@ -77,9 +79,8 @@ def diff(
     ]
     places = [place for path in files for place in sheet.destinations(path)]
     notes = check_touched((*places, *junit_place), [*paths(a), *paths(b)])
-    with Staging() as staging:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=everything)
-        compute = computing(device, threads, batch_tokens)
         try:
             difference = run(asked[0], asked[1], settings, computing=compute, mode=mode, watch=watch)
         except RlcorrError as error:

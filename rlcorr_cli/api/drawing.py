@@ -20,7 +20,7 @@ from rlcorr_cli.present import forms
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import refuse_undrawable
-from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.requests import EngineName, ReadRequest
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -81,6 +81,8 @@ def plot(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     watch: "Watch | None" = None,
 ) -> tuple[Picture, ...]:
     """Draw a dump, or a report of `analyze(..., pictures=True)`: one picture of each kind.
@@ -111,8 +113,8 @@ def plot(
             refuse_undrawable(report, inputs[0] if inputs else "The report")
             drawn = _drawn(dict.fromkeys(wanted, report))
         else:
-            compute = computing(device, threads, batch_tokens)
-            drawn = _read(wanted, reading, choose_plan(plan, mode=mode), compute, watch, staging)
+            with computing(device, batch_tokens, engine, workers, threads) as compute:
+                drawn = _read(wanted, reading, choose_plan(plan, mode=mode), compute, watch, staging)
         pictures = tuple(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
         staging.publish()
     return pictures

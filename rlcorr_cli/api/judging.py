@@ -18,7 +18,7 @@ from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.checked import Checked, measurements_of
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import is_report, read_report
-from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.requests import EngineName, ReadRequest
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.files import read_rules
 from rlcorr_cli.rules.policy import Baseline, FailOn, Policy, policy, refuse_impossible
@@ -59,6 +59,8 @@ def check(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     watch: "Watch | None" = None,
 ) -> Checked:
     """Hold a report, a saved one or a dump to the default rules and one's own, and to a baseline.
@@ -113,10 +115,10 @@ def check(
 
             if chosen.profile is None:  # a peer's names are known once its function has run
                 refuse_impossible(asked, chosen.plan, grouped=bool(group_by))
-            compute = computing(device, threads, batch_tokens)
-            report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging)
-            if "cause" in asked.fail_on:
-                diagnosed = _diagnosed(reading, compute, watch)
+            with computing(device, batch_tokens, engine, workers, threads) as compute:
+                report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging)
+                if "cause" in asked.fail_on:
+                    diagnosed = _diagnosed(reading, compute, watch)
         checked = run(measurements_of(report), asked, diagnosed)
         checked = replace(checked, notes=checked.notes + notes)
         for place in places:

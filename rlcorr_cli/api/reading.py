@@ -21,7 +21,7 @@ from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.report.inspected import Inspected, OneRow
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.requests import MOST_ROWS, MOST_SEED, NO_BATCH
+from rlcorr_cli.requests import MOST_ROWS, MOST_SEED, NO_BATCH, EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.io.tables import Table
@@ -51,6 +51,8 @@ def analyze(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     watch: "Watch | None" = None,
 ) -> Report:
     """Measure a dump under a plan.
@@ -81,12 +83,12 @@ def analyze(
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=chosen)
     from rlcorr_cli.pipeline import analyze as analysis
 
-    with Staging() as staging:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
         report = analysis.analyze(
             reading,
             chosen,
             settings=DiagnosticSettings(extreme_ratio, ppo_clip),
-            computing=computing(device, threads, batch_tokens),
+            computing=compute,
             seed=seed,
             watch=watch,
             pictures=pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
@@ -126,6 +128,8 @@ def filter_dump(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     watch: "Watch | None" = None,
 ) -> Filtered:
     """Write a dump's corrected rows: weights, the modified mask, rejected sequences dropped.
@@ -158,9 +162,8 @@ def filter_dump(
     )
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)
-    filtered = filtering.filter_dump(
-        reading, chosen, target, computing=computing(device, threads, batch_tokens), watch=watch
-    )
+    with computing(device, batch_tokens, engine, workers, threads) as compute:
+        filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=watch)
     return replace(filtered, report=replace(filtered.report, notes=filtered.report.notes + notes))
 
 
@@ -188,7 +191,8 @@ def correct(
     chosen = choose_plan(plan, profile=profile, mode=mode)
     _refuse_idle(chosen)
     reading = request(table, columns=columns, batch_by=NO_BATCH if batch_by is None else batch_by)
-    return correcting.correct(reading, chosen, computing(device, 1, batch_tokens))
+    with computing(device, batch_tokens, "threads", 1) as compute:
+        return correcting.correct(reading, chosen, compute)
 
 
 @speaks_of_arguments
@@ -207,6 +211,8 @@ def inspect(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
 ) -> Inspected:
     """See how a dump is read, what is wrong with it, and its worst rows; bad rows are counted, never an end.
 
@@ -220,7 +226,8 @@ def inspect(
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     notes = check_touched(quarantines(bad_rows), reading.paths, plan=chosen)
-    inspected = inspection.inspect(reading, chosen, computing(device, threads, batch_tokens), n_worst=worst, by=by)
+    with computing(device, batch_tokens, engine, workers, threads) as compute:
+        inspected = inspection.inspect(reading, chosen, compute, n_worst=worst, by=by)
     return replace(inspected, notes=inspected.notes + notes)
 
 
@@ -239,6 +246,8 @@ def inspect_row(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
 ) -> OneRow:
     """One sequence token by token, and what a plan says about it.
 
@@ -248,7 +257,8 @@ def inspect_row(
 
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
-    return inspection.one_row(reading, chosen, computing(device, threads, batch_tokens), str(row))
+    with computing(device, batch_tokens, engine, workers, threads) as compute:
+        return inspection.one_row(reading, chosen, compute, str(row))
 
 
 def _refuse_idle(chosen: ChosenPlan) -> None:

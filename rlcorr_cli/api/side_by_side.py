@@ -14,7 +14,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.side_by_side import SideBySide
-from rlcorr_cli.requests import MOST_SEED
+from rlcorr_cli.requests import MOST_SEED, EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
@@ -35,6 +35,8 @@ def compare_dumps(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     watch: "Watch | None" = None,
 ) -> SideBySide:
     """Hold several dumps against each other: how far apart each is, what one plan leaves of it, and which to take.
@@ -57,12 +59,12 @@ def compare_dumps(
     ]
     places = [place for path in outputs for place in sheet.destinations(path)]
     notes = check_touched(places, [path for reading in requests for path in reading.paths], plan=plan)
-    with Staging() as staging:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
         sides = comparing.compare_dumps(
             requests,
             chosen,
             default_plans(),
-            computing=computing(device, threads, batch_tokens),
+            computing=compute,
             seed=seed,
             watch=watch,
         )

@@ -15,6 +15,7 @@ from rlcorr_cli.plans.plan import Mode, Plan, Rejection, Weighting, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.swept import MOST_POINTS, Sweep, Targets
+from rlcorr_cli.requests import EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
@@ -41,6 +42,8 @@ def sweep(
     device: str = "auto",
     batch_tokens: int | None = None,
     threads: int | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     watch: "Watch | None" = None,
 ) -> Sweep:
     """See what one bound does at every threshold, and which one a target comes to.
@@ -61,13 +64,13 @@ def sweep(
     reading = request(dumps, format=format, columns=columns, limit=limit, bad_rows=bad_rows)
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=plan)
-    with Staging() as staging:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
         result = sweeping.sweep(
             reading,
             swept,
             targets,
             n_points=points,
-            computing=computing(device, threads, batch_tokens),
+            computing=compute,
             watch=watch,
             staging=staging,
         )

@@ -88,6 +88,8 @@ FLAGS: dict[str, Flag] = {
     "--on": Flag("on", r"[a-z]\w*(?:,[a-z]\w*)*"),
     "--device": Flag("device", r"auto\b|cpu\b|cuda(?::\d+)?"),
     "--batch-tokens": _number("batch_tokens"),
+    "--engine": Flag("engine", r"auto\b|threads\b|processes\b"),
+    "--workers": _number("workers"),
     "--threads": _number("threads"),
     "--seed": _number("seed"),
     "--output": Flag("output"),

@@ -9,9 +9,11 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
 
+from rlcorr_cli.cli import computing_options as w
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.places import scheme
+from rlcorr_cli.requests import EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -33,6 +35,8 @@ class Computing(TypedDict):
 
     device: str
     batch_tokens: int | None
+    engine: EngineName
+    workers: int | None
     threads: int | None
 
 
@@ -129,16 +133,24 @@ class PlanOptions:
 class ComputingOptions:
     """Where and in what portions to compute."""
 
-    device: o.Device = "auto"
-    batch_tokens: o.BatchTokens = None
-    threads: o.Threads = None
+    device: w.Device = "auto"
+    batch_tokens: w.BatchTokens = None
+    engine: w.Engine = "auto"
+    workers: w.Workers = None
+    threads: w.Threads = None
 
     def arguments(self, *, sparing: bool = False) -> Computing:
         """As the API takes them, for a process that does nothing else; sparing: see `prefer_jemalloc`."""
         from rlcorr_cli.io.containers.parquet import prefer_jemalloc
 
         prefer_jemalloc(sparing)
-        return {"device": self.device, "batch_tokens": self.batch_tokens, "threads": self.threads}
+        return {
+            "device": self.device,
+            "batch_tokens": self.batch_tokens,
+            "engine": self.engine,
+            "workers": self.workers,
+            "threads": self.threads,
+        }
 
 
 def flat(command: Callable[..., int | None]) -> Callable[..., int | None]:

@@ -9,7 +9,7 @@ from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, WRITTEN
 from rlcorr_cli.plans.plan import SCOPES, Mode, Normalize, WeightScope
 from rlcorr_cli.present.forms import FORMS
 from rlcorr_cli.quality.bad_rows import BadRowAction, NonfiniteAction
-from rlcorr_cli.requests import MOST_ROWS, MOST_SEED, MOST_THREADS
+from rlcorr_cli.requests import MOST_ROWS, MOST_SEED
 
 READING = "Reading the dump"
 PLAN = "Correction plan"
@@ -257,38 +257,6 @@ FailOns = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Warnings and anomalies fail, too.", rich_help_panel=RULES)]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        metavar="<auto|cpu|cuda|cuda:N>",
-        help="Where to compute.",
-        autocompletion=completion.devices,
-        rich_help_panel=COMPUTING,
-    ),
-]
-BatchTokens = Annotated[
-    int | None,
-    typer.Option(
-        "--batch-tokens",
-        min=1,
-        max=MOST_ROWS,
-        metavar="N",
-        help="Tokens held at once by a thread.",
-        rich_help_panel=COMPUTING,
-    ),
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--threads",
-        min=1,
-        max=MOST_THREADS,
-        metavar="N",
-        help="Worker threads; default one a core.",
-        rich_help_panel=COMPUTING,
-    ),
-]
 Seed = Annotated[int, _seed("Seed of the bootstrap intervals.", COMPUTING)]
 Json = Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.", rich_help_panel=OUTPUT)]
 Outputs = Annotated[

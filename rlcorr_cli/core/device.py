@@ -5,6 +5,7 @@ computed.  On a CPU torch runs one thread per worker: work is split over shards,
 """
 
 import ctypes
+import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -42,6 +43,17 @@ def resolve(name: str) -> torch.device:
             f"There is no device '{name}': torch sees {n_devices} CUDA devices.", "Use --device auto or cpu."
         )
     return device
+
+
+def cards(name: str) -> int:
+    """How many CUDA devices share the work of 'auto' or 'cuda'; 0 where a CPU does it, or one that is named."""
+    return torch.cuda.device_count() if name in ("auto", "cuda") else 0
+
+
+def visible_cards(n: int) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES is to hold for each of n cards to be seen alone."""
+    named = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
+    return named[:n] if named else [str(card) for card in range(n)]
 
 
 @lru_cache(maxsize=2)

@@ -12,6 +12,10 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines import interrupt
 
 R = TypeVar("R")
+AHEAD = 2
+"""Shards per worker that may be under way or wait to be taken: memory stays flat, and workers wait for nobody."""
+HELD = 2
+"""Results of one shard that may wait to be taken, where they stream."""
 _WORKER = threading.local()
 
 
@@ -38,8 +42,17 @@ class Engine(Protocol):
         """For each shard in order an iterator of its results, to be used up before the next is taken."""
         ...
 
-    def one_by_one(self) -> "Engine":
-        """An engine that shares memory, and starts a shard when the one before it is done."""
+    def sized(self, n_bytes: int) -> "Engine":
+        """The engine for a dump of so many bytes: itself, unless it is one that chooses."""
+        ...
+
+    def local(self, threads: int | None = None) -> "Engine":
+        """An engine over threads of this process, which share its memory; one starts shards in order, each when the one
+        before it is done.  None for as many as this engine has workers."""
+        ...
+
+    def close(self) -> None:
+        """End what was started for this run; the engine is used no more."""
         ...
 
 

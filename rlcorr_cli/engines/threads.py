@@ -9,11 +9,9 @@ from queue import Full, Queue
 from typing import TypeVar
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engines.engine import belongs_to, check
+from rlcorr_cli.engines.engine import AHEAD, HELD, belongs_to, check
 
 R = TypeVar("R")
-HELD = 2
-"""Results of one shard that may wait to be taken, where they stream."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +32,16 @@ class ThreadEngine:
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
 
-    def one_by_one(self) -> "ThreadEngine":
-        """One thread."""
-        return ThreadEngine(1)
+    def sized(self, n_bytes: int) -> "ThreadEngine":
+        """Itself."""
+        return self
+
+    def local(self, threads: int | None = None) -> "ThreadEngine":
+        """Itself, or one of so many threads."""
+        return self if threads is None else ThreadEngine(threads)
+
+    def close(self) -> None:
+        """Nothing: threads end with the reading that they were started for."""
 
     def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
         """One result per shard."""
@@ -46,7 +51,7 @@ class ThreadEngine:
         try:
             for shard in shards:
                 waiting.append(pool.submit(work, shard))
-                if len(waiting) >= 2 * self.threads:
+                if len(waiting) >= AHEAD * self.threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -22,6 +22,7 @@ from rlcorr_cli.io.partitions import partitions
 from rlcorr_cli.io.readers import ShardReader
 from rlcorr_cli.io.schema import needed_columns, resolve_schema
 from rlcorr_cli.io.sources import Source, find, find_noting
+from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.requests import PlanColumns, ReadRequest
 from rlcorr_cli.storage import filesystem
@@ -72,6 +73,11 @@ class Dump:
             limit=self.request.limit,
             stdin=self.stdin,
         )
+
+    @property
+    def is_here(self) -> bool:
+        """Whether some of it can be read in this process alone: it is piped in, or a table in memory."""
+        return self.stdin is not None or any(isinstance(source.path, InMemory) for source in self.sources)
 
     def inputs(self, rows: Mapping[str, int]) -> list[Input]:
         """The sources as a report tells of them.  rows: by path, none where it is not there."""

@@ -51,6 +51,11 @@ class Seen:
     def __setstate__(self, runs: list[Keys]) -> None:
         self._runs, self._lock = runs, threading.Lock()
 
+    @property
+    def keys(self) -> Keys:
+        """All of them, sorted."""
+        return np.sort(np.concatenate(self._runs)) if self._runs else np.zeros(0, np.uint64)
+
     def repeated(self, some: Keys) -> NDArray[np.bool_]:
         """Which of these keys came before, here or earlier; then they are known, too."""
         with self._lock:

@@ -52,11 +52,6 @@ class ShardReader:
         """Whether shards must be read one after another: which rows are taken depends on those before."""
         return self.limit is not None or (bool(self.roles.ids) and not self.bad_rows.stops)
 
-    @property
-    def needs_memory(self) -> bool:
-        """Whether shards can only be read where one memory is: they look for each other's ids, or are piped in."""
-        return bool(self.roles.ids) or self.stdin is not None
-
     def state(self) -> ReadState:
         """The state before the first row of a dump is read."""
         return ReadState(self.limit, Seen() if self.roles.ids else None)

@@ -21,14 +21,14 @@ from rlcorr_cli.core.chosen_rows import Rows
 from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import CANONICAL
-from rlcorr_cli.io.batches import CheckedRows, SetAside
+from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets
 from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
-from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding, find_anomalies
@@ -243,19 +243,19 @@ class MeasureShard:
 
     def __call__(self, shard: Shard) -> ShardResult[Measured]:
         """Measure one shard."""
-        set_aside: list[SetAside] = []
+        beside = Beside()
         with devices.worker(self.reading.device):
             gap = SampledGap(self.reading, self.gap_share, self.observation.modes[0])
             sampled: list[Rows] = []
             gathering = Gathering()
-            for rows in self.reading.sound_rows(shard, set_aside):
+            for rows in self.reading.sound_rows(shard, beside):
                 gathering.add(self._measured(rows))
                 sampled += gap.rows(rows)
             measured = replace(gathering.measured, gap=gap.totals(sampled))
         if self.observation.pictures or len(measured.groups) > MANY_GROUPS:
             devices.trim()
         covering = replace(measured, provenance=self.provenance, covered=frozenset({shard.id}))
-        return ShardResult(covering, tuple(set_aside))
+        return ShardResult(covering, beside)
 
     def _measured(self, rows: CheckedRows) -> Measured:
         observed = observe(rows.batch, self.observation, self.reading.device, self.budget_bounds)

@@ -15,7 +15,7 @@ from rlcorr_cli.core import budget_search as core
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import BudgetBounds
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, check_rereadable, scan
+from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.bins import Binned, FloatBits
 from rlcorr_cli.totals.budget_search import BudgetBatch, BudgetGroup, Crossing, crossing, cut
@@ -79,9 +79,11 @@ class BudgetTotals:
 
     def __call__(self, shard: Shard) -> ShardResult[dict[BudgetGroup, Binned[FloatBits]]]:
         """Count one shard."""
-        with devices.worker(self.reading.device):
-            sound = self.reading.sound_rows(shard, [])
-            return ShardResult(add_up(core.totals(rows.batch, self.plan, self.reading.device) for rows in sound))
+        device, beside = self.reading.device, Beside()
+        with devices.worker(device):
+            sound = self.reading.sound_rows(shard, beside)
+            totals = add_up(core.totals(rows.batch, self.plan, device) for rows in sound)
+        return ShardResult(totals, beside)
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,11 @@ class BudgetCandidates:
 
     def __call__(self, shard: Shard) -> ShardResult[list[dict[BudgetGroup, Floats]]]:
         """Pick one shard's values."""
-        device = self.reading.device
+        device, beside = self.reading.device, Beside()
         with devices.worker(device):
-            sound = self.reading.sound_rows(shard, [])
-            return ShardResult([core.candidates(rows.batch, self.plan, device, self.crossings) for rows in sound])
+            sound = self.reading.sound_rows(shard, beside)
+            candidates = [core.candidates(rows.batch, self.plan, device, self.crossings) for rows in sound]
+        return ShardResult(candidates, beside)
 
 
 def add_up(parts: Iterable[Mapping[K, Binned[FloatBits]]]) -> dict[K, Binned[FloatBits]]:

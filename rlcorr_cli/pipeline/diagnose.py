@@ -15,14 +15,14 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.gap import gap_totals
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.io.batches import CheckedRows, SetAside
+from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import open_dump
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.io.places import all_resolved
 from rlcorr_cli.io.surroundings import row_id, surroundings
 from rlcorr_cli.pipeline.analyze import Watch, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
-from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.quality.diagnosis.case import Context
 from rlcorr_cli.quality.diagnosis.judge import diagnose as diagnose_totals
@@ -132,12 +132,12 @@ class DiagnoseShard:
 
     def __call__(self, shard: Shard) -> ShardResult[dict[Key, GroupGaps]]:
         """Add up one shard."""
-        set_aside: list[SetAside] = []
+        beside = Beside()
         gathered = _Gathered()
         with devices.worker(self.reading.device):
-            for rows in self.reading.sound_rows(shard, set_aside):
+            for rows in self.reading.sound_rows(shard, beside):
                 gathered.add(self._of_batch(rows))
-        return ShardResult(gathered.groups, tuple(set_aside))
+        return ShardResult(gathered.groups, beside)
 
     def _of_batch(self, rows: CheckedRows) -> dict[Key, GroupGaps]:
         batch, roles = rows.batch, self.reading.reader.roles

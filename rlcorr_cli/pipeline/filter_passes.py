@@ -23,7 +23,7 @@ from rlcorr_cli.io.outputs import Output
 from rlcorr_cli.metrics.objective import BatchObjective
 from rlcorr_cli.pipeline.analyze import Progress, measure, provenance_of
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
-from rlcorr_cli.pipeline.scan import Computing, ShardReading
+from rlcorr_cli.pipeline.scan import Beside, Computing, IdsAcrossShards, ShardReading
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.histogram import Floats
@@ -72,11 +72,13 @@ class FilterShard:
     target: Target
     writes: bool
 
-    def __call__(self, shard: Shard) -> Iterator[FilteredRows | SetAside]:
-        """Filter one shard's rows, in order."""
+    def __call__(self, shard: Shard) -> Iterator[FilteredRows | SetAside | Beside]:
+        """Filter one shard's rows, in order; what its reading leaves beside them, but rows set aside, comes last."""
+        beside = Beside()
         with devices.worker(self.reading.device, sparing=True):
-            for rows in self.reading.checked_rows(shard):
+            for rows in self.reading.checked_rows(shard, beside):
                 yield rows if isinstance(rows, SetAside) else self._filtered(rows, shard)
+        yield beside
 
     def _filtered(self, rows: CheckedRows, shard: Shard) -> FilteredRows:
         batch = rows.batch
@@ -221,6 +223,7 @@ def filtered_rows(
     diagnosed = diagnostics_block(work.observation.plan.mode)
     total, so_far = sum(shard.n_bytes for shard in dump.shards), 0
     results = computing.engine_for(dump).stream(dump.shards, work)
+    ids = IdsAcrossShards(dump)
     for shard, batches in zip(dump.shards, results, strict=True):
         so_far += shard.n_bytes
         n_tokens = 0.0
@@ -228,7 +231,9 @@ def filtered_rows(
             if output is not None:
                 output.done = so_far / total if total else 0.0
         for rows in batches:
-            if not isinstance(rows, SetAside):
+            if isinstance(rows, Beside):
+                ids.add(shard, rows.met)
+            elif not isinstance(rows, SetAside):
                 n_tokens += sum(summary.blocks[diagnosed].sum("tokens") for summary in rows.measured.groups.values())
                 yield rows
             elif log is not None:

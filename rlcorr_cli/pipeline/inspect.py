@@ -29,7 +29,7 @@ from rlcorr_cli.pipeline.analyze import opened, plan_columns
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
-from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.places import Place
 from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.quality.diagnosis.case import Context
@@ -98,20 +98,20 @@ class InspectShard:
 
     def __call__(self, shard: Shard) -> ShardResult[ShardInspection]:
         """Look at one shard."""
-        set_aside: list[SetAside] = []
+        beside = Beside()
         sequences, tokens = _Worst(self.n_worst), _Worst(self.n_worst)
         tally, n_rows = Tally(), 0
         gap = SampledGap(self.reading, self.gap_share)
         sampled: list[Rows] = []
         with devices.worker(self.reading.device):
-            for rows in self.reading.sound_rows(shard, set_aside):
+            for rows in self.reading.sound_rows(shard, beside):
                 tally += _tally(rows, self.reading.reader.roles)
                 n_rows += rows.batch.n_rows
                 sampled += gap.rows(rows)
                 if self.n_worst:
                     self._offer(rows, sequences, tokens)
         inspection = ShardInspection(n_rows, tally, sequences.ranked, tokens.ranked, gap.totals(sampled))
-        return ShardResult(inspection, tuple(set_aside))
+        return ShardResult(inspection, beside)
 
     def _offer(self, rows: CheckedRows, sequences: _Worst, tokens: _Worst) -> None:
         largest = worst(rows.batch, self.by, self.n_worst, self.reading.device)

@@ -1,28 +1,38 @@
 """One reading of a dump: the work that an engine is given, and the order in which its results come back.
 
 Work on a shard is a frozen dataclass, called with the shard; what it needs of the dump is in its ShardReading.  What
-was set aside travels beside the result, because the log is the driver's.
+was set aside travels beside the result, because the log is the driver's.  So do the ids that a worker met, where it
+knows nothing of the others': the driver looks whether one came twice.
 """
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.engines import engine
+from rlcorr_cli.engines.choice import AutoEngine
 from rlcorr_cli.engines.engine import Engine
+from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.readers import ReadState, ShardReader
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
+from rlcorr_cli.requests import EngineName
+from rlcorr_cli.totals.row_keys import Keys
 
 R = TypeVar("R")
 Device = Any
 """A torch device, which only core looks into."""
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,23 +49,69 @@ class Computing:
         return replace(self, batch_tokens=self.batch_tokens or default)
 
     def engine_for(self, dump: Dump) -> Engine:
-        """The engine, one shard after another, in this process, where the dump must be read so."""
-        apart = dump.reader.needs_memory and not self.engine.shares_memory
-        return self.engine.one_by_one() if dump.reader.in_order or apart else self.engine
+        """The engine for a dump; threads of this process, or one of them, where it must be read so."""
+        if dump.reader.in_order:
+            return self.engine.local(1)
+        if dump.is_here:
+            return self.engine.local()
+        return self.engine.sized(sum(shard.n_bytes for shard in dump.shards))
 
 
-def computing(device: str, threads: int | None, batch_tokens: int | None) -> Computing:
-    """Defaults: a thread for each core this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Computing(device, batch_tokens, ThreadEngine(threads or cores))
+@contextmanager
+def computing(
+    device: str, batch_tokens: int | None, engine: EngineName = "auto", workers: int | None = None
+) -> Generator[Computing]:
+    """Where to compute, while a run lasts.  workers: None for one for each core this process may use, or card."""
+    chosen = _engine(engine, workers, devices.cards(device))
+    try:
+        yield Computing(device, batch_tokens, chosen)
+    finally:
+        chosen.close()
+
+
+def _engine(name: EngineName, workers: int | None, cards: int) -> Engine:
+    """cards: how many there are to share the work, 0 where it is done on none or on a certain one."""
+    if name == "threads" or (name == "auto" and cards == 1):
+        return ThreadEngine(workers or _cores())
+    make = partial(_processes, workers or cards or _cores(), cards)
+    return AutoEngine(workers or _cores(), make) if name == "auto" and cards < 2 else make()
+
+
+def _processes(workers: int, cards: int) -> ProcessEngine:
+    """A process for each card, or for each core."""
+    environments = [{"CUDA_VISIBLE_DEVICES": card} for card in devices.visible_cards(cards)] or [{}]
+    return ProcessEngine(workers, f"{__name__}:{prepare_worker.__name__}", environments)
+
+
+def prepare_worker() -> None:
+    """What a worker process does before its first shard: load what all work needs."""
+    from rlcorr_cli.io.containers.parquet import prefer_jemalloc
+
+    prefer_jemalloc(False)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass
+class Beside:
+    """What a reading of a shard leaves beside its sound rows: those set aside, and the ids that it met, sorted, where
+    no other shard knows of them."""
+
+    set_aside: list[SetAside] = field(default_factory=list[SetAside])
+    met: Keys | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardReading:
-    """How a worker reads a shard's checked rows, batch by batch.  whole: with all columns, or their lines."""
+    """How a worker reads a shard's checked rows, batch by batch.  whole: with all columns, or their lines.
+
+    state: what all shards know together; None where each is read by itself.
+    """
 
     reader: ShardReader
-    state: ReadState
+    state: ReadState | None
     device: Device
     batch_tokens: int
     whole: bool = False
@@ -66,7 +122,7 @@ class ShardReading:
         device = devices.resolve(computing.device)
         return cls(
             reader=dump.reader,
-            state=dump.reader.state(),
+            state=dump.reader.state() if computing.engine_for(dump).shares_memory else None,
             device=device,
             batch_tokens=computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type],
             whole=whole,
@@ -74,29 +130,32 @@ class ShardReading:
 
     def afresh(self) -> "ShardReading":
         """The same for another pass over the dump, which has met no row yet."""
-        return replace(self, state=self.reader.state())
+        return replace(self, state=None if self.state is None else self.reader.state())
 
-    def checked_rows(self, shard: Shard) -> Iterator[CheckedRows | SetAside]:
+    def checked_rows(self, shard: Shard, beside: Beside) -> Iterator[CheckedRows | SetAside]:
         """The shard's rows, those set aside before the ones they stood among; ends when the run does."""
-        for rows in self.reader.checked(shard, self.batch_tokens, self.state, whole=self.whole):
+        state = self.state or self.reader.state()
+        for rows in self.reader.checked(shard, self.batch_tokens, state, whole=self.whole):
             engine.check()
             yield rows
+        if self.state is None and state.seen is not None:
+            beside.met = state.seen.keys
 
-    def sound_rows(self, shard: Shard, set_aside: list[SetAside]) -> Iterator[CheckedRows]:
-        """The sound ones; the others are put into the list."""
-        for rows in self.checked_rows(shard):
+    def sound_rows(self, shard: Shard, beside: Beside) -> Iterator[CheckedRows]:
+        """The sound ones; the others are left beside them."""
+        for rows in self.checked_rows(shard, beside):
             if isinstance(rows, SetAside):
-                set_aside.append(rows)
+                beside.set_aside.append(rows)
             else:
                 yield rows
 
 
 @dataclass(frozen=True)
 class ShardResult(Generic[R]):
-    """What was made of a shard, and the rows that were left out of it."""
+    """What was made of a shard, and what its reading left beside that."""
 
     value: R
-    set_aside: tuple[SetAside, ...] = ()
+    beside: Beside = field(default_factory=Beside)
 
 
 def scan(
@@ -104,11 +163,32 @@ def scan(
 ) -> Iterator[tuple[Shard, R]]:
     """What `work` makes of each shard, in the dump's order.  log: where what is set aside goes, if anywhere."""
     results = computing.engine_for(dump).map(dump.shards, work)
+    ids = IdsAcrossShards(dump)
     for shard, result in zip(dump.shards, results, strict=True):
+        ids.add(shard, result.beside.met)
         if log is not None:
-            for set_aside in result.set_aside:
+            for set_aside in result.beside.set_aside:
                 log.add(shard, set_aside)
         yield shard, result.value
+
+
+@dataclass
+class IdsAcrossShards:
+    """Looks for an id that two shards met, where neither knew of the other's."""
+
+    dump: Dump
+    _seen: Seen = field(default_factory=Seen)
+
+    def add(self, shard: Shard, met: Keys | None) -> None:
+        """The ids of the next shard; a DataError, as one process that reads all shards would raise it, of one that
+        came before."""
+        if met is None or not self._seen.repeated(met).any():
+            return
+        state = self.dump.reader.state()
+        for before in self.dump.shards[: shard.index + 1]:
+            for _ in self.dump.reader.checked(before, devices.DEFAULT_BATCH_TOKENS["cpu"], state):
+                engine.check()
+        raise AssertionError(f"{shard.path}: an id came twice, and then did not")
 
 
 def check_rereadable(dump: Dump) -> None:

@@ -14,11 +14,10 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core import sweep as core
 from rlcorr_cli.core.observe import Observation, layouts_of
-from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.pipeline.analyze import Watch, provenance_of, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult, check_rereadable, scan
+from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.plans.plan import Weighting
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.report.swept import Sweep, Targets, crossing_of_ess, swept_report
@@ -142,18 +141,18 @@ class SweepShard:
 
     def __call__(self, shard: Shard) -> ShardResult[tuple[Measured, Binned[FloatBits] | None]]:
         """Sweep one shard."""
-        set_aside: list[SetAside] = []
+        beside = Beside()
         gathering = Gathering()
         binned: list[Binned[FloatBits]] = []
         device = self.reading.device
         with devices.worker(device):
-            for rows in self.reading.sound_rows(shard, set_aside):
+            for rows in self.reading.sound_rows(shard, beside):
                 observed, units = core.sweep(rows.batch, self.observation, self.swept, device)
                 gathering.add(Measured(provenance=self.provenance, groups=observed.groups))
                 if units is not None:
                     binned.append(units)
         covering = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
-        return ShardResult((covering, reduce(add, binned) if binned else None), tuple(set_aside))
+        return ShardResult((covering, reduce(add, binned) if binned else None), beside)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,11 +166,12 @@ class PickUnits:
     def __call__(self, shard: Shard) -> ShardResult[list[tuple[Floats, dict[str, Floats]]]]:
         """Pick one shard's units."""
         picked: list[tuple[Floats, dict[str, Floats]]] = []
+        beside = Beside()
         with devices.worker(self.reading.device):
-            for rows in self.reading.sound_rows(shard, []):
+            for rows in self.reading.sound_rows(shard, beside):
                 if not rows.batch.n_tokens:
                     continue
                 values, columns = core.swept_units(rows.batch, self.swept, self.reading.device)
                 mask = np.isin(FLOAT_BITS.bins_of(values), self.bins)
                 picked.append((values[mask], {name: column[mask] for name, column in columns.items()}))
-        return ShardResult(picked)
+        return ShardResult(picked, beside)

@@ -21,7 +21,7 @@ from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, search_budgets
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work
 from rlcorr_cli.pipeline.inspect import InspectShard
-from rlcorr_cli.pipeline.scan import Computing, ShardReading
+from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy, FirstBadRow
@@ -112,7 +112,7 @@ def test_work_that_was_sent_does_what_it_does_here(case: Case) -> None:
 def test_sent_work_sets_the_same_rows_aside(case: Case) -> None:
     work = InspectShard(reading=case.reading(), n_worst=2, by="k3")
     result = sent(sent(work)(case.shard))
-    counts = sum((set_aside.counts for set_aside in result.set_aside), BadRowCounts())
+    counts = sum((set_aside.counts for set_aside in result.beside.set_aside), BadRowCounts())
     assert counts.rows == {"above_zero": N // 10}
     assert result.value.n_rows == N - N // 10
     assert len(result.value.tokens) == 2
@@ -122,17 +122,19 @@ def test_sent_work_sets_the_same_rows_aside(case: Case) -> None:
 
 def test_ids_that_were_met_are_sent_along(case: Case) -> None:
     reading = case.reading()
-    n_first = sum(rows.batch.n_rows for rows in reading.checked_rows(case.shard) if isinstance(rows, CheckedRows))
+    n_first = sum(
+        rows.batch.n_rows for rows in reading.checked_rows(case.shard, Beside()) if isinstance(rows, CheckedRows)
+    )
     again = sent(reading)
     assert n_first == N - N // 10
-    assert not any(isinstance(rows, CheckedRows) for rows in again.checked_rows(case.shard))
+    assert not any(isinstance(rows, CheckedRows) for rows in again.checked_rows(case.shard, Beside()))
 
 
 def test_a_decision_and_what_a_dump_is_read_by_are_plain_values(case: Case) -> None:
     assert sent(case.dump.reader) == case.dump.reader
     assert sent(case.dump.shards) == case.dump.shards
     assert sent(case.dump.sources) == case.dump.sources
-    (rows,) = (rows for rows in case.reading().sound_rows(case.shard, []) if rows.places[0].number in (0, 1))
+    (rows,) = (rows for rows in case.reading().sound_rows(case.shard, Beside()) if rows.places[0].number in (0, 1))
     budget_bounds = search_budgets(case.dump, case.chosen.plan, Computing("cpu")).bounds
     decision = observe(rows.batch, case.observation, case.reading().device, budget_bounds, decides=True).decision
     assert decision is not None

@@ -1,12 +1,8 @@
 """Work in other processes gives what it gives in threads: an engine decides only where it runs."""
 
 import json
-import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +13,7 @@ import pytest
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core.observe import Observation
-from rlcorr_cli.engines.engine import Engine
+from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -38,32 +34,11 @@ N = 60
 BATCH_TOKENS = 64
 
 
-def listed(work: Callable[[Shard], Iterator[R]], shard: Shard) -> list[R]:
-    """All results of a shard, as one that can be sent back."""
-    return list(work(shard))
-
-
-@dataclass(frozen=True)
-class ProcessEngine:
-    """An Engine over processes, as plain as one can be."""
-
-    pool: ProcessPoolExecutor
-    shares_memory: bool = False
-
-    def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
-        return self.pool.map(work, shards)
-
-    def stream(self, shards: Sequence[Shard], work: Callable[[Shard], Iterator[R]]) -> Iterator[Iterator[R]]:
-        return map(iter, self.pool.map(partial(listed, work), shards))
-
-    def one_by_one(self) -> Engine:
-        return ThreadEngine(1)
-
-
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ProcessEngine]:
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("forkserver")) as pool:
-        yield ProcessEngine(pool)
+    engine = ProcessEngine(2)
+    yield engine
+    engine.close()
 
 
 def row(i: int, rng: np.random.Generator) -> dict[str, Any]:

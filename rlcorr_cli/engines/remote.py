@@ -1,0 +1,100 @@
+"""Work on a shard beyond this process: how it is sent there, and how its results or its failure come back.
+
+What goes over the way is pickled: it is made by this program, and travels between its own processes only.
+"""
+
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.errors import DataError, RlcorrError
+
+R = TypeVar("R")
+MOST_RUNS = 3
+"""How often a shard is begun whose worker is lost: a second loss may be chance, a third says that it is the shard."""
+
+
+class WorkerFault(Exception):
+    """A fault of ours in a worker, with the traceback that it had there."""
+
+
+class WorkerTraceback(Exception):
+    """The traceback that an error had in its worker: what `--debug` shows below the driver's own."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@dataclass(frozen=True)
+class Result(Generic[R]):
+    """One result of a shard."""
+
+    value: R
+
+    def taken(self) -> R:
+        """The value."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What ended the work on a shard.  error: where a user is to see it; None of a fault of ours."""
+
+    error: RlcorrError | MemoryError | OSError | None
+    traceback: str
+
+    def taken(self) -> Any:
+        """Raise it, in the driver."""
+        if self.error is None:
+            raise WorkerFault(f"in a worker:\n{self.traceback}")
+        raise self.error from WorkerTraceback(self.traceback)
+
+
+@dataclass(frozen=True)
+class One(Generic[R]):
+    """Work that makes one result of a shard, as work that streams."""
+
+    work: Callable[[Shard], R]
+
+    def __call__(self, shard: Shard) -> Iterator[R]:
+        """The only result."""
+        yield self.work(shard)
+
+
+def packed(work: Callable[[Shard], Iterator[Any]]) -> bytes:
+    """Work as it is sent, once for all shards of a reading."""
+    return pickle.dumps(work, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def outcomes(payload: bytes, shard: Shard) -> Iterator[bytes]:
+    """Run packed work on a shard: its results and, where it ends early, its Failure, each as it is sent back.
+
+    The work is unpacked for every shard, so that nothing which one shard has met is known to another.
+    """
+    try:
+        work: Callable[[Shard], Iterator[Any]] = pickle.loads(payload)
+        for value in work(shard):
+            yield pickle.dumps(Result(value), protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        yield pickle.dumps(_failure(error), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def unpacked(outcome: bytes) -> Result[Any] | Failure:
+    """What a worker sent."""
+    return pickle.loads(outcome)
+
+
+def _failure(error: Exception) -> Failure:
+    seen = error if isinstance(error, RlcorrError | MemoryError | OSError) else None
+    return Failure(seen, "".join(traceback.format_exception(error)))
+
+
+def lost(shard: Shard, how: str) -> DataError:
+    """The error of a shard whose workers did not survive it.  how: what became of the last one."""
+    return DataError(
+        f"{shard.path}: {MOST_RUNS} workers were lost while they read it; the last one {how}.",
+        "If memory ran out, use fewer --workers or a smaller --batch-tokens; --engine threads shows what happens.",
+    )
