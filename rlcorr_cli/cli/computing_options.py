@@ -33,7 +33,7 @@ Engine = Annotated[
     EngineName,
     typer.Option(
         "--engine",
-        help="What reads the dump's parts: threads of this process, worker processes, or auto: the faster one.",
+        help="What reads the dump: threads, worker processes, or auto: the faster of them.",
         rich_help_panel=COMPUTING,
     ),
 ]

@@ -9,8 +9,8 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stdout, suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import NoReturn
 
 from rlcorr_cli.engines import interrupt
@@ -71,7 +71,8 @@ def run(args: Sequence[str]) -> int:
     arguments = list(args)
     tame_environment()
     try:
-        return fast_path(arguments)
+        with _debug_lines() if "--debug" in arguments else nullcontext():
+            return fast_path(arguments)
     except RlcorrError as error:
         return _show(error, arguments)
     except (BrokenPipeError, SystemExit) as error:
@@ -92,6 +93,24 @@ def run(args: Sequence[str]) -> int:
         return _show(RlcorrError("Out of memory.", "Try a smaller --batch-tokens, or fewer --threads."), arguments, 3)
     except Exception:
         return _fault()
+
+
+@contextmanager
+def _debug_lines() -> Generator[None]:
+    """What the package logs goes to stderr, each in a line."""
+    import logging
+
+    log, lines = logging.getLogger("rlcorr_cli"), logging.StreamHandler()
+    level, propagates = log.level, log.propagate
+    log.addHandler(lines)
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(level)
+        log.propagate = propagates
 
 
 def fast_path(args: list[str]) -> int:

@@ -348,4 +348,7 @@ Junit = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.", rich_help_panel=OUTPUT)]
 # `--debug` is looked for by `main`, because parsing may fail before a command begins; commands take it to have it in
 # their help, and do nothing with it.
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT)]
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", help="Say how it is read; show errors' tracebacks.", rich_help_panel=OUTPUT),
+]

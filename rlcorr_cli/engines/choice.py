@@ -38,6 +38,11 @@ class AutoEngine:
         self._make, self._threads = processes, ThreadEngine(workers)
         self._processes: Engine | None = None
 
+    @property
+    def named(self) -> str:
+        """As it is asked for."""
+        return "auto"
+
     def sized(self, n_bytes: int) -> Engine:
         """The engine for so many bytes."""
         if not processes_pay(n_bytes, self.workers):

@@ -34,6 +34,11 @@ class Engine(Protocol):
         """Whether there is one memory."""
         ...
 
+    @property
+    def named(self) -> str:
+        """What it is, in words: '2 threads'."""
+        ...
+
     def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
         """One result per shard."""
         ...

@@ -27,6 +27,8 @@ from rlcorr_cli.engines.threads import ThreadEngine
 R = TypeVar("R")
 LOOK_SECONDS = 0.5
 """How long the driver waits before it looks whether a signal came that was dropped."""
+ENDING_SECONDS = 5.0
+"""What a process whose connection is closed has to end by itself."""
 END = b""
 """What a worker sends after a shard's last result."""
 _START = "import sys; sys.path[:] = {path!r}; from rlcorr_cli.engines.worker import main; main({fd}, {prepare!r})"
@@ -85,10 +87,14 @@ class _Worker:
         self.process.kill()
         self.process.wait()
 
-    @property
     def fate(self) -> str:
-        """How it ended."""
-        status = self.process.wait()
+        """How it ended, where it did by itself."""
+        self.connection.close()
+        try:
+            status = self.process.wait(ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.end()
+            return "closed its connection"
         if status < 0:
             return f"was killed by {signal.Signals(-status).name}"
         return f"ended with status {status}"
@@ -107,6 +113,11 @@ class ProcessEngine:
         self.workers = workers
         self._prepare, self._environments = prepare, environments
         self._started: list[_Worker] = []
+
+    @property
+    def named(self) -> str:
+        """'2 processes'."""
+        return "1 process" if self.workers == 1 else f"{self.workers} processes"
 
     def sized(self, n_bytes: int) -> "ProcessEngine":
         """Itself."""
@@ -193,9 +204,9 @@ class ProcessEngine:
             message = worker.connection.recv_bytes()
         except (EOFError, OSError):
             self._started.remove(worker)
-            worker.connection.close()
+            fate = worker.fate()
             if task.runs >= MOST_RUNS:
-                raise lost(task.shard, worker.fate) from None
+                raise lost(task.shard, fate) from None
             return
         task.receive(message)
         if task.ended:

@@ -32,6 +32,11 @@ class ThreadEngine:
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
 
+    @property
+    def named(self) -> str:
+        """'2 threads'."""
+        return "1 thread" if self.threads == 1 else f"{self.threads} threads"
+
     def sized(self, n_bytes: int) -> "ThreadEngine":
         """Itself."""
         return self

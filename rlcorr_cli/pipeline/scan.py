@@ -162,7 +162,7 @@ def scan(
     dump: Dump, computing: Computing, work: Callable[[Shard], ShardResult[R]], log: BadRowLog | None = None
 ) -> Iterator[tuple[Shard, R]]:
     """What `work` makes of each shard, in the dump's order.  log: where what is set aside goes, if anywhere."""
-    results = computing.engine_for(dump).map(dump.shards, work)
+    results = running(dump, computing).map(dump.shards, work)
     ids = IdsAcrossShards(dump)
     for shard, result in zip(dump.shards, results, strict=True):
         ids.add(shard, result.beside.met)
@@ -170,6 +170,13 @@ def scan(
             for set_aside in result.beside.set_aside:
                 log.add(shard, set_aside)
         yield shard, result.value
+
+
+def running(dump: Dump, computing: Computing) -> Engine:
+    """The engine for a dump, which is about to be read by it: `--debug` says by which."""
+    engine, n_bytes = computing.engine_for(dump), sum(shard.n_bytes for shard in dump.shards)
+    _LOG.debug("Reading %s bytes in %s parts by %s.", f"{n_bytes:,}", f"{len(dump.shards):,}", engine.named)
+    return engine
 
 
 @dataclass

@@ -120,7 +120,7 @@ def test_choices_are_in_help_and_a_wrong_one_is_refused_with_the_nearest(monkeyp
     assert {option for _, option, _ in CHOICES} == {
         "--mode", "--on-bad-row", "--nonfinite", "--is", "--is-outside", "--normalize", "--rejected", "--by",
         "--objective", "--loss-agg", "--loss-denominator", "--sort", "--bound",
-        "--side",
+        "--side", "--engine",
     }  # fmt: skip
     pages = {command: run(command, "--help").out for command, _, _ in CHOICES}
     for command, option, choices in CHOICES:
