@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import engine_figures
 import figures
 from figures import Bench, Figure, NotHere
 
@@ -55,7 +56,9 @@ TARGETS = {
     "P8": Target("slowest of --help, presets, explain kl / import typer", 1.6, 1.2, "", figures.p8),
     "P9": Target("CPU time W2 / W1, net of start-up", 10.5, 10, "", figures.p9),
     "P11": Target("core compute / copy bandwidth of the card", 30, 60, " %", figures.p11, at_least=True),
+    "P12": Target("analyze W2 by two processes / by two threads", 1.15, 1.0, "", engine_figures.p12),
     "P14": Target("analyze 10 sequences / import torch, pyarrow.parquet", 1.25, 1.1, "", figures.p14),
+    "P16": Target("analyze W2 by one process / by sixteen", 10, 14, "", engine_figures.p16, at_least=True),
 }
 HEADER = ("#", "figure", "medians", "least", "reach", "stretch", "")
 

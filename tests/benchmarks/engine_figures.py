@@ -1,0 +1,49 @@
+"""The figures of engines: the same command, by threads and by worker processes."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from figures import PRESET, RLCORR, Bench, Figure, NotHere, figure, interleave, say, wall
+
+CORES = 16
+"""What P16 is about."""
+
+
+def p12(bench: Bench) -> Figure:
+    """analyze W2 by two processes over the same by two threads, start included."""
+    dump = bench.dump("W2")
+    works = {engine: partial(_analyze, dump, engine, 2) for engine in ("threads", "processes")}
+    return figure(interleave(works, bench.rounds), lambda t: t["processes"] / t["threads"], "s")
+
+
+def p16(bench: Bench) -> Figure:
+    """analyze W2 as 64 files by one process over the same by sixteen."""
+    if len(os.sched_getaffinity(0)) < CORES:
+        raise NotHere(f"{CORES} cores are needed")
+    dump = parts(bench, 64)
+    works = {str(n): partial(_analyze, dump, "processes", n) for n in (1, CORES)}
+    return figure(interleave(works, min(3, bench.rounds)), lambda t: t["1"] / t[str(CORES)], "s")
+
+
+def parts(bench: Bench, n: int) -> Path:
+    """W2 as n files, made once, then kept."""
+    whole, folder = bench.dump("W2"), bench.directory / f"W2-{n}"
+    if (folder / "_done").exists():
+        return folder
+    say(f"writing {folder}")
+    folder.mkdir(exist_ok=True)
+    file = pq.ParquetFile(whole)
+    batches = file.iter_batches(-(-file.metadata.num_rows // n))
+    for i, batch in enumerate(batches):
+        pq.write_table(pa.Table.from_batches([batch]), folder / f"{i:03d}.parquet", compression="zstd")
+    (folder / "_done").touch()
+    return folder
+
+
+def _analyze(dump: Path, engine: str, workers: int) -> float:
+    """Seconds of the command."""
+    options = ("--preset", PRESET, "--json", "--engine", engine, "--workers", str(workers))
+    return wall(RLCORR, "analyze", dump, *options)
