@@ -22,6 +22,8 @@ MANY_PLANS_TOKENS = {**DEFAULT_BATCH_TOKENS, "cpu": 1 << 17}
 """The same where many plans are held against each other: each keeps some values of every token meanwhile, and what lay
 scattered between them made the heap grow along the dump (200,000 sequences took 842 MB, and take 614)."""
 
+OutOfMemory = torch.OutOfMemoryError
+"""What a card raises that is full."""
 _LOCAL = threading.local()
 
 
@@ -73,6 +75,12 @@ def _tune_allocation(sparing: bool) -> None:
     mallopt(trim_threshold, 1 << 20 if sparing else 1 << 30)
     mallopt(mmap_threshold, 1 << 18 if sparing else 1 << 25)
     mallopt(arena_max, 1)
+
+
+def free() -> None:
+    """Give memory of the card back that nothing holds any more."""
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def trim() -> None:

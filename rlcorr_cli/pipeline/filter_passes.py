@@ -23,6 +23,7 @@ from rlcorr_cli.io.outputs import Output
 from rlcorr_cli.metrics.objective import BatchObjective
 from rlcorr_cli.pipeline.analyze import Progress, measure, provenance_of
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
+from rlcorr_cli.pipeline.portions import PortionedStream
 from rlcorr_cli.pipeline.scan import Beside, Computing, IdsAcrossShards, ShardReading, running
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.totals.block import diagnostics_block
@@ -222,7 +223,7 @@ def filtered_rows(
     """The dump's batches in order.  outputs: told what share of the input they stand for."""
     diagnosed = diagnostics_block(work.observation.plan.mode)
     total, so_far = sum(shard.n_bytes for shard in dump.shards), 0
-    results = running(dump, computing).stream(dump.shards, work)
+    results = running(dump, computing).stream(dump.shards, PortionedStream(work))
     ids = IdsAcrossShards(dump)
     for shard, batches in zip(dump.shards, results, strict=True):
         so_far += shard.n_bytes

@@ -26,6 +26,7 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.readers import ReadState, ShardReader
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
+from rlcorr_cli.pipeline.portions import Portioned
 from rlcorr_cli.requests import EngineName
 from rlcorr_cli.totals.row_keys import Keys
 
@@ -122,7 +123,7 @@ class ShardReading:
         device = devices.resolve(computing.device)
         return cls(
             reader=dump.reader,
-            state=dump.reader.state() if computing.engine_for(dump).shares_memory else None,
+            state=dump.reader.state() if _in_one_memory(dump, computing, device) else None,
             device=device,
             batch_tokens=computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type],
             whole=whole,
@@ -150,6 +151,13 @@ class ShardReading:
                 yield rows
 
 
+def _in_one_memory(dump: Dump, computing: Computing, device: Device) -> bool:
+    """Whether shards know of each other's rows.  Those that are computed on a card do so only where they must, because
+    one whose batch is too large for it is read anew."""
+    must = dump.reader.in_order or dump.is_here
+    return must or (device.type == "cpu" and computing.engine_for(dump).shares_memory)
+
+
 @dataclass(frozen=True)
 class ShardResult(Generic[R]):
     """What was made of a shard, and what its reading left beside that."""
@@ -162,7 +170,7 @@ def scan(
     dump: Dump, computing: Computing, work: Callable[[Shard], ShardResult[R]], log: BadRowLog | None = None
 ) -> Iterator[tuple[Shard, R]]:
     """What `work` makes of each shard, in the dump's order.  log: where what is set aside goes, if anywhere."""
-    results = running(dump, computing).map(dump.shards, work)
+    results = running(dump, computing).map(dump.shards, Portioned(work))
     ids = IdsAcrossShards(dump)
     for shard, result in zip(dump.shards, results, strict=True):
         ids.add(shard, result.beside.met)

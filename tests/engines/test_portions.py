@@ -1,0 +1,126 @@
+"""A card that is full: work goes on in batches of half the tokens, and says so."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.core import device as devices
+from rlcorr_cli.core.observe import Observation
+from rlcorr_cli.engines.threads import ThreadEngine
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
+from rlcorr_cli.pipeline.portions import LEAST_TOKENS, Portioned, PortionedStream
+from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.totals.measured import Measured
+
+BF16 = Path(__file__).parents[2] / "sample_data" / "smollm2_bf16.parquet"
+CHOSEN = ChosenPlan(preset("geo_rs").plan)
+
+
+@pytest.fixture(scope="module")
+def dump() -> Dump:
+    return opened(ReadRequest(paths=(str(BF16),)), CHOSEN)
+
+
+def reading(dump: Dump, batch_tokens: int, *, alone: bool = True) -> ShardReading:
+    """As it is on a card, where each shard is read by itself."""
+    of_cpu = ShardReading.of(dump, Computing("cpu", batch_tokens, ThreadEngine(1)))
+    assert of_cpu.state is not None
+    return ShardReading(
+        reader=of_cpu.reader,
+        state=None if alone else of_cpu.state,
+        device=of_cpu.device,
+        batch_tokens=of_cpu.batch_tokens,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnSmallCard:
+    """Work whose card is full in the middle of a shard where batches are larger than it."""
+
+    work: MeasureShard
+    reading: ShardReading
+    card_tokens: int
+
+    def __call__(self, shard: Shard) -> ShardResult[object]:
+        rows = list(self.reading.sound_rows(shard, Beside()))
+        assert rows
+        if self.reading.batch_tokens > self.card_tokens:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return self.work(shard)
+
+
+def work(dump: Dump, of: ShardReading) -> MeasureShard:
+    observation = Observation((CHOSEN.plan,))
+    provenance = provenance_of(dump, observation, {})
+    return MeasureShard(reading=of, observation=observation, budget_bounds={}, provenance=provenance)
+
+
+def test_a_shard_is_begun_anew_in_smaller_batches(dump: Dump, caplog: pytest.LogCaptureFixture) -> None:
+    of_card = reading(dump, 4 * LEAST_TOKENS)
+    small = OnSmallCard(work=work(dump, of_card), reading=of_card, card_tokens=LEAST_TOKENS)
+    with caplog.at_level(logging.WARNING):
+        ((_, found),) = scan(dump, Computing("cpu", engine=ThreadEngine(1)), small)
+    ((_, expected),) = scan(dump, Computing("cpu", engine=ThreadEngine(1)), small.work)
+    assert isinstance(found, Measured)
+    assert found.covered == expected.covered
+    assert found.whole == expected.whole
+    for key, summary in expected.groups.items():
+        assert found.groups[key].counts == summary.counts
+        for name, block in summary.blocks.items():
+            np.testing.assert_array_equal(found.groups[key].blocks[name].sums, block.sums)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The card's memory ran out at batches of {tokens} tokens: half as many are taken."
+        for tokens in ("65,536", "32,768")
+    ]
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["too small a card", "rows that shards know together"])
+def test_what_cannot_be_helped_is_told(dump: Dump, alone: bool) -> None:
+    of_card = reading(dump, LEAST_TOKENS if alone else 4 * LEAST_TOKENS, alone=alone)
+    small = OnSmallCard(work=work(dump, of_card), reading=of_card, card_tokens=0 if alone else LEAST_TOKENS)
+    with pytest.raises(DataError, match="The card's memory ran out") as caught:
+        Portioned(small)(dump.shards[0])
+    assert "--device cpu" in caught.value.hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOnSmallCard:
+    """Work whose card is full before its result of that number, where batches are larger than it."""
+
+    reading: ShardReading
+    full_at: int
+
+    def __call__(self, shard: Shard) -> Iterator[int]:
+        for i in range(3):
+            if i == self.full_at and self.reading.batch_tokens > LEAST_TOKENS:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            yield i
+
+
+def test_a_stream_is_begun_anew_while_nothing_of_it_is_out(dump: Dump) -> None:
+    of_card = reading(dump, 2 * LEAST_TOKENS)
+    stream = PortionedStream(StreamOnSmallCard(reading=of_card, full_at=0))
+    assert list(stream(dump.shards[0])) == [0, 1, 2]
+    results = PortionedStream(StreamOnSmallCard(reading=of_card, full_at=2))(dump.shards[0])
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(DataError, match="The card's memory ran out"):
+        next(results)
+
+
+def test_each_card_is_seen_by_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert devices.visible_cards(3) == ["0", "1", "2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-8932f937,6")
+    assert devices.visible_cards(2) == ["4", "GPU-8932f937"]
+    assert devices.cards("cpu") == devices.cards("cuda:1") == 0
