@@ -48,9 +48,14 @@ class ShardReader:
     stdin: Stdin | None = None
 
     @property
-    def in_order(self) -> bool:
-        """Whether shards must be read one after another: which rows are taken depends on those before."""
-        return self.limit is not None or (bool(self.roles.ids) and not self.bad_rows.stops)
+    def counts_rows(self) -> bool:
+        """Whether which rows are taken depends on how many were taken before."""
+        return self.limit is not None
+
+    @property
+    def leaves_out_repeated(self) -> bool:
+        """Whether which rows are taken depends on the ids of those before."""
+        return bool(self.roles.ids) and not self.bad_rows.stops
 
     def state(self) -> ReadState:
         """The state before the first row of a dump is read."""
@@ -68,7 +73,8 @@ class ShardReader:
         """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
 
         A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.  whole: with all
-        columns, or the rows' lines.  Shards may be read at once from several threads, in any order unless `in_order`.
+        columns, or the rows' lines.  Shards may be read at once from several threads, in any order, unless what is
+        taken depends on those before.
         """
         state = state or ReadState()
         if state.rows == 0:

@@ -160,7 +160,7 @@ def filter_work(
     )
     scales, divisors = _divided_by(dump, chosen, target, observation, computing, budget_bounds)
     return FilterShard(
-        reading=ShardReading.of(dump, computing, whole=True),
+        reading=ShardReading.of(dump, computing, whole=True, streams=True),
         observation=observation,
         budget_bounds=budget_bounds,
         provenance=provenance_of(dump, observation, budget_bounds),
@@ -223,7 +223,7 @@ def filtered_rows(
     """The dump's batches in order.  outputs: told what share of the input they stand for."""
     diagnosed = diagnostics_block(work.observation.plan.mode)
     total, so_far = sum(shard.n_bytes for shard in dump.shards), 0
-    results = running(dump, computing).stream(dump.shards, PortionedStream(work))
+    results = running(dump, computing, streams=True).stream(dump.shards, PortionedStream(work))
     ids = IdsAcrossShards(dump)
     for shard, batches in zip(dump.shards, results, strict=True):
         so_far += shard.n_bytes

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.totals.row_keys import Keys
 
 R = TypeVar("R")
 LEAST_TOKENS = 1 << 14
@@ -29,6 +30,11 @@ class Portioned(Generic[R]):
     def __call__(self, shard: Shard) -> R:
         """What the work makes of the shard."""
         return _tried(self.work, lambda work: work(shard))
+
+    def knowing(self, ids: Keys) -> "Portioned[R]":
+        """The same work, to which rows with these ids have come before."""
+        work: Any = self.work
+        return Portioned(replace(work, reading=replace(work.reading, known=ids)))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.engines import engine
@@ -49,9 +51,14 @@ class Computing:
         default = tokens[devices.resolve(self.device).type]
         return replace(self, batch_tokens=self.batch_tokens or default)
 
-    def engine_for(self, dump: Dump) -> Engine:
-        """The engine for a dump; threads of this process, or one of them, where it must be read so."""
-        if dump.reader.in_order:
+    def engine_for(self, dump: Dump, *, streams: bool = False) -> Engine:
+        """The engine for a dump; threads of this process, or one of them, where it must be read so.
+
+        streams: whether a shard's results are taken one by one, so that it cannot be read again once it is known which
+        of its rows came before.
+        """
+        unrepeatable = streams or dump.is_here
+        if dump.reader.counts_rows or (unrepeatable and dump.reader.leaves_out_repeated):
             return self.engine.local(1)
         if dump.is_here:
             return self.engine.local()
@@ -108,7 +115,7 @@ class Beside:
 class ShardReading:
     """How a worker reads a shard's checked rows, batch by batch.  whole: with all columns, or their lines.
 
-    state: what all shards know together; None where each is read by itself.
+    state: what all shards know together; None where each is read by itself, and knows of the others' ids just `known`.
     """
 
     reader: ShardReader
@@ -116,14 +123,15 @@ class ShardReading:
     device: Device
     batch_tokens: int
     whole: bool = False
+    known: Keys | None = None
 
     @classmethod
-    def of(cls, dump: Dump, computing: Computing, *, whole: bool = False) -> "ShardReading":
-        """A fresh reading of a dump."""
+    def of(cls, dump: Dump, computing: Computing, *, whole: bool = False, streams: bool = False) -> "ShardReading":
+        """A fresh reading of a dump.  streams: as of `Computing.engine_for`."""
         device = devices.resolve(computing.device)
         return cls(
             reader=dump.reader,
-            state=dump.reader.state() if _in_one_memory(dump, computing, device) else None,
+            state=dump.reader.state() if _in_one_memory(dump, computing, device, streams=streams) else None,
             device=device,
             batch_tokens=computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type],
             whole=whole,
@@ -136,6 +144,8 @@ class ShardReading:
     def checked_rows(self, shard: Shard, beside: Beside) -> Iterator[CheckedRows | SetAside]:
         """The shard's rows, those set aside before the ones they stood among; ends when the run does."""
         state = self.state or self.reader.state()
+        if self.known is not None and state.seen is not None:
+            state.seen.repeated(self.known)
         for rows in self.reader.checked(shard, self.batch_tokens, state, whole=self.whole):
             engine.check()
             yield rows
@@ -151,11 +161,14 @@ class ShardReading:
                 yield rows
 
 
-def _in_one_memory(dump: Dump, computing: Computing, device: Device) -> bool:
-    """Whether shards know of each other's rows.  Those that are computed on a card do so only where they must, because
-    one whose batch is too large for it is read anew."""
-    must = dump.reader.in_order or dump.is_here
-    return must or (device.type == "cpu" and computing.engine_for(dump).shares_memory)
+def _in_one_memory(dump: Dump, computing: Computing, device: Device, *, streams: bool) -> bool:
+    """Whether shards know of each other's rows: where they must, and where that finds an id that came twice soonest.
+    One that is computed on a card does not, because it is read anew where its batch is too large for that."""
+    reader = dump.reader
+    if reader.counts_rows or dump.is_here or (streams and reader.leaves_out_repeated):
+        return True
+    stops = not reader.leaves_out_repeated
+    return stops and device.type == "cpu" and computing.engine_for(dump).shares_memory
 
 
 @dataclass(frozen=True)
@@ -170,19 +183,22 @@ def scan(
     dump: Dump, computing: Computing, work: Callable[[Shard], ShardResult[R]], log: BadRowLog | None = None
 ) -> Iterator[tuple[Shard, R]]:
     """What `work` makes of each shard, in the dump's order.  log: where what is set aside goes, if anywhere."""
-    results = running(dump, computing).map(dump.shards, Portioned(work))
+    portioned = Portioned(work)
+    results = running(dump, computing).map(dump.shards, portioned)
     ids = IdsAcrossShards(dump)
     for shard, result in zip(dump.shards, results, strict=True):
-        ids.add(shard, result.beside.met)
+        repeated = ids.add(shard, result.beside.met)
+        if len(repeated):
+            result = portioned.knowing(repeated)(shard)
         if log is not None:
             for set_aside in result.beside.set_aside:
                 log.add(shard, set_aside)
         yield shard, result.value
 
 
-def running(dump: Dump, computing: Computing) -> Engine:
+def running(dump: Dump, computing: Computing, *, streams: bool = False) -> Engine:
     """The engine for a dump, which is about to be read by it: `--debug` says by which."""
-    engine, n_bytes = computing.engine_for(dump), sum(shard.n_bytes for shard in dump.shards)
+    engine, n_bytes = computing.engine_for(dump, streams=streams), sum(shard.n_bytes for shard in dump.shards)
     _LOG.debug("Reading %s bytes in %s parts by %s.", f"{n_bytes:,}", f"{len(dump.shards):,}", engine.named)
     return engine
 
@@ -194,11 +210,12 @@ class IdsAcrossShards:
     dump: Dump
     _seen: Seen = field(default_factory=Seen)
 
-    def add(self, shard: Shard, met: Keys | None) -> None:
-        """The ids of the next shard; a DataError, as one process that reads all shards would raise it, of one that
-        came before."""
-        if met is None or not self._seen.repeated(met).any():
-            return
+    def add(self, shard: Shard, met: Keys | None) -> Keys:
+        """The ids of the next shard: those that came before, whose rows are to be left out; a DataError, as one process
+        that reads all shards would raise it, where there should be none."""
+        repeated = np.zeros(0, np.uint64) if met is None else met[self._seen.repeated(met)]
+        if not len(repeated) or self.dump.reader.leaves_out_repeated:
+            return repeated
         state = self.dump.reader.state()
         for before in self.dump.shards[: shard.index + 1]:
             for _ in self.dump.reader.checked(before, devices.DEFAULT_BATCH_TOKENS["cpu"], state):

@@ -86,6 +86,22 @@ def test_a_bad_row_is_told_in_the_same_two_lines(tmp_path: Path) -> None:
     assert here == there
 
 
+@pytest.mark.parametrize("command_line", [("analyze", "--on-bad-row", "skip", "--max-bad-fraction", "1"), ("inspect",)])
+def test_rows_whose_id_came_in_another_file_are_left_out(command_line: tuple[str, ...], tmp_path: Path) -> None:
+    """Of all rows but the first of an id, whichever file is read first."""
+    ids = [["a", "b", "a"], ["c", "d"], ["b", "e", "a", "e"], ["f", "d"]]
+    for i, of_file in enumerate(ids):
+        rows = [row(rollout=[-0.1 * i - 0.01 * j, -1.0], sample_id=name) for j, name in enumerate(of_file)]
+        jsonl(tmp_path / f"{i}.jsonl", rows)
+    reports = [
+        run(command_line[0], str(tmp_path), *command_line[1:], "--json", "--engine", engine, "--workers", workers)
+        for engine, workers in (("threads", "1"), ("threads", "4"), ("processes", "2"))
+    ]
+    assert reports[0].json["problems"]["duplicate_id"]["rows"] == 5
+    assert "0.jsonl, line 3" in reports[0].json["problems"]["duplicate_id"]["first"]
+    assert reports[0] == reports[1] == reports[2]
+
+
 def test_what_must_be_read_in_this_process_is(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", [row(), row()])
     by_processes = ("--engine", "processes", "--debug")

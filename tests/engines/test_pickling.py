@@ -3,7 +3,7 @@
 import json
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import pytest
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
@@ -121,13 +120,11 @@ def test_sent_work_sets_the_same_rows_aside(case: Case) -> None:
 
 
 def test_ids_that_were_met_are_sent_along(case: Case) -> None:
-    reading = case.reading()
-    n_first = sum(
-        rows.batch.n_rows for rows in reading.checked_rows(case.shard, Beside()) if isinstance(rows, CheckedRows)
-    )
-    again = sent(reading)
-    assert n_first == N - N // 10
-    assert not any(isinstance(rows, CheckedRows) for rows in again.checked_rows(case.shard, Beside()))
+    reading, beside = case.reading(), Beside()
+    n_first = sum(rows.batch.n_rows for rows in reading.sound_rows(case.shard, beside))
+    known = sent(beside).met
+    assert n_first == N - N // 10 == len(known)
+    assert not list(sent(replace(reading, known=known)).sound_rows(case.shard, Beside()))
 
 
 def test_a_decision_and_what_a_dump_is_read_by_are_plain_values(case: Case) -> None:
