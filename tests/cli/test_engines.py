@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from running import BF16, STEPS, command, jsonl, refused, row, run, wait_for
+from stores import Proxy, put, server
+from stores import store as store
 
 import rlcorr_cli
 from rlcorr_cli.engines.choice import AutoEngine, processes_pay
@@ -58,6 +60,17 @@ def test_processes_give_the_report_of_threads_byte_for_byte(command_line: tuple[
 def test_a_report_is_the_same_for_any_number_of_workers(workers: str, dump: str) -> None:
     first = run("analyze", dump, "--json", "--workers", "1").out
     assert run("analyze", dump, "--json", "--engine", "processes", "--workers", workers).out == first
+
+
+def test_processes_read_a_store_themselves(dump: str, store: Proxy) -> None:
+    for path in sorted(Path(dump).iterdir()):
+        put(server(), f"engines/{path.name}", path)
+    here, there = (
+        run("analyze", "s3://dumps/engines/", "--json", "--engine", engine, "--workers", "1")
+        for engine in ("threads", "processes")
+    )
+    assert here.out == there.out
+    assert here.status == there.status == 0, there.err
 
 
 def test_two_dumps_are_compared_by_processes(dump: str) -> None:
