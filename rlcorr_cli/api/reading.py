@@ -62,7 +62,8 @@ def analyze(
     to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw, as some of these files have
     it counted.  totals: keep what `merge` adds, which `save` writes as .rlcorr.  objective: a policy objective whose
     loss and gradient coefficients are reported, too: what `choose_objective` made, or a name such as "ppo"; takes
-    advantages.  watch: called with the bytes to come, a context around the reading.
+    advantages.  engine, workers: what works on the dump's parts ("threads", "processes", "auto": the faster), and how
+    many; threads: how many of that engine.  watch: called with the bytes to come, a context around the reading.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
     `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
     """
