@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -25,20 +25,24 @@ TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
 
 @dataclass(frozen=True)
 class ObjectRows:
-    """OriginalRows as Python's objects, each with keys of its own."""
+    """OriginalRows as Python's objects, each with keys of its own.
+
+    added: types of the columns that were added to them, which a table's first rows need not tell.
+    """
 
     objects: list[dict[str, Any]]
+    added: Mapping[str, pa.DataType] = field(default_factory=dict[str, pa.DataType])
 
     def __len__(self) -> int:
         return len(self.objects)
 
     def part(self, first: int, last: int) -> "ObjectRows":
         """Rows first..last-1."""
-        return ObjectRows(self.objects[first:last])
+        return replace(self, objects=self.objects[first:last])
 
     def take(self, indices: NDArray[np.int64]) -> "ObjectRows":
         """Rows by index; those of one index are one object."""
-        return ObjectRows([self.objects[i] for i in indices.tolist()])
+        return replace(self, objects=[self.objects[i] for i in indices.tolist()])
 
     def unreadable(self) -> Mapping[int, str]:
         """None: they have been read."""
@@ -59,7 +63,7 @@ class ObjectRows:
             return [value if stays else value.__class__(0) for value, stays in zip(row[mask], flags, strict=True)]
 
         pairs = zip(self.objects, _split(keep.tolist(), offsets.tolist()), strict=True)
-        return ObjectRows([{**row, mask: kept(row, flags), before: row[mask]} for row, flags in pairs])
+        return replace(self, objects=[{**row, mask: kept(row, flags), before: row[mask]} for row, flags in pairs])
 
     def with_columns(self, added: Mapping[str, pa.Array]) -> "ObjectRows":
         """The columns' values at each object's end."""
@@ -67,7 +71,8 @@ class ObjectRows:
             return self
         values = zip(*map(plain, added.values()), strict=True)
         pairs = zip(self.objects, values, strict=True)
-        return ObjectRows([{**row, **dict(zip(added, more, strict=True))} for row, more in pairs])
+        objects = [{**row, **dict(zip(added, more, strict=True))} for row, more in pairs]
+        return ObjectRows(objects, {**self.added, **{name: column.type for name, column in added.items()}})
 
     def replacing(self, name: str, column: pa.Array) -> "ObjectRows":
         """The values where the key was, else at each object's end."""
@@ -77,6 +82,8 @@ class ObjectRows:
         """The objects as a table; the first ones fix the columns."""
         try:
             table = pa.Table.from_pylist(self.objects, schema=schema)
+            if schema is None:
+                table = self._with_added_types(table)
         except RecursionError as error:
             raise DataError(TOO_DEEP, LINES) from error
         except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError) as error:
@@ -89,6 +96,14 @@ class ObjectRows:
             raise DataError(
                 f"The key {strange} is not in the first rows, which fix the columns of a Parquet file.", LINES
             )
+        return table
+
+    def _with_added_types(self, table: pa.Table) -> pa.Table:
+        """Where no row was rejected, a list of what rejects is empty, and of no type."""
+        names = [name for name in self.added if name in table.column_names]
+        for name in names:
+            index = table.schema.get_field_index(name)
+            table = table.set_column(index, name, table.column(index).cast(self.added[name]))
         return table
 
     def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:

@@ -114,6 +114,17 @@ def test_json_lines_keep_their_keys_and_values(suffix: str, tmp_path: Path) -> N
     assert found[1]["response_mask"][0] is True
 
 
+def test_added_columns_have_their_types_whatever_the_first_json_lines_hold(tmp_path: Path) -> None:
+    """No row of the first batch is rejected, so its lists of what rejects are all empty."""
+    dump = jsonl(tmp_path / "in.jsonl", [row()] * 20 + [row(old=(-0.25, -9.0))] * 20)
+    given = ("--is", "token", "--rs", "ratio.token:0.1,10", "--batch-tokens", "20")
+    rows = output(tmp_path / "out.parquet", dump, *given)
+    assert [one["rlcorr_rejected_by"] for one in rows] == [[]] * 20 + [["token_ratio"]] * 20
+    schema = pq.read_schema(tmp_path / "out.parquet")
+    assert schema.field("rlcorr_rejected_by").type == pa.list_(pa.string())
+    assert schema.field("rollout_is_weights").type == pa.list_(pa.float32())
+
+
 def test_parquet_and_json_lines_agree_whatever_the_batch_and_threads(tmp_path: Path) -> None:
     plan = ["--is", "sequence", "--is-high", "1.5", "--normalize", "batch", "--rs", "ratio.token:0.9,1.1"]
     wanted = output(tmp_path / "a.parquet", BF16, *plan)
