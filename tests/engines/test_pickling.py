@@ -14,6 +14,7 @@ import pytest
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
@@ -161,3 +162,11 @@ def test_filtered_rows_are_sent_with_their_corrections(case: Case) -> None:
     filtered = [rows for rows in sent(list(work(case.shard))) if isinstance(rows, FilteredRows)]
     assert sum(len(rows.stays) for rows in filtered) == N - N // 10
     assert all(rows.written is not None for rows in filtered)
+
+
+def test_a_few_rows_of_a_table_are_sent_without_the_others() -> None:
+    table = pa.table({"lists": [[float(i)] * 50 for i in range(1000)], "text": [f"{i}" * 20 for i in range(1000)]})
+    few = ArrowRows(table).part(500, 510)
+    sent = pickle.dumps(few)
+    assert len(sent) < 10_000
+    assert pickle.loads(sent).table.equals(few.table)
