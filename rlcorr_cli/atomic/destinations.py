@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rlcorr_cli.atomic import remote
-from rlcorr_cli.atomic.temporaries import sweep
+from rlcorr_cli.atomic.temporaries import sweep, sweep_stores
 from rlcorr_cli.errors import OutputError, UsageError
 from rlcorr_cli.places import STDIN, scheme
 
@@ -111,7 +111,9 @@ def check_run(
     _refuse_what_is_read(located, reads)
     for destination in destinations:
         _refuse_place(destination)
-    return sweep(_directory_there(destination.place) for destination in destinations)
+    places = [destination.place for destination in destinations]
+    stores = [place.parent for place in places if remote.is_remote(place)]
+    return (*sweep(map(_directory_there, places)), *sweep_stores(stores))
 
 
 @dataclass(frozen=True)

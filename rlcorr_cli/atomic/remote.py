@@ -82,6 +82,13 @@ def names_in(directory: Path) -> list[str]:
         return store.names(uri)
 
 
+def size_and_time(path: Path) -> tuple[int, float]:
+    """Bytes of an object, or of all in a directory, and when the newest was written."""
+    with _said():
+        store, uri = _store(path)
+        return store.size_and_time(uri)
+
+
 def opened(path: Path) -> BinaryIO:
     """An object's content."""
     with _said():

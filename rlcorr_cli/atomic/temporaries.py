@@ -10,11 +10,12 @@ import shutil
 import stat
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from rlcorr_cli.atomic import remote
 from rlcorr_cli.atomic.renaming import ASIDE, PART
 
 LISTED = 3
@@ -49,16 +50,38 @@ def sweep(directories: Iterable[Path]) -> tuple[str, ...]:
     for path in removed:
         discard(path)
     removed = [path for path in removed if not os.path.lexists(path)]
-    notes = [
+    aside = (
         f"{path} is an older output that a killed run had moved away; give it its name again, or delete it."
         for path in litter
         if path.suffix == ASIDE
-    ]
-    if removed:
-        names = ", ".join(path.name for path in removed[:LISTED]) + (", …" if len(removed) > LISTED else "")
-        count = "1 unfinished output" if len(removed) == 1 else f"{len(removed):,} unfinished outputs"
-        notes.insert(0, f"Removed {count} that killed runs had left beside this one's ({n_bytes:,} bytes): {names}.")
-    return tuple(notes)
+    )
+    return (*_told(removed, n_bytes), *aside)
+
+
+def sweep_stores(directories: Iterable[Path]) -> tuple[str, ...]:
+    """The same in folders of stores."""
+    removed: list[Path] = []
+    n_bytes = 0
+    for directory in sorted(set(directories)):
+        for name in remote.names_in(directory):
+            maker = _NAME.fullmatch(name.rstrip("/"))
+            if maker is None:
+                continue
+            path = directory / name.rstrip("/")
+            size, newest = remote.size_and_time(path)
+            if _is_gone(maker["host"], int(maker["pid"]), lambda newest=newest: newest):
+                remote.discard(path, name.endswith("/"))
+                removed.append(path)
+                n_bytes += size
+    return _told(removed, n_bytes)
+
+
+def _told(removed: list[Path], n_bytes: int) -> tuple[str, ...]:
+    if not removed:
+        return ()
+    names = ", ".join(path.name for path in removed[:LISTED]) + (", …" if len(removed) > LISTED else "")
+    count = "1 unfinished output" if len(removed) == 1 else f"{len(removed):,} unfinished outputs"
+    return (f"Removed {count} that killed runs had left beside this one's ({n_bytes:,} bytes): {names}.",)
 
 
 def _litter(directory: Path) -> Iterator[Path]:
@@ -76,11 +99,13 @@ def _is_left(path: Path, host: str, pid: int) -> bool:
     mode = path.lstat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         return False
-    if host == _host():
-        return not _is_alive(pid)
     # In a directory the newest part tells when it was last written to.
-    newest = max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
-    return time.time() - newest > OLD_SECONDS
+    return _is_gone(host, pid, lambda: max(entry.lstat().st_mtime for entry in (path, *path.rglob("*"))))
+
+
+def _is_gone(host: str, pid: int, newest: Callable[[], float]) -> bool:
+    """newest: asks when there was last written to what the process made."""
+    return not _is_alive(pid) if host == _host() else time.time() - newest() > OLD_SECONDS
 
 
 def _is_alive(pid: int) -> bool:

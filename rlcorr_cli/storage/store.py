@@ -237,6 +237,15 @@ class Store:
         start = len(directory) + 1
         return sorted([*(file[start:] for file in files), *(f"{folder[start:]}/" for folder in folders)])
 
+    def size_and_time(self, path: str) -> tuple[int, float]:
+        """Bytes of an object or of all below a directory, and when the newest was written, in seconds."""
+        try:
+            info = self._info(path)
+            infos = self._selected(path, recursive=True) if info.type == fs.FileType.Directory else [info]
+        except OSError as error:
+            raise refused(self._asked(path), error) from error
+        return sum(info.size or 0 for info in infos), max(((info.mtime_ns or 0) / 1e9 for info in infos), default=0.0)
+
     def check_place(self, path: str) -> None:
         """A DataError where the bucket is not there, or not ours."""
         try:

@@ -16,6 +16,8 @@ from running import BF16, STEPS, forked_command, refused, row, run, wait_for
 from stores import Proxy, get, keys, put, server, unfinished
 from stores import store as store
 
+from rlcorr_cli.atomic.temporaries import temporary_name
+
 GEO = ("--preset", "geo_rs")
 
 
@@ -244,3 +246,18 @@ def test_scalars_for_tensorboard_are_written_and_replaced(store: Proxy) -> None:
         (key,) = keys(server(), "scalars")
         assert key.startswith("scalars/run.tb/events.out.tfevents.")
         time.sleep(1.1)  # the file's name has the second
+
+
+def test_what_killed_runs_left_in_a_store_is_removed_and_told_of(store: Proxy) -> None:
+    """Of a process of this host that is gone; one that runs may be writing still, and another host's within a day."""
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    working = temporary_name(Path("x")).name
+    left = working.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
+    elsewhere = f".rlcorr-00000000-{gone.pid}-0123456789abcdef.part"
+    for name in (f"{left}/part-00000.parquet", f"{left}/part-00001.parquet", working, elsewhere, f"{left}x"):
+        put(server(), f"litter/{name}", "12345")
+    report = run("filter", BF16, *GEO, "-o", "s3://dumps/litter/a.parquet", "--json").json
+    (note,) = [note for note in report["notes"] if "killed" in note]
+    assert note == f"Removed 1 unfinished output that killed runs had left beside this one's (10 bytes): {left}."
+    assert {*keys(server(), "litter")} == {f"litter/{name}" for name in (working, elsewhere, f"{left}x", "a.parquet")}
