@@ -6,7 +6,7 @@ once: those of a directory come one by one, when all are uploaded, and the last 
 """
 
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -16,6 +16,9 @@ from rlcorr_cli.places import Uri, UriPath
 
 if TYPE_CHECKING:
     from rlcorr_cli.storage.store import Store
+
+AT_ONCE = 16
+"""Objects that are named at a time."""
 
 
 def is_remote(path: Path) -> bool:
@@ -60,11 +63,10 @@ def name_all(hidden: Path, directory: Path) -> None:
     """
     with _said():
         store, uri = _store(directory)
-        older, names = store.names(uri), store.names(str(hidden))
+        older, names = _seal_last(store.names(uri)), _seal_last(store.names(str(hidden)))
         try:
             store.delete_each(uri, older[-1:])
-            for name in names[:-1]:
-                store.copy(f"{hidden}/{name}", f"{uri}/{name}")
+            _each(lambda name: store.copy(f"{hidden}/{name}", f"{uri}/{name}"), names[:-1])
             store.delete_each(uri, [name for name in older[:-1] if name not in names[:-1]])
             store.copy(f"{hidden}/{names[-1]}", f"{uri}/{names[-1]}")
         except BaseException:
@@ -73,6 +75,24 @@ def name_all(hidden: Path, directory: Path) -> None:
                     store.delete_each(uri, names)
             raise
         store.delete_directory(str(hidden))
+
+
+def _seal_last(names: Iterable[str]) -> list[str]:
+    """Names in order, what is no data at the end: it tells of the others."""
+    return sorted(names, key=lambda name: (name.startswith("_"), name))
+
+
+def _each(act: Callable[[str], None], names: Iterable[str]) -> None:
+    """Do it with each, several at a time, as nearly all of it is waiting; whatever fails, none is under way after."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="rlcorr-name") as pool:
+        try:
+            for done in [pool.submit(act, name) for name in names]:
+                done.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
 
 
 def names_in(directory: Path) -> list[str]:
@@ -94,6 +114,20 @@ def opened(path: Path) -> BinaryIO:
     with _said():
         store, uri = _store(path)
         return store.open(uri)
+
+
+def created(path: Path) -> BinaryIO:
+    """A new object, in the place of what has its name, which appears when it is closed."""
+    with _said():
+        store, uri = _store(path)
+        return store.create(uri)
+
+
+def refusal(path: Path, error: OSError) -> OutputError | None:
+    """What is wrong with the store, where an error came from it."""
+    store, uri = _store(path)
+    told = store.explained(uri, error)
+    return None if told is None else OutputError(told.message, told.hint)
 
 
 def remove(path: Path, directory: bool = False) -> None:

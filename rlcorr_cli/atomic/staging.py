@@ -36,7 +36,7 @@ def has_published() -> bool:
 class _Staged:
     """What is at `temporary` is meant for `place`; goes: there is nothing, and what has the place is taken away.
 
-    hidden: of a place in a store, the name beside it that the upload has.
+    hidden: of a place in a store, the name beside it that the upload has; where others upload, `temporary` is that.
     """
 
     destination: Destination
@@ -44,6 +44,11 @@ class _Staged:
     temporary: Path
     goes: bool = False
     hidden: Path | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the temporary is on the disk."""
+        return self.temporary != self.hidden
 
 
 class Staging:
@@ -59,9 +64,7 @@ class Staging:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for staged in self._staged:
-            discard(staged.temporary)
-            if staged.hidden is not None and staged.hidden in self._uploaded:
-                remote.discard(staged.hidden, staged.destination.directory)
+            self._discard(staged)
         self._staged.clear()
         self._uploaded.clear()
         self._new_directories.clear()
@@ -94,6 +97,26 @@ class Staging:
                 file.writelines((content,) if isinstance(content, bytes) else content)
             sync(temporary)
 
+    def share(self, destination: Destination) -> Path:
+        """The directory, made now, into which other processes put a destination's files with `atomic.joint`; of one in
+        a store it is there."""
+        place = destination.place
+        if remote.is_remote(place):
+            hidden = temporary_name(place)
+            self._staged.append(_Staged(destination, place, hidden, hidden=hidden))
+            self._uploaded.add(hidden)
+            return hidden
+        with _said(destination):
+            temporary = self.add(destination)
+            temporary.mkdir()
+        return temporary
+
+    def withdraw(self, temporary: Path) -> None:
+        """Discard what was staged under this name, as if it had never been."""
+        for staged in [staged for staged in self._staged if staged.temporary == temporary]:
+            self._discard(staged)
+            self._staged.remove(staged)
+
     def remove(self, destination: Destination) -> None:
         """Stage that nothing is there: what an earlier run wrote goes as this one's outputs come."""
         self._stage(destination, destination.place, goes=True)
@@ -103,7 +126,7 @@ class Staging:
         # What can be refused is refused before the first has its name.
         for staged in self._staged:
             with _said(staged.destination):
-                if not staged.goes and staged.temporary.is_dir():
+                if not staged.goes and staged.is_here and staged.temporary.is_dir():
                     _sync_directory(staged.temporary)
                 if staged.destination.refuse(staged.place) and not staged.destination.overwrite:
                     raise staged.destination.taken(MEANWHILE)
@@ -129,13 +152,19 @@ class Staging:
 
     def _upload(self, staged: _Staged) -> None:
         """What takes long and may fail comes before the first output has its name."""
-        if staged.hidden is not None and not staged.goes:
+        if staged.hidden is not None and staged.is_here and not staged.goes:
             self._uploaded.add(staged.hidden)
             if staged.destination.directory:
                 for file in sorted(staged.temporary.iterdir()):
                     remote.upload(file, staged.hidden / file.name)
             else:
                 remote.upload(staged.temporary, staged.hidden)
+
+    def _discard(self, staged: _Staged) -> None:
+        if staged.is_here:
+            discard(staged.temporary)
+        if staged.hidden is not None and staged.hidden in self._uploaded:
+            remote.discard(staged.hidden, staged.destination.directory)
 
 
 def sync(path: Path) -> None:

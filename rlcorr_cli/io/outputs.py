@@ -1,10 +1,12 @@
 """Datasets on their way to disk, each the one output of a Staging; `writers` has the forms."""
 
 import errno
+import json
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.atomic.joint import put
 from rlcorr_cli.atomic.staging import sync
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.io.formats import WRITTEN
@@ -20,8 +23,31 @@ from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.plain_values import Losses
 from rlcorr_cli.io.writers import MARK, Writer, writer
 
-PART = re.compile(r"part-\d{5,}\.parquet")
+PART = re.compile(r"part-\d{5,}(_\d{5,})?\.parquet")
 """Names of a directory's files."""
+SEAL = "_rlcorr.json"
+"""The file beside parts that workers wrote, which comes last: a directory that has it is whole.  It holds what the
+metadata of the last part holds where one process writes them all, and the parts."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of a directory."""
+
+    name: str
+    rows: int
+    n_bytes: int
+
+
+def seal(metadata: str, parts: Sequence[Part]) -> bytes:
+    """What SEAL holds.  metadata: a JSON object about all of them."""
+    listed = [{"name": part.name, "rows": part.rows} for part in parts]
+    return f"{json.dumps({**json.loads(metadata), 'parts': listed}, indent=1)}\n".encode()
+
+
+def nothing_left(path: Path) -> DataError:
+    """The error where a plan rejects every row."""
+    return DataError(f"Nothing is left to write to {path}.", "Loosen the plan, or use --rejected keep.")
 
 
 class Output:
@@ -40,9 +66,11 @@ class Output:
         *,
         columns: pa.Schema | None = None,
         untouched: bool = False,
+        sealed: bool = False,
     ) -> None:
         """about: the metadata of parts that are full before the end is known.  columns: as of `Dump.table_columns`.
-        untouched: whether NaN stays NaN, which not every reader of JSON lines knows."""
+        untouched: whether NaN stays NaN, which not every reader of JSON lines knows.  sealed: whether a directory gets
+        a SEAL."""
         self.destination = destination
         self.rows = 0
         self.done = 0.0
@@ -54,9 +82,10 @@ class Output:
         self._rows_per_file = rows_per_file if destination.directory else None
         self._temporary: Path | None = None
         self._part: tuple[Writer, BinaryIO] | None = None
+        self._sealed = sealed and destination.directory
         self._parts: list[Path] = []
+        self._closed: list[Part] = []
         self._in_part = 0
-        self._closed_bytes = 0
 
     def __enter__(self) -> "Output":
         return self
@@ -71,7 +100,7 @@ class Output:
     @property
     def n_bytes(self) -> int:
         """Bytes on the disk so far."""
-        return self._closed_bytes + (self._parts[-1].stat().st_size if self._part else 0)
+        return sum(part.n_bytes for part in self._closed) + (self._parts[-1].stat().st_size if self._part else 0)
 
     def write(self, rows: OriginalRows) -> None:
         """Rows in order, cut over parts where the output is a directory."""
@@ -81,10 +110,12 @@ class Output:
     def finish(self, metadata: str) -> None:
         """Have all of it on the disk, for `Staging.publish` to give it its name."""
         if not self.rows:
-            path = self.destination.path
-            raise DataError(f"Nothing is left to write to {path}.", "Loosen the plan, or use --rejected keep.")
+            raise nothing_left(self.destination.path)
         with self._saying_how_much():
             self._close(metadata)
+            if self._sealed:
+                assert self._temporary is not None
+                put(self._temporary, SEAL, seal(metadata, self._closed))
 
     def finish_or_remove(self, metadata: str) -> None:
         """As `finish`; where no row came, none is to be there: an older output is not this run's."""
@@ -130,7 +161,8 @@ class Output:
             part.close(metadata)
             file.close()
             sync(self._parts[-1])
-            self._closed_bytes += self._parts[-1].stat().st_size
+            path = self._parts[-1]
+            self._closed.append(Part(path.name, self._in_part, path.stat().st_size))
             self._part = None
 
     @contextmanager
@@ -158,15 +190,26 @@ def dataset(path: Path, option: str, overwrite: bool | None) -> Destination:
 def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
     """Whether a run wrote a file of a directory: parts tell in their metadata who did.
 
-    No file beside them does, because there are readers of such directories that take every file for data.
+    No file beside them does where one process writes them, because there are readers of such directories that take
+    every file for data.
     """
-    if not PART.fullmatch(name):
+    if not (name == SEAL or PART.fullmatch(name)):
         return False
     try:
         with opened() as file:
+            if name == SEAL:
+                return _is_seal(file.read())
             return MARK.encode() in (pq.read_metadata(file).metadata or {})
     except (pa.ArrowException, OSError):
         return False
+
+
+def _is_seal(content: bytes) -> bool:
+    try:
+        told = json.loads(content)
+    except ValueError:
+        return False
+    return isinstance(told, dict) and {"version", "plan", "parts"} <= told.keys()
 
 
 def is_table(destination: Destination) -> bool:

@@ -40,20 +40,22 @@ class Writer(Protocol):
 class _Parquet:
     """zstd, row groups of about GROUP_BYTES, the source's schema metadata and one more key, `rlcorr`."""
 
-    def __init__(self, file: BinaryIO, columns: pa.Schema | None) -> None:
+    def __init__(self, file: BinaryIO, columns: pa.Schema | None, first: pa.Schema | None) -> None:
         self._file = file
         self._columns = columns
+        self._fixed = first
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.Table] = []
 
     def write(self, rows: OriginalRows) -> None:
-        table = rows.as_table(self._writer and self._writer.schema)
+        table = rows.as_table(self._fixed)
         if self._columns is not None:
             table = conformed(table, self._columns)
+        if self._fixed is not None and table.schema != self._fixed:
+            raise different(table.schema, self._fixed)
         if self._writer is None:
             self._writer = _parquet(self._file, table.schema)
-        elif table.schema != self._writer.schema:
-            raise different(table.schema, self._writer.schema)
+            self._fixed = self._writer.schema
         self._held.append(table)
         if len(self._held) == HELD:
             self._held = [pa.concat_tables(self._held).combine_chunks()]
@@ -116,10 +118,17 @@ class _Lines:
                 self._file.close()
 
 
-def writer(suffix: str, file: BinaryIO, losses: Losses | None, columns: pa.Schema | None) -> Writer:
+def writer(
+    suffix: str,
+    file: BinaryIO,
+    losses: Losses | None,
+    columns: pa.Schema | None,
+    first: pa.Schema | None = None,
+) -> Writer:
     """The Writer of a suffix, which closes nothing but what it opens itself.  losses: where it counts
-    them; None where a number is to stay what it was.  columns: as of `Dump.table_columns`."""
-    return _Parquet(file, columns) if suffix == ".parquet" else _Lines(file, suffix, losses)
+    them; None where a number is to stay what it was.  columns: as of `Dump.table_columns`.  first: columns that rows of
+    another file fix for these."""
+    return _Parquet(file, columns, first) if suffix == ".parquet" else _Lines(file, suffix, losses)
 
 
 def _line(row: dict[str, Any], losses: Losses | None) -> bytes:

@@ -1,16 +1,16 @@
 """filter_dump(): the corrected dataset.
 
-One pass reads, decides and writes, shard by shard in the dump's order.  A plan that divides weights by a batch mean,
+One pass reads, decides and writes: shard by shard in the dump's order here, or each shard's parts of a directory where
+it is read, by an engine whose workers share no memory.  A plan that divides weights by a batch mean,
 and a resampling, first take a pass that only measures, a budget two that find its bound.  Rows in = rows out + rows
 dropped + rows set aside, checked at the end.
 """
 
 import json
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,13 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, dataset, is_table
+from rlcorr_cli.io.parts import PartsOutput
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.pipeline.analyze import Watch, opened, run_totals, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
-from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work, filtered_rows, row_draws
+from rlcorr_cli.pipeline.filter_parts import Writing, written_apart
+from rlcorr_cli.pipeline.filter_passes import Account, FilteredRows, Tally, filter_work, filtered_rows, row_draws
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.quality.anomalies import find_anomalies
@@ -37,28 +39,6 @@ from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import report_of
 from rlcorr_cli.requests import ReadRequest
-from rlcorr_cli.totals.measured import Gathering
-
-
-@dataclass
-class _Tally:
-    """What adds up over batches, in place."""
-
-    totals: Gathering = field(default_factory=Gathering)
-    rows_in: int = 0
-    rows_out: int = 0
-    rows_dropped: int = 0
-    n_clamped: int = 0
-    rejected: Counter[str] = field(default_factory=Counter[str])
-
-    def add(self, batch: FilteredRows, times: NDArray[np.int64]) -> None:
-        """A batch.  times: how often each of its rows is written."""
-        self.totals.add(batch.measured)
-        self.n_clamped += batch.n_clamped
-        self.rows_in += len(times)
-        self.rows_out += int(times.sum())
-        self.rows_dropped += int((times == 0).sum())
-        self.rejected.update(batch.rejected)
 
 
 def filter_dump(
@@ -74,25 +54,26 @@ def filter_dump(
     plan, dump = chosen.plan, opened(request, chosen, target.objective)
     _check(dump, plan, target)
     anomalies = find_anomalies(samples(dump))
+    places = kept_rows(target), rejected_rows(target)
     computing = computing or Computing()
+    if any(place is not None and place.directory for place in places):
+        computing = computing.as_named  # names of parts are an engine's own
     budgets = search_budgets(dump, plan, computing)
     writes = target.path is not None or target.rejected is not None
     work = filter_work(dump, chosen, target, computing, budgets.bounds, writes=writes)
     draws = row_draws(dump, work, computing)
-    tally = _Tally()
     with ExitStack() as stack:
-        progress = stack.enter_context(watched(dump, watch))
-        staging = stack.enter_context(Staging())
-        log = stack.enter_context(bad_row_log(dump, staging, overwrite=target.overwrite))
-        kept, dropped = outputs = [
-            place and stack.enter_context(_output(place, staging, dump, plan, target))
-            for place in (kept_rows(target), rejected_rows(target))
-        ]
-        of_input = outputs if draws is None else ()
-        batches = filtered_rows(dump, work, computing, outputs=of_input, progress=progress, log=log)
-        with closing(batches):
-            for batch in batches:
-                _write(batch, tally, draws, kept, dropped)
+        writing = Writing(
+            dump=dump,
+            work=work,
+            computing=computing,
+            places=places,
+            about=json.dumps(_about(plan)),
+            progress=stack.enter_context(watched(dump, watch)),
+            staging=(staging := stack.enter_context(Staging())),
+            log=(log := stack.enter_context(bad_row_log(dump, staging, overwrite=target.overwrite))),
+        )
+        tally, outputs = written_apart(writing) if writing.is_apart else _written_in_order(writing, draws, stack)
         more_notes = (*_unused_weights(plan, target), *_clamped(tally.n_clamped), *_losses(outputs))
         chosen = replace(chosen, notes=(*chosen.notes, *more_notes))
         measured = replace(
@@ -112,14 +93,37 @@ def filter_dump(
             n_bytes=0,
             rejected_rows=tally.rejected,
         )
-        _finish(filtered, kept, dropped, log)
+        _finish(filtered, outputs, log)
         staging.publish()
-        return replace(filtered, n_bytes=kept.n_bytes if kept else 0)
+        return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
 
 
-def _output(place: Destination, staging: Staging, dump: Dump, plan: Plan, target: Target) -> Output:
-    columns = dump.table_columns if is_table(place) else None
-    return Output(staging, place, target.rows_per_file, json.dumps(_about(plan)), columns=columns)
+def _written_in_order(
+    writing: Writing, draws: NDArray[np.int64] | None, stack: ExitStack
+) -> tuple[Tally, tuple[Output | None, ...]]:
+    """Have the rows come here, and write them in the dump's order.  stack: closes the outputs."""
+    tally = Tally()
+    outputs = tuple(place and stack.enter_context(_output(place, writing)) for place in writing.places)
+    kept, dropped = outputs
+    of_input = outputs if draws is None else ()
+    batches = filtered_rows(
+        writing.dump, writing.work, writing.computing, outputs=of_input, progress=writing.progress, log=writing.log
+    )
+    with closing(batches):
+        for batch in batches:
+            _write(batch, tally, draws, kept, dropped)
+    return tally, outputs
+
+
+def _output(place: Destination, writing: Writing) -> Output:
+    return Output(
+        writing.staging,
+        place,
+        writing.work.target.rows_per_file,
+        writing.about,
+        columns=writing.dump.table_columns if is_table(place) else None,
+        sealed=not writing.computing.engine.shares_memory,
+    )
 
 
 def destinations(request: ReadRequest, target: Target) -> list[Destination]:
@@ -168,7 +172,7 @@ def _coefs(report: Report, target: Target) -> tuple[str, ...]:
     return (f"rlcorr_coef is {name}'s, to be divided by {number} of its batch{where}.",)
 
 
-def _losses(outputs: Sequence[Output | None]) -> tuple[str, ...]:
+def _losses(outputs: Sequence[Output | PartsOutput | None]) -> tuple[str, ...]:
     """Notes on values that JSON lines have no form for."""
     losses = [output.losses for output in outputs if output is not None]
     n_numbers, n_texts = sum(loss.numbers for loss in losses), sum(loss.texts for loss in losses)
@@ -194,13 +198,13 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
 
 
 def _write(
-    batch: FilteredRows, tally: _Tally, draws: NDArray[np.int64] | None, kept: Output | None, dropped: Output | None
+    batch: FilteredRows, tally: Tally, draws: NDArray[np.int64] | None, kept: Output | None, dropped: Output | None
 ) -> None:
     """Send one batch's rows where they belong."""
     times = batch.stays.astype(np.int64)
     if draws is not None:
         times = draws[tally.rows_in : tally.rows_in + len(times)]
-    tally.add(batch, times)
+    tally.add(Account.of(batch, times))
     if kept is not None and batch.written is not None:
         for rows in (batch.written,) if draws is None else drawn(batch.written, times, batch.longest):
             if draws is not None:
@@ -210,8 +214,9 @@ def _write(
         dropped.write(batch.dropped)
 
 
-def _finish(filtered: Filtered, kept: Output | None, dropped: Output | None, log: BadRowLog) -> None:
+def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None], log: BadRowLog) -> None:
     """Hold the accounts against each other, then have the outputs ready to be published."""
+    kept, dropped = outputs
     for output, rows in ((kept, filtered.rows_out), (dropped, filtered.rows_dropped)):
         if output is not None and output.rows != rows:
             raise AssertionError(f"{output.destination.path}: {output.rows} rows written, {rows} meant to be")

@@ -3,8 +3,9 @@
 Each pass returns a value that the next one takes: scales, then draws, then the corrected rows in the dump's order.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from rlcorr_cli.pipeline.scan import Beside, Computing, IdsAcrossShards, ShardRe
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.measured import Gathering, Measured
 from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import GroupKey
@@ -58,6 +59,63 @@ class FilteredRows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Account:
+    """What became of rows; `Tally` adds it up."""
+
+    measured: Measured
+    rows_in: int
+    rows_out: int
+    rows_dropped: int
+    n_clamped: int
+    rejected: Mapping[str, int]
+
+    @classmethod
+    def of(cls, rows: FilteredRows, times: NDArray[np.int64]) -> "Account":
+        """Of one batch.  times: how often each of its rows is written."""
+        return cls(
+            measured=rows.measured,
+            rows_in=len(times),
+            rows_out=int(times.sum()),
+            rows_dropped=int((times == 0).sum()),
+            n_clamped=rows.n_clamped,
+            rejected=rows.rejected,
+        )
+
+
+@dataclass
+class Tally:
+    """Accounts as they add up, in place."""
+
+    totals: Gathering = field(default_factory=Gathering)
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_dropped: int = 0
+    n_clamped: int = 0
+    rejected: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, account: Account) -> None:
+        """One more."""
+        self.totals.add(account.measured)
+        self.rows_in += account.rows_in
+        self.rows_out += account.rows_out
+        self.rows_dropped += account.rows_dropped
+        self.n_clamped += account.n_clamped
+        self.rejected.update(account.rejected)
+
+    @property
+    def account(self) -> Account:
+        """The sum so far."""
+        return Account(
+            measured=self.totals.measured,
+            rows_in=self.rows_in,
+            rows_out=self.rows_out,
+            rows_dropped=self.rows_dropped,
+            n_clamped=self.n_clamped,
+            rejected=self.rejected,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class FilterShard:
     """Shard -> its rows, filtered, batch by batch.
 
@@ -73,13 +131,18 @@ class FilterShard:
     target: Target
     writes: bool
 
-    def __call__(self, shard: Shard) -> Iterator[FilteredRows | SetAside | Beside]:
+    def __call__(self, shard: Shard) -> Generator[FilteredRows | SetAside | Beside]:
         """Filter one shard's rows, in order; what its reading leaves beside them, but rows set aside, comes last."""
         beside = Beside()
         with devices.worker(self.reading.device, sparing=True):
             for rows in self.reading.checked_rows(shard, beside):
                 yield rows if isinstance(rows, SetAside) else self._filtered(rows, shard)
         yield beside
+
+    def n_tokens(self, measured: Measured) -> float:
+        """Valid tokens of what was measured."""
+        diagnosed = diagnostics_block(self.observation.plan.mode)
+        return sum(summary.blocks[diagnosed].sum("tokens") for summary in measured.groups.values())
 
     def _filtered(self, rows: CheckedRows, shard: Shard) -> FilteredRows:
         batch = rows.batch
@@ -221,7 +284,6 @@ def filtered_rows(
     log: BadRowLog | None = None,
 ) -> Generator[FilteredRows]:
     """The dump's batches in order.  outputs: told what share of the input they stand for."""
-    diagnosed = diagnostics_block(work.observation.plan.mode)
     total, so_far = sum(shard.n_bytes for shard in dump.shards), 0
     results = running(dump, computing, streams=True).stream(dump.shards, PortionedStream(work))
     ids = IdsAcrossShards(dump)
@@ -235,7 +297,7 @@ def filtered_rows(
             if isinstance(rows, Beside):
                 ids.add(shard, rows.met)
             elif not isinstance(rows, SetAside):
-                n_tokens += sum(summary.blocks[diagnosed].sum("tokens") for summary in rows.measured.groups.values())
+                n_tokens += work.n_tokens(rows.measured)
                 yield rows
             elif log is not None:
                 log.add(shard, rows)

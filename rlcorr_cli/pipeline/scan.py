@@ -51,6 +51,11 @@ class Computing:
         default = tokens[devices.resolve(self.device).type]
         return replace(self, batch_tokens=self.batch_tokens or default)
 
+    @property
+    def as_named(self) -> "Computing":
+        """The same by threads where nobody named an engine: for what must not hang on how many cores there are."""
+        return replace(self, engine=self.engine.local()) if isinstance(self.engine, AutoEngine) else self
+
     def engine_for(self, dump: Dump, *, streams: bool = False) -> Engine:
         """The engine for a dump; threads of this process, or one of them, where it must be read so.
 

@@ -188,10 +188,16 @@ class Store:
         there is no way to abort.  An upload that the store itself refuses half-way stays unfinished there, unseen.
         """
         try:
-            out = self._files.open_output_stream(self._name(path), compression=None)
-            with open(local, "rb") as file, out:
+            with open(local, "rb") as file, self.create(path) as out:
                 while piece := file.read(PIECE_BYTES):
                     out.write(piece)
+        except OSError as error:
+            raise refused(self._asked(path), error) from error
+
+    def create(self, path: str) -> BinaryIO:
+        """A stream to a new object, which replaces what has the name when it is closed, however that comes about."""
+        try:
+            return self._files.open_output_stream(self._name(path), compression=None)
         except OSError as error:
             raise refused(self._asked(path), error) from error
 
