@@ -4,132 +4,41 @@ Stores answer alike whoever is to blame: a request for a key says 404 without it
 So a message names bucket, key and endpoint, and the variables that decide which store is asked, and as whom.
 """
 
-import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from rlcorr_cli.errors import DataError, nearest, shortened
+from rlcorr_cli.errors import DataError, nearest
+from rlcorr_cli.storage.services import Asked
 
-
-@dataclass(frozen=True)
-class Service:
-    """A kind of store.  variables: that decide which one is asked, and as whom; of `secrets` no value is shown.
-
-    place: what the first part of a URI names.  endpoint: a variable that names the server, and where it is else.
-    """
-
-    place: str
-    variables: tuple[str, ...]
-    secrets: tuple[str, ...]
-    endpoint: str
-    default: str
-
-
-AWS = Service(
-    place="bucket",
-    variables=("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"),
-    secrets=("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-    endpoint="AWS_ENDPOINT_URL",
-    default="AWS",
-)
-GOOGLE = Service(
-    place="bucket",
-    variables=("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"),
-    secrets=(),
-    endpoint="STORAGE_EMULATOR_HOST",
-    default="Google Cloud Storage",
-)
-AZURE = Service(
-    place="container",
-    variables=("AZURE_TENANT_ID", "AZURE_CLIENT_ID"),
-    secrets=("AZURE_CLIENT_SECRET",),
-    endpoint="",
-    default="Azure",
-)
-HADOOP = Service(
-    place="host",
-    variables=("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH"),
-    secrets=(),
-    endpoint="",
-    default="its name node",
-)
-HUGGING_FACE = Service(
-    place="kind of repository",
-    variables=("HF_ENDPOINT", "HF_HOME"),
-    secrets=("HF_TOKEN",),
-    endpoint="HF_ENDPOINT",
-    default="the Hugging Face Hub",
-)
-SERVICES = {
-    "s3": AWS,
-    "gs": GOOGLE,
-    "gcs": GOOGLE,
-    "abfs": AZURE,
-    "abfss": AZURE,
-    "hdfs": HADOOP,
-    "viewfs": HADOOP,
-    "hf": HUGGING_FACE,
-}
-"""Scheme of a URI -> what it names."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What was asked for.  query: of the URI, which says more of the store than variables do."""
-
-    scheme: str
-    place: str
-    key: str
-    query: str = ""
-
-    @property
-    def uri(self) -> str:
-        """As it was typed."""
-        return f"{self.scheme}://{self.place}" + (f"/{self.key}" if self.key else "")
-
-    @property
-    def service(self) -> Service:
-        """The kind of store."""
-        return SERVICES[self.scheme]
-
-    @property
-    def endpoint(self) -> str:
-        """The server that was asked."""
-        named = re.search(r"endpoint_override=([^&]+)", self.query)
-        return named[1] if named else os.environ.get(self.service.endpoint) or self.service.default
-
-    @property
-    def where(self) -> str:
-        """'bucket 'logs', key 'run/a.parquet', endpoint http://127.0.0.1:9000'."""
-        key = f", key {shortened(self.key)}" if self.key else ""
-        return f"{self.service.place} {shortened(self.place)}{key}, endpoint {self.endpoint}"
-
-    @property
-    def looked_at(self) -> str:
-        """The variables, with the values that are no secret."""
-        shown = [f"{name}={os.environ[name]}" for name in self.service.variables if os.environ.get(name)]
-        shown += [f"{name} is set" for name in self.service.secrets if os.environ.get(name)]
-        names = (*self.service.variables, *self.service.secrets)
-        unset = [name for name in names if not os.environ.get(name)]
-        values = ", ".join([*([f"?{self.query}"] if self.query else []), *shown])
-        return (
-            f"Looked at: {values}{'; ' if values and unset else ''}{'not set: ' + ', '.join(unset) if unset else ''}."
-        )
-
-
+STATUS = r"(?:HTTP status(?: code:)?|Azure Error: \[\w*\]) "
 CAUSES: tuple[tuple[str, str, str], ...] = (
     (
-        r"curlCode|NETWORK_CONNECTION|[Cc]ould not connect|[Cc]ouldn't resolve|[Cc]onnection refused|REQUEST_TIMEOUT",
+        r"[Uu]nable to load lib|load lib\w+ failed",
+        "Java, or Hadoop's libhdfs, is not found",
+        "Set JAVA_HOME, HADOOP_HOME or ARROW_LIBHDFS_DIR, and CLASSPATH as `hadoop classpath --glob` has it.",
+    ),
+    (r"valid account name", "it names no account", "Write {example}."),
+    (
+        r"OAuth2 access token|AuthenticationException|Base64 encoded",
+        "there are no credentials, or none that hold",
+        "Are the variables right? {public}",
+    ),
+    (
+        r"curlCode|CURL error|NETWORK_CONNECTION|[Cc]ould not connect|[Cc]ouldn't resolve|[Cc]onnection refused|"
+        r"REQUEST_TIMEOUT|new connection for|Timeout waiting",
         "the endpoint does not answer",
         "Is the endpoint right, and the network there?",
     ),
     (
-        r"HTTP status 5\d\d|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|THROTTLING",
+        STATUS + r"5\d\d|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|THROTTLING",
         "the endpoint fails, after several attempts",
         "Try again later.",
     ),
-    (r"NO_SUCH_BUCKET|[Bb]ucket .*not found|BucketNotFound", "there is no such bucket", "Is its name right?"),
+    (
+        r"NO_SUCH_BUCKET|[Bb]ucket .*not found|BucketNotFound|ContainerNotFound",
+        "there is no such {place}",
+        "Is its name right? {unseen}",
+    ),
     (
         r"configured region is '[^']*' while .* located in '(?P<region>[^']+)'|PERMANENT_REDIRECT|HTTP status 301|"
         r"AuthorizationHeaderMalformed",
@@ -138,12 +47,13 @@ CAUSES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT|INVALID_CLIENT_TOKEN|"
-        r"MISSING_AUTHENTICATION|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 40[13]|PERMISSION_DENIED|"
-        r"[Ff]orbidden",
+        r"MISSING_AUTHENTICATION|EXPIRED_TOKEN|ExpiredToken|InvalidToken|UNAUTHENTICATED|"
+        # So Google's client calls other statuses, too.
+        r"PERMISSION_DENIED(?!.*HTTP status code: 40[^13])|" + STATUS + r"40[13]|[Ff]orbidden",
         "the credentials are refused",
-        "Are they there, and allowed to do this?",
+        "Are they there, and allowed to do this? {public}",
     ),
-    (r"HTTP status 4\d\d", "the endpoint answers, but not as a store does", "Is the endpoint right?"),
+    (STATUS + r"4\d\d", "the endpoint answers, but not as a store does", "Is the endpoint right?"),
 )
 """What an error says -> what is wrong, and what to do."""
 
@@ -154,9 +64,26 @@ def refused(asked: Asked, error: Exception) -> DataError:
     for pattern, what, hint in CAUSES:
         cause = re.search(pattern, text)
         if cause:
-            region = cause.groupdict().get("region") or "the bucket's own"
-            return DataError(f"{asked.uri}: {what} ({asked.where}).", f"{hint.format(region=region)} {asked.looked_at}")
+            words = {
+                "region": cause.groupdict().get("region") or "the bucket's own",
+                "place": asked.service.place,
+                "unseen": asked.service.unseen,
+                "public": asked.service.public,
+                "example": asked.service.example,
+            }
+            hint = " ".join(hint.format(**words).split())
+            return DataError(f"{asked.uri}: {what.format(**words)} ({asked.where}).", f"{hint} {asked.looked_at}")
     return DataError(f"{asked.uri} cannot be read ({asked.where}): {_first_words(text)}.", asked.looked_at)
+
+
+def no_place(asked: Asked) -> DataError:
+    """No such bucket, where the store itself says no more than that there is no such key."""
+    return refused(asked, FileNotFoundError("NO_SUCH_BUCKET"))
+
+
+def changed(path: str) -> DataError:
+    """Another object than the one that was opened has the key."""
+    return DataError(f"{path} was changed while it was read.", "Wait until it is written, or read a copy of it.")
 
 
 def missing(asked: Asked, names: Iterable[str]) -> DataError:

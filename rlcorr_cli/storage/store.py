@@ -4,14 +4,12 @@ A path of a URI is taken as it is typed, as the stores' own tools take it: `%20`
 """
 
 import io
-import os
 import shutil
 import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
@@ -23,77 +21,42 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.places import Stamp, Uri
 from rlcorr_cli.storage.disk import mapped
 from rlcorr_cli.storage.globs import literal_start, matches
+from rlcorr_cli.storage.listing import entries
+from rlcorr_cli.storage.objects import FIRST_BYTES, Bytes, Kept
+from rlcorr_cli.storage.opening import Opened, opened
 from rlcorr_cli.storage.protocol import Status
-from rlcorr_cli.storage.refusals import SERVICES, Asked, missing, refused
+from rlcorr_cli.storage.refusals import changed, missing, no_place, refused
+from rlcorr_cli.storage.services import SERVICES, Asked, container, uri_parts
 
-FIRST_BYTES, MOST_BYTES = 1 << 16, 1 << 23
-"""What one request brings at least, at a new place and where a file is read on and on."""
 KEPT = 256
 """Files whose size and footer are kept."""
-SMALL_BYTES, KEPT_BYTES = 1 << 20, 1 << 26
-"""An object of no more is read whole in one request and kept, up to so many bytes of all of them."""
+KEPT_BYTES = 1 << 26
+"""Of the objects that are read whole, so many bytes are kept."""
 PIECE_BYTES = 1 << 24
 """What is uploaded in one call."""
 STATES = ("etag", "last-modified", "updated")
 """What stores call the state of a file."""
+REFUSALS = (OSError, pa.ArrowException)
+"""What pyarrow raises where a store refuses something, or where its own client does."""
 Made = TypeVar("Made")
 
 
 def store(uri: Uri) -> "Store":
     """The store of a URI; all files of one place share it, and with it its connections."""
-    scheme, place, _ = uri_parts(uri)
-    service = SERVICES[scheme]
-    environment = tuple(os.environ.get(name) for name in (*service.variables, *service.secrets))
-    return _store(scheme, place, uri.query, environment)
-
-
-def uri_parts(uri: str) -> tuple[str, str, str]:
-    """'s3://bucket/run/a.parquet' as ('s3', 'bucket', 'run/a.parquet')."""
-    scheme, _, rest = uri.partition("://")
-    place, _, path = rest.partition("/")
-    return scheme.lower(), place, path
+    scheme, place, key = uri_parts(uri)
+    try:
+        return _store(scheme, place, uri.query, tuple(SERVICES[scheme].settings.items()))
+    except ImportError as error:
+        hint = f"pip install 'rlcorr[{scheme}]'."
+        raise DataError(f"{uri} needs a package that is not installed.", hint) from error
+    except REFUSALS as error:
+        raise refused(Asked(uri, container(place), key, uri.query), error) from error
 
 
 @cache
-def _store(scheme: str, place: str, query: str, environment: tuple[str | None, ...]) -> "Store":
-    """environment: the variables that pyarrow looks at, so that a store is another one where they are others."""
-    start = f"{scheme}://{place}"
-    asked = Asked(scheme, place, "", query)
-    try:
-        files, root = fs.FileSystem.from_uri(f"{start}/x?{query}" if query else f"{start}/x")
-    except ImportError as error:
-        hint = f"pip install 'rlcorr[{scheme}]'."
-        raise DataError(f"{start} needs a package that is not installed.", hint) from error
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise refused(asked, error) from error
-    return Store(start, query, files, root.removesuffix("x"))
-
-
-@dataclass
-class _Kept:
-    """An opened file: its size and state were asked for once, and reading at any place needs no more of it.
-
-    made: what was read of it and is kept, None for nothing yet.  start: its first bytes, or all of a small one, once
-    they were read.
-    """
-
-    file: Any
-    stamp: Stamp
-    made: Any = None
-    start: bytes = b""
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def contents(self) -> Any:
-        """A file to be read at any place: the opened one, or of a small one another over its bytes."""
-        return pa.BufferReader(self.first()) if 0 < self.file.size() <= SMALL_BYTES else self.file
-
-    def first(self) -> bytes:
-        """The first bytes, asked for once."""
-        size = self.file.size()
-        with self.lock:
-            if not self.start and size:
-                self.start = self.file.read_at(size if size <= SMALL_BYTES else FIRST_BYTES, 0)
-        return self.start
+def _store(scheme: str, place: str, query: str, settings: tuple[tuple[str, str], ...]) -> "Store":
+    """settings: the variables that say which store it is, so that it is another one where they are others."""
+    return Store(f"{scheme}://{place}", query, opened(scheme, place, query))
 
 
 class Store:
@@ -104,10 +67,11 @@ class Store:
 
     remote = True
 
-    def __init__(self, start: str, query: str, files: fs.FileSystem, root: str) -> None:
-        """start: of its URIs, without a / at the end.  root: the same as `files` names it."""
-        self._start, self._query, self._files, self._root = start, query, files, root
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+    def __init__(self, start: str, query: str, opened: Opened) -> None:
+        """start: of its URIs, without a / at the end."""
+        self._start, self._query = start, query
+        self._files, self._root, self._state = opened.files, opened.root, opened.state
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._lock = threading.Lock()
 
     def status(self, path: str) -> Status:
@@ -146,7 +110,7 @@ class Store:
         return f"{path}?{self._query}"
 
     def open(self, path: str) -> BinaryIO:
-        raw = _Bytes(self._opened(path), partial(self.explained, path))
+        raw = Bytes(self._opened(path), partial(self.explained, path))
         return cast(BinaryIO, io.BufferedReader(raw, FIRST_BYTES))
 
     @contextmanager
@@ -179,7 +143,15 @@ class Store:
         return kept.made
 
     def explained(self, path: str, error: Exception) -> DataError | None:
-        return refused(self._asked(path), error) if isinstance(error, OSError) else None
+        # Who reads a file that became another one finds it damaged, or gone where a store keeps apart what was opened.
+        if isinstance(error, FileNotFoundError) or not isinstance(error, OSError):
+            kept = self._kept.get(path)
+            if kept is not None and self._is_other(path, kept.stamp):
+                return changed(path)
+        # Arrow's complaints about the contents are of narrower kinds.
+        if isinstance(error, OSError) or type(error) is pa.ArrowException:
+            return refused(self._asked(path), error)
+        return None
 
     def put(self, local: Path, path: str) -> None:
         """Upload a file of the disk under a name that nobody reads.
@@ -191,7 +163,7 @@ class Store:
             with open(local, "rb") as file, self.create(path) as out:
                 while piece := file.read(PIECE_BYTES):
                     out.write(piece)
-        except OSError as error:
+        except REFUSALS as error:
             raise refused(self._asked(path), error) from error
 
     def create(self, path: str) -> BinaryIO:
@@ -211,7 +183,7 @@ class Store:
         """Have an object under another name, too, in the place of what has it."""
         try:
             self._files.copy_file(self._name(source), self._name(path))
-        except OSError as error:
+        except REFUSALS as error:
             raise refused(self._asked(path), error) from error
 
     def delete(self, path: str) -> None:
@@ -220,7 +192,7 @@ class Store:
             self._files.delete_file(self._name(path))
         except FileNotFoundError:
             pass
-        except OSError as error:
+        except REFUSALS as error:
             raise refused(self._asked(path), error) from error
 
     def delete_each(self, directory: str, names: Iterable[str]) -> None:
@@ -234,7 +206,7 @@ class Store:
             self._files.delete_dir(self._name(directory))
         except FileNotFoundError:
             pass
-        except OSError as error:
+        except REFUSALS as error:
             raise refused(self._asked(directory), error) from error
 
     def names(self, directory: str) -> list[str]:
@@ -256,25 +228,47 @@ class Store:
         """A DataError where the bucket is not there, or not ours."""
         try:
             self._selected(f"{self._start}/{uri_parts(path)[2].rpartition('/')[0]}", recursive=False)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
+        except FileNotFoundError as error:
+            self._check_place(path, error)
+        except REFUSALS as error:
             raise refused(self._asked(path), error) from error
 
+    def _is_other(self, path: str, stamp: Stamp) -> bool:
+        """Whether another file than that of the stamp is there now, or none."""
+        try:
+            return self._asked_for(path).stamp != stamp
+        except DataError:
+            return True
+
     def _asked(self, path: str) -> Asked:
-        scheme, place, key = uri_parts(path)
-        return Asked(scheme, place, key, self._query)
+        name = self._name(path)
+        place = self._container(name)
+        return Asked(path, place or container(uri_parts(path)[1]), name[len(place) :].strip("/"), self._query)
+
+    def _container(self, name: str) -> str:
+        """The bucket, container or repository of a path as pyarrow names it."""
+        n_parts = SERVICES[uri_parts(self._start)[0]].n_parts(name)
+        return "/".join(name.split("/")[:n_parts])
+
+    def _check_place(self, path: str, error: FileNotFoundError) -> None:
+        """A DataError where not even the bucket is there, which some stores tell as they tell a missing key."""
+        asked = self._asked(path)
+        place = self._container(self._name(path))
+        if not place or asked.service.tells_missing_places:
+            return
+        if self._info_of(place, path).type == fs.FileType.NotFound:
+            raise no_place(asked) from error
 
     def _name(self, path: str) -> str:
         """A path as pyarrow names it."""
         return self._root + uri_parts(path)[2]
 
-    def _opened(self, path: str) -> _Kept:
+    def _opened(self, path: str) -> Kept:
         with self._lock:
             kept = self._kept.get(path)
         return kept or self._asked_again(path)
 
-    def _asked_again(self, path: str) -> _Kept:
+    def _asked_again(self, path: str) -> Kept:
         """The file as it is now; the one that is kept, if it is still the same."""
         opened = self._asked_for(path)
         with self._lock:
@@ -284,96 +278,58 @@ class Store:
                 self._kept.popitem(last=False)
         return kept
 
-    def _asked_for(self, path: str) -> _Kept:
+    def _asked_for(self, path: str) -> Kept:
         try:
             file = self._files.open_input_file(self._name(path))
             size, metadata = file.size(), {name.lower(): value for name, value in (file.metadata() or {}).items()}
         except FileNotFoundError as error:
             raise self._missing(path) from error
-        except OSError as error:
+        except REFUSALS as error:
             raise refused(self._asked(path), error) from error
+        if self._state is not None:
+            return Kept(file, (size, *self._state(self._name(path))))
         state = tuple(_text(metadata[name]) for name in STATES if name in metadata)
-        return _Kept(file, (size, *(state or (self._info(path).mtime_ns or 0,))))
+        return Kept(file, (size, *(state or (self._info(path).mtime_ns or 0,))))
 
     def _missing(self, path: str) -> DataError:
         """No such key, or no such bucket, which a request for a key does not tell."""
         folder = path.rpartition("/")[0]
         try:
             names = [info.base_name for info in self._selected(folder, recursive=False)]
-        except FileNotFoundError:
+        except FileNotFoundError as error:
             names = []
-        except OSError as error:
+            self._check_place(path, error)
+        except REFUSALS as error:
             return refused(self._asked(path), error)
         return missing(self._asked(path), names)
 
     def _info(self, path: str) -> Any:
+        return self._info_of(self._name(path).rstrip("/") or self._root, path)
+
+    def _info_of(self, name: str, path: str) -> Any:
         try:
-            return self._files.get_file_info(self._name(path).rstrip("/") or self._root)
-        except OSError as error:
+            return self._files.get_file_info(name)
+        except REFUSALS as error:
             raise refused(self._asked(path), error) from error
 
     def _listed(self, directory: str, recursive: bool) -> tuple[list[str], list[str]]:
         """The URIs of the files and of the folders below, sorted; none where there is no such folder."""
         try:
             infos = self._selected(directory, recursive=recursive)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            self._check_place(directory, error)
             return [], []
-        except OSError as error:
+        except REFUSALS as error:
             raise refused(self._asked(directory), error) from error
         files: list[str] = [self._uri(info.path) for info in infos if info.type == fs.FileType.File]
         folders: list[str] = [self._uri(info.path) for info in infos if info.type == fs.FileType.Directory]
         return sorted(files), sorted(folders)
 
     def _selected(self, directory: str, *, recursive: bool) -> Any:
-        name = self._name(directory).rstrip("/") or self._root
-        return self._files.get_file_info(fs.FileSelector(name, recursive=recursive))
+        return entries(self._files, self._name(directory).rstrip("/") or self._root, recursive=recursive)
 
     def _uri(self, name: str) -> Uri:
         return Uri(f"{self._start}/{name.removeprefix(self._root)}", self._query)
-
-
-class _Bytes(io.RawIOBase):
-    """A file of Arrow's as one of Python's, with a place of its own: the file itself may have other readers.
-
-    Each request brings twice as much as the one before it, while one place is read after another.
-    """
-
-    def __init__(self, kept: _Kept, explained: Callable[[Exception], DataError | None]) -> None:
-        self._kept, self._file, self._explained, self._at = kept, kept.file, explained, 0
-        self._first, self._piece, self._ahead = 0, b"", 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size()}[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        if not 0 <= self._at - self._first < len(self._piece):
-            goes_on = self._at == self._first + len(self._piece)
-            self._ahead = min(2 * self._ahead, MOST_BYTES) if goes_on and self._ahead else FIRST_BYTES
-            self._first, self._piece = self._at, self._read(max(self._ahead, len(buffer)))
-        start = self._at - self._first
-        piece = self._piece[start : start + len(buffer)]
-        buffer[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
-
-    def _read(self, n: int) -> bytes:
-        n = min(n, self._file.size() - self._at)
-        try:
-            if self._at < FIRST_BYTES or self._file.size() <= SMALL_BYTES:
-                return self._kept.first()[self._at :]
-            return self._file.read_at(n, self._at) if n > 0 else b""
-        except OSError as error:
-            raise self._explained(error) or error from error
 
 
 def _is_hidden(path: str, below: str) -> bool:

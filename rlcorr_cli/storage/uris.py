@@ -6,11 +6,11 @@ from urllib.parse import unquote
 
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.places import Uri, UriPath, scheme
-from rlcorr_cli.storage.refusals import SERVICES
+from rlcorr_cli.storage.services import SERVICES, uri_parts
 
 QUERY = re.compile(r"\?((?:[a-z_]+=[^&=?*]*&)*[a-z_]+=[^&=?*]*)$")
 """The end of a URI that says more of the store; a lone `?` is a wildcard."""
-SECRETS = re.compile(r"//[^/]*:[^/]*@|(?:key|token|secret|password|sas)[a-z_]*=")
+SECRETS = re.compile(r"//[^/]*:[^/]*@|[?&](?:[a-z_]*(?:key|token|secret|password|sas)[a-z_]*|sig)=")
 
 
 def located(typed: str) -> str:
@@ -32,7 +32,7 @@ def located(typed: str) -> str:
     text = typed[: query.start()] if query else typed
     _, _, rest = text.partition("://")
     if not rest.strip("/") or (rest.startswith("/") and kind not in ("hdfs", "viewfs")):
-        raise UsageError(f"{shortened(typed)} names no {SERVICES[kind].place}.", f"Write {kind}://PLACE/PATH.")
+        raise UsageError(f"{shortened(typed)} names no {SERVICES[kind].place}.", f"Write {SERVICES[kind].example}.")
     return Uri(f"{kind}://{rest.rstrip('/')}", query[1] if query else "")
 
 
@@ -46,8 +46,8 @@ def output_path(option: str, typed: str | Path) -> Path:
         return Path(place)
     if place.query:
         what = f"{option} takes a URI without a query, not ?{place.query}."
-        raise UsageError(what, "Say it by variables: AWS_ENDPOINT_URL, AWS_REGION.")
-    if place.count("/") < 3:
+        raise UsageError(what, f"Say it by variables: {', '.join(SERVICES[scheme(place)].variables)}.")
+    if not uri_parts(place)[2]:
         raise UsageError(f"{option} names no file in {place}.", f"Write {place}/NAME.")
     return UriPath(place)
 

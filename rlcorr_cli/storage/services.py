@@ -1,0 +1,175 @@
+"""The kinds of stores that URIs name: what holds the files, and which variables say which store is asked, as whom."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlcorr_cli.errors import shortened
+from rlcorr_cli.places import scheme
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """A kind of store.  variables: that decide which one is asked, and as whom; of `secrets` no value is shown.
+
+    place: what holds the files, in words.  n_parts: how many parts of a path as pyarrow names it are the name of that.
+    endpoint: a variable that names the server, and `default` where it is else.  example: a URI of this kind.
+    public: what to write for files that everyone may read.  unseen: why a place that is there may not be seen.
+    tells_missing_places: whether an answer to a request for a key says that there is no such place.
+    """
+
+    place: str
+    n_parts: Callable[[str], int]
+    variables: tuple[str, ...]
+    secrets: tuple[str, ...]
+    endpoint: str
+    default: str
+    example: str
+    public: str = ""
+    unseen: str = ""
+    tells_missing_places: bool = False
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variables that are set."""
+        return {name: os.environ[name] for name in (*self.variables, *self.secrets) if os.environ.get(name)}
+
+
+def _one(name: str) -> int:
+    return 1
+
+
+def _none(name: str) -> int:
+    return 0
+
+
+def _repository(name: str) -> int:
+    """'datasets/someone/rollouts', and of models 'someone/rollouts'."""
+    return 3 if name.startswith(("datasets/", "spaces/", "models/", "buckets/")) else 2
+
+
+AWS = Service(
+    place="bucket",
+    n_parts=_one,
+    variables=("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"),
+    secrets=("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    endpoint="AWS_ENDPOINT_URL",
+    default="AWS",
+    example="s3://BUCKET/PATH",
+    tells_missing_places=True,
+)
+GOOGLE = Service(
+    place="bucket",
+    n_parts=_one,
+    variables=("CLOUD_STORAGE_EMULATOR_ENDPOINT", "GOOGLE_APPLICATION_CREDENTIALS"),
+    secrets=(),
+    endpoint="CLOUD_STORAGE_EMULATOR_ENDPOINT",
+    default="Google Cloud Storage",
+    example="gs://BUCKET/PATH",
+    public="Of a public bucket write gs://anonymous@BUCKET/PATH.",
+)
+AZURE = Service(
+    place="container",
+    n_parts=_one,
+    variables=("AZURE_STORAGE_SERVICE_ENDPOINT", "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_TOKEN_CREDENTIALS"),
+    secrets=("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_SECRET"),
+    endpoint="AZURE_STORAGE_SERVICE_ENDPOINT",
+    default="Azure",
+    example="abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
+    public="Of a public container end the URI in ?credential_kind=anonymous.",
+)
+HADOOP = Service(
+    place="host",
+    n_parts=_none,
+    variables=("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH"),
+    secrets=(),
+    endpoint="",
+    default="its name node",
+    example="hdfs://HOST:PORT/PATH",
+)
+HUGGING_FACE = Service(
+    place="repository",
+    n_parts=_repository,
+    variables=("HF_ENDPOINT", "HF_HOME"),
+    secrets=("HF_TOKEN",),
+    endpoint="HF_ENDPOINT",
+    default="the Hugging Face Hub",
+    example="hf://datasets/OWNER/NAME/PATH",
+    unseen="A private one is not seen without HF_TOKEN.",
+)
+SERVICES = {
+    "s3": AWS,
+    "gs": GOOGLE,
+    "gcs": GOOGLE,
+    "abfs": AZURE,
+    "abfss": AZURE,
+    "hdfs": HADOOP,
+    "viewfs": HADOOP,
+    "hf": HUGGING_FACE,
+}
+"""Scheme of a URI -> what it names."""
+
+AZURE_FOLDERS = ".dfs.core.windows.net"
+AZURE_HOST = re.compile(r"(?:[^@]*@)?(?!.*\.dfs\.core\.windows\.net$)[^@]*[.:][^@]*")
+"""What stands before a container where a URI names a server: `account.blob.core.windows.net`, `account@host:port`."""
+
+
+def uri_parts(uri: str) -> tuple[str, str, str]:
+    """'s3://bucket/run/a.parquet' as ('s3', 'bucket', 'run/a.parquet'): the scheme, what names the place, the path."""
+    kind, _, rest = uri.partition("://")
+    place, _, path = rest.partition("/")
+    if SERVICES.get(kind.lower()) is AZURE and AZURE_HOST.fullmatch(place):
+        container, _, path = path.partition("/")
+        place = f"{place}/{container}".rstrip("/")
+    return kind.lower(), place, path
+
+
+def container(place: str) -> str:
+    """'logs' of `anonymous@logs`, `logs@account.dfs.core.windows.net` and `account.blob.core.windows.net/logs`."""
+    user, _, rest = place.rpartition("@")
+    host, _, below = rest.partition("/")
+    return below or (user if host.endswith(AZURE_FOLDERS) else host)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for.  uri: as it was typed.  query: of the URI, which says more of the store than variables do."""
+
+    uri: str
+    place: str
+    key: str
+    query: str = ""
+
+    @property
+    def service(self) -> Service:
+        """The kind of store."""
+        return SERVICES[scheme(self.uri)]
+
+    @property
+    def endpoint(self) -> str:
+        """The server that was asked: the query says it, or a variable, or the URI."""
+        named = re.search(r"(?:endpoint_override|blob_storage_authority)=([^&]+)", self.query)
+        if named:
+            return named[1]
+        of_uri = self.uri.partition("://")[2].partition("/")[0].rpartition("@")[2]
+        in_uri = of_uri if self.service is AZURE and re.search("[.:]", of_uri) else ""
+        return os.environ.get(self.service.endpoint) or in_uri or self.service.default
+
+    @property
+    def where(self) -> str:
+        """'bucket 'logs', key 'run/a.parquet', endpoint http://127.0.0.1:9000'."""
+        key = f", key {shortened(self.key)}" if self.key else ""
+        return f"{self.service.place} {shortened(self.place)}{key}, endpoint {self.endpoint}"
+
+    @property
+    def looked_at(self) -> str:
+        """The variables, with the values that are no secret."""
+        settings = self.service.settings
+        shown = [f"{name}={settings[name]}" for name in self.service.variables if name in settings]
+        shown += [f"{name} is set" for name in self.service.secrets if name in settings]
+        unset = [name for name in (*self.service.variables, *self.service.secrets) if name not in settings]
+        values = ", ".join([*([f"?{self.query}"] if self.query else []), *shown])
+        return (
+            f"Looked at: {values}{'; ' if values and unset else ''}{'not set: ' + ', '.join(unset) if unset else ''}."
+        )
