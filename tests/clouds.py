@@ -10,6 +10,7 @@ client of Google's store asks for an object while it lets no other thread of Pyt
 import base64
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -221,7 +222,7 @@ class Controlled:
 
     def __init__(self, kind: str, endpoint: str, before: Proxy) -> None:
         self.kind, self.endpoint, self.before = kind, endpoint, before
-        self.status, self.key, self.content = 0, "", b""
+        self.status, self.key, self.content, self.gone = 0, "", b"", ""
 
     def answer(self, method: str, path: str) -> Answer | None:
         if path.startswith(CONTROL):
@@ -232,7 +233,9 @@ class Controlled:
         if self.key and method == "GET" and self.key in asked_for and KINDS[self.kind].contents in asked_for:
             key, self.key = self.key, ""
             self.write(key, self.content)
-        return None
+            self.gone = "".join(re.findall(r"[?&]generation=\d+", path))
+        # As Google's store has it; the emulator answers with what came in its place.
+        return (404, {}, b"") if self.gone and self.gone in path else None
 
     def control(self, what: str, value: str, content: str = "") -> bytes:
         match what:

@@ -281,6 +281,9 @@ class Store:
     def _asked_for(self, path: str) -> Kept:
         try:
             file = self._files.open_input_file(self._name(path))
+            if file.closed:  # Google's client reads on at once, and of what goes wrong then it says no more
+                self._files.open_input_stream(self._name(path)).close()
+                raise changed(path)
             size, metadata = file.size(), {name.lower(): value for name, value in (file.metadata() or {}).items()}
         except FileNotFoundError as error:
             raise self._missing(path) from error

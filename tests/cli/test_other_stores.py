@@ -4,6 +4,7 @@ Each test runs against every store of `clouds`.
 """
 
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from clouds import Cloud
 from clouds import cloud as cloud
 from clouds import server as server
-from running import BF16, parquet, refused, row, run
+from running import BF16, parquet, refused, row, run, run_process
 
 GEO = ("--preset", "geo_rs")
 
@@ -150,3 +151,34 @@ def test_an_endpoint_that_does_not_answer_is_said(cloud: Cloud, monkeypatch: pyt
     query = "?retry_limit_seconds=1" if cloud.kind.start.startswith("gs:") else ""
     ran = run("analyze", f"{cloud.kind.start}/run/a.parquet{query}")
     refused(ran, 3, "the endpoint does not answer", "endpoint http://127.0.0.1:1)", "key 'run/a.parquet'")
+
+
+NOTHING_SET = dict.fromkeys(
+    ("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID"), ""
+)
+UNREACHED = {
+    "no token of Azure's": (
+        "abfs://dumps@account.dfs.core.windows.net/run/a.parquet",
+        # The first variable has no other place asked for a token, the second leads nowhere.
+        {"AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential", "AZURE_STORAGE_SERVICE_ENDPOINT": "https://127.0.0.1:1"},
+        ("there are no credentials", "container 'dumps', key 'run/a.parquet'", "?credential_kind=anonymous"),
+    ),
+    "an account key that is none": (
+        "abfs://dumps@account.dfs.core.windows.net/run/a.parquet",
+        {"AZURE_STORAGE_KEY": "a", "AZURE_STORAGE_SERVICE_ENDPOINT": "http://127.0.0.1:1"},
+        ("there are no credentials, or none that hold", "AZURE_STORAGE_KEY is set"),
+    ),
+    "no account of Azure's": ("abfs://dumps/a.parquet", {}, ("it names no account", "abfs://CONTAINER@ACCOUNT.dfs.")),
+    "no libhdfs": (
+        "hdfs://127.0.0.1:1/run/a.parquet",
+        {"JAVA_HOME": "/nothing", "HADOOP_HOME": "/nothing"},
+        ("Java, or Hadoop's libhdfs, is not found", "host '127.0.0.1:1'", "JAVA_HOME=/nothing", "not set: ARROW"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNREACHED)
+def test_what_keeps_a_store_from_being_asked_is_said(case: str) -> None:
+    """In a process of its own, which a library would end, or where it looks for a library once."""
+    uri, variables, parts = UNREACHED[case]
+    refused(run_process("analyze", uri, env={**os.environ, **NOTHING_SET, **variables}), 3, *parts)
