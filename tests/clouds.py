@@ -1,6 +1,7 @@
 """Stores other than S3 for tests: an emulator of Google's, a stand-in for the Hugging Face Hub, and, where a variable
-names one that runs, Azurite, Microsoft's emulator of Azure:
+names one that runs, Azurite, Microsoft's emulator of Azure (from npm):
 
+    azurite-blob --inMemoryPersistence --skipApiVersionCheck --disableTelemetry
     AZURITE=http://127.0.0.1:10000 python -m pytest tests/cli/test_other_stores.py
 
 Each is asked through a proxy that can answer in its place.  Both run in a process of their own, because pyarrow's

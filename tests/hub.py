@@ -41,7 +41,7 @@ class Hub:
                 if match["repository"] != REPOSITORY:
                     return _refused(401, "RepoNotFound")
                 return asked(match.groupdict(), parse_qs(url.query), headers, body)
-        return _refused(404, "")
+        return _refused(401, "RepoNotFound")  # as of one that may not be seen
 
     def _api(self, asked: dict[str, Any], query: dict[str, list[str]], headers: Any, body: bytes) -> Answer:
         match asked["what"]:

@@ -76,9 +76,8 @@ class _Hub(fs.FSSpecHandler):
         """Asked for alone: what is known of a folder may be old, and to list it for every file of it takes long."""
         with _said():
             self.fs.dircache.clear()
-            if "/" not in path.removeprefix("datasets/").partition("/")[2]:
-                return self.fs.info(path, refresh=True)
-            return self.fs.info(path, refresh=True, expand_info=True)
+            is_repository = path.removeprefix("datasets/").count("/") < 2
+            return self.fs.info(path, refresh=True, expand_info=not is_repository)
 
     def _file_info(self, path: str) -> fs.FileInfo:
         try:

@@ -59,7 +59,10 @@ def _azure(place: str, query: str) -> Opened:
         raise UsageError(f"abfs://{place} names no container.", f"Write {AZURE.example}.")
     secret = next((name for name in AZURE_SECRETS if os.environ.get(name)), "")
     if secret:
-        files = fs.AzureFileSystem(**{AZURE_SECRETS[secret]: os.environ[secret]}, **_azure_account(place, query))
+        value = os.environ[secret].removeprefix("?")
+        # A signature is put behind an address as it is.
+        value = f"?{value}" if secret == "AZURE_STORAGE_SAS_TOKEN" else value
+        files = fs.AzureFileSystem(**{AZURE_SECRETS[secret]: value}, **_azure_account(place, query))
     # Before anything else is asked, because of tokens; what it finds out of the account is kept.
     files.get_file_info(path)
     return Opened(files, path.removesuffix("x"))

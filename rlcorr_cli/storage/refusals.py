@@ -95,5 +95,5 @@ def missing(asked: Asked, names: Iterable[str]) -> DataError:
 
 
 def _first_words(text: str) -> str:
-    """A library's error, without all the places where it looked for another library."""
-    return text.split(" dlopen(")[0].rstrip(".")[:300]
+    """A library's error, without the places where it looked for another library, and without an address's signature."""
+    return re.sub(r"\?\S*\bsig=[^\s']+", "?...", text.split(" dlopen(")[0]).rstrip(".")[:300]
