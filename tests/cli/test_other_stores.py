@@ -182,3 +182,10 @@ def test_what_keeps_a_store_from_being_asked_is_said(case: str) -> None:
     """In a process of its own, which a library would end, or where it looks for a library once."""
     uri, variables, parts = UNREACHED[case]
     refused(run_process("analyze", uri, env={**os.environ, **NOTHING_SET, **variables}), 3, *parts)
+
+
+def test_a_token_that_is_not_to_be_had_does_not_end_the_process() -> None:
+    """As it would where the first thing asked of Azure's client is to open a file."""
+    env = {**os.environ, **NOTHING_SET, **UNREACHED["no token of Azure's"][1]}
+    ran = run_process("check", BF16, "--rules", "abfs://dumps@account.dfs.core.windows.net/r.toml", env=env)
+    refused(ran, 2, "there are no credentials", "container 'dumps', key 'r.toml'")
