@@ -128,10 +128,10 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_micro_batch_that_was_made_to_harm_is_refused_at_once(tmp_path: Path, name: str) -> None:
     rank = written(tmp_path / "rank_0.bin", micro_batch(ONE_TOKEN), HOSTILE[name])
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(DataError, match=r"rank_0\.bin"):
         rows_of([rank])
-    assert time.monotonic() - start < 30, "hung rather than refused"
+    assert time.process_time() - start < 30, "hung rather than refused"
 
 
 def test_a_micro_batch_of_more_tokens_than_are_read_is_refused(tmp_path: Path) -> None:
