@@ -5,7 +5,7 @@ whole app is plain text: drawing it with rich takes as long again as everything 
 options in panels, is worth that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -49,8 +49,8 @@ COMMANDS = {
 }
 
 
-def build(rich: bool = True) -> typer.Typer:
-    """The app with all commands; rich: whether help is drawn in panels."""
+def build(names: Iterable[str] = COMMANDS, rich: bool = True) -> typer.Typer:
+    """The app with those commands; rich: whether help is drawn in panels."""
     app = typer.Typer(
         name="rlcorr",
         cls=Group,
@@ -61,7 +61,8 @@ def build(rich: bool = True) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(root)
-    for name, command in COMMANDS.items():
+    for name in names:
+        command = COMMANDS[name]
         summary = (command.__doc__ or "").strip()
         app.command(name, cls=Command, short_help=summary, epilog=epilog(name))(flat(command))
     return app
@@ -81,7 +82,9 @@ def root(
 def run(args: Sequence[str]) -> int:
     """Run a command line; returns its status or raises what went wrong."""
     whole_help = not args or args[0] in ("-h", "--help")
-    return build(rich=not whole_help)(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
+    # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
+    names = args[:1] if args and args[0] in COMMANDS else COMMANDS
+    return build(names, rich=not whole_help)(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
 
 
 def typed_options(args: Sequence[str]) -> set[str]:
