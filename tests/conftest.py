@@ -8,8 +8,11 @@ ones each time, with constants of the code among them.
 And the same surroundings everywhere: one torch thread, as workers of rlcorr have it, in the commands that tests start,
 too (tensors of tests are small, and two threads take twice the time); and no GitHub Actions, where `check` would write
 to the run's own page.
+
+Python looks for garbage seldom: as often as it does by itself, that is a quarter of the time of all tests.
 """
 
+import gc
 import os
 
 # Read when torch is loaded, so before any test module is.
@@ -35,6 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Leave hypothesis's pool of the code's constants empty, unless another profile is asked for."""
     if config.getoption("--hypothesis-profile", None) in (None, "rlcorr"):
         providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_collection_finish() -> None:
+    """Never look again at the tests themselves, and at young objects only when there are many."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
