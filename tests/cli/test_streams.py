@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, Ran, command, run, run_installed
+from running import BF16, Ran, command, forked_command, run, run_installed
 
 CLOSED, FULL = "2>&-", "2>/dev/full"
 ENDS = {
@@ -19,9 +19,9 @@ ENDS = {
 }
 
 
-def shell(redirection: str, *args: str, **env: str) -> Ran:
-    """A command whose streams a shell redirects."""
-    line = f"{shlex.join([command(), *args])} {redirection}"
+def shell(redirection: str, *args: str, installed: bool = False, **env: str) -> Ran:
+    """A command whose streams a shell redirects.  installed: not one that is forked; once for each redirection."""
+    line = f"{shlex.join([command() if installed else forked_command(), *args])} {redirection}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env={**os.environ, **env})
     return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -30,7 +30,7 @@ def shell(redirection: str, *args: str, **env: str) -> Ran:
 @pytest.mark.parametrize("case", ENDS)
 def test_without_stderr_an_error_keeps_its_status_and_stays_off_stdout(case: str, stderr: str) -> None:
     args, status = ENDS[case]
-    assert shell(stderr, *args) == Ran(status, "", "")
+    assert shell(stderr, *args, installed=case == "with its traceback") == Ran(status, "", "")
 
 
 @pytest.mark.parametrize("stderr", [CLOSED, FULL])
@@ -42,12 +42,13 @@ def test_without_stderr_a_check_says_the_same(rule: str, status: int, stderr: st
 
 def test_with_stderr_closed_no_output_takes_its_number(tmp_path: Path) -> None:
     kept = str(tmp_path / "kept.parquet")
-    assert shell(f"{CLOSED} <&-", "filter", BF16, "--preset", "token_is", "-o", kept).status == 0
+    args = ("filter", BF16, "--preset", "token_is", "-o", kept)
+    assert shell(f"{CLOSED} <&-", *args, installed=True).status == 0
     assert pq.read_table(kept).num_rows == 64
 
 
 def test_a_closed_stdin_is_said() -> None:
-    ran = shell("<&-", "analyze", "-")
+    ran = shell("<&-", "analyze", "-", installed=True)
     assert (ran.status, ran.out) == (3, "")
     assert ran.err == "Error: Standard input is closed.\nPipe JSON lines to rlcorr, or name a file.\n"
 
@@ -55,7 +56,7 @@ def test_a_closed_stdin_is_said() -> None:
 @pytest.mark.parametrize("stdout", [">&-", ">/dev/full"])
 @pytest.mark.parametrize("args", [("analyze", BF16), ("check", BF16, "--json"), ("presets",)], ids=lambda args: args[0])
 def test_a_closed_or_full_stdout_is_an_output_that_cannot_be_written(args: tuple[str, ...], stdout: str) -> None:
-    ran = shell(stdout, *args)
+    ran = shell(stdout, *args, installed=args[0] != "check")
     assert (ran.status, ran.out) == (4, "")
     assert "tandard output" in ran.err
 
@@ -63,8 +64,8 @@ def test_a_closed_or_full_stdout_is_an_output_that_cannot_be_written(args: tuple
 @pytest.mark.parametrize("args", [("--help",), ("analyze", "--help"), ("--version",), ()], ids=" ".join)
 def test_help_for_a_closed_stdout_is_an_output_that_cannot_be_written(args: tuple[str, ...]) -> None:
     ended = Ran(4, "", "Error: Standard output is closed.\nRedirect it to a file, or use -o FILE.\n")
-    assert shell(">&-", *args) == ended
-    assert shell(f">&- {FULL}", *args, FORCE_COLOR="1") == Ran(4, "", "")
+    assert shell(">&-", *args, installed=True) == ended
+    assert shell(f">&- {FULL}", *args, installed=True, FORCE_COLOR="1") == Ran(4, "", "")
 
 
 @pytest.mark.parametrize(("columns", "widest"), [("10000000", 500), ("9" * 5000, 80), ("0", 80), ("-5", 80), ("x", 80)])
