@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import cases
@@ -13,6 +14,7 @@ from judge import wrong
 from warm import Server
 from workplace import try_case, workplaces
 
+pytestmark = pytest.mark.xdist_group("attack")
 SEED = 12
 SIZES = {"types": 10, "paths": 8, "surroundings": 3, "options": 7, "files": 7}
 """Cases of a kind."""
@@ -23,20 +25,10 @@ FINDINGS = (
 """Those of the findings that have been mended and tried again; run.py tries all."""
 
 
-def chosen() -> Iterator[Case]:
-    """The cases that are tests."""
-    for case in cases.all_of("findings"):
-        if case.factors[0] in FINDINGS:
-            yield case
-    for kind, size in SIZES.items():
-        yield from cases.sample(kind, size, SEED)
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.close()
+@cache
+def sample(kind: str) -> list[Case]:
+    """The cases of a kind that are tests: drawn when the first of them runs, for all cases take seconds to make."""
+    return cases.sample(kind, SIZES[kind], SEED)
 
 
 @pytest.fixture
@@ -45,10 +37,21 @@ def place() -> Iterator[Path]:
         yield folder / "0"
 
 
-@pytest.mark.parametrize("case", list(chosen()), ids=lambda case: case.name)
-def test_a_command_keeps_its_promises(case: Case, server: Server, place: Path) -> None:
+def keeps_its_promises(case: Case, server: Server, place: Path) -> None:
     try:
         tried = try_case(case, server, place)
     except Unmade as reason:
         pytest.skip(str(reason))
-    assert wrong(tried) == []
+    assert wrong(tried) == [], case.name
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in cases.all_of("findings") if case.factors[0] in FINDINGS], ids=lambda case: case.name
+)
+def test_what_was_found_is_mended(case: Case, server: Server, place: Path) -> None:
+    keeps_its_promises(case, server, place)
+
+
+@pytest.mark.parametrize(("kind", "number"), [(kind, number) for kind, size in SIZES.items() for number in range(size)])
+def test_a_command_keeps_its_promises(kind: str, number: int, server: Server, place: Path) -> None:
+    keeps_its_promises(sample(kind)[number], server, place)

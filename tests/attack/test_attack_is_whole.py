@@ -20,6 +20,7 @@ from rlcorr_cli.cli import app
 from rlcorr_cli.io.formats import CONTAINERS, WRITTEN
 from rlcorr_cli.present.forms import FORMS
 
+pytestmark = pytest.mark.xdist_group("attack")
 MESSAGE = b"Error: there is none.\nName another.\n"
 CASE = Case(
     kind="made up", factors=("x",), args=("filter", "d.jsonl", "-o", "k.jsonl"), set_up=nothing, outputs=("k.jsonl",)
@@ -160,18 +161,12 @@ def test_what_is_not_whole_is_seen(name: str, content: bytes, tmp_path: Path) ->
     assert readable.fault(tmp_path / name.split("/")[0])
 
 
-def test_the_server_runs_what_the_console_script_runs() -> None:
-    server = Server()
-    try:
-        with workplaces() as folder:
-            here = [
-                try_case(
-                    replace(CASE, args=("explain", "kl"), outputs=()).within(fresh=fresh), server, folder / str(fresh)
-                )
-                for fresh in (False, True)
-            ]
-    finally:
-        server.close()
+def test_the_server_runs_what_the_console_script_runs(server: Server) -> None:
+    with workplaces() as folder:
+        here = [
+            try_case(replace(CASE, args=("explain", "kl"), outputs=()).within(fresh=fresh), server, folder / str(fresh))
+            for fresh in (False, True)
+        ]
     assert [wrong(tried) for tried in here] == [[], []]
     assert here[0].out == here[1].out
     assert b"kl" in (here[0].out or b"")

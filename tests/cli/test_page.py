@@ -16,6 +16,7 @@ from rlcorr_cli.present.correction import correction
 from rlcorr_cli.present.forms.content import content
 from rlcorr_cli.report.saved import read_report
 
+pytestmark = pytest.mark.xdist_group("pages")
 PLAN = ("--preset", "geo_rs", "--is", "token", "--is-high", "2")
 LAID_OUT = """() => [...document.querySelectorAll("body *:not(svg *, script, wbr)")].filter(element => {
   if (!element.getClientRects().length) return false;

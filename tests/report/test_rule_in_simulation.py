@@ -180,6 +180,9 @@ def regrets(mismatch: Mismatch, seed: int = 0) -> dict[str, float]:
     return {plan: 1 - of_plan / best for plan, of_plan in (*merits.items(), ("choice", merits[choice]))}
 
 
+pytestmark = pytest.mark.xdist_group("simulation")
+
+
 @pytest.fixture(scope="module")
 def losses() -> dict[str, Mapping[str, float]]:
     """Mismatch -> the regret of every plan, and of the choice."""
