@@ -67,8 +67,9 @@ def named_flags() -> set[str]:
 
 
 def test_every_flag_that_messages_name_is_an_option_and_has_an_argument() -> None:
-    assert {"--map", "--device", "--max-increase", "--on-bad-row"} <= named_flags()
-    assert named_flags() <= set(FLAGS)
+    named = named_flags()
+    assert {"--map", "--device", "--max-increase", "--on-bad-row"} <= named
+    assert named <= set(FLAGS)
     assert set(FLAGS) <= real_options()
 
 
