@@ -1,11 +1,13 @@
 """The command as a process of its own, without the second that it takes to import torch: `forked_command()`.
 
 A server that has imported all of rlcorr forks for every command.  A client, 20 ms to start, hands it its arguments,
-environment, directory, limits and three streams, passes signals on, and ends as the forked process ends.  So a test
+environment, directory, limits and open files, passes signals on, and ends as the forked process ends.  So a test
 sees all that the console script does in main(), which ends the process.  Only how Python sets itself up is not looked
 at: tests of PYTHONIOENCODING, of imports, of memory, and some of everything else take the installed command.
+Called as `python -c CODE` it runs the code: so it may stand for the Python that worker processes are started with.
 """
 
+import fcntl
 import json
 import os
 import pkgutil
@@ -23,6 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TextIO
 
+MOST_FILES = 16
 CLIENT = """\
 import array, fcntl, json, os, signal, socket, struct, sys
 def is_open(stream):
@@ -31,7 +34,7 @@ def is_open(stream):
     except OSError:
         return False
     return True
-numbers = [stream for stream in (0, 1, 2) if is_open(stream)]
+numbers = [number for number in sorted(map(int, os.listdir("/proc/self/fd"))) if is_open(number)]
 # Where a stream is closed, the socket would get its number, and go as that stream.
 low = socket.socket(socket.AF_UNIX)
 server = socket.socket(fileno=fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
@@ -109,7 +112,7 @@ def _answered(listener: socket.socket) -> list[str] | None:
         return None
     listener.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    size, streams, _, _ = socket.recv_fds(client, 8, 3)
+    size, streams, _, _ = socket.recv_fds(client, 8, MOST_FILES)
     request = client.recv(struct.unpack("=q", size)[0], socket.MSG_WAITALL)
     if pid := os.fork():
         for stream in (0, 1, 2, *streams):
@@ -125,7 +128,7 @@ def _taken_over(
     streams: list[int], numbers: list[int], client: int, args: list[str], environment: dict[str, str], folder: str
 ) -> list[str]:
     """Be what the client's own process would be; a stream that it has closed is closed here, too."""
-    for number, stream in zip(numbers, streams, strict=True):
+    for number, stream in zip(numbers, [_moved(stream) for stream in streams], strict=True):
         os.dup2(stream, number)
         os.close(stream)
     for number in {0, 1, 2}.difference(numbers):
@@ -142,6 +145,13 @@ def _taken_over(
     return args
 
 
+def _moved(stream: int) -> int:
+    """Where no number is that a client's file may have."""
+    moved = fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, 1000)
+    os.close(stream)
+    return moved
+
+
 def _text(number: int, errors: str) -> TextIO:
     buffering = 1 if os.isatty(number) or number == 2 else -1
     return open(number, "w", buffering, encoding="utf-8", errors=errors, closefd=False)
@@ -154,7 +164,10 @@ def _remove(address: Path) -> None:
 
 
 if __name__ == "__main__":
-    given = serve(sys.argv[1])
+    arguments = serve(sys.argv[1])
+    if arguments[:1] == ["-c"]:
+        exec(arguments[1], {"__name__": "__main__"})
+        sys.exit()
     from rlcorr_cli.cli.main import main
 
-    main(given)
+    main(arguments)

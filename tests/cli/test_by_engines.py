@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, command, jsonl, refused, row, run, wait_for
+from running import BF16, STEPS, command, forked_command, jsonl, refused, row, run, wait_for
 from stores import Proxy, put, server
 from stores import store as store
 
@@ -34,6 +34,12 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that need not import torch anew: for what they compute, not for how they start and end."""
+    monkeypatch.setattr(sys, "executable", forked_command())
+
+
 COMMANDS = {
     "analyze": ("analyze", "--group-by", "step", "--preset", "geo_rs"),
     "a batch's mean": ("analyze", "--is", "token", "--is-high", "2", "--normalize", "batch"),
@@ -45,6 +51,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("command_line", COMMANDS.values(), ids=COMMANDS)
 def test_processes_give_the_report_of_threads_byte_for_byte(command_line: tuple[str, ...], dump: str) -> None:
     here, there = (
@@ -56,6 +63,7 @@ def test_processes_give_the_report_of_threads_byte_for_byte(command_line: tuple[
     assert here.status == 0
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("workers", ["2", "7"])
 def test_a_report_is_the_same_for_any_number_of_workers(workers: str, dump: str) -> None:
     first = run("analyze", dump, "--json", "--workers", "1").out
@@ -73,6 +81,7 @@ def test_processes_read_a_store_themselves(dump: str, store: Proxy) -> None:
     assert here.status == there.status == 0, there.err
 
 
+@pytest.mark.usefixtures("warm")
 def test_two_dumps_are_compared_by_processes(dump: str) -> None:
     here, there = (
         run("diff", dump, STEPS, "--json", "--engine", engine, "--workers", "1") for engine in ("threads", "processes")
@@ -81,6 +90,7 @@ def test_two_dumps_are_compared_by_processes(dump: str) -> None:
     assert here.out == there.out
 
 
+@pytest.mark.usefixtures("warm")
 def test_processes_write_the_rows_that_threads_write(dump: str, tmp_path: Path) -> None:
     tables = []
     for engine in ("threads", "processes"):
@@ -91,6 +101,7 @@ def test_processes_write_the_rows_that_threads_write(dump: str, tmp_path: Path) 
     assert tables[0].equals(tables[1])
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_bad_row_is_told_in_the_same_two_lines(tmp_path: Path) -> None:
     good = jsonl(tmp_path / "a.jsonl", [row()])
     bad = jsonl(tmp_path / "b.jsonl", [row(), row(rollout=[0.5, -1.0])])
@@ -99,6 +110,7 @@ def test_a_bad_row_is_told_in_the_same_two_lines(tmp_path: Path) -> None:
     assert here == there
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("command_line", [("analyze", "--on-bad-row", "skip", "--max-bad-fraction", "1"), ("inspect",)])
 def test_rows_whose_id_came_in_another_file_are_left_out(command_line: tuple[str, ...], tmp_path: Path) -> None:
     """Of all rows but the first of an id, whichever file is read first."""
