@@ -61,7 +61,8 @@ os._exit(os.WEXITSTATUS(status))
 @lru_cache(1)
 def forked_command() -> str:
     """What to run instead of `rlcorr`.  Its server starts with the first call and ends with this process."""
-    folder = Path(tempfile.mkdtemp(prefix="rlcorr-forked-"))
+    # Not in TMPDIR, which a test may have set: a socket's path has to be short.
+    folder = Path(tempfile.mkdtemp(prefix="rlcorr-forked-", dir="/tmp"))
     path, address = folder / "rlcorr", str(folder / "socket")
     path.write_text(f"#!{sys.executable} -ISE\n" + CLIENT.format(address=address))
     path.chmod(0o755)
