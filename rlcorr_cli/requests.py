@@ -19,7 +19,7 @@ MOST_ROWS = 2**53 - 1
 MOST_SEED = 2**32 - 1
 """A larger seed would be cut to 32 bits, and give the same draws as a smaller one."""
 MOST_WORKERS = 1024
-EngineName = Literal["auto", "threads", "processes"]
+EngineName = Literal["auto", "threads", "processes", "ray"]
 """What runs the work on a dump's parts."""
 
 

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "report": ("errors", "storage", "batch", "plans", "totals", "quality", "metrics", "frameworks", "rules"),
     "core": ("errors", "batch", "plans", "totals", "metrics"),
     "io": ("errors", "places", "storage", "batch", "atomic", "plans", "totals", "quality", "requests"),
-    "engines": ("errors", "batch"),
+    "engines": ("errors", "places", "storage", "batch"),
     "present": ("errors", "atomic", "plans", "totals", "quality", "metrics", "frameworks", "rules", "report"),
 }
 """A part of the package -> the parts that it may import.  What is not here may import all of these, and see below."""
@@ -50,7 +50,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "jinja2": ("present",),
     "typer": ("cli",),
     "tensorboardX": (),
-    "ray": (),
+    "ray": ("engines",),
 }
 """A third party's package -> the only parts of ours that import it."""
 

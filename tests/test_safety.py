@@ -29,6 +29,7 @@ EXCEPTIONS = {
     ("core/device.py", "ctypes"): "tells libc's allocator to give memory back",
     ("io/containers/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
     ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",
+    ("engines/ray_worker.py", "pickle"): "shards that this program's driver sends to its own tasks on a cluster",
     ("engines/remote.py", "pickle"): "what goes between this program's own processes, over sockets that only they have",
     ("atomic/renaming.py", "ctypes"): "calls libc's renameat2, which Python has not",
 }

@@ -58,6 +58,7 @@ def computing(
     engine: Any = "auto",
     workers: int | None = None,
     threads: int | None = None,
+    ray_address: Any = None,
 ) -> "AbstractContextManager[Computing]":
     """Where and in what portions to compute, while a run lasts.  threads: how many of the engine of that name."""
     from rlcorr_cli.pipeline import scan
@@ -69,7 +70,10 @@ def computing(
     one_of("--engine", engine, EngineName)
     if threads is not None and (workers is not None or engine not in ("auto", "threads")):
         raise UsageError("--threads stands for --engine threads --workers.", "Name the engine and its --workers alone.")
-    return scan.computing(device, batch_tokens, engine if threads is None else "threads", workers or threads)
+    if ray_address is not None and (engine != "ray" or not isinstance(ray_address, str)):
+        raise UsageError("--ray-address is a text that goes with --engine ray.", "Add --engine ray, or leave it out.")
+    name = engine if threads is None else "threads"
+    return scan.computing(device, batch_tokens, name, workers or threads, ray_address)
 
 
 def paths(dumps: Any) -> tuple[str, ...]:

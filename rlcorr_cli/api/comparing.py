@@ -44,6 +44,7 @@ def compare(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
     watch: "Watch | None" = None,
 ) -> Comparison:
     """See what each of several plans leaves of a dump and what it costs, and which to take, in one reading.
@@ -74,7 +75,7 @@ def compare(
     compared_plans = chosen or default_plans()
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plans=chosen)
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
         comparison = comparing.compare(
             reading,
             compared_plans,

@@ -45,6 +45,7 @@ def diff(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
     watch: "Watch | None" = None,
 ) -> Diff:
     """Compare two dumps: what moved, by how much, and which policy's log-probs did.
@@ -79,7 +80,7 @@ def diff(
     ]
     places = [place for path in files for place in sheet.destinations(path)]
     notes = check_touched((*places, *junit_place), [*paths(a), *paths(b)])
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=everything)
         try:
             difference = run(asked[0], asked[1], settings, computing=compute, mode=mode, watch=watch)

@@ -83,6 +83,7 @@ def plot(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
     watch: "Watch | None" = None,
 ) -> tuple[Picture, ...]:
     """Draw a dump, or a report of `analyze(..., pictures=True)`: one picture of each kind.
@@ -113,7 +114,7 @@ def plot(
             refuse_undrawable(report, inputs[0] if inputs else "The report")
             drawn = _drawn(dict.fromkeys(wanted, report))
         else:
-            with computing(device, batch_tokens, engine, workers, threads) as compute:
+            with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
                 drawn = _read(wanted, reading, choose_plan(plan, mode=mode), compute, watch, staging)
         pictures = tuple(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
         staging.publish()

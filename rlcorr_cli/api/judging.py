@@ -61,6 +61,7 @@ def check(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
     watch: "Watch | None" = None,
 ) -> Checked:
     """Hold a report, a saved one or a dump to the default rules and one's own, and to a baseline.
@@ -115,7 +116,7 @@ def check(
 
             if chosen.profile is None:  # a peer's names are known once its function has run
                 refuse_impossible(asked, chosen.plan, grouped=bool(group_by))
-            with computing(device, batch_tokens, engine, workers, threads) as compute:
+            with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
                 report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging)
                 if "cause" in asked.fail_on:
                     diagnosed = _diagnosed(reading, compute, watch)

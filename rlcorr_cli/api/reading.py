@@ -53,6 +53,7 @@ def analyze(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
     watch: "Watch | None" = None,
 ) -> Report:
     """Measure a dump under a plan.
@@ -62,8 +63,9 @@ def analyze(
     to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw, as some of these files have
     it counted.  totals: keep what `merge` adds, which `save` writes as .rlcorr.  objective: a policy objective whose
     loss and gradient coefficients are reported, too: what `choose_objective` made, or a name such as "ppo"; takes
-    advantages.  engine, workers: what works on the dump's parts ("threads", "processes", "auto": the faster), and how
-    many; threads: how many of that engine.  watch: called with the bytes to come, a context around the reading.
+    advantages.  engine, workers: what works on the dump's parts ("threads", "processes", "ray", "auto": the faster of
+    the first two), and how many; threads: how many of that engine; ray_address: which cluster.  watch: called with the
+    bytes to come, a context around the reading.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
     `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
     """
@@ -84,7 +86,7 @@ def analyze(
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=chosen)
     from rlcorr_cli.pipeline import analyze as analysis
 
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
         report = analysis.analyze(
             reading,
             chosen,
@@ -131,6 +133,7 @@ def filter_dump(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
     watch: "Watch | None" = None,
 ) -> Filtered:
     """Write a dump's corrected rows: weights, the modified mask, rejected sequences dropped.
@@ -163,7 +166,7 @@ def filter_dump(
     )
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)
-    with computing(device, batch_tokens, engine, workers, threads) as compute:
+    with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
         filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=watch)
     return replace(filtered, report=replace(filtered.report, notes=filtered.report.notes + notes))
 
@@ -214,6 +217,7 @@ def inspect(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
 ) -> Inspected:
     """See how a dump is read, what is wrong with it, and its worst rows; bad rows are counted, never an end.
 
@@ -227,7 +231,7 @@ def inspect(
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     notes = check_touched(quarantines(bad_rows), reading.paths, plan=chosen)
-    with computing(device, batch_tokens, engine, workers, threads) as compute:
+    with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
         inspected = inspection.inspect(reading, chosen, compute, n_worst=worst, by=by)
     return replace(inspected, notes=inspected.notes + notes)
 
@@ -249,6 +253,7 @@ def inspect_row(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
 ) -> OneRow:
     """One sequence token by token, and what a plan says about it.
 
@@ -258,7 +263,7 @@ def inspect_row(
 
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
-    with computing(device, batch_tokens, engine, workers, threads) as compute:
+    with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
         return inspection.one_row(reading, chosen, compute, str(row))
 
 

@@ -37,6 +37,7 @@ def compare_dumps(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
     watch: "Watch | None" = None,
 ) -> SideBySide:
     """Hold several dumps against each other: how far apart each is, what one plan leaves of it, and which to take.
@@ -59,7 +60,7 @@ def compare_dumps(
     ]
     places = [place for path in outputs for place in sheet.destinations(path)]
     notes = check_touched(places, [path for reading in requests for path in reading.paths], plan=plan)
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
         sides = comparing.compare_dumps(
             requests,
             chosen,

@@ -44,6 +44,7 @@ def sweep(
     threads: int | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
+    ray_address: str | None = None,
     watch: "Watch | None" = None,
 ) -> Sweep:
     """See what one bound does at every threshold, and which one a target comes to.
@@ -64,7 +65,7 @@ def sweep(
     reading = request(dumps, format=format, columns=columns, limit=limit, bad_rows=bad_rows)
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=plan)
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads) as compute:
+    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
         result = sweeping.sweep(
             reading,
             swept,

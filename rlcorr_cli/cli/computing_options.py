@@ -33,7 +33,7 @@ Engine = Annotated[
     EngineName,
     typer.Option(
         "--engine",
-        help="What reads the dump: threads, worker processes, or auto: the faster of them.",
+        help="What reads the dump: threads, worker processes, tasks on a Ray cluster, or auto: threads or processes.",
         rich_help_panel=COMPUTING,
     ),
 ]
@@ -44,7 +44,17 @@ Workers = Annotated[
         min=1,
         max=MOST_WORKERS,
         metavar="N",
-        help="How many threads or processes; default one a core.",
+        help="How many threads, processes or tasks at a time; default one a core.",
+        rich_help_panel=COMPUTING,
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="The cluster of --engine ray, or local for one of this run's own; default RAY_ADDRESS, or one that runs "
+        "here, or local.",
         rich_help_panel=COMPUTING,
     ),
 ]

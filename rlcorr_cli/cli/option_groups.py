@@ -37,6 +37,7 @@ class Computing(TypedDict):
     batch_tokens: int | None
     engine: EngineName
     workers: int | None
+    ray_address: str | None
     threads: int | None
 
 
@@ -137,6 +138,7 @@ class ComputingOptions:
     batch_tokens: w.BatchTokens = None
     engine: w.Engine = "auto"
     workers: w.Workers = None
+    ray_address: w.RayAddress = None
     threads: w.Threads = None
 
     def arguments(self, *, sparing: bool = False) -> Computing:
@@ -149,6 +151,7 @@ class ComputingOptions:
             "batch_tokens": self.batch_tokens,
             "engine": self.engine,
             "workers": self.workers,
+            "ray_address": self.ray_address,
             "threads": self.threads,
         }
 

@@ -21,6 +21,7 @@ from rlcorr_cli.engines import engine
 from rlcorr_cli.engines.choice import AutoEngine
 from rlcorr_cli.engines.engine import Engine
 from rlcorr_cli.engines.processes import ProcessEngine
+from rlcorr_cli.engines.ray_tasks import RayEngine
 from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows, SetAside
@@ -36,6 +37,8 @@ R = TypeVar("R")
 Device = Any
 """A torch device, which only core looks into."""
 _LOG = logging.getLogger(__name__)
+PREPARE = f"{__name__}:prepare_worker"
+"""What an engine calls where work runs beyond this process."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,16 @@ class Computing:
 
 @contextmanager
 def computing(
-    device: str, batch_tokens: int | None, engine: EngineName = "auto", workers: int | None = None
+    device: str,
+    batch_tokens: int | None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
+    ray_address: str | None = None,
 ) -> Generator[Computing]:
     """Where to compute, while a run lasts.  workers: None for one for each core this process may use, or card."""
-    chosen = _engine(engine, workers, devices.cards(device))
+    chosen = (
+        _on_ray(device, workers, ray_address) if engine == "ray" else _engine(engine, workers, devices.cards(device))
+    )
     try:
         yield Computing(device, batch_tokens, chosen)
     finally:
@@ -93,7 +102,14 @@ def _engine(name: EngineName, workers: int | None, cards: int) -> Engine:
 def _processes(workers: int, cards: int) -> ProcessEngine:
     """A process for each card, or for each core."""
     environments = [{"CUDA_VISIBLE_DEVICES": card} for card in devices.visible_cards(cards)] or [{}]
-    return ProcessEngine(workers, f"{__name__}:{prepare_worker.__name__}", environments)
+    return ProcessEngine(workers, PREPARE, environments)
+
+
+def _on_ray(device: str, workers: int | None, address: str | None) -> RayEngine:
+    on_cards = devices.resolve(device).type == "cuda"
+    if on_cards and device not in ("auto", "cuda"):
+        raise UsageError(f"Ray gives each worker a card, so --device {device} names none.", "Write --device cuda.")
+    return RayEngine(workers, address, prepare=PREPARE, on_cards=on_cards)
 
 
 def prepare_worker() -> None:

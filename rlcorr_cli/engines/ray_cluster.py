@@ -1,0 +1,250 @@
+"""A Ray cluster to work on: the one that is named, else one that runs, else one of this run's own.
+
+A cluster of this run's own leaves nothing behind: its processes end with the run, its folder is removed, and its token
+is kept in memory alone.  Another's cluster is left as it is.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import rlcorr_cli
+from rlcorr_cli.engines import interrupt
+from rlcorr_cli.errors import DataError, UsageError, shortened
+
+Ray = Any
+"""The package `ray`, imported when it is asked for."""
+ANSWER_SECONDS = 5
+ADDRESS = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}")
+HTTP2_SETTINGS = b"\x04"
+HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + HTTP2_SETTINGS + bytes(5)
+"""What begins a connection, to which the other side answers with a frame of that kind."""
+LONGEST_FOLDER = 40
+"""Characters: Ray puts sockets below, whose names the system takes up to 107."""
+QUIET = {"log_to_driver": False, "logging_level": "CRITICAL"}
+SENT_WITHOUT = ["__pycache__", "manual", "*.md"]
+"""What of the package no worker needs."""
+PACKAGE = str(Path(rlcorr_cli.__file__).parent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A connection.  address: for messages.  ours: whether this run connected; folder: of a cluster of its own."""
+
+    ray: Ray
+    address: str
+    ours: bool
+    folder: str | None = None
+
+    def size(self, *, on_cards: bool) -> int:
+        """How many cores it has now, or cards."""
+        resource = "GPU" if on_cards else "CPU"
+        n = int(self.ray.cluster_resources().get(resource, 0))
+        if n == 0:
+            what = f"The Ray cluster at {self.address} has no {resource}."
+            raise UsageError(what, "Where it adds nodes when they are asked for, say how many with --workers.")
+        return n
+
+    def close(self) -> None:
+        """Disconnect, and end what this run has started."""
+        if self.ours:
+            self.ray.shutdown()
+        if self.folder is not None:
+            _remove(self.folder)
+
+
+def connected(address: str | None, workers: int) -> Cluster:
+    """The cluster at an address, 'local' for one of this run's own with so many workers; None: as RAY_ADDRESS says,
+    else one that this machine is a node of, else one of its own."""
+    ray = imported()
+    if ray.is_initialized():
+        if address is not None:
+            raise UsageError("Ray is connected already.", "Leave ray_address out, or call ray.shutdown() before.")
+        return Cluster(ray=ray, address="which this process is connected to", ours=False)
+    named = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if named == "auto":
+        named = _joined() or "local"
+    if named == "local":
+        return _local(ray, workers)
+    _check_address(named)
+    if not _answers(named):
+        raise _unreachable(named)
+    try:
+        _init(ray, named)
+    except ConnectionError as error:
+        what = f"What answers at {named} is no cluster that Ray {ray.__version__} can join."
+        hint = "Does the cluster have the same Ray and Python, and is this HOST:PORT of its head (6379 as a rule)?"
+        raise UsageError(what, hint) from error
+    return Cluster(ray=ray, address=named, ours=True)
+
+
+def imported() -> Ray:
+    """Ray, or what to install."""
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise UsageError("--engine ray needs Ray, which is not installed.", "pip install 'rlcorr[ray]'.") from error
+    return ray
+
+
+def _joined() -> str | None:
+    """The address of the cluster that `ray start` made this machine a node of, if it still answers."""
+    folders = (os.environ.get("RAY_TMPDIR"), os.environ.get("TMPDIR"), "/tmp")
+    for folder in filter(None, folders):
+        with suppress(OSError):
+            address = Path(folder, "ray", "ray_current_cluster").read_text(encoding="utf-8").strip()
+            if ADDRESS.fullmatch(address) and _answers(address):
+                return address
+    return None
+
+
+def _check_address(address: str) -> None:
+    if not ADDRESS.fullmatch(address):
+        raise UsageError(
+            f"{shortened(address)} is no address that a node of a Ray cluster connects to.",
+            "Write HOST:PORT of its head (port 6379 as a rule), or local; from elsewhere, submit a job to the cluster "
+            "(`rlcorr help clusters`).",
+        )
+
+
+def _answers(address: str) -> bool:
+    """Whether anything at an address speaks as Ray does, which is HTTP/2: Ray itself would go on asking for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":
+                return True
+            connection.settimeout(ANSWER_SECONDS)
+            connection.sendall(HTTP2_GREETING)
+            return connection.recv(4)[3:] == HTTP2_SETTINGS
+    except (OSError, OverflowError):
+        return False
+
+
+def _unreachable(address: str) -> UsageError:
+    hint = "Is the cluster up, and this HOST:PORT of its head (6379 as a rule)?  RAY_ADDRESS is looked at, too."
+    return UsageError(f"No Ray cluster answers at {shortened(address, quotes=False)}.", hint)
+
+
+def _local(ray: Ray, workers: int) -> Cluster:
+    """A cluster of this run's own."""
+    folder = tempfile.mkdtemp(prefix="rlcorr-", dir=_short_folder())
+    _own_token()
+    try:
+        _init(ray, "local", num_cpus=workers, include_dashboard=False, _temp_dir=folder)
+    except BaseException:
+        # Where an interrupt came, Ray does not know yet what it has started.
+        _kill_started(folder)
+        _remove(folder)
+        raise
+    return Cluster(ray=ray, address="local", ours=True, folder=folder)
+
+
+def _init(ray: Ray, address: str, **more: Any) -> None:
+    sent = {"py_modules": [PACKAGE], "excludes": SENT_WITHOUT}
+    _keep_off_stdout()
+    try:
+        with _own_signals():
+            ray.init(address=address, runtime_env=sent, **QUIET, **more)
+    except ConnectionError:
+        raise
+    except (RuntimeError, ValueError, AssertionError, OSError, ray.exceptions.RayError) as error:
+        raise _refused(address, str(error)) from error
+
+
+def broken(error: Exception) -> UsageError | DataError | None:
+    """What became of a cluster, where an error of Ray's tells; None of one that is a fault of ours."""
+    text = " ".join(str(error).split())
+    if "No module named 'rlcorr_cli'" in text:
+        what = "The workers of the Ray cluster that this process is connected to have no rlcorr."
+        return UsageError(what, "Install it there, or connect with ray.init(runtime_env={'py_modules': [rlcorr_cli]}).")
+    if type(error).__name__ == "RuntimeEnvSetupError":
+        return UsageError(f"A node of the Ray cluster could not take rlcorr's code: {text[:300]}", "See its logs.")
+    if type(error).__name__ in ("LocalRayletDiedError", "RaySystemError", "RpcError"):
+        return DataError(f"The connection to the Ray cluster is lost: {text[:300]}", "Is it still up?  Run it again.")
+    return None
+
+
+def _refused(address: str, text: str) -> UsageError:
+    """What Ray says of a cluster that it does not connect to, in two lines."""
+    text = " ".join(text.split())
+    if "ersion mismatch" in text:
+        cluster, here = (re.findall(rf"{name}: ([\w.]+)", text) for name in ("Ray", "Python"))
+        theirs, ours = (f"Ray {ray} and Python {python}" for ray, python in zip(cluster, here, strict=False))
+        hint = "Run rlcorr with the cluster's own, such as by `ray job submit -- rlcorr …`."
+        return UsageError(f"The Ray cluster at {address} has {theirs}, this process {ours}.", hint)
+    what = "No Ray cluster could be started" if address == "local" else f"No connection to the Ray cluster at {address}"
+    return UsageError(
+        f"{what}: {text.split('. ')[0][:300].rstrip('.')}.",
+        "rlcorr must run on a node of the cluster, such as its head.",
+    )
+
+
+def _keep_off_stdout() -> None:
+    """Ray prints to stdout what became of workers, log_to_driver or not, and there it would stand within a report.
+
+    What prints has no switch, so it is taken out of the module that looks it up; the driver tells of lost workers.
+    """
+    worker: Any = import_module("ray._private.worker")
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
+
+
+@contextmanager
+def _own_signals() -> Generator[None]:
+    """Ray takes SIGTERM over as it starts; it stays ours, so that temporary files are removed."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemError:
+        interrupt.check()  # what a signal's handler raises within Ray, it makes this of
+        raise
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
+
+
+def _own_token() -> None:
+    """Have Ray take a token from this process, where it would write a new one into the home folder."""
+    kept = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    if not kept.exists():
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+def _short_folder() -> str:
+    """The folder for temporary files, or else one whose name is short enough for sockets below it."""
+    folder = tempfile.gettempdir()
+    return folder if len(folder) <= LONGEST_FOLDER or not os.access("/tmp", os.W_OK) else "/tmp"
+
+
+def _kill_started(folder: str) -> None:
+    """End the processes of a cluster whose folder this is; where the system does not list them, they end with us."""
+    started: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if folder.encode() in path.read_bytes():
+                started.append(int(path.parent.name))
+    for pid in started:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _remove(folder: str) -> None:
+    """Again where a process that is about to end still writes into it."""
+    for _ in range(20):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(0.05)

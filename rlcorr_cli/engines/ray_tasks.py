@@ -1,0 +1,248 @@
+"""Ray core tasks: a shard each, on the nodes of a cluster.
+
+Ray itself runs a task again that was lost, and for ever where memory is the reason; here the driver starts the shard
+again, so that MOST_RUNS holds whatever took its worker, and the error names its file.
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rlcorr_cli.batch import Shard
+from rlcorr_cli.engines import interrupt
+from rlcorr_cli.engines.engine import AHEAD
+from rlcorr_cli.engines.ray_cluster import Cluster, broken, connected
+from rlcorr_cli.engines.ray_worker import NodeView, Reading, packed_shard, run_shard
+from rlcorr_cli.engines.remote import MOST_RUNS, One, lost, packed, unpacked
+from rlcorr_cli.engines.threads import ThreadEngine
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.places import Stamp
+from rlcorr_cli.storage.disk import DISK
+from rlcorr_cli.storage.refusals import SERVICES
+
+R = TypeVar("R")
+Reference = Any
+"""To what a task will give: a ray.ObjectRef."""
+LOOK_SECONDS = 0.01
+"""Between one look at the tasks and the next."""
+OF_ONE_MACHINE = {
+    *("GOOGLE_APPLICATION_CREDENTIALS", "JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH", "HF_HOME")
+}
+"""Variables of stores that name files, which may lie elsewhere on a node."""
+SHARE = "Put it on storage that all nodes share, or in an object store (`rlcorr help stores`)."
+
+
+class RayEngine:
+    """An Engine over tasks of a cluster, which is connected to when work comes.
+
+    workers: shards at a time, None for as many as the cluster has cores, or cards where `on_cards`.  address: as
+    `connected` takes it.  prepare: 'module:function', called on a node before a shard.
+    """
+
+    shares_memory = False
+
+    def __init__(self, workers: int | None, address: str | None, *, prepare: str, on_cards: bool = False) -> None:
+        self.workers, self._address = workers, address
+        self._prepare, self._on_cards = prepare, on_cards
+        self._cluster: Cluster | None = None
+
+    @property
+    def named(self) -> str:
+        """What runs there at a time."""
+        return f"tasks on Ray, {self.workers or 'as many as it has room for'} at a time"
+
+    def sized(self, n_bytes: int) -> "RayEngine":
+        """Itself."""
+        return self
+
+    def local(self, threads: int | None = None) -> ThreadEngine:
+        """A thread for each core of this machine."""
+        return ThreadEngine(threads or _cores())
+
+    def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
+        """One result per shard."""
+        for results in self.stream(shards, One(work)):
+            yield from results
+
+    def stream(self, shards: Sequence[Shard], work: Callable[[Shard], Iterator[R]]) -> Iterator[Iterator[R]]:
+        """For each shard in order an iterator of its results, to be used up before the next is taken.
+
+        A shard's results come together, when it is done, and wait in the cluster's memory to be taken.
+        """
+        self._cluster = self._cluster or connected(self._address, self.workers or _cores())
+        reading = Reading(
+            work=packed(work),
+            prepare=self._prepare,
+            directory=os.getcwd(),
+            variables=variables_of_stores(),
+        )
+        n_workers = self.workers or self._cluster.size(on_cards=self._on_cards)
+        # The cluster runs what it has room for, and as many wait there, so that no core waits for this process; unless
+        # a number was asked for: no more than that are at work.
+        at_work = self.workers or AHEAD * n_workers
+        tasks = _Tasks(self._cluster.ray, reading, at_work=at_work, window=AHEAD * n_workers, on_cards=self._on_cards)
+        return tasks.results(shards)
+
+    def close(self) -> None:
+        """Leave the cluster, and end what was started there for this run."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+
+
+@dataclass(eq=False)
+class _Task:
+    """A shard that is under way.  seen, outcomes: what its task will give; view: what it gave for `seen`."""
+
+    shard: Shard
+    seen: Reference
+    outcomes: Reference
+    runs: int = 1
+    view: NodeView | None = None
+
+
+class _Tasks:
+    """The tasks of one reading.  at_work: how many there may be at a time; window: with those that wait to be taken."""
+
+    def __init__(self, ray: Any, reading: Reading, *, at_work: int, window: int, on_cards: bool) -> None:
+        self._ray, self._at_work, self._window = ray, at_work, window
+        resources = {"num_cpus": 1, "num_gpus": 1} if on_cards else {"num_cpus": 1}
+        self._remote = ray.remote(run_shard).options(num_returns=2, max_retries=0, **resources)
+        self._reading = ray.put(reading)
+        self._lost = (
+            ray.exceptions.WorkerCrashedError,
+            ray.exceptions.NodeDiedError,
+            ray.exceptions.OutOfMemoryError,
+            ray.exceptions.ObjectLostError,
+        )
+        self._under_way: deque[_Task] = deque()
+        self._coming: Iterator[Shard] = iter(())
+
+    def results(self, shards: Sequence[Shard]) -> Iterator[Iterator[Any]]:
+        """Each shard's; tasks are ended that are still at work when nobody takes more."""
+        self._coming = iter(shards)
+        try:
+            self._begin_more()
+            while self._under_way:
+                outcomes = self._first()
+                yield _taken(self._under_way.popleft(), outcomes)
+                self._begin_more()
+        except self._ray.exceptions.RayError as error:
+            if explained := broken(error):
+                raise explained from error
+            raise
+        except SystemError:
+            interrupt.check()  # what a signal's handler raises within Ray, it makes this of
+            raise
+        finally:
+            self._end()
+
+    def _begin_more(self) -> None:
+        at_work = sum(task.view is None for task in self._under_way)
+        while at_work < self._at_work and len(self._under_way) < self._window:
+            shard = next(self._coming, None)
+            if shard is None:
+                return
+            self._under_way.append(_Task(shard, *self._begun(shard)))
+            at_work += 1
+
+    def _begun(self, shard: Shard) -> tuple[Reference, Reference]:
+        seen, outcomes = self._remote.remote(self._reading, packed_shard(shard))
+        return seen, outcomes
+
+    def _first(self) -> list[bytes]:
+        """The outcomes of the first task, once they are there."""
+        first = self._under_way[0]
+        while True:
+            while first.view is None:
+                self._look()
+            try:
+                return self._ray.get(first.outcomes)
+            except self._lost as error:  # the node that kept them
+                self._begin_again(first, error)
+
+    def _look(self) -> None:
+        """See which tasks are done, wait a moment if none is, and begin those again whose worker was lost."""
+        interrupt.check()
+        at_work = {task.seen: task for task in self._under_way if task.view is None}
+        ready, _ = self._ray.wait(list(at_work), num_returns=len(at_work), timeout=0)
+        if not ready:
+            time.sleep(LOOK_SECONDS)  # here rather than within Ray, which does not bear what a signal raises there
+        for seen in ready:
+            try:
+                at_work[seen].view = self._ray.get(seen)
+            except self._lost as error:
+                self._begin_again(at_work[seen], error)
+        if ready:
+            self._begin_more()
+
+    def _begin_again(self, task: _Task, error: Exception) -> None:
+        if task.runs >= MOST_RUNS:
+            fates = {"OutOfMemoryError": "ran out of memory", "WorkerCrashedError": "was killed"}
+            raise lost(task.shard, fates.get(type(error).__name__, "was on a node that is gone")) from error
+        task.runs += 1
+        task.view = None
+        task.seen, task.outcomes = self._begun(task.shard)
+
+    def _end(self) -> None:
+        for task in self._under_way:
+            if task.view is None:
+                with suppress(self._ray.exceptions.RayError):
+                    self._ray.cancel(task.seen, force=True)
+        self._under_way.clear()
+
+
+def _taken(task: _Task, outcomes: list[bytes]) -> Iterator[Any]:
+    """The results of a task, and what ended it early, as the user is to see it."""
+    view = task.view
+    assert view is not None
+    if view.lacks:
+        packages = ", ".join(view.lacks)
+        what = f"Node {view.node} of the Ray cluster lacks {packages} in the Python that its workers run."
+        raise UsageError(what, f"Install there what rlcorr needs, in this process's versions: pip install {packages}.")
+    try:
+        for outcome in outcomes:
+            yield unpacked(outcome).taken()
+    except DataError as error:
+        if seen_otherwise := _seen_otherwise(task.shard, view):
+            raise seen_otherwise from error
+        raise
+
+
+def _seen_otherwise(shard: Shard, view: NodeView) -> DataError | None:
+    """The error of a node that does not see a file as this process does."""
+    stamps = dict([(shard.path, shard.stamp), *shard.companions])
+    for path in (*view.unseen, *view.unlike):
+        if _is_unchanged_here(path, stamps[path]):
+            sees = "does not see" if path in view.unseen else "has another file by the name"
+            return DataError(f"Node {view.node} of the Ray cluster {sees} {os.path.abspath(path)}.", SHARE)
+    return None
+
+
+def _is_unchanged_here(path: str, stamp: Stamp | None) -> bool:
+    """Whether this process still sees the file that it found."""
+    with suppress(DataError):
+        return DISK.stamp(path) == stamp
+    return False
+
+
+def variables_of_stores() -> dict[str, str | None]:
+    """The variables that say which store is asked, and as whom, for nodes to go by.
+
+    Where a secret is set here, all of its store's are as they are here: none of a node's own is mixed with it.
+    """
+    variables: dict[str, str | None] = {}
+    for service in SERVICES.values():
+        names = set(service.variables) - OF_ONE_MACHINE
+        variables |= {name: os.environ[name] for name in names if name in os.environ}
+        if any(name in os.environ for name in service.secrets):
+            variables |= {name: os.environ.get(name) for name in service.secrets}
+    return variables
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,71 @@
+"""Work that tests send to Ray's workers, which import this module."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlcorr_cli.batch import Shard
+
+
+def node_of(shard: Shard) -> str:
+    """Where it runs."""
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
+
+
+@dataclass(frozen=True)
+class Killed:
+    """Work that gives two results a shard, and whose process is killed between them, `times` times in all."""
+
+    folder: Path
+    shard: int
+    times: int
+
+    def __call__(self, shard: Shard) -> Iterator[str]:
+        yield f"{shard.index} first"
+        if shard.index == self.shard and (n := len(list(self.folder.iterdir()))) < self.times:
+            (self.folder / str(n)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield f"{shard.index} second"
+
+
+@dataclass(frozen=True)
+class StaysOn:
+    """Work that never ends on one node; there it leaves a file for each shard that was begun."""
+
+    node: str
+    folder: Path
+
+    def __call__(self, shard: Shard) -> int:
+        if node_of(shard) == self.node:
+            (self.folder / str(shard.index)).touch()
+            while True:
+                time.sleep(1)
+        return shard.index
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Work that leaves a file for each shard that was begun."""
+
+    folder: Path
+
+    def __call__(self, shard: Shard) -> int:
+        (self.folder / str(shard.index)).touch()
+        return shard.index
+
+
+@dataclass(frozen=True)
+class Raising:
+    """Work that fails on one shard."""
+
+    error: Exception
+
+    def __call__(self, shard: Shard) -> int:
+        if shard.index == 2:
+            raise self.error
+        return shard.index
