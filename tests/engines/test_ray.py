@@ -1,6 +1,8 @@
 """`--engine ray` on a cluster of three nodes: what threads give, whatever is lost on the way there."""
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from work_for_ray import Begun, Killed, Raising, StaysOn, node_of
 sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 import stores
-from running import STEPS, command, jsonl, refused, row, run, wait_for
+from running import STEPS, command, forked_command, jsonl, refused, row, run, wait_for
 from stores import Proxy
 from stores import store as store
 
@@ -130,6 +132,19 @@ def test_the_report_of_a_run_that_lost_a_worker_is_whole(cluster: Any, long: Pat
         out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")
     assert out.decode() == run(*arguments).out
+
+
+def test_the_commands_of_the_manual_run(cluster: Any, dump: Path, tmp_path: Path) -> None:
+    """Those of rlcorr: what `ray start` does on each machine is done for the nodes already."""
+    page = (Path(PACKAGE) / "manual" / "clusters.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^(rlcorr [^#\n]* --engine ray[^#\n]*)", page, re.MULTILINE)
+    assert len(lines) == 2
+    (tmp_path / "dump").symlink_to(dump)
+    for line in lines:
+        args = shlex.split(line.replace("head:6379", cluster.address))[1:]
+        by_address = {**os.environ, "RAY_ADDRESS": cluster.address}
+        done = subprocess.run([forked_command(), *args], cwd=tmp_path, env=by_address, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def until(state: Callable[[], bool]) -> None:
