@@ -1,15 +1,25 @@
-"""The figures of engines: the same command, by threads and by worker processes."""
+"""The figures of engines: the same work, by threads, by worker processes and by tasks on Ray."""
 
 import os
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from child import answer
 from figures import PRESET, RLCORR, Bench, Figure, NotHere, figure, interleave, say, wall
 
 CORES = 16
 """What P16 is about."""
+
+
+def p10(bench: Bench) -> Figure:
+    """analyze W2 as 20 files by two workers on Ray over the same by two threads, starts excluded."""
+    if find_spec("ray") is None:
+        raise NotHere("Ray is not installed")
+    samples = answer("by_ray.py", parts(bench, 20), PRESET, str(bench.rounds), bench.dump("W1"))
+    return figure(samples, lambda t: t["ray"] / t["threads"], "s")
 
 
 def p12(bench: Bench) -> Figure:
