@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Surroundings
+from rlcorr_cli.core.ragged import stretches
 from rlcorr_cli.totals.row_keys import joined, keys_of
 
 HEAD = 16
@@ -67,12 +68,6 @@ def pooled(parts: Sequence[Rows]) -> Rows:
 
 def _offsets(lengths: Index) -> Index:
     return np.concatenate([[0], np.cumsum(lengths)])
-
-
-def stretches(starts: Index, lengths: Index) -> Index:
-    """The numbers of each stretch, one after another."""
-    ends = _offsets(lengths)
-    return np.repeat(starts - ends[:-1], lengths) + np.arange(ends[-1])
 
 
 def _of_batch(batch: Batch, rows: Index) -> Batch:

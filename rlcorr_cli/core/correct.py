@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlcorr_cli.core.elementwise import exp
 from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.core.statistics import LINEAR, STATISTICS
 from rlcorr_cli.core.tokens import Tokens
@@ -83,7 +84,7 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
     """
     scope = LEVELS[weighting.scope]
     log_raw = reduce_log_ratio(tokens, scope)
-    raw = tokens.limited_rho(limit) if scope == "token" else torch.exp(_limit(log_raw, limit))
+    raw = tokens.limited_rho(limit) if scope == "token" else exp(_limit(log_raw, limit))
     applied = _bound(raw, weighting)
     gate_mask = tokens.gate_mask(weighting.gate, scope == "token")
     if gate_mask is not None:
@@ -119,7 +120,8 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
     log_value = None
     if rejection.statistic == "ratio":
         log_value, log_limited = _log_linear(tokens, rejection.scope, plan)
-        value, keep = torch.exp(log_limited), _inside_log(log_limited, rejection.bounds)
+        ratio = tokens.limited_rho(plan.log_ratio_limit) if rejection.scope == "token" else exp(log_limited)
+        value, keep = ratio, _inside_log(log_limited, rejection.bounds)
     else:
         value = statistic(tokens, rejection, plan)
         keep = _inside(value, rejection.bounds.low, rejection.bounds.high)

@@ -16,17 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlcorr_cli.core.correct import Corrected, Rejected
+from rlcorr_cli.core.correct import MAX_WEIGHT, Corrected, Rejected, Weighted
+from rlcorr_cli.core.elementwise import exp, expm1, log1p
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.core.units import Ends, Spread, Units, outside_of
 from rlcorr_cli.metrics.settings import CHI2_LIMIT, RETENTION_BANDS, DiagnosticSettings
 from rlcorr_cli.plans.plan import Bounds
 from rlcorr_cli.totals.histogram import Floats
 
 Table = dict[str, Floats]
-Ends = tuple[float | None, float | None]
-Moments = tuple[Floats, Floats, Floats]
-"""Sums of x, (x - centre)^2 and x^2 over each sequence's tokens."""
 
 
 @dataclass(frozen=True)
@@ -56,52 +55,6 @@ class Columns:
         return Columns(*({prefix + name: values for name, values in table.items()} for table in self.tables))
 
 
-@dataclass(frozen=True)
-class Units:
-    """What a statistic has one value for: every token ([V]), or every sequence ([B]).  Results are [B], on the host."""
-
-    ragged: Ragged
-    token_scope: bool
-
-    @property
-    def tokens(self) -> Floats | float:
-        """How many tokens a unit stands for, as far as its counts do not say so already."""
-        return 1.0 if self.token_scope else self.ragged.sizes
-
-    def moments(self, x: Tensor, centre: float) -> Moments:
-        """Sums over a sequence's tokens; a sequence's own value counts once per token."""
-        if not self.token_scope:
-            values, n = to_numpy(x), self.ragged.sizes
-            return values * n, (values - centre) ** 2 * n, values**2 * n
-        rows = self.ragged.rows(1 if centre == 0 else 2)
-        torch.square(x, out=rows[-1])
-        if centre != 0:
-            torch.sub(x, centre, out=rows[0]).square_()
-        sums = self.ragged.totals(rows)
-        return to_numpy(self.ragged.sum(x)), sums[0], sums[-1]
-
-    def outside(self, x: Tensor, ends: Ends) -> tuple[Floats, Floats]:
-        """Units below and above their bounds; none where there is no bound."""
-        if not self.token_scope:
-            return _outside(to_numpy(x), ends)
-        low, high = ends
-        counts = self.ragged.counts(x, () if low is None else (low,), () if high is None else (high,))
-        none = np.zeros(self.ragged.n_sequences)
-        return none if low is None else counts[0], none if high is None else counts[-1]
-
-    def min(self, x: Tensor) -> Floats:
-        """Each sequence's smallest value."""
-        return to_numpy(self.ragged.min(x) if self.token_scope else x)
-
-    def max(self, x: Tensor) -> Floats:
-        """Each sequence's largest value."""
-        return to_numpy(self.ragged.max(x) if self.token_scope else x)
-
-    def broadcast(self, x: Tensor) -> Tensor:
-        """A value for every token."""
-        return x if self.token_scope else self.ragged.broadcast(x)
-
-
 def diagnostics(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
     """What the off-policy diagnostics need, over whatever tokens are given (all of them, or those kept)."""
     shares = _shares(tokens, settings.extreme_ratio)
@@ -114,13 +67,11 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
     if corrected.weighted:
         weighted = corrected.weighted
         bounds, units = weighted.weighting.bounds, Units(tokens.ragged, weighted.weighting.scope == "token")
-        known = None
-        if weighted.raw is tokens.rho:
-            known = to_numpy(tokens.rho_sum), to_numpy(tokens.rho_deviation), to_numpy(tokens.rho_square_sum)
-        raw = _family(units, weighted.raw, reciprocal(bounds), 1.0, known, weighted.gate_mask)
-        columns |= (raw | _log_extremes(units, weighted.log_raw)).prefixed("weight.")
+        spread = _spread(tokens, units, weighted.raw, 1.0)
+        raw = _family(units, weighted.raw, reciprocal(bounds), 1.0, spread, weighted.gate_mask)
+        columns |= (raw | _log_extremes(tokens, units, weighted.log_raw)).prefixed("weight.")
         outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
-        columns |= _applied(units, weighted.applied, outside).prefixed("applied.")
+        columns |= _applied(units, weighted, spread, outside).prefixed("applied.")
     for rejected in corrected.rejected:
         columns |= _rejection(tokens, rejected).prefixed(f"rs.{rejected.rejection.name}.")
     if corrected.keep is not None:
@@ -177,68 +128,60 @@ def _divergences(tokens: Tokens) -> Columns:
     Jensen-Shannon estimate is log cosh(l/2) = log1p(E^2 / (4 rho)) / 2, one log1p and no cancellation.
     """
     ragged, log_ratio, e, rho = tokens.ragged, tokens.log_ratio, tokens.rho_minus_1, tokens.rho
-    inverse = rho.reciprocal() if tokens.far is None else torch.exp(-log_ratio)
-    e_over_rho = e * inverse if tokens.far is None else -torch.expm1(-log_ratio)
-    rows = ragged.rows(5)
-    torch.square(log_ratio, out=rows[0])
-    torch.abs(log_ratio, out=rows[1])
-    torch.mul(e, e_over_rho, out=rows[2]).mul_(0.25).log1p_()
-    if tokens.far is not None:
-        # Where E^2 / (4 rho) is beyond float64: 2 log cosh(l/2) = |l| - 2 log 2 + 2 log(1 + e^-|l|), the last 0 there.
-        torch.where(tokens.far, rows[1] - 2 * math.log(2), rows[2], out=rows[2])
-    torch.maximum(rho, inverse, out=rows[3])
-    torch.clamp(1 - rho, min=0.0, out=rows[4])
-    square, size, js, mult_error, tv = ragged.totals(rows)
+    inverse = rho.reciprocal() if tokens.far is None else exp(-log_ratio)
+    e_over_rho = e * inverse if tokens.far is None else -expm1(-log_ratio)
     total, total_e = to_numpy(tokens.log_ratio_sum), to_numpy(tokens.rho_minus_1_sum)
     sums = {
         "log_ratio": total,
-        "log_ratio_sq": square,
-        "abs_log_ratio": size,
+        "log_ratio_sq": ragged.sum_of(torch.square, log_ratio),
+        "abs_log_ratio": ragged.sum_of(torch.abs, log_ratio),
         "rho_minus_1": total_e,
         "k3": total_e - total,
         "k3_reverse": total - to_numpy(ragged.sum(e_over_rho)),
-        "js": js / 2,
-        "mult_error": mult_error,
-        "tv": tv,
+        "js": ragged.sum_of(_twice_js, log_ratio, e, e_over_rho, tokens.far) / 2,
+        "mult_error": ragged.sum_of(torch.maximum, rho, inverse),
+        "tv": 0 - ragged.sum_of(torch.clamp_max, e, 0.0),
         "chi2": _chi2(tokens),
     }
     if tokens.max_abs <= 340:
-        logs = {"rho": np.log(to_numpy(tokens.rho_sum)), "rho_sq": np.log(to_numpy(tokens.rho_square_sum))}
+        logs = {"rho": np.log(to_numpy(tokens.rho_sum)), "rho_sq": np.log(tokens.rho_square_sum)}
     else:
         logs = {"rho": to_numpy(ragged.log_sum_exp(log_ratio)), "rho_sq": to_numpy(ragged.log_sum_exp(2 * log_ratio))}
     mins, maxs = {"log_ratio": to_numpy(tokens.log_ratio_min)}, {"log_ratio": to_numpy(tokens.log_ratio_max)}
     return Columns(sums, mins, maxs, logs)
 
 
+def _twice_js(log_ratio: Tensor, e: Tensor, e_over_rho: Tensor, far: Tensor | None, *, out: Tensor) -> None:
+    """2 log cosh(l/2) of each token."""
+    torch.mul(e, e_over_rho, out=out).mul_(0.25)
+    log1p(out, out=out)
+    if far is not None:
+        # Where E^2 / (4 rho) is beyond float64: |l| - 2 log 2 + 2 log(1 + e^-|l|), the last 0 there.
+        torch.where(far, log_ratio.abs() - 2 * math.log(2), out, out=out)
+
+
 def _chi2(tokens: Tokens) -> Floats:
     """Sum of rho^2 - 1 = E (E + 2), with l limited; [B]."""
     e = tokens.limited_rho_minus_1(CHI2_LIMIT)
     if e is tokens.rho_minus_1:
-        return to_numpy(tokens.rho_deviation) + 2 * to_numpy(tokens.rho_minus_1_sum)
+        return tokens.rho_deviation + 2 * to_numpy(tokens.rho_minus_1_sum)
     return to_numpy(tokens.ragged.sum(e * (e + 2)))
 
 
 def _probabilities(tokens: Tokens) -> Columns:
     """First and second moments of p = e^b, q = e^a and of the gap q - p, for their mean gap and correlation."""
-    ragged, p, gap = tokens.ragged, tokens.rollout_prob, tokens.prob_gap
-    rows = ragged.rows(6)
-    rows[0].copy_(tokens.train_prob)
-    torch.square(rows[0], out=rows[1])
-    torch.mul(p, rows[0], out=rows[2])
-    torch.square(p, out=rows[3])
-    torch.abs(gap, out=rows[4])
-    torch.square(gap, out=rows[5])
-    q, q_sq, product, p_sq, size, gap_sq = ragged.totals(rows)
+    ragged, p, q, gap = tokens.ragged, tokens.rollout_prob, tokens.train_prob, tokens.prob_gap
+    size = gap.abs()
     sums = {
         "rollout_prob": to_numpy(ragged.sum(p)),
-        "train_prob": q,
-        "rollout_prob_sq": p_sq,
-        "train_prob_sq": q_sq,
-        "prob_product": product,
-        "abs_prob_gap": size,
-        "prob_gap_sq": gap_sq,
+        "train_prob": to_numpy(ragged.sum(q)),
+        "rollout_prob_sq": ragged.sum_of(torch.square, p),
+        "train_prob_sq": ragged.sum_of(torch.square, q),
+        "prob_product": ragged.sum_of(torch.mul, p, q),
+        "abs_prob_gap": to_numpy(ragged.sum(size)),
+        "prob_gap_sq": ragged.sum_of(torch.square, gap),
     }
-    return Columns(sums=sums, maxs={"abs_prob_gap": to_numpy(ragged.max(rows[4]))})
+    return Columns(sums=sums, maxs={"abs_prob_gap": to_numpy(ragged.max(size))})
 
 
 def _shares(tokens: Tokens, extreme_ratio: float) -> Columns:
@@ -284,36 +227,42 @@ def sequence_averages(columns: Columns) -> Columns:
     return Columns(sums={"seq.k3": columns.sums["k3"] / n, "seq.chi2": columns.sums["chi2"] / n})
 
 
+def _spread(tokens: Tokens, units: Units, x: Tensor, centre: float) -> Spread:
+    """Of x, whose numbers are known where it is rho, and taken about 1."""
+    if x is not tokens.rho:
+        return units.spread(x, centre)
+    assert centre == 1
+    return Spread(
+        sum=to_numpy(tokens.rho_sum),
+        deviation=tokens.rho_deviation,
+        square=tokens.rho_square_sum,
+        low=tokens.rho_min,
+        high=tokens.rho_max,
+    )
+
+
 def _family(
-    units: Units,
-    x: Tensor,
-    ends: Ends,
-    centre: float,
-    known: Moments | None = None,
-    gate_mask: Tensor | None = None,
+    units: Units, x: Tensor, ends: Ends, centre: float, spread: Spread, gate_mask: Tensor | None = None
 ) -> Columns:
     """Moments, extremes and out-of-bounds counts of a statistic x over its units; ends: low, high.
 
     tok: sum over tokens (a sequence's value counts once per token); trim: of x clamped into the bounds (verl's
     spread); seq: over sequences, of the sequence's token mean; *_dev: of (x - centre)^2; *_sq: of x^2.  high, low:
     units outside, tok_*: their tokens, *_share: the share of a sequence's tokens, added over sequences.
-    known: tok, tok_dev and tok_sq, where they have been taken before.  gate_mask: bool over units, where any can be
-    outside at all.
+    spread: of x.  gate_mask: bool over units, where any can be outside at all.
     """
     lengths = units.ragged.sizes
-    tok, dev, square = known or units.moments(x, centre)
-    trimmed = (tok, dev, square) if ends == (None, None) else units.moments(x.clamp(*ends), centre)
-    low, high = units.outside(x if gate_mask is None else _inside_elsewhere(gate_mask, x, ends), ends)
+    trimmed, (low, high) = _bounded(units, x, ends, centre, spread, gate_mask)
     tok_high, tok_low = high * units.tokens, low * units.tokens
-    mean = tok / lengths
-    seq_low, seq_high = _outside(mean, ends)
+    mean = spread.sum / lengths
+    seq_low, seq_high = outside_of(mean, ends)
     sums = {
-        "tok": tok,
-        "tok_dev": dev,
-        "tok_sq": square,
-        "trim": trimmed[0],
-        "trim_dev": trimmed[1],
-        "trim_sq": trimmed[2],
+        "tok": spread.sum,
+        "tok_dev": spread.deviation,
+        "tok_sq": spread.square,
+        "trim": trimmed.sum,
+        "trim_dev": trimmed.deviation,
+        "trim_sq": trimmed.square,
         "high": high,
         "low": low,
         "tok_high": tok_high,
@@ -326,7 +275,23 @@ def _family(
         "seq_high": seq_high,
         "seq_low": seq_low,
     }
-    return Columns(sums, {"unit": units.min(x), "seq": mean}, {"unit": units.max(x), "seq": mean})
+    return Columns(sums, {"unit": spread.low, "seq": mean}, {"unit": spread.high, "seq": mean})
+
+
+def _bounded(
+    units: Units, x: Tensor, ends: Ends, centre: float, spread: Spread, gate_mask: Tensor | None
+) -> tuple[Spread, tuple[Floats, Floats]]:
+    """The spread of x clamped into its bounds, and units outside them; only sequences with any are looked at again."""
+    low, high = np.zeros((2, units.ragged.n_sequences))
+    beyond = spread.beyond(ends)
+    if not beyond.any():
+        return spread, (low, high)
+    some, at = units.some(beyond)
+    values = x[at]
+    trimmed = some.spread(values.clamp(*ends), centre)
+    gated = values if gate_mask is None else _inside_elsewhere(gate_mask[at], values, ends)
+    low[beyond], high[beyond] = some.outside(gated, ends)
+    return spread.with_some(beyond, trimmed), (low, high)
 
 
 def _inside_elsewhere(gate_mask: Tensor, x: Tensor, ends: Ends) -> Tensor:
@@ -336,24 +301,33 @@ def _inside_elsewhere(gate_mask: Tensor, x: Tensor, ends: Ends) -> Tensor:
     return torch.where(gate_mask, x, torch.full_like(x, inside))
 
 
-def _applied(units: Units, x: Tensor, outside: Floats) -> Columns:
+def _applied(units: Units, weighted: Weighted, raw: Spread, outside: Floats) -> Columns:
     """Applied weights before any batch mean: moments as in a family, per-sequence extremes (slime's), and tokens
     outside the bounds ([B])."""
-    low, high = units.min(x), units.max(x)
-    tok, dev, square = units.moments(x, 1.0)
-    mean = tok / units.ragged.sizes
+    spread = _spread_of_applied(units, weighted, raw)
+    mean = spread.sum / units.ragged.sizes
     sums = {
-        "tok": tok,
-        "tok_dev": dev,
-        "tok_sq": square,
+        "tok": spread.sum,
+        "tok_dev": spread.deviation,
+        "tok_sq": spread.square,
         "seq": mean,
         "seq_dev": (mean - 1) ** 2,
         "seq_sq": mean**2,
         "outside": outside,
-        "row_low": low,
-        "row_high": high,
+        "row_low": spread.low,
+        "row_high": spread.high,
     }
-    return Columns(sums, {"unit": low, "seq": mean}, {"unit": high, "seq": mean})
+    return Columns(sums, {"unit": spread.low, "seq": mean}, {"unit": spread.high, "seq": mean})
+
+
+def _spread_of_applied(units: Units, weighted: Weighted, raw: Spread) -> Spread:
+    """That of the raw weights but in sequences that the bounds change."""
+    bounds = weighted.weighting.bounds
+    changed = raw.beyond((bounds.low, MAX_WEIGHT if bounds.high is None else min(bounds.high, MAX_WEIGHT)))
+    if not changed.any():
+        return raw
+    some, at = units.some(changed)
+    return raw.with_some(changed, some.spread(weighted.applied[at], 1.0))
 
 
 def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
@@ -361,12 +335,12 @@ def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
     rejection = rejected.rejection
     units = Units(tokens.ragged, rejection.scope == "token")
     ends = rejection.bounds.low, rejection.bounds.high
-    columns = _family(
-        units, rejected.value, ends, 0.0 if rejected.log_value is None else 1.0, gate_mask=rejected.gate_mask
-    )
+    centre = 0.0 if rejected.log_value is None else 1.0
+    spread = _spread(tokens, units, rejected.value, centre)
+    columns = _family(units, rejected.value, ends, centre, spread, rejected.gate_mask)
     columns |= _losses(tokens.ragged, ~units.broadcast(rejected.keep))
     if rejected.log_value is not None:
-        columns |= _log_extremes(units, rejected.log_value)
+        columns |= _log_extremes(tokens, units, rejected.log_value)
     if rejection.is_veto:
         assert rejection.bounds.low is not None
         (below,) = tokens.ragged.counts(tokens.log_ratio, (math.log(rejection.bounds.low),), ())
@@ -385,13 +359,11 @@ def _losses(ragged: Ragged, lost: Tensor) -> Columns:
     return Columns(sums=sums)
 
 
-def _log_extremes(units: Units, log_value: Tensor) -> Columns:
+def _log_extremes(tokens: Tokens, units: Units, log_value: Tensor) -> Columns:
     """Extremes of the reduced log-ratio before any limit, over units."""
-    return Columns(mins={"log": units.min(log_value)}, maxs={"log": units.max(log_value)})
-
-
-def _outside(values: Floats, ends: Ends) -> tuple[Floats, Floats]:
-    """1 where a value lies below, and where above, its bounds; 0 elsewhere and without a bound."""
-    low, high = ends
-    below = np.zeros_like(values) if low is None else (values < low).astype(np.float64)
-    return below, np.zeros_like(values) if high is None else (values > high).astype(np.float64)
+    low = high = log_value
+    if log_value is tokens.log_ratio:
+        low, high = tokens.log_ratio_min, tokens.log_ratio_max
+    elif units.token_scope:
+        low, high = units.ragged.min(log_value), units.ragged.max(log_value)
+    return Columns(mins={"log": to_numpy(low)}, maxs={"log": to_numpy(high)})

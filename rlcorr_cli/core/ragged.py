@@ -9,7 +9,7 @@ On a CPU the reductions run in NumPy on the tensor's own memory: `np.add.reducea
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,12 @@ _ROOM = threading.local()
 def to_numpy(values: Tensor) -> Floats:
     """As a NumPy array; on a CPU the same memory."""
     return values.cpu().numpy()
+
+
+def stretches(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers of each stretch, one after another."""
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
 
 
 @dataclass(frozen=True)
@@ -98,10 +104,20 @@ class Ragged:
             room = _ROOM.flat = torch.empty(n_rows * shape[1], dtype=torch.float64)
         return room[: n_rows * shape[1]].view(shape)
 
+    def sum_of(self, operation: Callable[..., object], *operands: object) -> Floats:
+        """Sums per sequence of what an operation with `out=` makes of every token: [B] on the host.
+
+        What it makes is added up at once, while it is still in a CPU's cache.
+        """
+        (each,) = self.rows(1)
+        operation(*operands, out=each)
+        return to_numpy(self.sum(each))
+
     def totals(self, rows: Tensor) -> Floats:
         """Sums per sequence: [K, V] -> [K, B] on the host."""
         if self.on_cpu:
-            return np.add.reduceat(rows.numpy(), self._starts, axis=1)
+            # Row by row, because over two axes NumPy holds the interpreter lock.
+            return np.stack([np.add.reduceat(row, self._starts) for row in rows.numpy()])
         return to_numpy(torch.stack([self.sum(row) for row in rows]))
 
     def counts(self, values: Tensor, below: Sequence[float], above: Sequence[float]) -> Floats:
@@ -110,13 +126,13 @@ class Ragged:
             tests = [values < bound for bound in below] + [values > bound for bound in above]
             return self.totals(torch.stack(tests).double())
         # One byte a token, added as int16 where no sequence is long enough to overflow.
-        flat = values.numpy()
-        outside = np.empty((len(below) + len(above), len(flat)), np.bool_)
-        for row, bound in zip(outside, below, strict=False):
-            np.less(flat, bound, out=row)
-        for row, bound in zip(outside[len(below) :], above, strict=True):
-            np.greater(flat, bound, out=row)
-        return np.add.reduceat(outside.view(np.int8), self._starts, axis=1, dtype=self._count_type).astype(np.float64)
+        flat, outside = values.numpy(), np.empty(len(values), np.bool_)
+        tests = [(np.less, bound) for bound in below] + [(np.greater, bound) for bound in above]
+        counted = np.empty((len(tests), self.n_sequences))
+        for row, (test, bound) in zip(counted, tests, strict=True):
+            test(flat, bound, out=outside)
+            row[:] = np.add.reduceat(outside.view(np.int8), self._starts, dtype=self._count_type)
+        return counted
 
     def broadcast(self, rows: Tensor) -> Tensor:
         """One value per sequence to each of its tokens: [B] -> [V]."""
@@ -140,6 +156,12 @@ class Ragged:
         counts = to_numpy(self.sum(mask.double())).astype(np.int64)
         left = counts > 0
         return Ragged(np.concatenate([[0], np.cumsum(counts[left])]), self.device), left
+
+    def some(self, sequences: NDArray[np.bool_]) -> "tuple[Ragged, Tensor]":
+        """Some of the sequences, bool [B], and which tokens are theirs."""
+        lengths = np.diff(self.offsets)[sequences]
+        tokens = stretches(self._starts[sequences], lengths)
+        return Ragged(np.concatenate([[0], np.cumsum(lengths)]), self.device), torch.from_numpy(tokens).to(self.device)
 
     def _reduce(self, values: Tensor, ufunc: np.ufunc, how: str) -> Tensor:
         if self.on_cpu:

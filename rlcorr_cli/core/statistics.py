@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rlcorr_cli.core.elementwise import exp, expm1
+
 EXP_LIMIT = 700.0
 """e^+-700 is the last that float64 holds with room for a product; larger log-ratios are exponentiated as +-700."""
 
@@ -28,12 +30,12 @@ def k3(log_ratio: Tensor) -> Tensor:
     Source: joschu.net/blog/kl-approx.html.  AReaL's kl_k3 is k3(-l).
     """
     # expm1 keeps digits near l = 0, where e^l - 1 has none.
-    return torch.expm1(log_ratio) - log_ratio
+    return expm1(log_ratio) - log_ratio
 
 
 def k3_reverse(log_ratio: Tensor) -> Tensor:
     """e^-l - 1 + l: k3 of the other direction (NeMo-RL's policy_kl_error); >= 0."""
-    return torch.expm1(-log_ratio) + log_ratio
+    return expm1(-log_ratio) + log_ratio
 
 
 STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -41,7 +43,7 @@ STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {
     "k3": k3,
     "k3_reverse": k3_reverse,
     "abs_log_ratio": torch.abs,
-    "exp_abs_log_ratio": lambda log_ratio: torch.exp(log_ratio.abs()),
+    "exp_abs_log_ratio": lambda log_ratio: exp(log_ratio.abs()),
     "log_ratio_squared": torch.square,
 }
 """Statistics that are a function of the limited log-ratio, per token."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlcorr_cli.core.elementwise import expm1
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.statistics import EXP_LIMIT, k3
 from rlcorr_cli.totals import gap
@@ -40,7 +41,7 @@ class TokenGaps:
     @cached_property
     def e(self) -> Tensor:
         """1 - min(p, q)."""
-        return -torch.expm1(torch.minimum(self.a, self.b))
+        return -expm1(torch.minimum(self.a, self.b))
 
     @cached_property
     def x(self) -> Tensor:
@@ -101,7 +102,7 @@ class TokenGaps:
         u, d = self.u * inside, self.d * inside
         every, squares, k3 = self.gap_columns
         columns = (
-            *(every, self.log_ratio, squares, k3, torch.expm1(held), torch.expm1(-held), self.e.square()),
+            *(every, self.log_ratio, squares, k3, expm1(held), expm1(-held), self.e.square()),
             *((self.log_ratio > 0).double(), (self.log_ratio != 0).double()),
             *(inside, u, d, u * u, u * d, d * d),
             *self.size_columns,
@@ -131,7 +132,7 @@ class TokenGaps:
 def _logit(logp: Tensor) -> Tensor:
     """log(p / (1 - p)) of held log-probs."""
     held = logp.clamp(*gap.LOGP_RANGE)
-    return held - torch.log(-torch.expm1(held))
+    return held - torch.log(-expm1(held))
 
 
 def sums_at(at: Tensor, n: int, columns: Sequence[Tensor]) -> Floats:

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.core.elementwise import exp, expm1
+from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.statistics import EXP_LIMIT
 from rlcorr_cli.plans.plan import Gate, Mode, Of
+from rlcorr_cli.totals.histogram import Floats
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,7 @@ class Tokens:
         training_logp, current_logp = trained_policies(batch, mode)
         current = None if current_logp is None else _to_device(current_logp, device)
         rollout = _to_device(batch.rollout_logp, device)
-        if device.type == "cpu":
-            log_ratio = torch.from_numpy(np.subtract(training_logp, batch.rollout_logp, dtype=np.float64))
-        else:
-            log_ratio = _to_device(training_logp, device) - rollout
+        log_ratio = _to_device(training_logp, device).sub_(rollout)
         advantages = None if batch.advantages is None else _to_device(batch.advantages, device)
         # From a itself: b + (a - b) is not quite a, and a policy that did not move must not seem to.
         change = None if current is None else current - _to_device(training_logp, device)
@@ -107,12 +106,12 @@ class Tokens:
     @cached_property
     def max_abs(self) -> float:
         """max |l| over all tokens."""
-        return max(-float(self.log_ratio_min.min()), float(self.log_ratio_max.max()))
+        return max(-self._least, float(self.log_ratio_max.max()))
 
     @cached_property
     def rho_minus_1(self) -> Tensor:
         """e^l - 1 with full digits near l = 0; inf beyond float64, [V]."""
-        return torch.expm1(self.log_ratio)
+        return expm1(self.log_ratio)
 
     @cached_property
     def rho_minus_1_sum(self) -> Tensor:
@@ -120,33 +119,52 @@ class Tokens:
         return self.ragged.sum(self.rho_minus_1)
 
     @cached_property
+    def _least(self) -> float:
+        """The smallest l of all."""
+        return float(self.log_ratio_min.min())
+
+    @cached_property
     def rho(self) -> Tensor:
-        """e^l, [V].  1 + (rho - 1) keeps 12 digits of it down to e^-10, and spares an exponential."""
-        rho = self.rho_minus_1 + 1
-        if float(self.log_ratio_min.min()) < -10:
-            far = self.log_ratio < -10
-            rho[far] = torch.exp(self.log_ratio[far])
+        """e^l, [V]."""
+        return self._rho_of(self.log_ratio, self.rho_minus_1)
+
+    def _rho_of(self, log_ratio: Tensor, rho_minus_1: Tensor) -> Tensor:
+        """1 + (rho - 1) keeps 12 digits of rho down to e^-10, and spares an exponential."""
+        rho = rho_minus_1 + 1
+        if self._least < -10:
+            far = log_ratio < -10
+            rho[far] = exp(log_ratio[far])
         return rho
 
     @cached_property
+    def rho_min(self) -> Floats:
+        """Smallest e^l of each sequence, [B] on the host."""
+        return to_numpy(self._rho_of(self.log_ratio_min, expm1(self.log_ratio_min)))
+
+    @cached_property
+    def rho_max(self) -> Floats:
+        """Largest e^l of each sequence, [B] on the host."""
+        return to_numpy(self._rho_of(self.log_ratio_max, expm1(self.log_ratio_max)))
+
+    @cached_property
     def rho_sum(self) -> Tensor:
-        """Sum of e^l over each sequence, [B]."""
-        return self.ragged.sum(self.rho)
+        """Sum of e^l over each sequence, [B]; from that of e^l - 1 where each rho is, too."""
+        return self.ragged.sum(self.rho) if self._least < -10 else self.ragged.lengths + self.rho_minus_1_sum
 
     @cached_property
-    def rho_square_sum(self) -> Tensor:
-        """Sum of e^2l over each sequence, [B]."""
-        return self.ragged.sum(self.rho.square())
+    def rho_square_sum(self) -> Floats:
+        """Sum of e^2l over each sequence, [B] on the host."""
+        return self.ragged.sum_of(torch.square, self.rho)
 
     @cached_property
-    def rho_deviation(self) -> Tensor:
-        """Sum of (e^l - 1)^2 over each sequence, [B]."""
-        return self.ragged.sum(self.rho_minus_1.square())
+    def rho_deviation(self) -> Floats:
+        """Sum of (e^l - 1)^2 over each sequence, [B] on the host."""
+        return self.ragged.sum_of(torch.square, self.rho_minus_1)
 
     @cached_property
     def rollout_prob(self) -> Tensor:
         """e^b, [V]."""
-        return torch.exp(self.rollout_logp)
+        return exp(self.rollout_logp)
 
     @cached_property
     def prob_gap(self) -> Tensor:
@@ -160,7 +178,7 @@ class Tokens:
         """e^a, [V]; e^b rho where that holds, which spares an exponential."""
         if self.far is None:
             return self.rollout_prob * self.rho
-        return torch.where(self.far, torch.exp(self.rollout_logp + self.log_ratio), self.rollout_prob * self.rho)
+        return torch.where(self.far, exp(self.rollout_logp + self.log_ratio), self.rollout_prob * self.rho)
 
     @cached_property
     def far(self) -> Tensor | None:
@@ -175,11 +193,11 @@ class Tokens:
 
     def limited_rho(self, limit: float | None) -> Tensor:
         """e^l of the limited l; the same tensor as rho where nothing reaches the limit."""
-        return self.rho if self.max_abs <= (limit or EXP_LIMIT) else torch.exp(self.limited(limit))
+        return self.rho if self.max_abs <= (limit or EXP_LIMIT) else exp(self.limited(limit))
 
     def limited_rho_minus_1(self, limit: float | None) -> Tensor:
         """The same for e^l - 1."""
-        return self.rho_minus_1 if self.max_abs <= (limit or EXP_LIMIT) else torch.expm1(self.limited(limit))
+        return self.rho_minus_1 if self.max_abs <= (limit or EXP_LIMIT) else expm1(self.limited(limit))
 
 
 def trained_policies(batch: Batch, mode: Mode) -> tuple[NDArray[Any], NDArray[Any] | None]:

@@ -32,7 +32,7 @@ class Histogram(Binned[FloatBits]):
     @classmethod
     def of_counts(cls, dense: NDArray[np.int64]) -> "Histogram":
         """From i64[65536] counts by bucket."""
-        buckets = np.flatnonzero(dense)
+        buckets = np.flatnonzero(dense != 0)  # of booleans, which takes a quarter of the time
         return cls(buckets.astype(np.uint16), dense[buckets])
 
     @classmethod

@@ -19,6 +19,8 @@ WHOLE_SIZE = 16_384
 """Log-weights kept of a whole dump: exact up to 29.8 million weights."""
 GROUP_SIZE = 2_048
 """Of each group: exact up to 465 thousand."""
+SAMPLED = 64
+"""One of how many values tells where the largest begin."""
 FITTED_AT_ONCE = 1 << 17
 """Numbers of one step of a fit: few enough for a processor's cache."""
 
@@ -57,15 +59,19 @@ class Tail:
         return cls(largest(log_weights, size), len(log_weights), size)
 
     def __add__(self, other: "Tail") -> "Tail":
-        if self.size != other.size:
-            raise ValueError("tails of different sizes do not add")
-        return Tail(largest(np.concatenate([self.largest, other.largest]), self.size), self.n + other.n, self.size)
+        return Tail.total((self, other))
 
     @classmethod
     def total(cls, tails: Sequence["Tail"]) -> "Tail":
         """The sum of at least one."""
-        (size,) = {tail.size for tail in tails}
-        return cls(largest(np.concatenate([tail.largest for tail in tails]), size), sum(tail.n for tail in tails), size)
+        sizes = {tail.size for tail in tails}
+        if len(sizes) > 1:
+            raise ValueError("tails of different sizes do not add")
+        (size,) = sizes
+        # No full tail's least value can sink below that of another: what lies under it is not among the largest.
+        least = max((float(tail.largest.min()) for tail in tails if len(tail.largest) == size), default=-math.inf)
+        parts = [tail.largest if least == -math.inf else tail.largest[tail.largest >= least] for tail in tails]
+        return cls(largest(np.concatenate(parts), size), sum(tail.n for tail in tails), size)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -127,7 +133,23 @@ def rank_of_share(share: float, n: int) -> int:
 
 def largest(values: Floats, size: int) -> Floats:
     """The largest `size` values, in no order."""
-    return values.copy() if len(values) <= size else np.partition(values, len(values) - size)[-size:].copy()
+    if len(values) <= size:
+        return values.copy()
+    candidates = _probably_largest(values, size)
+    if len(candidates) < size:
+        candidates = values
+    return np.partition(candidates, len(candidates) - size)[-size:].copy()
+
+
+def _probably_largest(values: Floats, size: int) -> Floats:
+    """The values above a bound under which, as a sample tells, a few more than `size` lie; parting all takes thrice as
+    long."""
+    sample = values[::SAMPLED]
+    rank = int(1.25 * size / SAMPLED) + 16
+    if rank >= len(sample) // 2:
+        return values
+    bound = np.partition(sample, len(sample) - rank)[len(sample) - rank]
+    return values[values >= bound]
 
 
 @dataclass(frozen=True)
