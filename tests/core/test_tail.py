@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from made import metrics, observed, row, simulated
 
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.tail import Tail
+from rlcorr_cli.totals.tail import SAMPLED, Tail, largest
 
 KINDS = ("normal", "student", "truncated", "far")
 
@@ -89,3 +89,20 @@ def test_groups_have_tails_of_their_own() -> None:
 
 def test_constant_ratios_have_no_shape() -> None:
     assert metrics([row([0.0] * 200)] * 9, Plan())["pareto_k_token"] is None
+
+
+@pytest.mark.parametrize("order", ["any", "rising", "falling", "sampled_low", "sampled_high", "few_values"])
+def test_the_largest_of_many_are_those_of_sorting(order: str) -> None:
+    values = np.random.default_rng(3).standard_t(3, 60_000)
+    match order:
+        case "rising" | "falling":
+            values = np.sort(values)[:: 1 if order == "rising" else -1]
+        case "sampled_low" | "sampled_high":
+            values[::SAMPLED] += 50.0 if order == "sampled_high" else -50.0
+        case "few_values":
+            values = np.round(values)
+        case _:
+            pass
+    np.testing.assert_array_equal(np.sort(largest(values, 2_048)), np.sort(values)[-2_048:])
+    halves = [Tail.of(half, 2_048) for half in np.split(values, [9_000])]
+    assert halves[0] + halves[1] == Tail.of(values, 2_048)
