@@ -15,8 +15,9 @@ import torch
 
 from rlcorr_cli.errors import UsageError
 
-DEFAULT_BATCH_TOKENS = {"cpu": 1 << 18, "cuda": 1 << 22}
-"""Tokens a batch holds: enough to hide per-call costs, few enough to stay in a CPU's cache."""
+DEFAULT_BATCH_TOKENS = {"cpu": 1 << 19, "cuda": 1 << 22}
+"""Tokens a batch holds: enough to hide per-call costs (some 5 ms of Python a batch), few enough to stay in a CPU's last
+cache; twice as many save 5 % more and take 150 MB."""
 
 MANY_PLANS_TOKENS = {**DEFAULT_BATCH_TOKENS, "cpu": 1 << 17}
 """The same where many plans are held against each other: each keeps some values of every token meanwhile, and what lay
