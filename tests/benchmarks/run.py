@@ -15,6 +15,7 @@ from pathlib import Path
 
 import engine_figures
 import figures
+import lock
 from figures import Bench, Figure, NotHere
 
 
@@ -58,6 +59,7 @@ TARGETS = {
     "P10": Target("analyze W2 as 20 files by two on Ray / by two threads", 1.3, 1.1, "", engine_figures.p10),
     "P11": Target("core compute / copy bandwidth of the card", 30, 60, " %", figures.p11, at_least=True),
     "P12": Target("analyze W2 by two processes / by two threads", 1.15, 1.0, "", engine_figures.p12),
+    "P13": Target("a worker's time under the interpreter lock", 15, 8, " %", lock.p13),
     "P14": Target("analyze 10 sequences / import torch, pyarrow.parquet", 1.25, 1.1, "", figures.p14),
     "P16": Target("analyze W2 by one process / by sixteen", 10, 14, "", engine_figures.p16, at_least=True),
 }
