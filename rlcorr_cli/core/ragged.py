@@ -75,6 +75,11 @@ class Ragged:
         return np.int16 if self.sizes.max() < 1 << 15 else np.int64
 
     @cached_property
+    def _each(self) -> Tensor:
+        """Room for one quantity of every token, which `rows` gives out again."""
+        return self.rows(1)[0]
+
+    @cached_property
     def _counts(self) -> Tensor:
         return torch.from_numpy(np.diff(self.offsets)).to(self.device)
 
@@ -109,9 +114,8 @@ class Ragged:
 
         What it makes is added up at once, while it is still in a CPU's cache.
         """
-        (each,) = self.rows(1)
-        operation(*operands, out=each)
-        return to_numpy(self.sum(each))
+        operation(*operands, out=self._each)
+        return to_numpy(self.sum(self._each))
 
     def totals(self, rows: Tensor) -> Floats:
         """Sums per sequence: [K, V] -> [K, B] on the host."""
