@@ -10,6 +10,9 @@ log-probs are left out, so that a row scored twice gets the same draws in both d
 their draws: intervals are then too wide, never too narrow.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,6 +21,7 @@ from rlcorr_cli.core.quantities import Columns
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.measured import MOST_RESAMPLED, GroupReplicates
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of, mix, stream
 from rlcorr_cli.totals.summary import Replicates
 
@@ -35,6 +39,30 @@ def resample(draws: Floats, columns: Columns) -> Replicates:
     # torch's product, because it keeps to the one thread it was given.
     sums, rests = (torch.from_numpy(rows) @ torch.from_numpy(draws) for rows in (table, rests))
     return Replicates(names, sums.numpy(), logs, peaks, rests.numpy())
+
+
+def resample_groups(
+    draws: Floats, columns: Mapping[str, Columns], group_of: NDArray[np.int32], values: Sequence[tuple[Any, ...]]
+) -> GroupReplicates:
+    """The replicates of each group's rows, by the group's values; groups of the same values are one.
+
+    columns: by name.  group_of: each row's, i32[B].
+    """
+    members: dict[tuple[Any, ...], list[int]] = {}
+    for group in np.unique(group_of).tolist():
+        members.setdefault(values[int(group)], []).append(group)
+    if len(members) > MOST_RESAMPLED:
+        return None
+    rows_of = {key: np.isin(group_of, groups) for key, groups in members.items()}
+    return {
+        key: {name: resample(draws[rows], _of_rows(of_all, rows)) for name, of_all in columns.items()}
+        for key, rows in rows_of.items()
+    }
+
+
+def _of_rows(columns: Columns, rows: NDArray[np.bool_]) -> Columns:
+    """The same columns of some of the sequences."""
+    return Columns(*({name: values[rows] for name, values in table.items()} for table in columns.tables))
 
 
 def row_keys(tokens: Tokens, ids: Keys | None) -> Keys:

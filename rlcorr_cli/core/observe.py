@@ -7,10 +7,10 @@ and reading it in `metrics/`; nothing here knows a name.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch, Decision
@@ -32,7 +32,7 @@ from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
 from rlcorr_cli.totals.comparison import COMPARISON, comparison_layout, resampled_names
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.measured import check_resampled
+from rlcorr_cli.totals.measured import GroupReplicates
 from rlcorr_cli.totals.row_keys import RowSketch, joined
 from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
@@ -94,9 +94,7 @@ class Observed:
     pictures: BinnedTotals | None = None
     decision: Decision | None = None
     whole: Whole | None = None
-    group_replicates: dict[GroupKey, Mapping[str, Replicates]] = field(
-        default_factory=dict[GroupKey, Mapping[str, Replicates]]
-    )
+    group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,7 @@ class _Resampled:
 
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     rows: tuple[RowSketch, ...] = ()
-    by_group: dict[GroupKey, Mapping[str, Replicates]] = field(default_factory=dict[GroupKey, Mapping[str, Replicates]])
+    by_group: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
 
 
 def _resampled(
@@ -206,21 +204,12 @@ def _resampled(
     draws = bootstrap.poisson_draws(keys, seed)
     contents = bootstrap.content_keys(keys, next(iter(columns.values())))
     texts = joined(keys, np.diff(batch.offsets)[filled].astype(np.uint64))
-    by_group: dict[GroupKey, Mapping[str, Replicates]] = {}
-    groups = np.unique(batch.group_index[filled]) if observation.by_group else np.zeros(0, np.int64)
-    check_resampled(len(groups))
-    for group in groups.tolist():
-        rows = batch.group_index[filled] == group
-        by_group[batch.group_keys[group]] = {
-            name: bootstrap.resample(draws[rows], _of_rows(of_all, rows)) for name, of_all in columns.items()
-        }
+    by_group: GroupReplicates = {}
+    if observation.by_group:
+        values = [key[1:] for key in batch.group_keys]
+        by_group = bootstrap.resample_groups(draws, columns, batch.group_index[filled], values)
     replicates = {name: bootstrap.resample(draws, of_all) for name, of_all in columns.items()}
     return _Resampled(replicates, tuple(map(RowSketch.of, (keys, contents, texts))), by_group)
-
-
-def _of_rows(columns: Columns, rows: NDArray[np.bool_]) -> Columns:
-    """The same columns of some of the sequences."""
-    return Columns(*({name: values[rows] for name, values in table.items()} for table in columns.tables))
 
 
 def _compared(

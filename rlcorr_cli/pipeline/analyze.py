@@ -36,7 +36,7 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.block import diagnostics_block
-from rlcorr_cli.totals.measured import Gathering, Measured, gather
+from rlcorr_cli.totals.measured import Gathering, Measured, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import Layouts
 
@@ -96,7 +96,10 @@ def analyze_dump(
     staging: Staging | None = None,
     objective: Objective | None = None,
 ) -> Report:
-    """The same of a dump that was opened for this plan and this objective.  by_group: resample each group, too."""
+    """The same of a dump that was opened for this plan and this objective.
+
+    by_group: whether a dump of more groups than are resampled is refused; totals of groups have their replicates, too.
+    """
     started = time.perf_counter()
     plan = chosen.plan
     check_quarantine(dump)
@@ -107,13 +110,15 @@ def analyze_dump(
         seed=seed,
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
-        by_group=by_group,
+        by_group=totals and bool(dump.request.group_by),
     )
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
     budgets = search_budgets(dump, plan, computing)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
-        measured, _ = measure(dump, observation, computing, budgets.bounds, progress, log, share=gap_share(dump))
+        measured, _ = measure(
+            dump, observation, computing, budgets.bounds, progress, log, share=gap_share(dump), by_group=by_group
+        )
         run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
         report = report_of(run, layouts_of(observation))
         log.finish()
@@ -177,10 +182,12 @@ def measure(
     log: BadRowLog | None = None,
     *,
     share: int = 0,
+    by_group: bool = False,
 ) -> tuple[Measured, Layouts]:
     """Stream the whole dump once; flat memory.  Returns its totals and their layouts.
 
-    share: one of how many rows is looked at to tell why the policies differ; 0 for none.
+    share: one of how many rows is looked at to tell why the policies differ; 0 for none.  by_group: as of
+    `analyze_dump`.
     """
     diagnosed = diagnostics_block(observation.modes[0])
     work = MeasureShard(
@@ -198,7 +205,12 @@ def measure(
                 progress(int(sum(summary.blocks[diagnosed].sum("tokens") for summary in groups)), shard.n_bytes)
             yield replace(measured, rows={shard.path: sum(summary.counts["rows"] for summary in groups)})
 
-    return gather(results()), layouts_of(observation)
+    gathering = Gathering()
+    for part in results():
+        gathering.add(part)
+        if by_group:
+            check_resampled(gathering.group_replicates)
+    return gathering.measured, layouts_of(observation)
 
 
 def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:

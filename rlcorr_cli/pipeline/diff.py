@@ -14,8 +14,9 @@ from rlcorr_cli.report.diffed import Diff, Drawn, pairs_of, sections, side_of
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals
 from rlcorr_cli.report.saved import is_report
-from rlcorr_cli.report.saved_totals import holds_totals, read_totals, report_in
+from rlcorr_cli.report.saved_totals import SUFFIX, grouped_totals, holds_totals, read_totals, report_in
 from rlcorr_cli.requests import IDS, ReadRequest
+from rlcorr_cli.totals.measured import MOST_RESAMPLED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,7 @@ def diff(
     for request, run in zip((a, b), saved, strict=True):
         if run is not None:
             _check_asked(request, run, chosen, settings)
+    saved = [run and _grouped(request, run) for request, run in zip((a, b), saved, strict=True)]
     opening = [None if run else opened(request, chosen) for request, run in zip((a, b), saved, strict=True)]
     drawn_by = _drawn_by(opening, saved)
     reports = [
@@ -63,7 +65,7 @@ def _is_totals(request: ReadRequest) -> bool:
 
 
 def _check_asked(request: ReadRequest, run: RunTotals, chosen: ChosenPlan, settings: DiffSettings) -> None:
-    """Refuse totals of another mode or seed than is asked for, and groups that they have no draws of."""
+    """Refuse totals of another mode or seed than is asked for."""
     path = request.paths[0]
     if run.plan.mode != chosen.plan.mode:
         raise UsageError(
@@ -75,8 +77,20 @@ def _check_asked(request: ReadRequest, run: RunTotals, chosen: ChosenPlan, setti
             f"{path} was drawn with seed {run.provenance.seed}, not {settings.seed}: its rows would not pair.",
             f"Add --seed {run.provenance.seed}.",
         )
-    if request.group_by:
-        raise UsageError(f"{path}: saved totals hold no draws by group.", "Name the dump itself.")
+
+
+def _grouped(request: ReadRequest, run: RunTotals) -> RunTotals:
+    """The totals by the columns asked for; a UsageError where they lack one, or the draws of the groups."""
+    path = request.paths[0]
+    run = grouped_totals(path, run, request.group_by)
+    if request.group_by and not run.measured.group_replicates:
+        too_many = run.measured.group_replicates is None
+        why = f"it has over {MOST_RESAMPLED} groups" if too_many else "another release of rlcorr saved it"
+        raise UsageError(
+            f"{path} holds no draws by group: {why}.",
+            f"Save totals by fewer: `rlcorr analyze DUMP --group-by {request.group_by[0]} -o part{SUFFIX}`.",
+        )
+    return run
 
 
 def _drawn_by(dumps: list[Dump | None], saved: list[RunTotals | None]) -> tuple[str, ...]:
@@ -160,14 +174,11 @@ def _groups(a: Report, b: Report) -> tuple[list[tuple[Mapping[str, Any], Drawn, 
 
 def _by_key(report: Report) -> dict[tuple[Any, ...], tuple[Mapping[str, Any], Drawn]]:
     assert report.totals is not None
-    of_groups = report.totals.group_replicates(report.plan.mode)
+    of_groups = report.totals.measured.group_replicates or {}
     return {
-        tuple(group.key.values()): (
-            group.plain_key,
-            Drawn(group.values, of_groups[tuple(group.key.values())], group.counts["sequences"]),
-        )
+        key: (group.plain_key, Drawn(group.values, of_groups[key].get(report.plan.mode), group.counts["sequences"]))
         for group in report.groups
-        if tuple(group.key.values()) in of_groups
+        if (key := tuple(group.key.values())) in of_groups
     }
 
 

@@ -17,7 +17,7 @@ from rlcorr_cli.pipeline.analyze import Progress, Watch
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, summed_anomalies
-from rlcorr_cli.report.saved_totals import AGAIN, Head, read_head, read_totals, report_in
+from rlcorr_cli.report.saved_totals import AGAIN, Head, grouped_totals, read_head, read_totals, report_in
 from rlcorr_cli.storage import filesystem
 from rlcorr_cli.totals.measured import Gathering, Measured
 from rlcorr_cli.totals.row_keys import Keys, RowSketch, shared_fraction
@@ -94,7 +94,7 @@ def _parts(paths: Sequence[str], group_by: Sequence[str]) -> Iterator[RunTotals]
     for path in paths:
         run = read_totals(path)
         if group_by:
-            run = _grouped(path, run, group_by)
+            run = grouped_totals(path, run, group_by)
         if first is None:
             first, layouts = replace(run, measured=Measured(provenance=run.provenance)), run.layouts
         _check_adds(paths[0], first, path, run)
@@ -104,13 +104,6 @@ def _parts(paths: Sequence[str], group_by: Sequence[str]) -> Iterator[RunTotals]
             what = f"{path}: the bound of {run.plan.budgets[0].name} is of all rows, so parts of them do not add."
             raise UsageError(what, "Measure the whole dump in one run.")
         yield run
-
-
-def _grouped(path: str, run: RunTotals, group_by: Sequence[str]) -> RunTotals:
-    try:
-        return run.grouped_by(group_by)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", error.hint) from None
 
 
 def _check_adds(first_path: str, first: RunTotals, path: str, run: RunTotals) -> None:

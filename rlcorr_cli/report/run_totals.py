@@ -23,9 +23,9 @@ from rlcorr_cli.quality.diagnosis.suspicions import standing
 from rlcorr_cli.report.build import build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.block import diagnostics_block, plan_block
-from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.measured import Measured, regrouped
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.summary import GroupKey, Layouts, Replicates, Summary
+from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +65,10 @@ class RunTotals:
         return next((summary.layouts for summary in self.measured.groups.values()), {})
 
     def grouped_by(self, columns: Sequence[str]) -> "RunTotals":
-        """The same by some of the columns that it is grouped by."""
+        """The same by some of the columns that it is grouped by; by none of them, of the whole."""
         present = self.provenance.groups
+        if tuple(columns) == present:
+            return self
         if lacking := [name for name in columns if name not in present]:
             by = f"grouped by {', '.join(present)} alone" if present else "of the whole dump alone"
             raise UsageError(f"--group-by {lacking[0]}: these totals are {by}.", "Group when the totals are made.")
@@ -75,16 +77,10 @@ class RunTotals:
         for (batch, *values), summary in self.measured.groups.items():
             key = batch, *(values[place] for place in places)
             groups[key] = groups[key] + summary if key in groups else summary
+        replicates = regrouped(self.measured.group_replicates, places)
         provenance = replace(self.provenance, groups=tuple(columns))
-        return replace(self, measured=replace(self.measured, groups=groups, provenance=provenance))
-
-    def group_replicates(self, mode: str) -> dict[tuple[Any, ...], Replicates]:
-        """The replicates of a mode by a group's values, its training batches added up; of groups that have them."""
-        by_values: dict[tuple[Any, ...], Replicates] = {}
-        for (_, *values), by_mode in self.measured.group_replicates.items():
-            key = tuple(values)
-            by_values[key] = by_values[key] + by_mode[mode] if key in by_values else by_mode[mode]
-        return by_values
+        measured = replace(self.measured, groups=groups, group_replicates=replicates, provenance=provenance)
+        return replace(self, measured=measured)
 
     @property
     def unplaced(self) -> "RunTotals":

@@ -6,6 +6,7 @@ compressed: it would halve a file, and a small one could then take any memory.  
 was cut short or changed has another digest, and is refused whole.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TypeVar
@@ -64,6 +65,14 @@ def read_totals(path: str) -> RunTotals:
     if not run.measured.groups:
         raise DataError(f"{path} holds no totals.", AGAIN)
     return run
+
+
+def grouped_totals(path: str, run: RunTotals, columns: Sequence[str]) -> RunTotals:
+    """The same by some of the columns that they are grouped by; a UsageError names the file that lacks one."""
+    try:
+        return run.grouped_by(columns)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.hint) from None
 
 
 def report_in(path: str, run: RunTotals) -> Report:

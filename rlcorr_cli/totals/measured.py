@@ -6,9 +6,9 @@ shard).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.totals.binned import BinnedTotals
@@ -20,9 +20,12 @@ from rlcorr_cli.totals.whole import Whole
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes from 5 to 15 kB."""
 MOST_RESAMPLED = 200
-"""Groups that are resampled each, which takes some 100 kB."""
+"""Groups that are resampled each, which takes some 70 kB."""
 K = TypeVar("K")
 V = TypeVar("V", Summary, Replicates)
+GroupReplicates = Mapping[tuple[Any, ...], Mapping[str, Replicates]] | None
+"""A group's values, without its training batch -> the replicates of each mode's diagnostics; None of more groups than
+MOST_RESAMPLED, of which none are kept: a sum of some parts alone would be no group's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +44,7 @@ class Measured:
     pictures: BinnedTotals | None = None
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: Whole | None = None
-    group_replicates: Mapping[GroupKey, Mapping[str, Replicates]] = field(
-        default_factory=dict[GroupKey, Mapping[str, Replicates]]
-    )
+    group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     gap: GapTotals | None = None
 
     def __post_init__(self) -> None:
@@ -65,9 +66,7 @@ class Gathering:
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: BinnedTotals | None = None
     whole: Whole | None = None
-    group_replicates: dict[GroupKey, dict[str, Replicates]] = field(
-        default_factory=dict[GroupKey, dict[str, Replicates]]
-    )
+    group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     gap: GapTotals | None = None
 
     def add(self, part: Measured) -> None:
@@ -81,9 +80,7 @@ class Gathering:
         if self.provenance is not None:
             check_few(len(self.groups), (self.provenance.batch, *self.provenance.groups))
         _add_each(self.replicates, part.replicates)
-        for key, replicates in part.group_replicates.items():
-            _add_each(self.group_replicates.setdefault(key, {}), replicates)
-        check_resampled(len(self.group_replicates))
+        self.group_replicates = add_replicates(self.group_replicates, part.group_replicates)
         if part.pictures is not None:
             self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
         if part.whole is not None:
@@ -126,9 +123,27 @@ def check_few(n_groups: int, columns: Iterable[str | None]) -> None:
         )
 
 
-def check_resampled(n_groups: int) -> None:
+def add_replicates(a: GroupReplicates, b: GroupReplicates) -> GroupReplicates:
+    """Those of both, group by group; None where there are none of either, or they are of too many groups."""
+    if a is None or b is None or len(a.keys() | b.keys()) > MOST_RESAMPLED:
+        return None
+    totals = {key: dict(by_mode) for key, by_mode in a.items()}
+    for key, by_mode in b.items():
+        _add_each(totals.setdefault(key, {}), by_mode)
+    return totals
+
+
+def regrouped(replicates: GroupReplicates, places: Sequence[int]) -> GroupReplicates:
+    """The same by the values at some places of the groups' own."""
+    totals: GroupReplicates = {}
+    for values, by_mode in (replicates or {}).items():
+        totals = add_replicates(totals, {tuple(values[place] for place in places): by_mode})
+    return None if replicates is None else totals
+
+
+def check_resampled(replicates: GroupReplicates) -> None:
     """A UsageError for more groups than are resampled."""
-    if n_groups > MOST_RESAMPLED:
+    if replicates is None:
         raise UsageError(
             f"There are over {MOST_RESAMPLED} groups, more than are compared.",
             "Group by a column of fewer values, such as step.",

@@ -143,8 +143,54 @@ def test_saved_totals_are_compared_like_their_dumps(tmp_path: Path) -> None:
     of_dumps, of_totals, mixed = diffed(BF16, INT8), diffed(*paths), diffed(BF16, paths[1])
     assert of_dumps["metrics"] == of_totals["metrics"] == mixed["metrics"]
     assert of_dumps["pairs"] == of_totals["pairs"] == mixed["pairs"]
-    refused(run("diff", *paths, "--group-by", "step"), 2, "a.rlcorr: saved totals hold no draws by group")
     refused(run("diff", *paths, "--seed", "3"), 2, "a.rlcorr was drawn with seed 0, not 3")
+
+
+def test_saved_totals_are_compared_group_by_group_like_their_dumps(tmp_path: Path) -> None:
+    table, by = pq.read_table(STEPS), ("--group-by", "group_id", "--all")
+    dumps, totals = ([str(tmp_path / f"{name}.{suffix}") for name in "ab"] for suffix in ("parquet", "rlcorr"))
+    for dump, path, share in zip(dumps, totals, (1, 2), strict=True):
+        rows = table.take([i for i in range(len(table)) if i % 3 < share])
+        pq.write_table(rows, dump)
+        # Weights of a training batch each: what is drawn is of the group, whatever its batches.
+        batches = ("--is", "token", "--normalize", "batch", "--batch-by", "step")
+        assert run("analyze", dump, *by[:2], *batches, "-o", path).status == 0
+    of_dumps = diffed(*dumps, *by)
+    assert len(of_dumps["groups"]) == 8
+    assert_close(diffed(dumps[0], totals[1], *by), of_dumps)
+    assert_close(diffed(*totals, *by), of_dumps)
+    # A file of finer groups is one of coarser, and of none.
+    finer = [path.replace(".rlcorr", "2.rlcorr") for path in totals]
+    for dump, path in zip(dumps, finer, strict=True):
+        assert run("analyze", dump, "--group-by", "step", *by[:2], "-o", path).status == 0
+    assert_close(diffed(*finer, *by), of_dumps)
+    assert diffed(*finer)["groups"] == []
+    refused(run("diff", *finer, "--group-by", "source"), 2, "a2.rlcorr: --group-by source: these totals are grouped by")
+
+
+def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Two comparisons are the same to rounding, beside the plan's own numbers that totals may have."""
+    assert [group["key"] for group in found["groups"]] == [group["key"] for group in expected["groups"]]
+    for a, b in zip((found, *found["groups"]), (expected, *expected["groups"]), strict=True):
+        for part in ("metrics", "not_tested"):
+            assert a[part].keys() >= b[part].keys()
+            for name, change in b[part].items():
+                for field, value in change.items():
+                    same = pytest.approx(value, rel=1e-6, abs=1e-12) if isinstance(value, float) else value
+                    assert a[part][name][field] == same, (name, field)
+
+
+def test_parts_that_were_merged_are_compared_group_by_group(tmp_path: Path) -> None:
+    table, parts = pq.read_table(STEPS), [str(tmp_path / f"{i}.rlcorr") for i in range(3)]
+    for i, path in enumerate(parts):
+        pq.write_table(table.slice(100 * i, 100 if i < 2 else 120), tmp_path / f"{i}.parquet")
+        assert run("analyze", str(tmp_path / f"{i}.parquet"), "--group-by", "step", "-o", path).status == 0
+    merged = str(tmp_path / "merged.rlcorr")
+    assert run("merge", *parts, "-o", merged).status == 0
+    by = ("--group-by", "step", "--all")
+    expected = diffed(BF16, STEPS, *by)
+    assert [group["key"] for group in expected["groups"]] == [{"step": 0}]
+    assert_close(diffed(BF16, merged, *by), expected)
 
 
 def test_modes_and_settings_are_not_mixed(tmp_path: Path) -> None:
@@ -182,6 +228,20 @@ def test_too_many_groups_are_refused(tmp_path: Path) -> None:
     rows = [row([-0.01 * i, -1.0], own=i) for i in range(201)]
     path = parquet(tmp_path / "d.parquet", rows)
     refused(run("diff", path, path, "--group-by", "own"), 2, "over 200 groups")
+
+
+def test_totals_of_too_many_groups_keep_no_draws_of_any(tmp_path: Path) -> None:
+    rows = [row([-0.01 * i, -1.0], own=i) for i in range(202)]
+    paths = []
+    for name, some in (("a", rows[:101]), ("b", rows[101:])):
+        dump = parquet(tmp_path / f"{name}.parquet", some)
+        paths.append(str(tmp_path / f"{name}.rlcorr"))
+        assert run("analyze", dump, "--group-by", "own", "-o", paths[-1]).status == 0
+    merged = str(tmp_path / "merged.rlcorr")
+    assert run("merge", *paths, "-o", merged).status == 0
+    assert len(diffed(paths[0], paths[0], "--group-by", "own")["groups"]) == 101
+    refused(run("diff", merged, paths[0], "--group-by", "own"), 2, "no draws by group: it has over 200 groups")
+    assert diffed(merged, merged)["groups"] == []
 
 
 def test_fail_on_moved_ends_with_1_and_tells_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,9 @@ def replicates(draw: st.DrawFn) -> Replicates:
     return Replicates(("a", "b"), sums, ("log",), np.array([draw(st.floats(-5000, 5000))]), rests)
 
 
+group_replicates = st.dictionaries(st.tuples(keys), st.fixed_dictionaries({"decoupled": replicates()}), max_size=3)
+
+
 @st.composite
 def pictures(draw: st.DrawFn) -> BinnedTotals:
     """Whole numbers in a few bins, or nothing at all."""
@@ -135,6 +138,7 @@ def measured(draw: st.DrawFn) -> Measured:
         covered=frozenset({ShardId(next(_paths), draw(none | st.just((0, 3))))}),
         groups=groups,
         replicates=draw(st.dictionaries(st.sampled_from(["decoupled", "bypass"]), replicates())),
+        group_replicates=draw(none | group_replicates),
         pictures=draw(none | pictures()),
         rows=rows,
         whole=draw(none | wholes),
