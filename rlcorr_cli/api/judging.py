@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from rlcorr_cli.api.arguments import Names, Paths, computing, kind_of, names, paths, request
-from rlcorr_cli.api.choosing import PlanLike, choose_plan
+from rlcorr_cli.api.choosing import ObjectiveLike, PlanLike, choose_plan, objective_under
 from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Destination, Staging
@@ -51,6 +51,7 @@ def check(
     profile: str = CANONICAL,
     mode: Mode | None = None,
     group_by: Names = (),
+    objective: ObjectiveLike | None = None,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     batch_by: str | None = None,
@@ -70,7 +71,8 @@ def check(
     at_most, at_least: metric -> bound.  max_increase, max_decrease: metric -> an amount, or a percentage as in '20%',
     that it may be above or below the baseline.  fail_on: "anomaly", for what is wrong with whole files; "far" and
     "outliers", for gaps that `compare` flags so; "cause", for any that `diagnose` names but noise.  strict: warnings
-    and anomalies fail, too.  junit: a file for JUnit XML.  The rest as of `analyze`.
+    and anomalies fail, too.  junit: a file for JUnit XML.  objective: as of `analyze`, whose
+    numbers rules name as in "objective/ppo/loss".  The rest as of `analyze`.
     """
     from rlcorr_cli.pipeline.check import check as run
     from rlcorr_cli.present.ci.junit import document
@@ -85,6 +87,7 @@ def check(
     )
     report = saved(source)
     chosen = choose_plan(plan if report is None else None, profile=profile, mode=mode)
+    wanted = objective_under(chosen, objective)
     asked = policy(
         defaults=RULES if report is None else report.rules,
         file=None if rules is None else read_rules(str(rules)),
@@ -111,13 +114,16 @@ def check(
     with Staging() as staging:
         if report is not None:
             refuse_beside_report(reading, plan, profile=profile, mode=mode)
+            if wanted is not None:
+                raise UsageError("--objective takes the dump: a saved report has the one it was made with.", NAME_DUMP)
         else:
             from rlcorr_cli.pipeline.analyze import analyze  # here, because a saved report needs no torch
 
             if chosen.profile is None:  # a peer's names are known once its function has run
-                refuse_impossible(asked, chosen.plan, grouped=bool(group_by))
+                of_objective = None if wanted is None else wanted.name
+                refuse_impossible(asked, chosen.plan, grouped=bool(group_by), objective=of_objective)
             with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
-                report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging)
+                report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging, objective=wanted)
                 if "cause" in asked.fail_on:
                     diagnosed = _diagnosed(reading, compute, watch)
         checked = run(measurements_of(report), asked, diagnosed)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.cli import options as o
+from rlcorr_cli.cli.objective_options import ObjectiveOptions
 from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def check(
     dumps: o.DumpsOrReport,
     read: ReadingOptions,
     plan: PlanOptions,
+    objective: ObjectiveOptions,
     compute: ComputingOptions,
     rules: RuleOptions,
     group_by: o.GroupBy = None,
@@ -45,9 +47,10 @@ def check(
     from rlcorr_cli.cli import shared
 
     notes = _check_summary(dumps, rules, plan)
+    chosen = plan.chosen(profile)
     checked = api.check(
         dumps,
-        plan.chosen(profile),
+        chosen,
         rules=rules.rules,
         at_most=rules.at_most,
         at_least=rules.at_least,
@@ -58,6 +61,7 @@ def check(
         fail_on=rules.fail_on or (),
         strict=rules.strict,
         group_by=group_by or (),
+        objective=objective.chosen(chosen),
         watch=shared.watch(quiet),
         **read.arguments(),
         **compute.arguments(),

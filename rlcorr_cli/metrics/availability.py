@@ -13,7 +13,7 @@ from rlcorr_cli.metrics.catalog import logged_name
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
-from rlcorr_cli.metrics.objective import OBJECTIVE
+from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE, full_name
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, KEPT, VETO
 from rlcorr_cli.metrics.weights import FACTOR, OOB, WEIGHTS
 from rlcorr_cli.plans.plan import Plan
@@ -40,7 +40,12 @@ SOURCES: tuple[Source, ...] = (
     Source(
         frozenset(metric.name for metric in OBJECTIVE),
         lambda plan: False,
-        "It is of an objective, which `rlcorr analyze DUMP --objective auto` reports; no rule can be on it.",
+        f"A rule names its objective, too: --objective ppo --max {full_name('ppo', 'clip_fraction')}=0.2.",
+    ),
+    Source(
+        frozenset(BY_FULL_NAME),
+        lambda plan: False,
+        "It comes with its objective: --objective ppo, say.",
     ),
     Source(
         frozenset(metric.name for metric in COMPARISON),
@@ -80,8 +85,10 @@ SOURCES: tuple[Source, ...] = (
 )
 
 
-def possible(metric: str, plan: Plan) -> bool:
-    """Whether a dump measured under a plan may have a metric."""
+def possible(metric: str, plan: Plan, objective: str | None = None) -> bool:
+    """Whether a dump measured under a plan, and an objective of this name, may have a metric."""
+    if metric in BY_FULL_NAME:
+        return objective is not None and metric == full_name(objective, BY_FULL_NAME[metric].name)
     if _is_of_one_rejection(metric):
         return any(metric.startswith(f"{EACH_REJECTION}{rejection.name}_") for rejection in plan.rules)
     return metric in ALWAYS or any(metric in source.names and source.brought(plan) for source in SOURCES)

@@ -9,7 +9,7 @@ from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES, LoggedName
-from rlcorr_cli.metrics.objective import OBJECTIVE
+from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, EACH_REJECTION, KEPT, VETO
 from rlcorr_cli.metrics.weights import FACTOR, OOB, WEIGHTS
 from rlcorr_cli.plans.plan import RESERVED
@@ -82,6 +82,8 @@ def logged_as(name: str) -> list[str]:
 def _own(name: str) -> Definition | None:
     if name in DEFINITIONS:
         return DEFINITIONS[name]
+    if name in BY_FULL_NAME:
+        return replace(BY_FULL_NAME[name], name=name)
     kept = DEFINITIONS.get(name.removeprefix("kept_")) if name.startswith("kept_") else None
     if kept is not None:
         # Its typical sizes are of whole dumps.

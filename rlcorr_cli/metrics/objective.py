@@ -5,12 +5,12 @@ and known here.  A dump of several training batches has the mean of each number 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from rlcorr_cli.metrics.definition import Definition
-from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.totals.families import Value, Values, finite
 
 if TYPE_CHECKING:
@@ -222,6 +222,22 @@ MISTAKES: tuple[Mistake, ...] = (
         other_average=True,
     ),
 )
+
+
+def full_name(objective: str, name: str) -> str:
+    """A number's name beside other metrics, in tables and rules: 'objective/ppo/loss'."""
+    return f"objective/{objective}/{name}"
+
+
+def full_names(values: Mapping[str, Value], objective: str) -> Values:
+    """The same numbers by their full names."""
+    return {full_name(objective, name): value for name, value in values.items()}
+
+
+BY_FULL_NAME: Mapping[str, ObjectiveMetric] = {
+    full_name(objective, metric.name): metric for objective in get_args(ObjectiveName) for metric in OBJECTIVE
+}
+"""Every number of every objective."""
 
 
 def objective_values(batch: BatchObjective) -> Values:

@@ -16,12 +16,12 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
-from rlcorr_cli.report.objective import objective_report
+from rlcorr_cli.report.objective import group_objectives, objective_report
 from rlcorr_cli.report.order import key_order, order
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.report.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.block import diagnostics_block
-from rlcorr_cli.totals.families import Value
+from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize, normed_layouts
 from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Replicates, Summary, total
 from rlcorr_cli.totals.view import DiagnosticsView, GroupTotals, TotalsView
@@ -54,12 +54,14 @@ def build(
     whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
     batch_mean = CANONICAL if profile is None else profile.batch_mean
-    of_objective = None
+    of_objective, of_groups = None, dict[tuple[Any, ...], Values]()
     if objective is not None:
         batches = by_batch(by_group, layouts, of_whole)
         divided = factors(by_group, layouts, plan, batch_mean) if plan.normalizes else {}
         batch_means = {batch: mean for (batch, *_), mean in divided.items()}
         of_objective = objective_report(batches, plan, objective, batch_means=batch_means, batch_by=batch_by)
+        if group_by:
+            of_groups = group_objectives(by_group, plan, objective, batch_means=batch_means)
     if plan.normalizes:
         by_group = normalize(by_group, layouts, plan, batch_mean)
         layouts = normed_layouts(layouts, plan)
@@ -75,11 +77,15 @@ def build(
         for first in range(0, len(keys), GROUPS_AT_ONCE)
         for group in _groups(keys[first : first + GROUPS_AT_ONCE], by_values, group_by, layouts, plan, profile)
     ]
+    if of_objective is not None:
+        nothing = dict.fromkeys(of_objective.named_metrics)
+        groups = [replace(group, objective=of_groups.get(tuple(group.key.values()), nothing)) for group in groups]
     whole = Group(
         key={},
         counts=whole_counts,
         values=canonical(TotalsView(whole_total, plan), plan),
         peer_metrics=None if profile is None else profile.write(TotalsView(whole_total, plan), plan),
+        objective={} if of_objective is None else of_objective.named_metrics,
     )
     # Rows alike are resampled as one, and one row has no spread.
     n_distinct = of_whole.rows.n_distinct if of_whole is not None and of_whole.rows is not None else 0

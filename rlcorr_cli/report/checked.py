@@ -87,7 +87,8 @@ def measurements_of(report: Report) -> Measurements:
     return Measurements(
         inputs=tuple(source.to_dict() for source in report.inputs),
         sections=tuple(
-            Section(group.plain_key, {**group.metrics, **group.values}) for group in (report.whole, *report.groups)
+            Section(group.plain_key, {**group.metrics, **group.values, **group.objective})
+            for group in (report.whole, *report.groups)
         ),
         situation=report.situation,
         faults=faults(report.anomalies, report.impossible),

@@ -10,6 +10,7 @@ from rlcorr_cli.metrics.objective import (
     OBJECTIVE,
     BatchObjective,
     Mistake,
+    full_names,
     means,
     mistake_values,
     objective_values,
@@ -20,7 +21,7 @@ from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.view import TotalsView
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.summary import Summary
+    from rlcorr_cli.totals.summary import GroupKey, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,11 @@ class ObjectiveReport:
         return means([dict(batch.metrics) for batch in self.batches])
 
     @property
+    def named_metrics(self) -> Values:
+        """The same by the names that tell objectives apart."""
+        return full_names(self.metrics, self.objective.name)
+
+    @property
     def mistakes(self) -> dict[str, Values]:
         """What each mistake that the plan allows for would make of it."""
         names = self.batches[0].mistakes
@@ -117,6 +123,22 @@ def objective_report(
             )
         )
     return ObjectiveReport(objective=objective, batch_by=batch_by, moved=moved, batches=tuple(batches))
+
+
+def group_objectives(
+    by_group: "Mapping[GroupKey, Summary]", plan: Plan, objective: Objective, *, batch_means: Mapping[Any, float]
+) -> dict[tuple[Any, ...], Values]:
+    """Each group's numbers by its values, as though its rows alone were the training batch: what divides is its own.
+
+    Means over the batches that have it; batch_means as of `objective_report`.
+    """
+    of_batches: dict[tuple[Any, ...], list[Values]] = {}
+    for (batch, *values), summary in by_group.items():
+        numbers = TotalsView(summary, plan)
+        if numbers.tokens:
+            of_batch = objective_values(BatchObjective(numbers, objective, batch_means.get(batch, 1.0)))
+            of_batches.setdefault(tuple(values), []).append(full_names(of_batch, objective.name))
+    return {values: means(each) for values, each in of_batches.items()}
 
 
 def _is_mistake(mistake: Mistake, of_batch: BatchObjective, plan: Plan) -> bool:

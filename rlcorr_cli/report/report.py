@@ -51,17 +51,24 @@ class Group:
     """One group of rows, or the whole dump with an empty key.
 
     key: column -> value.  values: canonical metrics by name.  peer_metrics: the profile's, None without a profile.
+    objective: an objective's numbers by full name, none without one.
     """
 
     key: Mapping[str, Any]
     counts: Mapping[str, int]
     values: Mapping[str, Value]
     peer_metrics: Mapping[str, Value] | None = None
+    objective: Mapping[str, Value] = field(default_factory=dict[str, Value])
 
     @property
     def metrics(self) -> Mapping[str, Value]:
         """The metrics under the names of the report's profile."""
         return self.values if self.peer_metrics is None else self.peer_metrics
+
+    @property
+    def all_metrics(self) -> dict[str, Value]:
+        """With the objective's numbers."""
+        return {**self.metrics, **self.objective}
 
     @property
     def plain_key(self) -> dict[str, Any]:
@@ -70,7 +77,8 @@ class Group:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form of a group."""
-        return {"key": self.plain_key, "counts": dict(self.counts), "metrics": dict(self.metrics.items())}
+        objective = {"objective": dict(self.objective)} if self.objective else {}
+        return {"key": self.plain_key, "counts": dict(self.counts), "metrics": dict(self.metrics.items()), **objective}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +190,7 @@ class Report:
         """A row per group (the whole dump, without groups): its key, its counts, its metrics."""
         import polars
 
-        rows = [{**group.key, **group.counts, **group.metrics} for group in self.groups or (self.whole,)]
+        rows = [{**group.key, **group.counts, **group.all_metrics} for group in self.groups or (self.whole,)]
         return polars.DataFrame(rows, infer_schema_length=None)
 
     def to_dict(self, *, groups: bool = True) -> dict[str, Any]:

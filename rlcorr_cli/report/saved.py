@@ -120,10 +120,13 @@ def _first(error: Exception) -> str:
 def _report(data: dict[str, Any]) -> Report:
     document = Document.model_validate(data)
     pictures = document.pictures if "pictures" in document.model_fields_set else None
-    groups = _groups(document, pictures)
+    objective = None if document.objective is None else ObjectiveReport.from_dict(document.objective.model_dump())
+    groups = _groups(document, pictures, {} if objective is None else objective.named_metrics)
     for group in groups:
         if set(group.metrics) != set(groups[0].metrics) or set(group.values) != set(groups[0].values):
             raise ValueError(f"the group {dict(group.key)} has other metrics than the whole dump")
+        if set(group.objective) != set(groups[0].objective):
+            raise ValueError(f"the group {dict(group.key)} has other numbers of an objective than the whole dump")
     return Report(
         inputs=tuple(
             batch.Input(path=file.path, format=file.format, rows=file.rows, n_bytes=file.bytes, columns=file.columns)
@@ -141,21 +144,35 @@ def _report(data: dict[str, Any]) -> Report:
         geometric=document.geometric and GeometricBounds(**document.geometric.model_dump()),
         suggestions=tuple(SuggestedBounds(**row.model_dump()) for row in document.suggestions),
         impossible=None if document.impossible is None else Impossible.from_dict(document.impossible.model_dump()),
-        objective=None if document.objective is None else ObjectiveReport.from_dict(document.objective.model_dump()),
+        objective=objective,
         cause=None if document.cause is None else CauseFinding.from_dict(document.cause.model_dump()),
         pictures=None if pictures is None else binned.BinnedTotals.from_dict(pictures.model_dump()),
     )
 
 
-def _groups(document: Document, pictures: Pictures | None) -> list[report.Group]:
-    """The whole dump, then its groups, as a Report has them."""
-    sections = [({}, document.counts, document.metrics), *((g.key, g.counts, g.metrics) for g in document.groups)]
+def _groups(document: Document, pictures: Pictures | None, objective: Metrics) -> list[report.Group]:
+    """The whole dump, then its groups, as a Report has them.  objective: the whole's numbers, by full name."""
+    sections = [
+        ({}, document.counts, document.metrics, objective),
+        *((g.key, g.counts, g.metrics, g.objective or dict.fromkeys(objective)) for g in document.groups),
+    ]
     values = [] if pictures is None else pictures.values
     if len(values) not in (0, len(sections)):
         raise ValueError(f"pictures.values: {len(values)} tables of {len(sections)}")
     if document.profile == "canonical":
-        return [report.Group(key=k, counts=c.model_dump(exclude_unset=True), values=m) for k, c, m in sections]
+        return [
+            report.Group(key=key, counts=counts.model_dump(exclude_unset=True), values=metrics, objective=of_objective)
+            for key, counts, metrics, of_objective in sections
+        ]
     return [
-        report.Group(key=key, counts=counts.model_dump(exclude_unset=True), values=canonical, peer_metrics=metrics)
-        for (key, counts, metrics), canonical in zip(sections, values or [Metrics()] * len(sections), strict=True)
+        report.Group(
+            key=key,
+            counts=counts.model_dump(exclude_unset=True),
+            values=canonical,
+            peer_metrics=metrics,
+            objective=of_objective,
+        )
+        for (key, counts, metrics, of_objective), canonical in zip(
+            sections, values or [Metrics()] * len(sections), strict=True
+        )
     ]

@@ -116,10 +116,10 @@ def _renamed(origin: str, text: str, notes: list[str]) -> str:
     return f"{logged.canonical}{equals}{amount}"
 
 
-def refuse_impossible(policy: Policy, plan: Plan, *, grouped: bool) -> None:
-    """Refuse rules on metrics that no dump under this plan can have, before a dump is read."""
+def refuse_impossible(policy: Policy, plan: Plan, *, grouped: bool, objective: str | None = None) -> None:
+    """Refuse rules on metrics that no dump under this plan can have, before a dump is read.  objective: its name."""
     for origin, metric in policy.named():
-        if not possible(metric, plan):
+        if not possible(metric, plan, objective):
             raise missing(metric, origin, ())
     _refuse_ungrouped(policy, grouped)
 

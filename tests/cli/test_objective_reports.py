@@ -10,7 +10,7 @@ from running import BF16, SAMPLE, STEPS, analyzed, refused, run
 
 from rlcorr_cli import analyze, choose_objective
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.metrics.objective import OBJECTIVE
+from rlcorr_cli.metrics.objective import OBJECTIVE, full_names
 from rlcorr_cli.report.saved import read_report
 
 INT8 = str(SAMPLE / "smollm2_int8.parquet")
@@ -98,6 +98,64 @@ def test_the_other_average_is_that_of_the_other_aggregation(aggregations: tuple[
     assert mistake["loss"] == pytest.approx(other["metrics"]["loss"], rel=1e-9)
     squares = other["metrics"]["coef_square_sum"] / one["metrics"]["coef_square_sum"]
     assert mistake["size"] == pytest.approx(squares**0.5, rel=1e-9)
+
+
+def of_group(*args: str) -> list[dict[str, float]]:
+    """The numbers of each group."""
+    return [group["objective"] for group in analyzed(*args)["groups"]]
+
+
+def test_a_group_that_is_a_batch_has_the_batchs_numbers() -> None:
+    report = analyzed(*TOKEN_IS, "--group-by", "step")
+    assert len(report["groups"]) == 5
+    for group, batch in zip(report["groups"], report["objective"]["batches"], strict=True):
+        assert_close(group["objective"], full_names(batch["metrics"], "ppo"))
+
+
+@pytest.mark.parametrize("weights", [("--preset", "seq_is_rs"), ("--is", "token", "--is-high", "2")])
+def test_a_groups_numbers_are_of_its_rows_alone(weights: tuple[str, ...], tmp_path: Path) -> None:
+    options = (*weights, "--objective", "ppo", "--loss-denominator", "all")
+    pl.read_parquet(STEPS).filter(pl.col("group_id") == "g3").write_parquet(tmp_path / "g3.parquet")
+    alone = objective(str(tmp_path / "g3.parquet"), *options)["metrics"]
+    assert_close(of_group(STEPS, *options, "--group-by", "group_id")[3], full_names(alone, "ppo"))
+
+
+def test_groups_of_batches_with_a_mean_of_1_are_divided_by_their_batchs() -> None:
+    options = (STEPS, "--is", "token", "--is-high", "2", "--normalize", "batch", "--objective", "ppo")
+    report = analyzed(*options, "--group-by", "step")
+    for group, batch in zip(report["groups"], report["objective"]["batches"], strict=True):
+        assert_close(group["objective"], full_names(batch["metrics"], "ppo"))
+
+
+def test_groups_have_their_numbers_in_every_table_and_when_saved(tmp_path: Path) -> None:
+    table, saved, board, totals = (tmp_path / name for name in ("r.csv", "r.json", "r.tb", "r.rlcorr"))
+    outputs = [arg for path in (table, saved, board, totals) for arg in ("-o", str(path))]
+    report = analyzed(*TOKEN_IS, "--group-by", "step", *outputs)
+    rows = pl.read_csv(table).filter(pl.col("metric") == "objective/ppo/loss")
+    assert rows["value"].to_list() == [
+        report["objective"]["metrics"]["loss"],
+        *(group["objective"]["objective/ppo/loss"] for group in report["groups"]),
+    ]
+    assert next(board.iterdir()).read_bytes().count(b"rlcorr/objective/ppo/loss") == 5
+    for path in (saved, totals):
+        groups = read_report(str(path)).groups
+        assert [dict(group.objective) for group in groups] == [group["objective"] for group in report["groups"]]
+
+
+def test_rules_are_on_the_numbers_of_an_objective(tmp_path: Path) -> None:
+    rule = ("--max", "objective/ppo/loss=-0.1", "--group-by", "step", "--json")
+    ran = run("check", *TOKEN_IS, *rule)
+    findings = [each for each in json.loads(ran.out)["findings"] if each["metric"] == "objective/ppo/loss"]
+    assert ran.status == 1
+    assert [each["status"] for each in findings] == ["fail"] * 5 + ["ok"]
+    saved = str(tmp_path / "r.json")
+    assert run("analyze", *TOKEN_IS, "--group-by", "step", "-o", saved).status == 0
+    assert json.loads(run("check", saved, *rule[:2], "--json").out)["findings"][-6:] == findings
+    refused(run("check", saved, "--objective", "ppo"), 2, "--objective takes the dump")
+    for named in ((), ("--objective", "gspo")):
+        refused(run("check", STEPS, *rule[:2], *named), 2, "It comes with its objective: --objective ppo")
+    refused(run("check", STEPS, "--max", "clip_fraction=1"), 2, "--max objective/ppo/clip_fraction=")
+    assert "Unit: advantage" in run("explain", "objective/ppo/loss").out
 
 
 def test_a_knob_alone_asks_for_the_plans_own_objective() -> None:

@@ -45,6 +45,7 @@ ANALYSES: dict[str, tuple[str, ...]] = {
     "budget": (BF16, "--preset", "m2po"),
     "tight": (BF16, "--rs", "ratio.seq_mean:0.9999,1.0001", "--rs", "k3.token:,0.00001"),
     "objective": (STEPS, "--preset", "token_is", "--objective", "ppo", "--dual-clip", "3"),
+    "objective by group": (STEPS, "--objective", "gspo", "--group-by", "group_id"),
     "bypass": (BF16, "--mode", "bypass", "--map", "current_log_probs=old_log_probs"),
 }
 

@@ -23,7 +23,7 @@ def pieces(report: Report) -> Iterator[str]:
     """
     keys = tuple(report.groups[0].key) if report.groups else ()
     columns = ("scope", *keys, "sequences", "tokens", "metric", "value", "low", "high")
-    metrics = {metric: _cell(metric) for metric in report.whole.metrics}
+    metrics = {metric: _cell(metric) for metric in report.whole.all_metrics}
     yield line(columns)
     yield _lines("total", keys, report.whole, metrics, report.intervals)
     for group in report.groups:
@@ -43,7 +43,7 @@ def _lines(
     ends = {metric: ",".join(map(_cell, ends)) for metric, ends in intervals.items()}
     return "".join(
         f"{head},{metrics[metric]},{'' if value is None else repr(value)},{ends.get(metric, ',')}\n"
-        for metric, value in group.metrics.items()
+        for metric, value in group.all_metrics.items()
     )
 
 

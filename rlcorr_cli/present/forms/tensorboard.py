@@ -21,6 +21,8 @@ from rlcorr_cli.report.report import Group, Report
 
 VERSION, WRITER = b"brain.Event:2", b"rlcorr"
 """What the first event of a file says: the format's version, and who wrote it."""
+OWN = "rlcorr/"
+"""What our own names begin with."""
 HEAD_BYTES = 256
 LARGEST_STEP, LARGEST_VALUE = 2**63 - 1, struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 
@@ -52,10 +54,11 @@ def events(scalars: dict[int, dict[str, float]], wall_time: float) -> bytes:
 
 
 def _scalars(report: Report) -> dict[int, dict[str, float]]:
-    prefix = "rlcorr/" if report.profile == "canonical" else ""
+    prefix = OWN if report.profile == "canonical" else ""
     scalars: dict[int, dict[str, float]] = {}
     for group in report.groups:
         metrics = {f"{prefix}{name}": value for name, value in group.metrics.items() if value is not None}
+        metrics |= {f"{OWN}{name}": value for name, value in group.objective.items() if value is not None}
         scalars[_step(group)] = metrics
     if not scalars:
         raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add --group-by step.")
