@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, run, run_process
@@ -107,3 +108,19 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         run("filter", str(tmp_path / "c.parquet"), *plan, "--coef", "-o", str(tmp_path / "d.parquet")), 3, "rlcorr_coef"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.parquet"]
+
+
+def test_lines_are_written_as_parquet_with_the_types_of_a_parquet_dump(tmp_path: Path) -> None:
+    """Those of which the first rows tell nothing, too: nothing is rejected in them."""
+    lines = tmp_path / "d.jsonl"
+    rows = pl.read_parquet(BF16).drop("response_mask")
+    rows.write_parquet(tmp_path / "d.parquet")
+    rows.write_ndjson(lines)
+    types = []
+    for dump in (lines, tmp_path / "d.parquet"):
+        out = tmp_path / f"{dump.suffix[1:]}_out.parquet"
+        assert run("filter", str(dump), "--preset", "token_is", "--coef", "-o", str(out)).status == 0
+        schema = pq.read_schema(out)
+        types.append({name: schema.field(name).type for name in schema.names if name not in rows.columns})
+    assert types[0] == types[1]
+    assert types[0]["rlcorr_coef"] == pa.list_(pa.float32())
