@@ -22,7 +22,7 @@ from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.places import Stamp
 from rlcorr_cli.storage.disk import DISK
-from rlcorr_cli.storage.refusals import SERVICES
+from rlcorr_cli.storage.services import SERVICES
 
 R = TypeVar("R")
 Reference = Any
