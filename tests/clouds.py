@@ -245,7 +245,7 @@ class Controlled:
             case "change":
                 self.key, self.content = unquote(value), bytes.fromhex(content)
             case _:
-                contents = [one.sent for one in self.before.requests if KINDS[self.kind].contents in one.path]
+                contents = [one.sent for one in self.before.requests.values() if KINDS[self.kind].contents in one.path]
                 self.before.requests.clear()
                 return str(sum(contents)).encode()
         return b""

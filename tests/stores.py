@@ -96,8 +96,8 @@ Answer = tuple[int, dict[str, str], bytes]
 
 @dataclass
 class Proxy:
-    """requests: by the id that a request keeps when it is sent again.  answer: asked before the server, its answer goes
-    to the client where it has one."""
+    """requests: by the id that one of AWS's keeps when it is sent again, else each by its own.  answer: asked before the
+    server, its answer goes to the client where it has one."""
 
     endpoint: str
     requests: dict[str, Request] = field(default_factory=dict[str, Request])
@@ -137,7 +137,7 @@ def proxy(endpoint: str) -> Generator[Proxy]:
             body = b"".join(self.pieces())
             status, headers, content = state.answer(self.command, self.path) or self.forwarded(body)
             request = Request(self.command, self.path, self.headers.get("Range", ""), len(content))
-            state.requests[self.headers["amz-sdk-invocation-id"]] = request
+            state.requests[self.headers.get("amz-sdk-invocation-id", uuid4().hex)] = request
             self.send_response_only(status)
             for name, value in headers.items():
                 self.send_header(name, value)

@@ -15,7 +15,7 @@ CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"[Uu]nable to load lib|load lib\w+ failed",
         "Java, or Hadoop's libhdfs, is not found",
-        "Set JAVA_HOME, HADOOP_HOME or ARROW_LIBHDFS_DIR, and CLASSPATH as `hadoop classpath --glob` has it.",
+        "Set JAVA_HOME, HADOOP_HOME or ARROW_LIBHDFS_DIR, and CLASSPATH to all of Hadoop's jars.",
     ),
     (r"valid account name", "it names no account", "Write {example}."),
     (

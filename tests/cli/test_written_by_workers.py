@@ -117,18 +117,18 @@ def local_rows(folder: Path) -> pa.Table:
 def test_workers_upload_what_is_written_on_a_disk(store: Proxy, dump: str, tmp_path: Path, temporary: Path) -> None:
     """From a store into it; of what one process writes on a disk, row for row."""
     for path in Path(dump).iterdir():
-        put(server(), f"apart/in/{path.name}", path)
-    outputs = ("-o", "s3://dumps/apart/kept", "--rejected-output", "s3://dumps/apart/dropped")
-    ran = run("filter", "s3://dumps/apart/in", *GEO, *PROCESSES, *outputs)
+        put(server(), f"written/in/{path.name}", path)
+    outputs = ("-o", "s3://dumps/written/kept", "--rejected-output", "s3://dumps/written/dropped")
+    ran = run("filter", "s3://dumps/written/in", *GEO, *PROCESSES, *outputs)
     assert ran.status == 0, ran.err
     local = ("-o", str(tmp_path / "kept"), "--rejected-output", str(tmp_path / "dropped"))
     assert run("filter", dump, *GEO, "--threads", "1", *local).status == 0
     for name in ("kept", "dropped"):
-        assert rows(f"apart/{name}").equals(local_rows(tmp_path / name))
-        told = json.loads(get(server(), f"apart/{name}/{SEAL}"))
-        assert [f"apart/{name}/{part['name']}" for part in told["parts"]] == keys(server(), f"apart/{name}")[1:]
-    assert {key.split("/")[1] for key in keys(server(), "apart")} == {"in", "kept", "dropped"}
-    assert run("analyze", "s3://dumps/apart/kept", "--json").json["counts"]["rows"] == len(rows("apart/kept"))
+        assert rows(f"written/{name}").equals(local_rows(tmp_path / name))
+        told = json.loads(get(server(), f"written/{name}/{SEAL}"))
+        assert [f"written/{name}/{part['name']}" for part in told["parts"]] == keys(server(), f"written/{name}")[1:]
+    assert {key.split("/")[1] for key in keys(server(), "written")} == {"in", "kept", "dropped"}
+    assert run("analyze", "s3://dumps/written/kept", "--json").json["counts"]["rows"] == len(rows("written/kept"))
     assert not any(temporary.iterdir())
 
 
