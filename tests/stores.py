@@ -15,6 +15,7 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import pytest
 from pyarrow import fs
@@ -96,7 +97,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 @dataclass
 class Proxy:
-    """requests: by the id that one of AWS's keeps when it is sent again, else each by its own.  answer: asked before the
+    """requests: by the id that one of AWS's keeps when it is sent again, others by their own.  answer: asked before the
     server, its answer goes to the client where it has one."""
 
     endpoint: str
