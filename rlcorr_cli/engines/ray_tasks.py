@@ -18,7 +18,7 @@ from rlcorr_cli.engines.engine import AHEAD
 from rlcorr_cli.engines.ray_cluster import Cluster, broken, connected
 from rlcorr_cli.engines.ray_worker import NodeView, Reading, packed_shard, run_shard
 from rlcorr_cli.engines.remote import MOST_RUNS, One, lost, packed, unpacked
-from rlcorr_cli.engines.threads import ThreadEngine
+from rlcorr_cli.engines.threads import ThreadEngine, cores
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.places import Stamp
 from rlcorr_cli.storage.disk import DISK
@@ -61,7 +61,7 @@ class RayEngine:
 
     def local(self, threads: int | None = None) -> ThreadEngine:
         """A thread for each core of this machine."""
-        return ThreadEngine(threads or _cores())
+        return ThreadEngine(threads or cores())
 
     def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
         """One result per shard."""
@@ -73,7 +73,7 @@ class RayEngine:
 
         A shard's results come together, when it is done, and wait in the cluster's memory to be taken.
         """
-        self._cluster = self._cluster or connected(self._address, self.workers or _cores())
+        self._cluster = self._cluster or connected(self._address, self.workers or cores())
         reading = Reading(
             work=packed(work),
             prepare=self._prepare,
@@ -242,7 +242,3 @@ def variables_of_stores() -> dict[str, str | None]:
         if any(name in os.environ for name in service.secrets):
             variables |= {name: os.environ.get(name) for name in service.secrets}
     return variables
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,5 +1,6 @@
 """Threads over shards: Parquet decoding and tensor arithmetic leave the interpreter lock."""
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,11 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.engine import AHEAD, HELD, belongs_to, check
 
 R = TypeVar("R")
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

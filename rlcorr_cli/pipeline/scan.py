@@ -6,7 +6,6 @@ knows nothing of the others': the driver looks whether one came twice.
 """
 
 import logging
-import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from rlcorr_cli.engines.choice import AutoEngine
 from rlcorr_cli.engines.engine import Engine
 from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.engines.ray_tasks import RayEngine
-from rlcorr_cli.engines.threads import ThreadEngine
+from rlcorr_cli.engines.threads import ThreadEngine, cores
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump
@@ -94,9 +93,9 @@ def computing(
 def _engine(name: EngineName, workers: int | None, cards: int) -> Engine:
     """cards: how many there are to share the work, 0 where it is done on none or on a certain one."""
     if name == "threads" or (name == "auto" and cards == 1):
-        return ThreadEngine(workers or _cores())
-    make = partial(_processes, workers or cards or _cores(), cards)
-    return AutoEngine(workers or _cores(), make) if name == "auto" and cards < 2 else make()
+        return ThreadEngine(workers or cores())
+    make = partial(_processes, workers or cards or cores(), cards)
+    return AutoEngine(workers or cores(), make) if name == "auto" and cards < 2 else make()
 
 
 def _processes(workers: int, cards: int) -> ProcessEngine:
@@ -117,10 +116,6 @@ def prepare_worker() -> None:
     from rlcorr_cli.io.containers.parquet import prefer_jemalloc
 
     prefer_jemalloc(False)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
