@@ -10,7 +10,6 @@ import socket
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -60,11 +59,10 @@ def run_shard(reading: Reading, packed: bytes) -> tuple[NodeView, list[bytes]]:
     lacks = tuple(name for name in NEEDED if find_spec(name) is None)
     if lacks:
         return NodeView(node=_node(), lacks=lacks), []
-    from rlcorr_cli.engines.remote import outcomes
+    from rlcorr_cli.engines.remote import outcomes, prepare
 
     with _as_driver(reading):
-        module, _, function = reading.prepare.partition(":")
-        getattr(import_module(module), function)()
+        prepare(reading.prepare)
         shard, view = _as_seen_here(pickle.loads(packed))
         return view, list(outcomes(reading.work, shard))
 

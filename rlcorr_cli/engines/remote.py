@@ -7,6 +7,7 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from rlcorr_cli.batch import Shard
@@ -62,6 +63,13 @@ class One(Generic[R]):
     def __call__(self, shard: Shard) -> Iterator[R]:
         """The only result."""
         yield self.work(shard)
+
+
+def prepare(named: str) -> None:
+    """Call 'module:function' in a worker, before its first shard; nothing for ''."""
+    module, _, function = named.partition(":")
+    if module:
+        getattr(import_module(module), function)()
 
 
 def packed(work: Callable[[Shard], Iterator[Any]]) -> bytes:

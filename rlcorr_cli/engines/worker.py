@@ -2,14 +2,13 @@
 
 import os
 import threading
-from importlib import import_module
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import NoReturn
 
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.engines import remote
 from rlcorr_cli.engines.processes import END
-from rlcorr_cli.engines.remote import outcomes
 
 DRIVER_GONE = 1
 
@@ -19,9 +18,7 @@ def main(fd: int, prepare: str) -> NoReturn:
     connection = Connection(fd)
     orders: SimpleQueue[bytes | Shard] = SimpleQueue()
     threading.Thread(target=_listen, args=(connection, orders), daemon=True).start()
-    if prepare:
-        module, _, function = prepare.partition(":")
-        getattr(import_module(module), function)()
+    remote.prepare(prepare)
     payload = b""
     while True:
         order = orders.get()
@@ -29,7 +26,7 @@ def main(fd: int, prepare: str) -> NoReturn:
             payload = order
             continue
         try:
-            for outcome in outcomes(payload, order):
+            for outcome in remote.outcomes(payload, order):
                 connection.send_bytes(outcome)
             connection.send_bytes(END)
         except OSError:

@@ -18,6 +18,7 @@ from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN, Stamp
 from rlcorr_cli.storage import Status, filesystem, located
 from rlcorr_cli.storage.disk import unreadable
+from rlcorr_cli.storage.refusals import changed
 
 LOOKED_AT = 16
 """How many files of a folder without a dump are looked at for what they are."""
@@ -44,7 +45,7 @@ class Source:
 def check_unchanged(path: str, stamp: Stamp | None) -> None:
     """A DataError if the file is not what was found: rows would be lost, or be others, and nobody would know."""
     if stamp is not None and filesystem(path).stamp(path) != stamp:
-        raise DataError(f"{path} was changed while it was read.", "Wait until it is written, or read a copy of it.")
+        raise changed(path)
 
 
 def find(paths: Sequence[str], format: str = "auto") -> list[Source]:

@@ -82,7 +82,7 @@ def no_place(asked: Asked) -> DataError:
 
 
 def changed(path: str) -> DataError:
-    """Another object than the one that was opened has the key."""
+    """Another file, or object, than the one that was found has the name."""
     return DataError(f"{path} was changed while it was read.", "Wait until it is written, or read a copy of it.")
 
 
