@@ -147,6 +147,19 @@ def test_the_commands_of_the_manual_run(cluster: Any, dump: Path, tmp_path: Path
         assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.usefixtures("connected")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data")
+def test_the_pipeline_of_the_manual_corrects_as_filter_does(dump: Path, tmp_path: Path) -> None:
+    page = (Path(PACKAGE) / "manual" / "clusters.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "dump").symlink_to(dump)
+    exec(compile(block.replace('"/shared/', f'"{tmp_path}/'), "clusters.md", "exec"), {})
+    corrected = pq.read_table(tmp_path / "corrected").sort_by("sample_id")
+    by_filter = tmp_path / "filtered.parquet"
+    assert run("filter", str(dump), "--preset", "token_is", "--rejected", "keep", "-o", str(by_filter)).status == 0
+    assert corrected.equals(pq.read_table(by_filter).sort_by("sample_id").replace_schema_metadata())
+
+
 def until(state: Callable[[], bool]) -> None:
     """Longer than any busy machine takes to get there."""
     deadline = time.monotonic() + 120
