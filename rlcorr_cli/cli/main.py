@@ -60,6 +60,7 @@ def _end(status: int) -> NoReturn:
     """Leave without taking the interpreter down: that costs half a second where torch is loaded, and would wait for
     worker threads that nobody waits for.  All that was written is in place by now, and nothing of ours runs at exit.
     """
+    interrupt.settle()
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # closed by the caller, or by the reader
             stream.flush()
@@ -84,6 +85,7 @@ def run(args: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except Terminated as ended:
+        interrupt.settle()
         return ended.exit_status
     except OSError as error:
         if error.errno != errno.ENOSPC:
@@ -163,6 +165,7 @@ def _interrupted() -> int:
     """Say where an interrupt left things as they were."""
     from rlcorr_cli.atomic import has_published
 
+    interrupt.settle()
     nothing = not has_published() and not has_emitted()
     write_stderr("Interrupted: nothing was written.\n" if nothing else "Interrupted.\n")
     return INTERRUPTED

@@ -1,8 +1,9 @@
 """An interrupt or a termination that is not lost.
 
-Python drops an exception that a signal's handler raises inside a callback or a finaliser, which happens while modules
-are imported: the run would go on.  So the signal is remembered, too, and work asks between its batches; and a timer
-raises it again, since the main thread may by then wait for a batch that never comes.
+Python drops an exception that a signal's handler raises inside a callback or a finaliser, and a library that is being
+imported one that comes where it says `except: pass`: the run would go on.  So the signal is remembered, too, and work
+asks between its batches; and a timer raises it again until it is on its way out, since the main thread may by then wait
+for a batch that never comes.
 """
 
 import signal
@@ -10,7 +11,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-AGAIN_SECONDS = 0.05
+AGAIN_SECONDS = 0.2
 
 _seen: BaseException | None = None
 
@@ -46,17 +47,31 @@ def check() -> None:
 def _stop(number: int, frame: FrameType | None) -> None:
     global _seen
     _seen = KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, AGAIN_SECONDS)
     raise _seen
+
+
+def settle() -> None:
+    """Raise it no more: it has arrived."""
+    if _seen is not None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _again(number: int, frame: FrameType | None) -> None:
     """A call that blocks in the main thread is interrupted by this signal as by the first one."""
-    check()
+    if not _is_on_its_way():
+        check()
+
+
+def _is_on_its_way() -> bool:
+    """Whether what it goes through on its way out, such as removing temporary files, is running."""
+    handled = sys.exc_info()[1]
+    while handled is not None and handled is not _seen:
+        handled = handled.__context__
+    return handled is not None
 
 
 def _unraisable(dropped: Any) -> None:
     """Say nothing of an exception that will be raised again."""
     if dropped.exc_value is None or dropped.exc_value is not _seen:
         sys.__unraisablehook__(dropped)
-    else:
-        signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)

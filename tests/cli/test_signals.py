@@ -149,15 +149,24 @@ LOST = """
 import os, signal, sys
 from rlcorr_cli.engines import interrupt
 
+def receive():
+    os.kill(os.getpid(), signal.{name})
+    for _ in range(1000):
+        pass  # the handler runs, and raises, here
+
 class Finaliser:
     def __del__(self):
-        os.kill(os.getpid(), signal.{name})
-        for _ in range(1000):
-            pass  # the handler runs, and raises, here
+        receive()
+
+def imported():
+    try:
+        receive()
+    except:
+        pass
 
 interrupt.install()
 try:
-    Finaliser()
+    {losing}()
     sys.stdin.read()
 except interrupt.Terminated:
     sys.exit(143)
@@ -166,10 +175,11 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.parametrize("losing", ["Finaliser", "imported"])
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
-def test_a_signal_that_python_drops_is_raised_again(name: str, status: int) -> None:
-    """As in a finaliser or an import's callback; the process then waits for what never comes."""
-    arguments = [sys.executable, "-c", LOST.format(name=name)]
+def test_a_signal_that_is_dropped_is_raised_again(name: str, status: int, losing: str) -> None:
+    """By Python in a finaliser, by a library that catches all; the process then waits for what never comes."""
+    arguments = [sys.executable, "-c", LOST.format(name=name, losing=losing)]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         watchdog = threading.Timer(120, process.kill)
         watchdog.start()
@@ -177,6 +187,31 @@ def test_a_signal_that_python_drops_is_raised_again(name: str, status: int) -> N
         watchdog.cancel()
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+LONG = """
+import os, signal, sys, time
+from rlcorr_cli.engines import interrupt
+
+interrupt.install()
+try:
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        sys.stdin.read()
+    finally:
+        try:
+            os.unlink("/nowhere/to/be/found")
+        except OSError:
+            time.sleep(4 * interrupt.AGAIN_SECONDS)
+        print("cleaned up", flush=True)
+except interrupt.Terminated:
+    sys.exit(143)
+"""
+
+
+def test_a_long_cleaning_up_is_not_interrupted_by_what_began_it() -> None:
+    done = subprocess.run([sys.executable, "-c", LONG], stdin=subprocess.PIPE, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "cleaned up\n", "")
 
 
 def test_a_hang_up_that_is_ignored_as_by_nohup_stays_ignored() -> None:
