@@ -240,6 +240,14 @@ def diagnose(bench: Bench) -> Figure:
     )
 
 
+def diagnose_memory(bench: Bench) -> Figure:
+    """Peak memory of diagnose on W2 over that on W1."""
+    works = {
+        name: lambda name=name: cost([RLCORR, "diagnose", bench.dump(name), "--json"]).peak for name in ("W1", "W2")
+    }
+    return figure(interleave(works, min(bench.rounds, 2)), lambda t: t["W2"] / t["W1"], "MB")
+
+
 def sweep(bench: Bench) -> Figure:
     """The curve of a geometric rejection on W1 over analyze on it, both whole; a detail gives it with a target."""
     command = [RLCORR, "sweep", bench.dump("W1"), "--rs", "ratio.seq_mean", "--json"]

@@ -52,6 +52,7 @@ TARGETS = {
     "P7m": Target("compare's peak memory W2 / W1", 1.10, 1.02, "", figures.p7m),
     "cause": Target("CPU of analyze W1, net of start-up / without the cause", 1.15, 1.05, "", figures.cause),
     "diagnose": Target("CPU of diagnose W1 / analyze W1, both net of start-up", 6, 3, "", figures.diagnose),
+    "diagnosem": Target("diagnose's peak memory W2 / W1", 1.10, 1.02, "", figures.diagnose_memory),
     "sweep": Target("sweep W1 / analyze W1", 1.3, 1.1, "", figures.sweep),
     "diff": Target("diff W1 W1 / two analyze W1", 1.1, 1.0, "", figures.diff),
     "P8": Target("slowest of --help, presets, explain kl / import typer", 1.6, 1.2, "", figures.p8),
