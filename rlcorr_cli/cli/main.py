@@ -6,6 +6,7 @@ does `rlcorr explain --schema [NAME]`.
 """
 
 import errno
+import gc
 import os
 import re
 import sys
@@ -35,12 +36,16 @@ _REFUSED_CHOICE = re.compile(
 COMPLETE = "_RLCORR_COMPLETE"
 """The variable in which a shell says that it asks what could come next."""
 INTERRUPTED = 130
+_SELDOM = 50_000, 20, 100
+"""When Python looks for garbage that refers to itself: what is kept of many groups is gone through each time, and of a
+run little is such garbage."""
 _QUOTED = re.compile("'([^']+)'")
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; never returns.  Exit statuses are those of README."""
     interrupt.install()
+    gc.set_threshold(*_SELDOM)
     _occupy_streams()
     status = run(sys.argv[1:] if args is None else args)
     _end(status)

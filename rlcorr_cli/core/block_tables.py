@@ -11,6 +11,8 @@ from rlcorr_cli.totals.histogram import Floats, Histogram
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 
 _KINDS = ("sums", "mins", "maxs", "peaks", "rests")
+_NO_HISTOGRAM, _NO_TAIL = Histogram.empty(), Tail.empty(GROUP_SIZE)
+"""What a group without values has: one for all of them, because nothing is changed in place."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,6 @@ class BlockTables:
             maxs,
             peaks,
             rests,
-            tuple(by_group.get(group, Histogram.empty()) for by_group in self.histograms.values()),
-            tuple(by_group.get(group, Tail.empty(GROUP_SIZE)) for by_group in self.tails.values()),
+            tuple(by_group.get(group, _NO_HISTOGRAM) for by_group in self.histograms.values()),
+            tuple(by_group.get(group, _NO_TAIL) for by_group in self.tails.values()),
         )

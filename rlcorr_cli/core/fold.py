@@ -65,7 +65,8 @@ class Fold:
         )
         order = np.argsort(group_index, kind="stable")
         ends = np.searchsorted(group_index[order], self.groups, side="right")
-        return [Tail.of(log_weights[at], GROUP_SIZE) for at in np.split(order, ends[:-1])]
+        ordered, cuts = log_weights[order], np.concatenate([[0], ends]).tolist()
+        return [Tail.of(ordered[a:b], GROUP_SIZE) for a, b in pairwise(cuts)]
 
     def _rows(self, table: Table) -> Floats:
         rows = np.stack(tuple(table.values())) if table else np.zeros((0, len(self.group_index)))

@@ -121,15 +121,15 @@ class Block:
         layout = blocks[0].layout
         if any(block.layout != layout for block in blocks):
             raise ValueError("blocks of different layouts do not add")
-        peaks = np.stack([block.log_peaks for block in blocks])
+        peaks = _stacked([block.log_peaks for block in blocks])
         peak = peaks.max(axis=0)
         shift = np.where(np.isfinite(peak), peak, 0.0)
-        rests = np.stack([block.log_rests for block in blocks]) * np.exp(peaks - shift)
+        rests = _stacked([block.log_rests for block in blocks]) * np.exp(peaks - shift)
         return cls(
             layout,
-            np.stack([block.sums for block in blocks]).sum(axis=0),
-            np.stack([block.mins for block in blocks]).min(axis=0),
-            np.stack([block.maxs for block in blocks]).max(axis=0),
+            _stacked([block.sums for block in blocks]).sum(axis=0),
+            _stacked([block.mins for block in blocks]).min(axis=0),
+            _stacked([block.maxs for block in blocks]).max(axis=0),
             peak,
             rests.sum(axis=0),
             tuple(map(Histogram.total, zip(*(block.histograms for block in blocks), strict=True))),
@@ -217,6 +217,11 @@ class BlockColumns:
             histograms=tuple(map(Histograms, zip(*(block.histograms for block in blocks), strict=True))),
             tails=tuple(map(Tails, zip(*(block.tails for block in blocks), strict=True))),
         )
+
+
+def _stacked(rows: Sequence[Floats]) -> Floats:
+    """Rows of one length as a table [G, K]; np.stack, which looks at each by itself, takes three times as long."""
+    return np.concatenate(rows).reshape(len(rows), -1 if rows[0].size else 0)
 
 
 def add_logs(peak_a: Floats, rest_a: Floats, peak_b: Floats, rest_b: Floats) -> tuple[Floats, Floats]:

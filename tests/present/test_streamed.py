@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlcorr_cli.present.streamed import pieces
@@ -30,3 +31,11 @@ def test_what_comes_last_stands_in_one_line() -> None:
 def test_infinity_is_no_json() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         list(pieces({"groups": []}, "groups", [{"metrics": {"kl": float("inf")}}]))
+
+
+def test_numbers_are_written_as_python_writes_them() -> None:
+    edges = [0.0, -0.0, 1e-4, 9.999e-5, -1e-5, 5e-324, 1e15, 9999999999999998.0, 1e16, 1.7976931348623157e308]
+    drawn = np.random.default_rng(12).integers(0, 1 << 63, 4000, np.uint64).view(np.float64)
+    values = [*edges, *drawn[np.isfinite(drawn)].tolist(), *np.random.default_rng(1).normal(size=1000).tolist(), None]
+    document = {"groups": [{"metrics": {f"100 %{place}": value for place, value in enumerate(values)}}]}
+    assert "".join(pieces({"groups": []}, "groups", document["groups"])) == json.dumps(document, indent=2) + "\n"
