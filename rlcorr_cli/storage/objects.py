@@ -84,5 +84,5 @@ class Bytes(io.RawIOBase):
             if self._at < FIRST_BYTES or self._file.size() <= SMALL_BYTES:
                 return self._kept.first()[self._at :]
             return self._file.read_at(n, self._at) if n > 0 else b""
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
             raise self._explained(error) or error from error

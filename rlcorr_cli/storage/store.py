@@ -116,12 +116,13 @@ class Store:
     @contextmanager
     def arrow_file(self, path: str) -> Generator[Any]:
         """The file that is kept: it is closed by nobody, because others may read it at the same time."""
-        yield self._opened(path).contents()
+        with self._refusing(path):
+            yield self._opened(path).contents()
 
     @contextmanager
     def mapped(self, path: str) -> Generator[Any]:
         """Opened anew, for readers that move in it."""
-        with self._files.open_input_file(self._name(path)) as file:
+        with self._refusing(path), self._files.open_input_file(self._name(path)) as file:
             yield file
 
     def memory(self, path: str) -> memoryview:
@@ -231,6 +232,18 @@ class Store:
         except FileNotFoundError as error:
             self._check_place(path, error)
         except REFUSALS as error:
+            raise refused(self._asked(path), error) from error
+
+    @contextmanager
+    def _refusing(self, path: str) -> Generator[None]:
+        """What a store's own client raises while a file is read, such as of a token that can be had no more; Arrow's
+        complaints about contents are of narrower kinds, and those of the place are OSErrors: who reads asks for both
+        what `explained` says."""
+        try:
+            yield
+        except pa.ArrowException as error:
+            if type(error) is not pa.ArrowException:
+                raise
             raise refused(self._asked(path), error) from error
 
     def _is_other(self, path: str, stamp: Stamp) -> bool:
