@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
+from rlcorr_cli.places import STDIN
 from rlcorr_cli.quality.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
 from rlcorr_cli.requests import MOST_ROWS, MOST_WORKERS, EngineName, ReadRequest
 from rlcorr_cli.storage import output_path
@@ -74,6 +75,12 @@ def computing(
         raise UsageError("--ray-address is a text that goes with --engine ray.", "Add --engine ray, or leave it out.")
     name = engine if threads is None else "threads"
     return scan.computing(device, batch_tokens, name, workers or threads, ray_address)
+
+
+def refuse_stdin_twice(*dumps: Sequence[str]) -> None:
+    """A UsageError where standard input is among the files of more than one dump: it can be read only once."""
+    if sum(STDIN in files for files in dumps) > 1:
+        raise UsageError("Standard input holds one dump.", "Name the others as files.")
 
 
 def paths(dumps: Any) -> tuple[str, ...]:

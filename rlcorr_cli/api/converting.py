@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.api.arguments import Names, Paths, names, refuse_outside, request
+from rlcorr_cli.api.arguments import Names, Paths, names, refuse_outside, refuse_stdin_twice, request
 from rlcorr_cli.api.touched import check_touched, written
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.report.converted import Converted
@@ -43,6 +43,7 @@ def convert(
     path = written("-o", output)
     reading = request(dumps, format=format, columns=columns, limit=limit)
     joined = () if join is None else (str(join),)
+    refuse_stdin_twice(reading.paths, joined)
     notes = check_touched([converting.destination(path, overwrite)], (*reading.paths, *joined))
     converted = converting.convert(
         reading,

@@ -5,7 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, one_of, paths, refuse_outside, request
+from rlcorr_cli.api.arguments import (
+    Files,
+    Names,
+    Paths,
+    computing,
+    names,
+    one_of,
+    paths,
+    refuse_outside,
+    refuse_stdin_twice,
+    request,
+)
 from rlcorr_cli.api.judging import junit_file
 from rlcorr_cli.api.touched import check_touched, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
@@ -66,6 +77,7 @@ def diff(
         raise UsageError(f"--min-effect must be a share such as 0.1, got {shortened(min_effect)}.", "Leave it out.")
     for value in names("fail_on", fail_on):
         one_of("--fail-on", value, get_args(DiffFailOn))
+    refuse_stdin_twice(paths(a), paths(b))
     files, junit_place = sheet_files(output), () if junit is None else (junit_file(junit),)
     asked = [
         request(

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.api.arguments import Files, Paths, computing, paths, refuse_outside, request
+from rlcorr_cli.api.arguments import Files, Paths, computing, paths, refuse_outside, refuse_stdin_twice, request
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.comparing import default_plans
 from rlcorr_cli.api.touched import check_touched, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.places import STDIN
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.side_by_side import SideBySide
 from rlcorr_cli.requests import MOST_SEED, EngineName
@@ -81,8 +80,7 @@ def _several(dumps: Any, bad_rows: BadRowPolicy | None) -> list[Any]:
     listed = list(dumps) if isinstance(dumps, list | tuple) else [dumps]
     if len(listed) < 2:
         raise UsageError("One dump has nothing to stand beside.", "Name another, or compare plans on it.")
-    if [paths(dump) for dump in listed].count((STDIN,)) > 1:
-        raise UsageError("Standard input holds one dump.", "Name the others as files.")
+    refuse_stdin_twice(*map(paths, listed))
     if bad_rows is not None and bad_rows.quarantine is not None:
         raise UsageError("--quarantine takes the rows of one dump.", "Use --on-bad-row skip.")
     return listed

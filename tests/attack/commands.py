@@ -74,9 +74,15 @@ def _forms() -> Iterator[Form]:
     yield Form(("sweep", *SWEPT, "--target-keep", "0.9"))
     yield Form(("sweep", "--is", "token", "--bound", "high", "--target-ess", "0.9", "--json"))
     for suffix in SHEETS:
-        yield _form("diagnose", o=f"d{suffix}")
+        if suffix not in PICTURE_SUFFIXES:  # the dump is too small for a diagnosis to have something to draw
+            yield _form("diagnose", o=f"d{suffix}")
         yield _form("compare", o=f"c{suffix}")
         yield _form("sweep", *SWEPT, o=f"s{suffix}")
+    yield Form(("diff",), beside_itself=True)
+    yield Form(("diff", "--json", "--group-by", "step"), beside_itself=True)
+    # Of a dump and itself there is nothing to draw.
+    sheets = [suffix for suffix in SHEETS if suffix not in PICTURE_SUFFIXES]
+    yield from (Form(("diff", "-o", f"v{suffix}"), (f"v{suffix}",), beside_itself=True) for suffix in sheets)
     for suffix in (*WRITTEN, ""):
         yield _form("filter", *PLAN, o=f"k{suffix}")
         yield _form("filter", *PLAN, rejected_output=f"dropped{suffix}", o=f"k{suffix}")

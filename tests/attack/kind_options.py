@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from case import ANY, FAILS, Case, Cases, written
+from case import ANY, FAILS, Case, Cases, nothing, together, written
 from commands import DUMPS, PATHS, PLAN, READ_FILES, SWEPT, long_option, parameters
-from dumps_of import sample
+from dumps_of import part, sample
 from values import N
 
 from rlcorr_cli.metrics.catalog import DEFINITIONS
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.present.figures.kinds import KINDS as PICTURES
 
-DUMP = "dump.parquet"
+DUMP, PART = "dump.parquet", "part.rlcorr"
 NUMBERS = (
     *("0", "-1", "1", "2", "7", "2147483648", "4294967296", "9223372036854775807", "9223372036854775808"),
     *("18446744073709551616", "1" + "0" * 400, "-" + "9" * 5_000, "0x10", "1_000", "1e3", " 1", "१", "½"),
@@ -118,7 +118,7 @@ def _case(
         kind="options",
         factors=(f"{command} {option}", value),
         args=(*line, *args),
-        set_up=written(DUMP, sample()),
+        set_up=together(written(DUMP, sample()), written(PART, part()) if command == "merge" else nothing),
         outputs=(*outputs, "out.parquet", "out.svg", *DEFAULTS),
         statuses=frozenset(ANY | ({FAILS} if command == "check" else set())),
         rows=N if option.startswith("--") and option != "--limit" else None,
@@ -132,6 +132,8 @@ DEFAULTS = tuple(f"dump.{kind}.png" for kind in PICTURES)
 
 def _base(command: str, option: str) -> tuple[str, ...]:
     """What the command needs beside the option that is tried."""
+    if command in ("merge", "diff"):
+        return {"merge": (PART,), "diff": (DUMP, DUMP)}[command]
     if command not in DUMPS:
         return ()
     needed = {
@@ -139,5 +141,6 @@ def _base(command: str, option: str) -> tuple[str, ...]:
         "sweep": () if option == "--rs" else SWEPT,
         "plot": () if option == "--kind" else ("--kind", "ratio"),
     }.get(command, ())
-    output = {"filter": ("-o", "out.parquet"), "plot": ("-o", "out.svg")}.get(command, ())
+    output = {"plot": ("-o", "out.svg")} | dict.fromkeys(("filter", "convert"), ("-o", "out.parquet"))
+    output = output.get(command, ())
     return (DUMP, *needed, *(() if option == "--output" else output))

@@ -301,7 +301,7 @@ READ_TEXTS = {
 
 def _twice() -> Iterator[Case]:
     """Two outputs of one run that are one file."""
-    for command in DUMPS:
+    for command in (*DUMPS, "diff", "merge"):
         options = [option for name, option in output_options() if name == command]
         pairs = list(combinations(options, 2)) + [(option, option) for option in options if option == "--output"]
         for first, second in pairs:
@@ -381,6 +381,10 @@ def _as_dump() -> Iterator[Case]:
         "convert": ("-o", "out.jsonl"),
         "check": ("--json",),
         "plot": ("--kind", "ratio"),
+        "compare": ("--json",),
+        "sweep": SWEPT,
+        "diagnose": ("--json",),
+        "diff": (DUMP, "--json"),
     }
     for command, more in lines.items():
         for name, (make, path) in AS_DUMP.items():

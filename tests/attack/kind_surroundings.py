@@ -21,18 +21,24 @@ from case import (
     together,
     written,
 )  # fmt: skip
-from commands import PLAN, Form
+from commands import PLAN, SWEPT, Form
 from dumps_of import sample
 from values import N
 
 DUMP = "dump.parquet"
 FULL = "/dev/full"
+BY_PROCESSES = ("--engine", "processes", "--workers", "2")
 FORMS = {
     "analyze": Form(("analyze",)),
     "analyze --json": Form(("analyze", "--json")),
     "analyze by step": Form(("analyze", "--group-by", "step")),
     "filter": Form(("filter", *PLAN, "-o", "out.parquet"), ("out.parquet",)),
     "filter to lines": Form(("filter", *PLAN, "-o", "out.jsonl.gz"), ("out.jsonl.gz",)),
+    "compare": Form(("compare", "-o", "out.json"), ("out.json",)),
+    "sweep": Form(("sweep", *SWEPT, "-o", "out.csv"), ("out.csv",)),
+    "diagnose": Form(("diagnose", "-o", "out.json"), ("out.json",)),
+    "diff": Form(("diff", "--junit", "out.xml"), ("out.xml",), beside_itself=True),
+    "filter by processes": Form(("filter", *PLAN, *BY_PROCESSES, "-o", "out"), ("out",)),
     "convert": Form(("convert", "-o", "out.parquet"), ("out.parquet",)),
     "inspect": Form(("inspect", "--worst", "2")),
     "inspect --row": Form(("inspect", "--row", "2")),
@@ -186,15 +192,15 @@ STDIN: dict[str, tuple[str | None, SetUp]] = {
     "Parquet": ("in", written("in", sample())),
     "half a line": ("in", written("in", sample(".jsonl")[:-9])),
     "noise": ("in", written("in", bytes(range(256)) * 40)),
-    "a directory": ("in", made(Path.mkdir, "in")),
 }
+"""Name -> what standard input is.  With a directory Python itself does not start."""
 
 
 def _standard_input() -> Cases:
     for name, form in FORMS.items():
         if not name.startswith(WITHOUT_DUMP):
             for stdin, (path, set_up) in STDIN.items():
-                usable = stdin.endswith("lines")
+                usable = stdin.endswith("lines") and not form.beside_itself
                 ends = ENDS.get(name, {OK}) if usable else {USAGE, DATA, FAILS if "check" in name else DATA}
                 yield Case(
                     kind="surroundings",
@@ -233,6 +239,13 @@ DISKS = {
         ("filter", "--rejected-output", (".parquet", ".jsonl", "")),
         ("plot", "-o", (".png", ".svg", ".pdf", "")),
         ("check", "--junit", (".xml",)),
+        ("compare", "-o", (".json", ".html", ".png")),
+        ("sweep", "-o", (".csv", ".svg")),
+        ("diagnose", "-o", (".json", ".md")),
+        ("diff", "-o", (".json", ".html")),
+        ("diff", "--junit", (".xml",)),
+        ("convert", "-o", (".parquet", ".jsonl.gz", "")),
+        ("analyze", "-o", (".rlcorr",)),
     )
     for suffix in suffixes
 }
@@ -241,7 +254,7 @@ DISKS = {
 def _disks() -> Cases:
     """Nothing of an output stays on a disk that is full, or beyond the largest file."""
     for name, (command, option, suffix) in DISKS.items():
-        more = PLAN if command == "filter" else ("--kind", "ratio") if command == "plot" else ()
+        more = {"filter": PLAN, "plot": ("--kind", "ratio"), "sweep": SWEPT, "diff": (DUMP,)}.get(command, ())
         more += ("--group-by", "step") if suffix == ".tb" else ()
         more += ("-o", "first.parquet") if option == "--rejected-output" else ()
         for disk, path, set_up, around in (

@@ -11,6 +11,8 @@ from values import KINDS, LISTS, TYPES, N
 PLACES = ("in all rows", "in the first row", "in the last row")
 ONE_IN, PICTURES_ONE_IN = 8, 48
 """Of all combinations, which are 200,000, those are tried that a lot over their names draws; pictures take long."""
+CARRIES = ("filter", "convert")
+"""Commands that write what only passes through, and so refuse what is no value of its type."""
 CURRENT = ("--mode", "bypass")
 
 
@@ -87,6 +89,6 @@ def more(role: str, form: Form) -> tuple[str, ...]:
 def ends(role: str, form: Form, suffix: str) -> frozenset[int]:
     """A column that is only passed through changes nothing, but that JSON has no place for some types."""
     plain = {OK, FAILS} if form.args[0] == "check" else {OK}
-    if role == "passenger" and suffix not in COMPRESSED and form.args[0] != "filter" and "--row" not in form.args:
+    if role == "passenger" and suffix not in COMPRESSED and form.args[0] not in CARRIES and "--row" not in form.args:
         return frozenset(plain)
     return frozenset(plain | {USAGE, DATA})

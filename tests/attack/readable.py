@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.outputs import SEAL
 from rlcorr_cli.present.terminal.schema import schema
 from rlcorr_cli.report.saved_totals import read_totals
 
@@ -38,7 +39,10 @@ def fault(path: Path, *, schemed: bool = True) -> str:
     try:
         if path.is_dir():
             for below in sorted(path.iterdir()):
-                _events(below) if below.name.startswith(EVENTS) else READERS.get(_suffix(below), _unknown)(below)
+                if below.name == SEAL:
+                    strict(below.read_bytes())
+                else:
+                    _events(below) if below.name.startswith(EVENTS) else READERS.get(_suffix(below), _unknown)(below)
         else:
             READERS.get(_suffix(path), _unknown)(path)
     except (
@@ -78,8 +82,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def rows(path: Path) -> int:
     """How many rows a dataset holds."""
     if path.is_dir():
-        return sum(map(rows, path.iterdir()))
-    return pq.ParquetFile(path).metadata.num_rows if path.suffix == ".parquet" else len(lines(path))
+        return sum(rows(below) for below in path.iterdir() if below.name != SEAL)
+    if path.suffix == ".parquet":  # by its bytes: Arrow takes no name that is not UTF-8
+        return pq.ParquetFile(io.BytesIO(path.read_bytes())).metadata.num_rows
+    return len(lines(path))
 
 
 def _bytes(path: Path) -> bytes:
@@ -122,7 +128,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _parquet(path: Path) -> None:
-    pq.read_table(path, use_threads=False).validate()
+    pq.read_table(io.BytesIO(path.read_bytes()), use_threads=False).validate()
 
 
 def _json(path: Path) -> None:

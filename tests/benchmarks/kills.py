@@ -46,7 +46,9 @@ def filtering(*args: str, outputs: tuple[str, ...]) -> Case:
 
 SKIP = ("--on-bad-row", "skip", "--max-bad-fraction", "0.5")
 ASIDE = ("--quarantine", "bad.jsonl", "--max-bad-fraction", "0.5")
+WORKERS = ("--engine", "processes", "--workers", "2")
 GROUPED = ("analyze", "DUMP", *SKIP, "--group-by", "step")
+DIFFED = ("diff", "DUMP", "DUMP", "--on-bad-row", "skip", "--group-by", "step")
 FILES = ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.parquet")
 CASES = (
     *(filtering("-o", name, *SKIP, outputs=(name,)) for name in FILES),
@@ -57,6 +59,14 @@ CASES = (
     Case((*GROUPED, "-o", "r.tb", "-o", "r.json"), ("r.tb", "r.json")),
     Case(("plot", "DUMP", *SKIP, "--kind", "ratio", "--kind", "weights", "-o", "pictures"), ("pictures",)),
     Case(("check", "DUMP", *SKIP, "--group-by", "step", "--junit", "r.xml"), ("r.xml",)),
+    filtering("-o", "parts", "--rows-per-file", "50", *SKIP, *WORKERS, outputs=("parts",)),
+    filtering("-o", "a.parquet", *SKIP, *WORKERS, outputs=("a.parquet",)),
+    Case((*GROUPED, "-o", "r.rlcorr", "-o", "r.json"), ("r.rlcorr", "r.json")),
+    Case(("compare", "DUMP", *SKIP, "--group-by", "step", "-o", "c.html", "-o", "c.json"), ("c.html", "c.json")),
+    Case(("sweep", "DUMP", *SKIP, "--rs", "ratio.seq_mean", "-o", "s.csv", "-o", "s.svg"), ("s.csv", "s.svg")),
+    Case((*DIFFED, "-o", "d.html", "--junit", "d.xml"), ("d.html", "d.xml")),
+    Case(("diagnose", "DUMP", *SKIP, "-o", "y.html", "-o", "y.json"), ("y.html", "y.json")),
+    Case(("convert", "DUMP", "-o", "v.parquet"), ("v.parquet",), ("--overwrite",)),
 )
 
 

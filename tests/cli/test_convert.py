@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from running import parquet, refused, row, run
+from running import BF16, parquet, refused, row, run
 
 from tests.io.layouts.native_rows import NATIVE, agree, expected
 
@@ -76,6 +76,14 @@ def test_a_plain_dump_gets_canonical_names_and_keeps_its_other_columns(tmp_path:
         "source_file": dump,
         "source_row": 0,
     }
+
+
+def test_a_file_whose_name_is_no_text_is_named_in_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a\udcff.parquet"
+    path.write_bytes(Path(BF16).read_bytes())
+    ran = run("convert", str(path), "-o", str(tmp_path / "b.parquet"), "--limit", "2")
+    assert ran.status == 0, ran.err
+    assert pq.read_table(tmp_path / "b.parquet").column("source_file").to_pylist() == [f"{tmp_path}/a\\xff.parquet"] * 2
 
 
 def test_two_engines_of_the_same_tokens_pair_into_a_dump(tmp_path: Path) -> None:

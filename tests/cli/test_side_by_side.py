@@ -130,7 +130,15 @@ def test_options_of_many_plans_are_refused() -> None:
     refused(run(*two, "--preset", "token_is", "--preset", "geo_rs"), 2, "under one plan, and more than one is named")
     refused(run(*two, "--quarantine", "bad.parquet"), 2, "--quarantine takes the rows of one dump.")
     refused(run("compare", BF16, "--side-by-side"), 2, "One dump has nothing to stand beside.")
-    refused(run("compare", "-", "-", "--side-by-side"), 2, "Standard input holds one dump.")
+
+
+def test_standard_input_is_one_dump_whatever_reads_two() -> None:
+    for line in (
+        ("compare", "-", "-", "--side-by-side"),
+        ("diff", "-", "-"),
+        ("convert", "-", "--join", "-", "-o", "x"),
+    ):
+        refused(run(*line), 2, "Standard input holds one dump.")
 
 
 def test_a_plan_that_one_dump_has_not_the_columns_for_is_refused_before_reading() -> None:
