@@ -700,6 +700,24 @@ def rejection_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
     return out | {f"kept_{name}": value for name, value in diagnostics(rows, kept).items()}
 
 
+def kept_weight_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
+    """ESS over units of applied weights where what is rejected weighs 0; a sequence counts by its kept share.
+
+    Absent without weights or without rejections, and where weights are divided by batch means.
+    """
+    weighting = plan.get("weighting")
+    rejects = plan.get("rejections") or plan.get("budgets")
+    if not weighting or not rejects or weighting.get("normalize", "none") == "batch":
+        return {}
+    applied = compute_weights(rows, weighting, plan.get("log_ratio_limit", 20.0)).applied
+    left: list[float] = []
+    seqs = view(rows, [row.mask for row in rows])
+    for seq, ws, mask in zip(seqs, applied, kept_masks(rows, plan), strict=True):
+        kept = [w * mask[t] for t, w in zip(seq.at, ws, strict=True)]
+        left += kept if weighting["scope"] == "token" or not kept else [math.fsum(kept) / len(kept)]
+    return {"rollout_is_kept_eff_sample_size": ess(left)}
+
+
 # ---------------------------------------------------------------- interface
 
 
@@ -708,7 +726,7 @@ def metrics(rows: list[Row], plan: Plan) -> dict[str, float | None]:
     # In bypass mode training is the current policy and rollout the old one: there is no third to drift to.
     drift = {} if plan.get("mode") == "bypass" else policy_drift(rows)
     out = diagnostics(rows, [row.mask for row in rows]) | drift
-    return out | weight_metrics(rows, plan) | rejection_metrics(rows, plan)
+    return out | weight_metrics(rows, plan) | kept_weight_metrics(rows, plan) | rejection_metrics(rows, plan)
 
 
 def weights_and_mask(rows: list[Row], plan: Plan) -> tuple[list[list[float]] | None, list[list[int]]]:

@@ -180,12 +180,12 @@ def _measured(
     groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
     by_groups: dict[tuple[str, ...], Report] = {}
     for grouping in dict.fromkeys(groups.values()):
-        # Without a seed there are no intervals, which no picture shows.
+        # Intervals, which take a seed, are drawn of groups alone.
         by_groups[grouping] = analysis.analyze_dump(
             dump.grouped_by(grouping),
             chosen,
             computing=computing,
-            seed=None,
+            seed=0 if grouping else None,
             watch=watch,
             pictures=True,
             staging=staging,

@@ -72,6 +72,8 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
         columns |= (raw | _log_extremes(tokens, units, weighted.log_raw)).prefixed("weight.")
         outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
         columns |= _applied(units, weighted, spread, outside).prefixed("applied.")
+        if corrected.keep is not None:
+            columns |= _kept_weights(units, weighted.applied, corrected.keep).prefixed("applied.")
     for rejected in corrected.rejected:
         columns |= _rejection(tokens, rejected).prefixed(f"rs.{rejected.rejection.name}.")
     if corrected.keep is not None:
@@ -318,6 +320,19 @@ def _applied(units: Units, weighted: Weighted, raw: Spread, outside: Floats) -> 
         "row_high": spread.high,
     }
     return Columns(sums, {"unit": spread.low, "seq": mean}, {"unit": spread.high, "seq": mean})
+
+
+def _kept_weights(units: Units, applied: Tensor, keep: Tensor) -> Columns:
+    """Applied weights of units that rejections have gone over, and their squares; keep: bool [V].
+
+    A sequence's weight counts by the share of its tokens that is kept.
+    """
+    ragged, kept = units.ragged, keep.double()
+    if units.token_scope:
+        weights = applied * kept
+        return Columns(sums={"kept": to_numpy(ragged.sum(weights)), "kept_sq": ragged.sum_of(torch.square, weights)})
+    weights = to_numpy(applied) * to_numpy(ragged.sum(kept)) / ragged.sizes
+    return Columns(sums={"kept": weights, "kept_sq": weights**2})
 
 
 def _spread_of_applied(units: Units, weighted: Weighted, raw: Spread) -> Spread:

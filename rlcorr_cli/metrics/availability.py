@@ -15,7 +15,7 @@ from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE, full_name
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, KEPT, VETO
-from rlcorr_cli.metrics.weights import FACTOR, OOB, WEIGHTS
+from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS
 from rlcorr_cli.plans.plan import Plan
 
 ALWAYS = frozenset(metric.name for metric in METRICS)
@@ -71,6 +71,11 @@ SOURCES: tuple[Source, ...] = (
         frozenset({FACTOR.name}),
         lambda plan: plan.normalizes,
         "It comes with weights of batch mean 1: --is token --is-high 2 --normalize batch.",
+    ),
+    Source(
+        frozenset({KEPT_SIZE.name}),
+        lambda plan: plan.weighting is not None and bool(plan.rules) and not plan.normalizes,
+        "It comes with weights beside a rejection: --preset geo_rs --is token --is-high 2.",
     ),
     Source(
         frozenset(row.name for row in WEIGHTS),

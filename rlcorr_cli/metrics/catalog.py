@@ -11,13 +11,13 @@ from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES, LoggedName
 from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, EACH_REJECTION, KEPT, VETO
-from rlcorr_cli.metrics.weights import FACTOR, OOB, WEIGHTS
+from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS
 from rlcorr_cli.plans.plan import RESERVED
 
 GROUPS: dict[str, tuple[Definition, ...]] = {
     "Diagnostics": METRICS,
     "From the old to the current policy": DRIFT,
-    "Importance weights": (*WEIGHTS, OOB, FACTOR),
+    "Importance weights": (*WEIGHTS, KEPT_SIZE, OOB, FACTOR),
     "Each rejection": tuple(replace(row, name=f"rollout_rs_NAME_{row.name}") for row in EACH_REJECTION),
     "All rejections together": (*ALL_REJECTIONS, *VETO),
     "What is kept": KEPT,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.metrics.diagnostics import diagnostics, evaluate
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, EACH_REJECTION, KEPT, VETO
-from rlcorr_cli.metrics.weights import FACTOR, OOB, WEIGHTS, Weights
+from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS, Weights
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.totals.families import StatisticFamily, Values
 
@@ -37,7 +37,9 @@ def weight_metrics(numbers: "TotalsView", plan: Plan) -> Values:
     )
     applied = StatisticFamily(numbers, "normed.", token_scope, 1.0) if normed else bounded
     weights = Weights(raw, bounded, applied, plan.weighting.bounds)
-    rows = [*WEIGHTS, *((OOB,) if plan.weighting.outside == "zero" else ()), *((FACTOR,) if normed else ())]
+    counts_kept = bool(plan.rules) and not normed and numbers.has("applied.kept")  # older totals have no such sum
+    rows = [*WEIGHTS, *((KEPT_SIZE,) if counts_kept else ())]
+    rows += [*((OOB,) if plan.weighting.outside == "zero" else ()), *((FACTOR,) if normed else ())]
     return {row.name: row.value(weights) for row in rows}
 
 

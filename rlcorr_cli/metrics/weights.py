@@ -205,6 +205,18 @@ WEIGHTS: tuple[WeightMetric, ...] = (
 )
 """Those of every weighting, in the order reports show them."""
 
+KEPT_SIZE = WeightMetric(
+    name="rollout_is_kept_eff_sample_size",
+    formula="(sum w)^2 / (U sum w^2), of applied weights, 0 for what is rejected",
+    unit="share",
+    ideal=1.0,
+    meaning="The share of the units that the applied weights and the rejections leave together.",
+    worry="Far below rollout_is_eff_sample_size: it is the rejections that make the batch small.",
+    source="Kish's effective sample size",
+    value=lambda w: w.bounded.kept_ess(),
+)
+"""Of weights beside rejections; not of weights divided by batch means, which no sum over batches is known of."""
+
 OOB = WeightMetric(
     name="rollout_is_oob_ratio",
     formula="share of tokens whose w is zeroed",

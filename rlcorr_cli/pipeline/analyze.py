@@ -110,7 +110,7 @@ def analyze_dump(
         seed=seed,
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
-        by_group=totals and bool(dump.request.group_by),
+        by_group=(totals or pictures) and bool(dump.request.group_by),
     )
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))

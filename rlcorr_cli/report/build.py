@@ -22,6 +22,7 @@ from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.report.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.families import Value, Values
+from rlcorr_cli.totals.measured import GroupReplicates
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize, normed_layouts
 from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Replicates, Summary, total
 from rlcorr_cli.totals.view import DiagnosticsView, GroupTotals, TotalsView
@@ -43,11 +44,13 @@ def build(
     of_whole: Whole | None = None,
     objective: Objective | None = None,
     batch_by: str | None = None,
+    group_replicates: GroupReplicates = None,
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError.
 
     group_by: the columns of a group's key after its training batch; batches are not told apart in a report, but by an
-    objective.  batch_by: the column of batches, None where all rows are one.
+    objective.  batch_by: the column of batches, None where all rows are one.  group_replicates: of each group's
+    values, where groups have intervals.
     """
     whole_total = total(by_group.values(), layouts)
     whole_counts = counts(whole_total, plan.mode)
@@ -80,6 +83,8 @@ def build(
     if of_objective is not None:
         nothing = dict.fromkeys(of_objective.named_metrics)
         groups = [replace(group, objective=of_groups.get(tuple(group.key.values()), nothing)) for group in groups]
+    if group_replicates and profile is None:
+        groups = [_with_intervals(group, group_replicates, plan.mode) for group in groups]
     whole = Group(
         key={},
         counts=whole_counts,
@@ -205,6 +210,14 @@ def _groups(
             values=table[i],
             peer_metrics=None if profile is None else profile.write(TotalsView(summary, plan), plan),
         )
+
+
+def _with_intervals(group: Group, replicates: Mapping[tuple[Any, ...], Mapping[str, Replicates]], mode: Mode) -> Group:
+    """The group with its intervals; one sequence has no spread."""
+    drawn = replicates.get(tuple(group.key.values()))
+    if drawn is None or group.counts["sequences"] < 2:
+        return group
+    return replace(group, intervals=intervals(drawn.get(mode)))
 
 
 def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ class Group(Open):
     key: Key = pydantic.Field(min_length=1)
     counts: Counts
     metrics: Metrics
+    intervals: dict[str, Ends] = {}
     objective: Metrics = {}
 
 

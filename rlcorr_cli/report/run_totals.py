@@ -105,6 +105,7 @@ def report_of(run: RunTotals, layouts: Layouts) -> Report:
         of_whole=measured.whole,
         objective=_objective(provenance),
         batch_by=provenance.batch,
+        group_replicates=measured.group_replicates if measured.pictures is not None else None,
     )
     diagnosis = _diagnosis(run)
     if diagnosis is not None:

@@ -5,6 +5,7 @@ A file of anything else is a DataError, whatever is wrong with it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pydantic
@@ -152,27 +153,28 @@ def _report(data: dict[str, Any]) -> Report:
 
 def _groups(document: Document, pictures: Pictures | None, objective: Metrics) -> list[report.Group]:
     """The whole dump, then its groups, as a Report has them.  objective: the whole's numbers, by full name."""
-    sections = [
-        ({}, document.counts, document.metrics, objective),
-        *((g.key, g.counts, g.metrics, g.objective or dict.fromkeys(objective)) for g in document.groups),
+    whole = report.Group(
+        key={},
+        counts=document.counts.model_dump(exclude_unset=True),
+        values=document.metrics,
+        objective=objective,
+    )
+    groups = [
+        report.Group(
+            key=g.key,
+            counts=g.counts.model_dump(exclude_unset=True),
+            values=g.metrics,
+            objective=g.objective or dict.fromkeys(objective),
+            intervals={name: (ends[0], ends[1]) for name, ends in g.intervals.items()},
+        )
+        for g in document.groups
     ]
     values = [] if pictures is None else pictures.values
-    if len(values) not in (0, len(sections)):
-        raise ValueError(f"pictures.values: {len(values)} tables of {len(sections)}")
+    if len(values) not in (0, 1 + len(groups)):
+        raise ValueError(f"pictures.values: {len(values)} tables of {1 + len(groups)}")
     if document.profile == "canonical":
-        return [
-            report.Group(key=key, counts=counts.model_dump(exclude_unset=True), values=metrics, objective=of_objective)
-            for key, counts, metrics, of_objective in sections
-        ]
+        return [whole, *groups]
     return [
-        report.Group(
-            key=key,
-            counts=counts.model_dump(exclude_unset=True),
-            values=canonical,
-            peer_metrics=metrics,
-            objective=of_objective,
-        )
-        for (key, counts, metrics, of_objective), canonical in zip(
-            sections, values or [Metrics()] * len(sections), strict=True
-        )
+        replace(group, values=canonical, peer_metrics=group.values)
+        for group, canonical in zip((whole, *groups), values or [Metrics()] * (1 + len(groups)), strict=True)
     ]

@@ -20,6 +20,8 @@ MIN_BIN_COUNT = 20
 """Bins with fewer values are left out: their spread says nothing."""
 MIN_LENGTH_COUNT = 5
 """The same for bins of sequence lengths, of which there are fewer."""
+MOST_LABELS = 12
+"""Groups that have no order stand side by side, so many at most."""
 SURPRISE_FACTOR = 2.0
 """How many times wider one end must be for the spread to depend on surprise."""
 POSITION_FACTOR = 1.2
@@ -41,6 +43,9 @@ class GroupLike(Protocol):
 
     @property
     def values(self) -> Mapping[str, Value]: ...
+
+    @property
+    def intervals(self) -> Mapping[str, tuple[float, float]]: ...
 
 
 @dataclass(frozen=True)
@@ -90,28 +95,46 @@ def lorenz(loads: Histogram) -> Lorenz:
 
 @dataclass(frozen=True)
 class Course:
-    """Metrics along one ordered column: places f64[G], and values by metric, NaN where there is none."""
+    """Metrics along one column: places f64[G]; values and the ends of intervals by metric, f64[G] and f64[2, G], NaN
+    where there is none.
+
+    labels: what stands at the places, where the column's values are no numbers.  n_left_out: further such groups.
+    """
 
     name: str
     places: Floats
     values: dict[str, Floats]
+    intervals: dict[str, Floats]
+    labels: tuple[Any, ...] = ()
+    n_left_out: int = 0
 
 
 def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
-    """The groups in the order of their one numeric key."""
+    """The groups in the order of their one key: along its numbers, or side by side.
+
+    Of more than MOST_LABELS side by side, those of the largest k3_kl.
+    """
     single = [group for group in groups if len(group.key) == 1]
     if not single:
         raise Missing("There are no steps to follow: no column `step`; name another one with --group-by COLUMN.")
     name = next(iter(single[0].key))
     placed = [(float(group.key[name]), group) for group in single if _is_number(group.key[name])]
+    labels: tuple[Any, ...] = ()
     if len(placed) < len(single):
-        raise Missing("The groups have no order to follow: not every key is a number.")
+        widest = sorted(single, key=lambda group: group.values.get("k3_kl") or 0.0, reverse=True)[:MOST_LABELS]
+        placed = [(float(i), group) for i, group in enumerate(group for group in single if group in widest)]
+        labels = tuple(group.key[name] for _, group in placed)
     placed.sort(key=lambda item: item[0])
     values = {
         metric: np.array([np.nan if (v := group.values.get(metric)) is None else v for _, group in placed])
         for metric in metrics
     }
-    return Course(name, np.array([place for place, _ in placed]), values)
+    nowhere = (np.nan, np.nan)
+    intervals = {
+        metric: np.array([group.intervals.get(metric, nowhere) for _, group in placed]).T for metric in metrics
+    }
+    places = np.array([place for place, _ in placed])
+    return Course(name, places, values, intervals, labels, len(single) - len(placed))
 
 
 def _is_number(value: object) -> bool:

@@ -55,6 +55,10 @@ class StatisticFamily:
         """(sum w)^2 / (n sum w^2) over the units."""
         return self._ess(self._unit, self._n_units)
 
+    def kept_ess(self) -> Value:
+        """The same once rejected units weigh 0."""
+        return self._ess("kept", self._n_units)
+
     def unit_mean(self) -> Value:
         """Mean over units."""
         return finite(lambda: self.numbers.sum(self.prefix + self._unit) / self._n_units)

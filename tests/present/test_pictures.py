@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from made import CPU, batch, dumps, simulated
+from matplotlib.patches import Rectangle
 from matplotlib.testing.compare import compare_images
 from oracle import Row
 
@@ -22,6 +24,7 @@ from rlcorr_cli.pipeline.analyze import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import KINDS, draw
 from rlcorr_cli.present.figures.data import rebinned
+from rlcorr_cli.present.numbers import number
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import read_report, refuse_undrawable
 from rlcorr_cli.report.trends import concentration, lorenz, profile
@@ -166,6 +169,61 @@ def test_panels_without_data_are_left_out_and_the_others_take_their_room(report:
     assert without is not None
     assert [len(figure.axes) for figure in (with_course, without)] == [7, 6]  # a colour bar is one
     assert without.axes[3].get_position().width > 1.3 * with_course.axes[3].get_position().width
+
+
+def test_a_group_has_the_interval_of_a_dump_of_its_rows_alone(report: Report, tmp_path: Path) -> None:
+    table = pq.read_table(SAMPLE / "smollm2_steps.parquet")
+    for group in report.groups[:2]:
+        rows = table.filter(pc.equal(table["step"], group.key["step"]))
+        pq.write_table(rows, tmp_path / "rows.parquet")
+        alone = analyze(ReadRequest(paths=(str(tmp_path / "rows.parquet"),)), ChosenPlan(PLAN))
+        assert group.intervals == {name: pytest.approx(ends, rel=1e-9) for name, ends in alone.intervals.items()}
+
+
+def test_one_sequence_has_no_interval(tmp_path: Path) -> None:
+    (group,) = reported(ONE_TOKEN, tmp_path).groups
+    assert group.intervals == {}
+
+
+def bands_and_legends(kind: str, report: Report) -> list[tuple[int, list[str]]]:
+    """Of each panel how many bands it has, and what its legend says."""
+    figure = draw(kind, report).figure
+    assert figure is not None
+    return [
+        (len(ax.collections), [text.get_text() for text in legend.get_texts()])
+        for ax in figure.axes
+        if (legend := ax.get_legend()) is not None
+    ]
+
+
+def test_curves_over_steps_have_bands_where_groups_have_intervals(report: Report) -> None:
+    n_bands = [n for n, _ in bands_and_legends("metrics", report)]
+    assert n_bands == [0, 0, 0, 2, 1, 2]
+    without = replace(report, groups=tuple(replace(group, intervals={}) for group in report.groups))
+    assert [n for n, _ in bands_and_legends("metrics", without)] == [0] * 6
+
+
+def test_sample_size_is_drawn_before_and_after_rejection(report: Report) -> None:
+    assert bands_and_legends("metrics", report)[1][1] == ["before rejection", "after rejection", "limit 0.3"]
+    plan = replace(PLAN, weighting=None)
+    caption = draw("metrics", replace(report, plan=plan)).caption
+    first, last = (number(report.groups[i].values["kept_seq_ess"]) for i in (0, -1))
+    assert f"ESS after rejection {first} to {last};" in caption
+
+
+def test_groups_without_an_order_stand_side_by_side_as_bars(report: Report) -> None:
+    named = [replace(group, key={"source": f"source {group.key['step']}"}) for group in report.groups]
+    figure = draw("metrics", replace(report, groups=tuple(named))).figure
+    assert figure is not None
+    shares = figure.axes[2]
+    assert [label.get_text() for label in shares.get_xticklabels()] == [f"source {i}" for i in range(5)]
+    heights = [bar.get_height() for bar in shares.patches if isinstance(bar, Rectangle)]
+    assert heights[:5] == [group.values["rollout_rs_masked_fraction"] for group in report.groups]
+    many = tuple(replace(named[i % 5], key={"source": f"source {i}"}) for i in range(20))
+    figure = draw("overview", replace(report, groups=many)).figure
+    assert figure is not None
+    assert figure.axes[-1].get_xlabel() == "source (of 20, the largest k3_kl)"
+    assert len(figure.axes[-1].get_xticklabels()) == 12
 
 
 def test_a_profile_is_mean_and_spread() -> None:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from rlcorr_cli.metrics.weights import KEPT_SIZE
 from rlcorr_cli.present.figures import style, ticks
-from rlcorr_cli.present.figures.style import BLUE, GREEN, GREY, ORANGE, RED, mark
+from rlcorr_cli.present.figures.style import BLUE, GREEN, GREY, INK, ORANGE, RED, mark
 from rlcorr_cli.present.numbers import number
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import Course, Missing, course, lags
@@ -18,6 +19,13 @@ from rlcorr_cli.totals.histogram import Floats
 
 DENSE = 60
 """From so many places on, a curve has no markers."""
+INTERVAL = "95 % interval"
+LABEL, SIDE_BY_SIDE = 12, 30
+"""Characters of a group's name below its bar, and of all names together that stand side by side."""
+GROUPS = "<groups>"
+"""The label of axes that have a tick for each group, as matplotlib's own <colorbar>."""
+Drawn = tuple[str, str, str]
+"""A metric, what the legend calls it, and its colour."""
 
 
 def staleness(ax: Axes, report: Report) -> str:
@@ -46,25 +54,68 @@ def _followed(report: Report, metrics: Sequence[str] = ()) -> Course:
     """The metrics along the groups, of which there must be two."""
     curves = course(report.groups, metrics)
     if len(curves.places) < 2:
-        raise Missing(f"All rows have {style.label(curves.name)} {curves.places[0]:g}: a curve needs two values of it.")
+        only = style.label(curves.labels[0]) if curves.labels else f"{curves.places[0]:g}"
+        raise Missing(f"All rows have {style.label(curves.name)} {only}: a curve needs two values of it.")
     return curves
 
 
 def _along(ax: Axes, report: Report, metrics: Sequence[tuple[str, str]], ideal: float | None) -> dict[str, Floats]:
-    """Draw a line for each metric along the groups; returns the values by metric, those without any data left out."""
+    """Draw a line for each metric along the groups, or bars of groups that have no order.
+
+    Returns the values by metric, those without any data left out; of bars from the smallest to the largest.
+    """
     curves = _followed(report, [name for name, _ in metrics])
     known = {name: values for name, values in curves.values.items() if np.isfinite(values).any()}
     if not known:
         raise Missing(f"{' and '.join(name for name, _ in metrics)}: no data.")
-    for (name, text), color, point in zip(metrics, (BLUE, ORANGE), "os", strict=False):
-        if name in known:
-            line = "-" if len(curves.places) > DENSE else f"{point}-"
-            ax.plot(curves.places, known[name], line, color=color, label=text)
-    ax.set_xlabel(style.label(curves.name))
-    _place_ticks(ax, curves.places)
+    drawn = [(name, text, color) for (name, text), color in zip(metrics, (BLUE, ORANGE), strict=False) if name in known]
+    if curves.labels:
+        _bars(ax, curves, drawn, ideal or 0.0)
+    else:
+        _lines(ax, curves, drawn)
     if ideal is not None:
         mark(ax, ideal, f"ideal {ideal:g}", GREEN, vertical=False, style="-")
-    return known
+    return {name: np.sort(values) for name, values in known.items()} if curves.labels else known
+
+
+def _lines(ax: Axes, curves: Course, drawn: Sequence[Drawn]) -> None:
+    """Curves with their bands."""
+    for (name, text, color), point in zip(drawn, "os", strict=False):
+        line = "-" if len(curves.places) > DENSE else f"{point}-"
+        ax.plot(curves.places, curves.values[name], line, color=color, label=text)
+    for name, _, color in drawn:
+        _band(ax, curves.places, curves.intervals[name], color)
+    ax.set_xlabel(style.label(curves.name))
+    _place_ticks(ax, curves.places)
+
+
+def _bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) -> None:
+    """Bars from the ideal value on, with their intervals; the groups' names below, upright where they are long."""
+    width = 0.8 / len(drawn)
+    for i, (name, text, color) in enumerate(drawn):
+        values, places = curves.values[name], curves.places + (i - (len(drawn) - 1) / 2) * width
+        ax.bar(places, values - base, width, base, color=color, label=text)
+        ends = curves.intervals[name]
+        if np.isfinite(ends).any():
+            # A resampled mean need not lie within its interval.
+            reach = np.abs(np.clip([values - ends[0], ends[1] - values], 0.0, None))
+            whiskers = ax.errorbar(places, values, reach, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+            whiskers.set_label("_" if i else INTERVAL)
+    labels = [style.label(label, LABEL) for label in curves.labels]
+    ticks.fixed(ax.xaxis, -0.6, len(labels) - 0.4, list(zip(curves.places, labels, strict=True)))
+    ax.tick_params("x", rotation=90 if sum(map(len, labels)) > SIDE_BY_SIDE else 0)
+    ax.grid(visible=False, axis="x")
+    ax.set_label(GROUPS)
+    left_out = f" (of {len(labels) + curves.n_left_out:,}, the largest k3_kl)" if curves.n_left_out else ""
+    ax.set_xlabel(f"{style.label(curves.name)}{left_out}")
+
+
+def _band(ax: Axes, places: Floats, ends: Floats, color: str) -> None:
+    """The 95 % interval around a line, where groups have one."""
+    if np.isfinite(ends).any():
+        labels = ax.get_legend_handles_labels()[1]
+        named = "_" if INTERVAL in labels else INTERVAL
+        ax.fill_between(places, *ends, color=color, alpha=0.25, linewidth=0, label=named)
 
 
 def _rule_lines(ax: Axes, report: Report, metric: str, about: str = "", line: str = "--") -> None:
@@ -93,20 +144,28 @@ def mean_weight(ax: Axes, report: Report) -> str:
 
 
 def sample_size(ax: Axes, report: Report) -> str:
-    """Effective sample size with the bounds of its rule; and what rejection keeps, which it does not count."""
-    if report.plan.weighting is None:
-        lines = [("seq_ess", "sequence ratios")]
+    """Effective sample size with the bounds of its rule, and what rejection leaves of it.
+
+    Under weights it is theirs; without, that of raw sequence ratios, of all sequences and of the kept ones.
+    """
+    weighting, rejects = report.plan.weighting, bool(report.plan.rules)
+    if weighting is None:
+        name, kept, what = "seq_ess", "kept_seq_ess", "sequence ratios"
     else:
-        unit = "tokens" if report.plan.weighting.scope == "token" else "sequences"
-        lines = [("rollout_is_eff_sample_size", f"weights of {unit}")]
-    name, label = lines[0]
-    known = _along(ax, report, [(name, f"{label}, before rejection" if report.plan.rules else label)], None)
+        name, kept = "rollout_is_eff_sample_size", KEPT_SIZE.name
+        what = f"weights of {'tokens' if weighting.scope == 'token' else 'sequences'}"
+    lines = [(name, "before rejection" if rejects else what)]
+    if rejects and any(kept in group.values for group in report.groups):
+        lines.append((kept, "after, of what is kept" if weighting is None else "after rejection"))
+    known = _along(ax, report, lines, None)
     ax.set_ylim(0, 1.05)
-    ax.set_ylabel("ESS, share of all")
+    ax.set_ylabel(f"ESS of {what}")
     _rule_lines(ax, report, name)
     ticks.linear(ax.yaxis)
-    note = " before rejection" if report.plan.rules else ""
-    return f"ESS{note} {_ends(known[name])}"
+    if not rejects:
+        return f"ESS {_ends(known[name])}"
+    ends = [(f"ESS {when} rejection", known.get(metric)) for metric, when in ((name, "before"), (kept, "after"))]
+    return ", ".join(f"{text} {_ends(values)}" for text, values in ends if values is not None)
 
 
 def rejected(ax: Axes, report: Report) -> str:
@@ -161,7 +220,8 @@ def k3_course(ax: Axes, report: Report) -> str:
     known = _along(ax, report, [("k3_kl", "k3_kl")], None)
     by = ax.get_xlabel()
     ax.set_title(f"k3 KL by {by}" if len(by) < 20 else "k3 KL by group")
-    ax.set_ylim(0, 1.1 * float(np.nanmax(known["k3_kl"])) or 1.0)
+    highest = max(float(np.nanmax(known["k3_kl"])), ax.dataLim.y1)  # of the curve, or of its band
+    ax.set_ylim(0, 1.1 * highest or 1.0)
     ax.set_ylabel("k3_kl (nats)")
     ticks.linear(ax.yaxis)
-    return f"Along {by}, k3_kl is {_ends(known['k3_kl'])}."
+    return f"{'By' if ax.get_label() == GROUPS else 'Along'} {by}, k3_kl is {_ends(known['k3_kl'])}."

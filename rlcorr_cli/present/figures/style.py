@@ -83,10 +83,10 @@ def blank(width: float, height: float) -> Figure:
     return figure
 
 
-def label(value: object) -> str:
+def label(value: object, longest: int = LONGEST) -> str:
     """A value from a dump as a short printable text."""
     text = clean(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def mark(ax: Axes, at: float, text: str, color: str = RED, vertical: bool = True, style: str = "--") -> None:

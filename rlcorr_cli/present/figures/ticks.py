@@ -76,7 +76,9 @@ def symmetric(axis: Axis, threshold: float) -> None:
     first = round(math.log10(threshold))
     powers = [10.0**k for k in range(first, math.floor(math.log10(max(high, -low))) + 1)]
     above, below = [p for p in powers if p <= high], [-p for p in powers if -p >= low]
-    above, below = (_every(side, 5) if len(side) > 1 else side for side in (above, below))
+    # One step for both sides: of few powers below 0, beside many above it, the labels would lie upon one another.
+    step = max(1, math.ceil((len(above) + len(below)) / 9))
+    above, below = above[::step], below[step - 1 :: step]
     _set(axis, low, high, sorted({*below, 0.0, *above}), logarithmic=True)
 
 
