@@ -31,7 +31,8 @@ def preset_words() -> Offers:
     """What `rlcorr presets` takes: a preset, or a framework."""
     from rlcorr_cli.plans.presets.families import FAMILIES
 
-    return [*_offers(FAMILIES), ("show", "One preset, with its plan file."), *presets()]
+    listed = ("list", "Every preset, with what it is for.")
+    return [*_offers(FAMILIES), ("show", "One preset, with its plan file."), listed, *presets()]
 
 
 def profiles() -> Offers:

@@ -31,7 +31,7 @@ from rlcorr_cli.storage import located
 
 FAULTS = 5
 """How many of a file's faults an error names."""
-RECORDS = "See `rlcorr presets` for the records of a plan."
+RECORDS = "`rlcorr presets geo_rs` shows the records of a plan."
 
 TRAINER_KEYS = ("algorithm", "rollout_correction", "rollout_is", "rollout_rs", "use_tis", "tis_level")
 """Keys that tell that a file is the config of a trainer whose profile reads it, and no plan file."""

@@ -140,8 +140,14 @@ def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
         assert f"rlcorr explain {topic}" in ran.out
         lines = run("explain", topic).out.splitlines()
         assert max(map(len, lines)) <= 80
-        first_words = [line.split()[0] for line in lines if line]
+        first_words = [line.split()[0] for line in lines if line and not line.startswith(" " * 5)]
         assert [word for word in first_words if word in expected] == expected
+
+
+def test_lists_of_explain_cut_nothing() -> None:
+    metrics, problems = (" ".join(run("explain", topic).out.split()) for topic in ("metrics", "problems"))
+    assert [row.name for rows in GROUPS.values() for row in rows if row.meaning not in metrics] == []
+    assert [row.name for row in (*PROBLEMS, *ANOMALIES) if row.meaning not in problems] == []
 
 
 NEAR = {"sentinell": "sentinel", "k4_kl": "k2_kl, k3_kl", "seq_es": "seq_ess, seq_rs, seq_is", "geors": "geo_rs"}

@@ -127,11 +127,16 @@ def _metrics(rows: Sequence[Definition]) -> list[str]:
 
 
 def _table(rows: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
-    """Names and what they are, cut to one line of 80 columns each."""
+    """Names and what they are, whole, beside each other in 80 columns."""
     pairs = list(rows)
-    width = max((len(name) for name, _ in pairs), default=0) + 2
-    room = WIDTH - len(indent) - width
-    return [f"{indent}{name:<{width}}{textwrap.shorten(text, room, placeholder='...')}" for name, text in pairs]
+    width = len(indent) + max((len(name) for name, _ in pairs), default=0) + 2
+    return [
+        line
+        for name, text in pairs
+        for line in textwrap.wrap(
+            text, WIDTH, initial_indent=f"{indent}{name}".ljust(width), subsequent_indent=" " * width
+        )
+    ]
 
 
 def _explained(name: str, key: str) -> list[str]:

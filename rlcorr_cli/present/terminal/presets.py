@@ -9,11 +9,24 @@ from rlcorr_cli.plans.presets.families import FAMILIES, families, of_family
 from rlcorr_cli.present.stdout import emit, emit_json
 
 WIDTH = 80
+DEEDS = {
+    "look": "change nothing",
+    "weigh": "importance weights",
+    "reject": "leave tokens or sequences out",
+    "both": "reject, and weigh what is left",
+}
+"""What a plan does to a batch, in a word and in a few."""
 
 
 def print_presets(name: str | None = None) -> None:
-    """Print the presets by framework, a line each; of a framework's name those, of a preset's name all of that one."""
-    if name is None or name == "list":
+    """Print a table of the presets, by framework and what they do.
+
+    Of a framework's name, a line on each of its presets; of `list`, on every one; of a preset's name, all of that one.
+    """
+    if name is None:
+        emit("\n".join(_overview()) + "\n")
+        return
+    if name == "list":
         lines = [line for key in FAMILIES for line in about_family(key)]
         emit("\n".join([*lines, "", "`rlcorr presets NAME` shows one with its plan, --preset NAME takes it.", ""]))
         return
@@ -23,6 +36,33 @@ def print_presets(name: str | None = None) -> None:
         return
     lines = [line for key in keys for line in about_family(key)]
     emit("\n".join([*lines, "", "`rlcorr presets NAME` shows one with its plan.", ""]))
+
+
+def _overview() -> list[str]:
+    """Every name, by framework and by what a plan does, to be taken in at once."""
+    width = max(map(len, FAMILIES)) + 2
+    lines = [*textwrap.wrap("  ".join(f"{deed}: {what}." for deed, what in DEEDS.items()), WIDTH), ""]
+    for key in FAMILIES:
+        head = f"{key:{width}}"
+        for deed in DEEDS:
+            names = [shortest_name(row) for row in of_family(key) if _deed(row.plan) == deed]
+            start = f"{head}{deed:8}"
+            indent = " " * len(start)
+            lines += textwrap.wrap("  ".join(names), WIDTH, initial_indent=start, subsequent_indent=indent)
+            head = " " * width if names else head
+    return [
+        *lines,
+        "",
+        "`rlcorr presets trl` says what each of TRL's is for, `rlcorr presets list` says",
+        "it of all, `rlcorr presets NAME` shows one with its plan; --preset takes a name.",
+    ]
+
+
+def _deed(plan: Plan) -> str:
+    """Which of DEEDS a plan does."""
+    if plan.weighting is not None:
+        return "both" if plan.rules else "weigh"
+    return "reject" if plan.rules else "look"
 
 
 def print_presets_json(name: str | None = None) -> None:
