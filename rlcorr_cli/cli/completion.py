@@ -12,6 +12,9 @@ import typer
 FIRST_LINE = 2**24
 """A longer first line of a file of JSON lines is not read for its columns."""
 
+OBJECTIVE = "objective/"
+"""What the names of an objective's numbers begin with."""
+
 Offers = list[tuple[str, str]]
 
 
@@ -57,9 +60,16 @@ def rejections() -> Offers:
     return _offers({f"{row.name}.{scope}": row.formula for row in STATISTICS.values() for scope in SCOPES}, ":")
 
 
-def limited_metrics() -> Offers:
-    """Every metric as a rule names it: 'kl='."""
-    return _offers(_metrics(), "=")
+def limited_metrics(incomplete: str) -> Offers:
+    """Every metric as a rule names it: 'kl='; an objective's once one is begun: 'objective/ppo/loss='."""
+    if not incomplete.startswith(OBJECTIVE):
+        return [
+            *_offers(_metrics(), "="),
+            *([(OBJECTIVE, "")] if incomplete and OBJECTIVE.startswith(incomplete) else []),
+        ]
+    from rlcorr_cli.metrics.objective import BY_FULL_NAME
+
+    return _offers({name: definition.meaning for name, definition in BY_FULL_NAME.items()}, "=")
 
 
 def _metrics() -> dict[str, str]:

@@ -74,7 +74,15 @@ def _end(status: int) -> NoReturn:
 
 def run(args: Sequence[str]) -> int:
     """The exit status of a command line, errors shown."""
-    arguments = list(args)
+    if os.environ.get(COMPLETE) != "complete_bash":
+        return _run(list(args))
+    from rlcorr_cli.cli import bash_words
+
+    with bash_words.joined():
+        return _run(list(args))
+
+
+def _run(arguments: list[str]) -> int:
     tame_environment()
     try:
         with _debug_lines() if "--debug" in arguments else nullcontext():
