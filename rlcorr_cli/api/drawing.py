@@ -176,7 +176,8 @@ def _measured(
     read twice only where these groupings differ."""
     from rlcorr_cli.pipeline import analyze as analysis
 
-    dump = analysis.opened(reading, chosen)
+    # Which sequences carry the gradient is told of weights times advantages.
+    dump = analysis.opened(reading, chosen, wanted=("advantages",) if "weights" in kinds else ())
     groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
     by_groups: dict[tuple[str, ...], Report] = {}
     for grouping in dict.fromkeys(groups.values()):

@@ -134,9 +134,11 @@ def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
     return ("step", lags) if versions and lags is not None else ("step",)
 
 
-def opened(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> Dump:
-    """The dump with what the plan and an objective read of it."""
-    return open_dump(request, plan_columns(request, chosen, objective))
+def opened(
+    request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None, *, wanted: tuple[str, ...] = ()
+) -> Dump:
+    """The dump with what the plan and an objective read of it; wanted: canonical columns that are read if it has them."""
+    return open_dump(request, replace(plan_columns(request, chosen, objective), wanted=wanted))
 
 
 def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress | None]:

@@ -24,6 +24,8 @@ MOST_LABELS = 12
 """Groups that have no order stand side by side, so many at most."""
 SURPRISE_FACTOR = 2.0
 """How many times wider one end must be for the spread to depend on surprise."""
+SHIFTED_ERRORS, SHIFTED_SHARE = 5.0, 0.5
+"""A mean of so many standard errors, and of such a share of the spread, is no noise."""
 POSITION_FACTOR = 1.2
 """The same of the two halves of the positions."""
 
@@ -245,6 +247,22 @@ def surprise_trend(by_surprise: Profile) -> SurpriseTrend | None:
     if max(likely, unlikely) > SURPRISE_FACTOR * min(likely, unlikely):
         change = "grows" if unlikely > likely else "shrinks"
     return SurpriseTrend(change=change, likely_std=likely, unlikely_std=unlikely)
+
+
+def shifted_mean(by_surprise: Profile) -> tuple[float, float] | None:
+    """Where the mean log-ratio lies furthest from 0 by surprise (the log-prob there), and the mean; None where all means
+    are what noise may leave.
+
+    A mean counts as shifted beyond SHIFTED_ERRORS standard errors and SHIFTED_SHARE of the spread around it: with many
+    tokens, rounding has a significant mean, too.
+    """
+    size = np.abs(by_surprise.mean)
+    errors = by_surprise.std / np.sqrt(by_surprise.count)
+    shifted = np.where((size > SHIFTED_ERRORS * errors) & (size > SHIFTED_SHARE * by_surprise.std), size, 0.0)
+    if not shifted.any():
+        return None
+    i = int(shifted.argmax())
+    return -float(by_surprise.centre[i]), float(by_surprise.mean[i])
 
 
 def position_trend(by_position: Profile) -> PositionTrend | None:

@@ -186,7 +186,7 @@ def test_values_that_break_a_rule_are_marked_in_every_table(steps: tuple[str, st
 
 def test_a_number_that_cannot_be_is_marked_and_mended_first(pages: dict[str, Path]) -> None:
     page = pages["impossible"].read_text()
-    assert page.index("cannot be: ") < page.index("No verdict") < page.index("Fix what stands at the top first")
+    assert page.index("cannot be: ") < page.index("No verdict") < page.index("Explain ratio_mean first")
     assert re.search(r'<div class="fail"><dt>ratio_<wbr>mean.*?</dt><dd>[\d.]+ !</dd>', page)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.testing.compare import compare_images
 from oracle import Row
 
+from rlcorr_cli.api import plot
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -366,6 +368,24 @@ def test_every_kind_copes_with_extremes(kind: str, rows: list[Row], tmp_path: Pa
 )
 def test_captions_are_true(kind: str, rows: list[Row], words: str, tmp_path: Path) -> None:
     assert words in draw(kind, reported(rows, tmp_path)).caption
+
+
+def test_who_carries_the_gradient_is_told_of_advantages_that_no_plan_asks_for() -> None:
+    table = pq.read_table(SAMPLE / "smollm2_steps.parquet")
+    lengths = pc.list_value_length(table["old_log_probs"]).to_numpy()
+    loads = np.sort(lengths * np.abs(table["advantage"].to_numpy()))
+    (picture,) = plot(str(SAMPLE / "smollm2_steps.parquet"), kinds="weights")
+    share = re.match(r"The heavier half .* carries ([0-9.]+) % of the weight × .advantage.,", picture.caption)
+    assert share is not None
+    assert float(share[1]) / 100 == pytest.approx(loads[len(loads) // 2 :].sum() / loads.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("shift", "words"), [(0.0, "The mean stays near 0."), (0.5, "The mean leaves 0: +0.500 nats at log-probs near ")]
+)
+def test_the_caption_of_surprise_says_whether_the_mean_leaves_0(shift: float, words: str, tmp_path: Path) -> None:
+    far = [Row([-0.1, -8.0 + g + shift], [-0.1, -8.0], [1, 1]) for g in (-0.2, 0.2) * 20]
+    assert words in draw("surprise", reported(far, tmp_path)).caption
 
 
 def test_weights_that_are_divided_say_so_and_show_no_carriers(tmp_path: Path) -> None:

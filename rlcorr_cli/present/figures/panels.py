@@ -24,6 +24,7 @@ from rlcorr_cli.report.trends import (
     length_trend,
     position_trend,
     profile,
+    shifted_mean,
     surprise_trend,
 )
 from rlcorr_cli.totals.binned import DEEPEST, POSITION, SURPRISE, BinnedTotals, square
@@ -197,7 +198,19 @@ def surprise(ax: Axes, report: Report) -> str:
         return "There are too few tokens to tell likely from unlikely ones."
     words = {"level": "is much the same at any surprise"}.get(trend.change, f"{trend.change} with surprise")
     likely, unlikely = number(trend.likely_std), number(trend.unlikely_std)
-    return f"The spread {words}: std {likely} for the likeliest tokens, {unlikely} for the unlikeliest."
+    spread = f"The spread {words}: std {likely} for the likeliest tokens, {unlikely} for the unlikeliest."
+    return f"{spread} {_shift_words(shifted_mean(bins))}".rstrip()
+
+
+def _shift_words(shifted: tuple[float, float] | None) -> str:
+    """Whether the mean stays at 0, as it does under noise."""
+    if shifted is None:
+        return "The mean stays near 0."
+    place, mean = shifted
+    return (
+        f"The mean leaves 0: {signed(mean)} nats at log-probs near {place:.2g}. Noise does not move it; a temperature, "
+        "a cut of the distribution, misaligned rows or another policy does."
+    )
 
 
 def position(ax: Axes, report: Report) -> str:

@@ -28,7 +28,6 @@ MOST_PROFILE_COLUMNS = 8
 MARKS = "! marks a value that breaks its limit."
 OWN_DEFINITIONS = "These numbers follow rlcorr's own definitions; those of the profile stand under Metrics."
 
-CAUSE_FIRST = ("fail", "Fix what stands at the top first", "Until then the numbers below cannot be trusted.")
 IN_LIMITS = "Nothing has to be mended: every number is within its limit."
 NOTHING_TO_DO = {
     "equal": "Nothing: the two columns are equal.",
@@ -135,8 +134,9 @@ def _todo(report: Report) -> list[tuple[str, str, str]]:
         for rule, fix in zip(broken_rules, fixes(broken_rules), strict=True)
     ]
     words = [suggestion(bounds, report.profile) for bounds in report.advised_bounds]
-    first = [CAUSE_FIRST] if report.causes else []
-    return [*first, *broken, *(("warn", takes, f"{keeps} {bounds}") for takes, keeps, bounds in words)]
+    causes = " and ".join(report.causes)
+    first = [("fail", f"Explain {causes} first", "Then measure again: broken limits may only follow from it.")]
+    return [*(first if causes else []), *broken, *(("warn", takes, f"{keeps} {bounds}") for takes, keeps, bounds in words)]
 
 
 def short(value: object) -> str:
