@@ -14,7 +14,7 @@ from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Destination, Staging, check_run
 from rlcorr_cli.atomic.destinations import DUMP
-from rlcorr_cli.errors import OutputError, UsageError, nearest
+from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.present import forms
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = ("png", "svg", "pdf")
 COMPARE, DIAGNOSE = "compare", "diagnose"
+NO_STEPS = "Name a column with --group-by COLUMN, or leave --by-step out."
 NO_REPORT = {
     COMPARE: (
         "A report is of one plan: there are no plans in it to compare.",
@@ -73,6 +74,7 @@ def plot(
     kinds: Names = ("overview",),
     mode: Mode | None = None,
     group_by: Names = (),
+    by_step: bool = False,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     batch_by: str | None = None,
@@ -90,10 +92,13 @@ def plot(
 
     The kind `compare` draws what `compare` says of the plans that it takes by itself, `diagnose` the evidence of the
     likely cause; a report has no such pictures.
+    by_step: a curve for each step, or group, in the pictures of the log-ratio, which hold all rows together without.
     output: a .png, .svg or .pdf, a directory for KIND.png, or kind -> file; None writes nothing.  The rest as of
     `analyze`.
     """
     wanted = _kinds(names("kinds", kinds))
+    if by_step:
+        _refuse_by_step(wanted)
     inputs = () if isinstance(source, Report) else paths(source)
     targets = _targets(output, wanted)
     notes = check_touched((*targets.values(), *quarantines(bad_rows)), inputs, plan=plan)
@@ -112,10 +117,12 @@ def plot(
         if report is not None:
             refuse_beside_report(reading, plan, mode=mode)
             refuse_undrawable(report, inputs[0] if inputs else "The report")
+            if by_step:
+                _refuse_pooled(report)
             drawn = _drawn(dict.fromkeys(wanted, report))
         else:
             with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
-                drawn = _read(wanted, reading, choose_plan(plan, mode=mode), compute, watch, staging)
+                drawn = _read(wanted, reading, choose_plan(plan, mode=mode), compute, watch, staging, by_step)
         pictures = tuple(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
         staging.publish()
     return pictures
@@ -171,6 +178,7 @@ def _measured(
     computing: "Computing",
     watch: "Watch | None",
     staging: Staging,
+    by_step: bool,
 ) -> dict[str, Report]:
     """Each kind's report.  Staleness looks at steps and versions at once, everything else at steps alone; the dump is
     read twice only where these groupings differ."""
@@ -179,6 +187,8 @@ def _measured(
     # Which sequences carry the gradient is told of weights times advantages.
     dump = analysis.opened(reading, chosen, wanted=("advantages",) if "weights" in kinds else ())
     groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
+    if by_step and not any(groups.values()):
+        raise UsageError("There are no steps to draw a curve each of.", NO_STEPS)
     by_groups: dict[tuple[str, ...], Report] = {}
     for grouping in dict.fromkeys(groups.values()):
         # Intervals, which take a seed, are drawn of groups alone.
@@ -189,10 +199,24 @@ def _measured(
             seed=0 if grouping else None,
             watch=watch,
             pictures=True,
+            by_step=by_step,
             staging=staging,
         )
         dump = replace(dump, request=_without_quarantine(dump.request))
     return {kind: by_groups[groups[kind]] for kind in kinds}
+
+
+def _refuse_by_step(kinds: Sequence[str]) -> None:
+    from rlcorr_cli.present.figures import BY_STEP
+
+    if not set(kinds) & set(BY_STEP):
+        raise UsageError(f"--by-step changes nothing in {', '.join(kinds)}.", f"It is of {', '.join(BY_STEP)}.")
+
+
+def _refuse_pooled(report: Report) -> None:
+    """A DataError where a report does not hold what curves of each group are drawn from."""
+    if not any(group.curves for group in report.groups):
+        raise DataError("The report holds no curves of each step.", "Name the dump itself.")
 
 
 def _without_quarantine(reading: ReadRequest) -> ReadRequest:
@@ -215,10 +239,11 @@ def _read(
     computing: "Computing",
     watch: "Watch | None",
     staging: Staging,
+    by_step: bool,
 ) -> "dict[str, Drawn]":
     """The pictures of a dump, those of its reports first; each of the others reads it once more."""
     of_plan = [kind for kind in kinds if kind not in NO_REPORT]
-    drawn = _drawn(_measured(of_plan, reading, chosen, computing, watch, staging)) if of_plan else {}
+    drawn = _drawn(_measured(of_plan, reading, chosen, computing, watch, staging, by_step)) if of_plan else {}
     for kind, draw in ((COMPARE, _compared), (DIAGNOSE, _diagnosed)):
         if kind in kinds:
             drawn[kind] = draw(_without_quarantine(reading) if drawn else reading, computing, watch, staging)

@@ -41,6 +41,7 @@ def analyze(
     seed: int = 0,
     output: Files = (),
     pictures: bool = False,
+    by_step: bool = False,
     totals: bool = False,
     objective: ObjectiveLike | None = None,
     format: str = "auto",
@@ -61,17 +62,19 @@ def analyze(
     dumps: files, directories or globs.  plan, profile, mode: see `choose_plan`.  columns: canonical name -> the dump's
     column.  bad_rows: what to do about them; the default stops at the first.  output: files that the report is written
     to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw, as some of these files have
-    it counted.  totals: keep what `merge` adds, which `save` writes as .rlcorr.  objective: a policy objective whose
-    loss and gradient coefficients are reported, too: what `choose_objective` made, or a name such as "ppo"; takes
-    advantages.  engine, workers: what works on the dump's parts ("threads", "processes", "ray", "auto": the faster of
-    the first two), and how many; threads: how many of that engine; ray_address: which cluster.  watch: called with the
-    bytes to come, a context around the reading.
+    it counted; by_step: with curves of each group. totals: keep what `merge` adds, which `save` writes as .rlcorr.
+    objective: a policy objective whose loss and gradient coefficients are reported, too: what `choose_objective` made,
+    or a name such as "ppo"; takes advantages. engine, workers: what works on the dump's parts ("threads", "processes",
+    "ray", "auto": the faster of the first two), and how many; threads: how many of that engine; ray_address: which
+    cluster. watch: called with the bytes to come, a context around the reading.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
     `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
     """
     refuse_outside(0, MOST_SEED, seed=seed)
     chosen = choose_plan(plan, profile=profile, mode=mode)
     objective = objective_under(chosen, objective)
+    if by_step and not names("group_by", group_by):
+        raise UsageError("--by-step draws a curve for each group, and there are none.", "Add --group-by step.")
     outputs = report_files(output, n_group_columns=len(names("group_by", group_by)))
     reading = request(
         dumps,
@@ -94,7 +97,8 @@ def analyze(
             computing=compute,
             seed=seed,
             watch=watch,
-            pictures=pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
+            pictures=by_step or pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
+            by_step=by_step,
             totals=totals or any(path.suffix.lower() in forms.TOTALLED for path in outputs),
             staging=staging,
             objective=objective,

@@ -42,6 +42,7 @@ FLAGS: dict[str, Flag] = {
     "--map": Flag("columns", PAIR, '{argument}={{"{key}": "{amount}"}}'),
     "--mode": Flag("mode", r"decoupled\b|bypass\b"),
     "--group-by": Flag("group_by", rf"step\b|{WORD}"),
+    "--by-step": Flag("by_step=True"),
     "--batch-by": Flag("batch_by", rf"none\b|{WORD}"),
     "--limit": _number("limit"),
     "--on-bad-row": Flag("bad_rows", r"error\b|skip\b|quarantine\b", '{argument}=BadRowPolicy("{value}")'),

@@ -2,7 +2,7 @@
 
 `--map old_log_probs=st` arrives as three words, and an answer of `old_log_probs=step` would follow the sign.  So the
 parts are joined before typer reads them, and what stands before the last sign is taken off the answers.  Behind a
-single answer bash sets a space; one that a value must follow, such as `kl=`, gets a second beside it, which hinders that.
+single answer bash sets a space; one that a value must follow, such as `kl=`, gets a second beside it against that.
 """
 
 import io

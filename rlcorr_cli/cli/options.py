@@ -289,6 +289,14 @@ KindName = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+ByStep = Annotated[
+    bool,
+    typer.Option(
+        "--by-step",
+        help="Pictures of the log-ratio have a curve for each step, or value of --group-by.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Dataset = Annotated[
     str | None,
     typer.Option(

@@ -1,7 +1,11 @@
 """A batch's share in the pictures: its tokens in bins.  `totals/binned.py` says which bins and what is counted."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.core.correct import Corrected
@@ -33,6 +37,28 @@ def draw(tokens: Tokens, corrected: Corrected) -> BinnedTotals:
         },
         histograms=_histograms(tokens, corrected, weights, keep),
     )
+
+
+def draw_groups(
+    tokens: Tokens, group_of: NDArray[np.int64], values: Sequence[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], BinnedTotals]:
+    """The bins by surprise, position and length of each group's rows, by the group's values.
+
+    group_of: each row's, i64[B]; groups of the same values are one.
+    """
+    places: dict[tuple[Any, ...], int] = {}
+    present: list[int] = np.unique(group_of).tolist()
+    place_of = {group: places.setdefault(values[group], len(places)) for group in present}
+    ragged, n = tokens.ragged, len(places)
+    rows = torch.tensor([place_of[group] for group in group_of.tolist()], device=tokens.log_ratio.device)
+    moments, of_tokens = _moments(tokens.log_ratio), ragged.broadcast(rows)
+    n_tokens = {"tokens": ragged.lengths, "kept_tokens": ragged.lengths}
+    spread = {
+        "surprise": _spreads(-tokens.rollout_logp, SURPRISE, moments, of_tokens, n),
+        "position": _spreads(ragged.positions() + 1, POSITION, moments, of_tokens, n),
+        "length": _spreads(ragged.lengths, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens, rows, n),
+    }
+    return {key: BinnedTotals(spread={axis: spread[axis][place] for axis in spread}) for key, place in places.items()}
 
 
 def _histograms(tokens: Tokens, corrected: Corrected, weights: Tensor, keep: Tensor) -> dict[str, Histogram]:
@@ -68,9 +94,22 @@ def _moments(values: Tensor) -> dict[str, Tensor]:
 
 def _spread(axis: Tensor, binning: Octaves, values: dict[str, Tensor]) -> Binned[Octaves]:
     """Counts and the values' sums by bin of the axis."""
-    at = _octave(axis, binning)
-    sums = {name: _sums(at, binning.n, column) for name, column in values.items()}
-    return Binned.of_table(binning, bincount(at, binning.n), sums)
+    (spread,) = _spreads(axis, binning, values, None, 1)
+    return spread
+
+
+def _spreads(
+    axis: Tensor, binning: Octaves, values: dict[str, Tensor], group: Tensor | None, n_groups: int
+) -> list[Binned[Octaves]]:
+    """The same of each of some groups; group: which one each value is of, None of a single one."""
+    at, n = _octave(axis, binning), n_groups * binning.n
+    if group is not None:
+        at += group * binning.n
+    counts = bincount(at, n).reshape(n_groups, -1)
+    sums = {name: _sums(at, n, column).reshape(n_groups, -1) for name, column in values.items()}
+    return [
+        Binned.of_table(binning, counts[i], {name: column[i] for name, column in sums.items()}) for i in range(n_groups)
+    ]
 
 
 def _sums(at: Tensor, n: int, values: Tensor) -> Floats:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core import bootstrap
-from rlcorr_cli.core.binning import draw
+from rlcorr_cli.core.binning import draw, draw_groups
 from rlcorr_cli.core.block_tables import BlockTables
 from rlcorr_cli.core.comparison import Comparing
 from rlcorr_cli.core.correct import Corrected, correct
@@ -52,6 +52,7 @@ class Observation:
     no intervals.  pictures: whether to count for those, too; they are of one plan.  objectives: by plan, whose totals
     then have their losses and coefficients, too; a batch must bring advantages for them.  compares: whether plans leave
     what comparing them takes, in place of the metrics of each.  by_group: whether each group is resampled, too.
+    by_step: whether each group is counted for curves of its own, too.
     """
 
     plans: tuple[Plan, ...]
@@ -62,6 +63,7 @@ class Observation:
     objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
     compares: bool = False
     by_group: bool = False
+    by_step: bool = False
 
     def __post_init__(self) -> None:
         # Bounds that budgets came to are told apart by the budget's name.
@@ -95,6 +97,7 @@ class Observed:
     decision: Decision | None = None
     whole: Whole | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
+    group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
 
 @dataclass(frozen=True)
@@ -172,13 +175,16 @@ def observe(
         groups = _summaries(observation, batch, parts)
         draws = _resampled(batch, tokens, resampled, observation)
     pictures = decision = None
+    group_bins: dict[tuple[Any, ...], BinnedTotals] = {}
     if observation.pictures:
         pictures = draw(tokens[observation.plan.mode], corrected[observation.plan])
+    if observation.by_step:
+        group_bins = draw_groups(tokens[observation.plan.mode], fold.group_index, [key[1:] for key in batch.group_keys])
     if decides:
         plan = observation.plan
         decision = decide(batch, tokens[plan.mode], corrected[plan], observation.objectives.get(plan))
     whole = Whole(_whole_tails(parts), *draws.rows)
-    return Observed(groups, draws.replicates, pictures, decision, whole, draws.by_group)
+    return Observed(groups, draws.replicates, pictures, decision, whole, draws.by_group, group_bins)
 
 
 @dataclass(frozen=True)

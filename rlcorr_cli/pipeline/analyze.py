@@ -60,12 +60,13 @@ def analyze(
     watch: Watch | None = None,
     pictures: bool = False,
     totals: bool = False,
+    by_step: bool = False,
     staging: Staging | None = None,
     objective: Objective | None = None,
 ) -> Report:
     """Measure a dump and report it.
 
-    totals: whether the report keeps what it was made of.
+    totals: whether the report keeps what it was made of.  by_step: whether each group has curves of its own.
     staging: where the rows set aside are left for the caller to publish; None publishes them here.
     """
     return analyze_dump(
@@ -77,6 +78,7 @@ def analyze(
         watch=watch,
         pictures=pictures,
         totals=totals,
+        by_step=by_step,
         staging=staging,
         objective=objective,
     )
@@ -93,12 +95,14 @@ def analyze_dump(
     pictures: bool = False,
     totals: bool = False,
     by_group: bool = False,
+    by_step: bool = False,
     staging: Staging | None = None,
     objective: Objective | None = None,
 ) -> Report:
     """The same of a dump that was opened for this plan and this objective.
 
     by_group: whether a dump of more groups than are resampled is refused; totals of groups have their replicates, too.
+    by_step: whether each group has curves of its own.
     """
     started = time.perf_counter()
     plan = chosen.plan
@@ -111,6 +115,7 @@ def analyze_dump(
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
         by_group=(totals or pictures) and bool(dump.request.group_by),
+        by_step=by_step,
     )
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
@@ -137,7 +142,7 @@ def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
 def opened(
     request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None, *, wanted: tuple[str, ...] = ()
 ) -> Dump:
-    """The dump with what the plan and an objective read of it; wanted: canonical columns that are read if it has them."""
+    """The dump with what the plan and an objective read of it; wanted: canonical columns read if it has them."""
     return open_dump(request, replace(plan_columns(request, chosen, objective), wanted=wanted))
 
 
@@ -219,7 +224,12 @@ def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBou
     """What the totals of a dump are of."""
     return Provenance(
         plans=Provenance.records(*observation.plans),
-        settings={**asdict(observation.settings), "pictures": observation.pictures, **_objective_settings(observation)},
+        settings={
+            **asdict(observation.settings),
+            "pictures": observation.pictures,
+            **({"by_step": True} if observation.by_step else {}),
+            **_objective_settings(observation),
+        },
         columns=dump.columns,
         batch=dump.roles.batch,
         groups=dump.request.group_by,
@@ -280,6 +290,7 @@ class MeasureShard:
             pictures=observed.pictures,
             whole=observed.whole,
             group_replicates=observed.group_replicates,
+            group_bins=observed.group_bins,
         )
 
 

@@ -18,8 +18,9 @@ from rlcorr_cli.quality.bad_rows import BadRowCounts
 from rlcorr_cli.report.impossible import impossible_ratio
 from rlcorr_cli.report.objective import group_objectives, objective_report
 from rlcorr_cli.report.order import key_order, order
-from rlcorr_cli.report.report import QUANTILE_NOTE, Group, Report
+from rlcorr_cli.report.report import QUANTILE_NOTE, Group, GroupCurves, Report
 from rlcorr_cli.report.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
+from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.measured import GroupReplicates
@@ -45,12 +46,13 @@ def build(
     objective: Objective | None = None,
     batch_by: str | None = None,
     group_replicates: GroupReplicates = None,
+    group_bins: Mapping[tuple[Any, ...], BinnedTotals] | None = None,
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError.
 
     group_by: the columns of a group's key after its training batch; batches are not told apart in a report, but by an
     objective.  batch_by: the column of batches, None where all rows are one.  group_replicates: of each group's
-    values, where groups have intervals.
+    values, where groups have intervals.  group_bins: the same, where they have curves of their own.
     """
     whole_total = total(by_group.values(), layouts)
     whole_counts = counts(whole_total, plan.mode)
@@ -85,6 +87,8 @@ def build(
         groups = [replace(group, objective=of_groups.get(tuple(group.key.values()), nothing)) for group in groups]
     if group_replicates and profile is None:
         groups = [_with_intervals(group, group_replicates, plan.mode) for group in groups]
+    if group_bins:
+        groups = [_with_curves(group, group_bins, by_values, layouts, plan) for group in groups]
     whole = Group(
         key={},
         counts=whole_counts,
@@ -218,6 +222,21 @@ def _with_intervals(group: Group, replicates: Mapping[tuple[Any, ...], Mapping[s
     if drawn is None or group.counts["sequences"] < 2:
         return group
     return replace(group, intervals=intervals(drawn.get(mode)))
+
+
+def _with_curves(
+    group: Group,
+    bins: Mapping[tuple[Any, ...], BinnedTotals],
+    by_values: Mapping[tuple[Any, ...], Sequence[Summary]],
+    layouts: Layouts,
+    plan: Plan,
+) -> Group:
+    """The group with what its own curves are drawn from; one without a token has none."""
+    key = tuple(group.key.values())
+    if key not in bins:
+        return group
+    log_ratios = TotalsView(total(by_values[key], layouts), plan).histogram("log_ratio")
+    return replace(group, curves=GroupCurves(log_ratios, bins[key]))
 
 
 def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str, ...]:

@@ -46,13 +46,21 @@ def plain_key(key: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _json(value) for name, value in key.items()}
 
 
+@dataclass(frozen=True)
+class GroupCurves:
+    """What curves of one group are drawn from: its log-ratios, and its bins by surprise, position and length."""
+
+    log_ratios: Histogram
+    bins: BinnedTotals
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
     """One group of rows, or the whole dump with an empty key.
 
     key: column -> value.  values: canonical metrics by name.  peer_metrics: the profile's, None without a profile.
     objective: an objective's numbers by full name, none without one.  intervals: 95 %, by metric, where the group was
-    resampled: with pictures, of up to 200 groups.
+    resampled: with pictures, of up to 200 groups.  curves: what those of the group alone are drawn from, if asked for.
     """
 
     key: Mapping[str, Any]
@@ -61,6 +69,7 @@ class Group:
     peer_metrics: Mapping[str, Value] | None = None
     objective: Mapping[str, Value] = field(default_factory=dict[str, Value])
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    curves: "GroupCurves | None" = None
 
     @property
     def metrics(self) -> Mapping[str, Value]:

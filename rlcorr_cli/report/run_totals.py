@@ -79,7 +79,9 @@ class RunTotals:
             groups[key] = groups[key] + summary if key in groups else summary
         replicates = regrouped(self.measured.group_replicates, places)
         provenance = replace(self.provenance, groups=tuple(columns))
-        measured = replace(self.measured, groups=groups, group_replicates=replicates, provenance=provenance)
+        measured = replace(
+            self.measured, groups=groups, group_replicates=replicates, group_bins={}, provenance=provenance
+        )
         return replace(self, measured=measured)
 
     @property
@@ -106,6 +108,7 @@ def report_of(run: RunTotals, layouts: Layouts) -> Report:
         objective=_objective(provenance),
         batch_by=provenance.batch,
         group_replicates=measured.group_replicates if measured.pictures is not None else None,
+        group_bins=measured.group_bins,
     )
     diagnosis = _diagnosis(run)
     if diagnosis is not None:

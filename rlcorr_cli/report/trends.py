@@ -250,8 +250,7 @@ def surprise_trend(by_surprise: Profile) -> SurpriseTrend | None:
 
 
 def shifted_mean(by_surprise: Profile) -> tuple[float, float] | None:
-    """Where the mean log-ratio lies furthest from 0 by surprise (the log-prob there), and the mean; None where all means
-    are what noise may leave.
+    """The log-prob where the mean log-ratio lies furthest from 0, and that mean; None where noise may leave them all.
 
     A mean counts as shifted beyond SHIFTED_ERRORS standard errors and SHIFTED_SHARE of the spread around it: with many
     tokens, rounding has a significant mean, too.

@@ -22,7 +22,7 @@ MOST_GROUPS = 200_000
 MOST_RESAMPLED = 200
 """Groups that are resampled each, which takes some 70 kB."""
 K = TypeVar("K")
-V = TypeVar("V", Summary, Replicates)
+V = TypeVar("V", Summary, Replicates, BinnedTotals)
 GroupReplicates = Mapping[tuple[Any, ...], Mapping[str, Replicates]] | None
 """A group's values, without its training batch -> the replicates of each mode's diagnostics; None of more groups than
 MOST_RESAMPLED, of which none are kept: a sum of some parts alone would be no group's."""
@@ -35,6 +35,7 @@ class Measured:
     provenance: what they are of; None of nothing.  covered: the shards.  groups: summaries by group key.  replicates:
     of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.  group_replicates:
     of each group, where these are resampled, too.  gap: of a sample of the rows, where a cause is looked for.
+    group_bins: by surprise, position and length, of each group's values, where each is to have curves of its own.
     """
 
     provenance: Provenance | None = None
@@ -46,6 +47,7 @@ class Measured:
     whole: Whole | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     gap: GapTotals | None = None
+    group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
     def __post_init__(self) -> None:
         if self.provenance is None and (self.groups or self.covered or self.rows):
@@ -68,6 +70,7 @@ class Gathering:
     whole: Whole | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     gap: GapTotals | None = None
+    group_bins: dict[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
     def add(self, part: Measured) -> None:
         """One more part."""
@@ -81,6 +84,12 @@ class Gathering:
             check_few(len(self.groups), (self.provenance.batch, *self.provenance.groups))
         _add_each(self.replicates, part.replicates)
         self.group_replicates = add_replicates(self.group_replicates, part.group_replicates)
+        _add_each(self.group_bins, part.group_bins)
+        if len(self.group_bins) > MOST_RESAMPLED:
+            raise UsageError(
+                f"There are over {MOST_RESAMPLED} groups, more than have curves of their own.",
+                "Leave --by-step out, or group by a column of fewer values.",
+            )
         if part.pictures is not None:
             self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
         if part.whole is not None:
@@ -102,6 +111,7 @@ class Gathering:
             whole=self.whole,
             group_replicates=self.group_replicates,
             gap=self.gap,
+            group_bins=self.group_bins,
         )
 
 

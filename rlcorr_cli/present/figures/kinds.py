@@ -1,6 +1,6 @@
 """The kinds of picture: which panels each holds, and how they are laid out, captioned and written."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlcorr_cli import __version__
-from rlcorr_cli.present.figures import courses, panels, style, weights
+from rlcorr_cli.present.figures import by_step, courses, panels, style, weights
 from rlcorr_cli.present.numbers import more, plural
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import Missing
@@ -103,6 +103,25 @@ KINDS: dict[str, Kind] = {
 }
 
 
+PANELS_BY_STEP: dict[Panel, Panel] = {
+    panels.ratio: by_step.ratio,
+    panels.surprise: by_step.surprise,
+    panels.position: by_step.position,
+    panels.length_spread: by_step.length,
+}
+"""What stands in the place of a panel where groups have curves of their own."""
+BY_STEP = tuple(kind for kind, layout in KINDS.items() if any(panel in PANELS_BY_STEP for _, panel in layout.panels))
+"""Kinds that --by-step changes."""
+
+
+def panels_of(kind: str, report: Report) -> tuple[tuple[str, Panel], ...]:
+    """The titles and panels of a kind, with a curve for each step where the report has them."""
+    layout = KINDS[kind].panels
+    if not any(group.curves for group in report.groups):
+        return layout
+    return tuple((title, PANELS_BY_STEP.get(panel, panel)) for title, panel in layout)
+
+
 def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
     """One picture of a report.  A panel without data is left out; if all are, there is no picture.
 
@@ -110,7 +129,7 @@ def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
     """
     layout = KINDS[kind]
     with style.styled():
-        shown, missing = _available(layout, report)
+        shown, missing = _available(panels_of(kind, report), layout.size, report)
         if not shown:
             return Drawn(kind, None, missing)
         n_rows = -(-len(shown) // layout.columns)
@@ -126,13 +145,15 @@ def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
     return Drawn(kind, figure, caption, columns)
 
 
-def _available(layout: Kind, report: Report) -> tuple[list[tuple[str, Panel]], str]:
+def _available(
+    wanted: Sequence[tuple[str, Panel]], size: tuple[float, float], report: Report
+) -> tuple[list[tuple[str, Panel]], str]:
     """The panels that have something to draw, found by drawing each apart; and why the others have not."""
     shown: list[tuple[str, Panel]] = []
     missing: list[str] = []
-    for title, panel in layout.panels:
+    for title, panel in wanted:
         try:
-            panel(style.blank(*layout.size).add_subplot(), report)
+            panel(style.blank(*size).add_subplot(), report)
             shown.append((title, panel))
         except Missing as reason:
             missing.append(str(reason))

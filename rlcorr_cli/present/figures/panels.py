@@ -188,11 +188,7 @@ def surprise(ax: Axes, report: Report) -> str:
         raise Missing("No valid token.")
     bins = profile(counted(report).spread["surprise"])
     _mean_and_std(ax, -bins.centre, bins)
-    nearest = 2.0**SURPRISE.first
-    ax.set_xscale("symlog", linthresh=nearest)
-    ax.set_xlabel("rollout log-prob (nats; unlikely tokens left)")
-    places = [(-10.0, "−10"), (-1.0, "−1"), (-0.1, "−0.1"), (-0.01, "−0.01"), (-nearest, "> −0.001")]
-    ticks.fixed(ax.xaxis, -40, -nearest, places)
+    surprise_axis(ax)
     trend = surprise_trend(bins)
     if trend is None:
         return "There are too few tokens to tell likely from unlikely ones."
@@ -200,6 +196,15 @@ def surprise(ax: Axes, report: Report) -> str:
     likely, unlikely = number(trend.likely_std), number(trend.unlikely_std)
     spread = f"The spread {words}: std {likely} for the likeliest tokens, {unlikely} for the unlikeliest."
     return f"{spread} {_shift_words(shifted_mean(bins))}".rstrip()
+
+
+def surprise_axis(ax: Axes) -> None:
+    """The axis of a rollout log-prob, by octaves."""
+    nearest = 2.0**SURPRISE.first
+    ax.set_xscale("symlog", linthresh=nearest)
+    ax.set_xlabel("rollout log-prob (nats; unlikely tokens left)")
+    places = [(-10.0, "−10"), (-1.0, "−1"), (-0.1, "−0.1"), (-0.01, "−0.01"), (-nearest, "> −0.001")]
+    ticks.fixed(ax.xaxis, -40, -nearest, places)
 
 
 def _shift_words(shifted: tuple[float, float] | None) -> str:

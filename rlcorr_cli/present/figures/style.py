@@ -109,8 +109,10 @@ def _legend(ax: Axes) -> int:
     if not labels:
         return 0
     n_columns = next(n for n in range(len(labels), 0, -1) if n == 1 or _width(labels, n) <= LEGEND_ROOM)
-    ax.legend(handles, labels, ncols=n_columns, **LEGEND)
-    return math.ceil(len(labels) / n_columns)
+    n_rows = math.ceil(len(labels) / n_columns)
+    # As many columns as rows of that many need: matplotlib would leave the last rows of more columns short.
+    ax.legend(handles, labels, ncols=math.ceil(len(labels) / n_rows), **LEGEND)
+    return n_rows
 
 
 def _width(labels: Sequence[str], n_columns: int) -> int:

@@ -136,7 +136,11 @@ def _todo(report: Report) -> list[tuple[str, str, str]]:
     words = [suggestion(bounds, report.profile) for bounds in report.advised_bounds]
     causes = " and ".join(report.causes)
     first = [("fail", f"Explain {causes} first", "Then measure again: broken limits may only follow from it.")]
-    return [*(first if causes else []), *broken, *(("warn", takes, f"{keeps} {bounds}") for takes, keeps, bounds in words)]
+    return [
+        *(first if causes else []),
+        *broken,
+        *(("warn", takes, f"{keeps} {bounds}") for takes, keeps, bounds in words),
+    ]
 
 
 def short(value: object) -> str:

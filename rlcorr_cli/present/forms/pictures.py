@@ -11,7 +11,7 @@ from io import BytesIO
 
 from markupsafe import Markup, escape
 
-from rlcorr_cli.present.figures import KINDS, Axes, style
+from rlcorr_cli.present.figures import KINDS, Axes, panels_of, style
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import Missing
 
@@ -50,7 +50,7 @@ def pictures(report: Report) -> list[Picture]:
 
 
 def _drawings(kind: str, report: Report) -> Iterator[Drawing]:
-    for title, panel in KINDS[kind].panels:
+    for title, panel in panels_of(kind, report):
         try:
             yield drawing(title, lambda axes, panel=panel: panel(axes, report))
         except Missing:
