@@ -84,7 +84,7 @@ def weights(report: Report) -> tuple[Rows, ...]:
         numbers("std", "rollout_is_std", "rollout_is_applied_std"),
         numbers("max", "rollout_is_max", "rollout_is_applied_max", bound),
         numbers("eff_sample_size", "", "rollout_is_eff_sample_size", units),
-        numbers("  after rejection", "", "rollout_is_kept_eff_sample_size", units),
+        numbers("after rejection", "", "rollout_is_kept_eff_sample_size", units),
         shares("above high", "rollout_is_ratio_fraction_high"),
         # Without a low bound it is the reciprocal of the high one, as verl counts it.
         shares("below 1 / high" if weighting.bounds.low is None else "below low", "rollout_is_ratio_fraction_low"),

@@ -129,6 +129,21 @@ def test_the_contents_lead_to_every_section_and_picture(pages: dict[str, Path], 
     assert set(drawn) <= set(targets)
 
 
+def test_sections_begin_folded_on_a_phone_and_unfold_where_they_are_asked_for(
+    pages: dict[str, Path], browser: Any
+) -> None:
+    n_sections = Visit(browser, pages["steps"]).page.locator("details[open]").count()
+    phone = Visit(browser, pages["steps"], 390).page
+    assert phone.locator("details").count() == n_sections > 10
+    assert phone.locator("details[open]").count() == 1
+    for target in ("#symbols", "#weights"):
+        phone.locator(f"nav a[href='{target}']").click()
+        assert phone.locator(f"{target}, {target} svg").last.is_visible()
+    assert phone.locator("details[open]").count() == 3
+    phone.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert phone.locator("details[open]").count() == n_sections
+
+
 def test_metrics_sort_and_what_has_no_number_stays_last(pages: dict[str, Path], browser: Any) -> None:
     visit = Visit(browser, pages["none"])
     table = visit.page.locator("table.metrics").first

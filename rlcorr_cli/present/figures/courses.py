@@ -156,7 +156,7 @@ def sample_size(ax: Axes, report: Report) -> str:
         what = f"weights of {'tokens' if weighting.scope == 'token' else 'sequences'}"
     lines = [(name, "before rejection" if rejects else what)]
     if rejects and any(kept in group.values for group in report.groups):
-        lines.append((kept, "after, of what is kept" if weighting is None else "after rejection"))
+        lines.append((kept, "of what is kept" if weighting is None else "after rejection"))
     known = _along(ax, report, lines, None)
     ax.set_ylim(0, 1.05)
     ax.set_ylabel(f"ESS of {what}")
@@ -164,7 +164,8 @@ def sample_size(ax: Axes, report: Report) -> str:
     ticks.linear(ax.yaxis)
     if not rejects:
         return f"ESS {_ends(known[name])}"
-    ends = [(f"ESS {when} rejection", known.get(metric)) for metric, when in ((name, "before"), (kept, "after"))]
+    after = "ESS of what is kept" if weighting is None else "ESS after rejection"
+    ends = [("ESS before rejection", known.get(name)), (after, known.get(kept))]
     return ", ".join(f"{text} {_ends(values)}" for text, values in ends if values is not None)
 
 

@@ -135,7 +135,9 @@ def _todo(report: Report) -> list[tuple[str, str, str]]:
     ]
     words = [suggestion(bounds, report.profile) for bounds in report.advised_bounds]
     causes = " and ".join(report.causes)
-    first = [("fail", f"Explain {causes} first", "Then measure again: broken limits may only follow from it.")]
+    told = report.cause is not None and report.cause.cause in report.faults
+    act = f"Mend {report.cause.cause}" if report.cause is not None and told else f"Explain {causes}"
+    first = [("fail", f"{act} first", "Then measure again: broken limits may only follow from it.")]
     return [
         *(first if causes else []),
         *broken,

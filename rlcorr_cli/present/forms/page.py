@@ -23,6 +23,9 @@ WIDTHS = ((5, "small"), (8, "middle"), (10, "wide"), (13, "wider"))
 """Most columns of a table -> its class, which says on what screen its rows become cards."""
 
 
+SCRIPTS = ("sort.js", "fold.js")
+
+
 def text(report: Report) -> str:
     """The HTML page of a report."""
     source, digest = script()
@@ -42,7 +45,8 @@ def environment() -> Environment:
 
 def script() -> tuple[Markup, str]:
     """A page's own script, and the digest by which its content policy knows it."""
-    source = files("rlcorr_cli.present.forms").joinpath("sort.js").read_text(encoding="utf-8")
+    folder = files("rlcorr_cli.present.forms")
+    source = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
     return Markup(source), base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
 
 

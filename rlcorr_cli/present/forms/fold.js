@@ -1,0 +1,12 @@
+// On a narrow screen a page would be many screens long: its sections begin folded, but for the first picture.
+const sections = [...document.querySelectorAll("details")];
+if (matchMedia("(max-width: 47.9rem)").matches) sections.slice(1).forEach((section) => section.removeAttribute("open"));
+const unfoldTarget = () => {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  const section = target.closest("details") ?? target.querySelector("details");
+  if (section) section.open = true;
+};
+addEventListener("hashchange", unfoldTarget);
+addEventListener("beforeprint", () => sections.forEach((section) => (section.open = true)));
+unfoldTarget();
