@@ -138,7 +138,7 @@ def test_sections_begin_folded_on_a_phone_and_unfold_where_they_are_asked_for(
     assert phone.locator("details[open]").count() == 1
     for target in ("#symbols", "#weights"):
         phone.locator(f"nav a[href='{target}']").click()
-        assert phone.locator(f"{target}, {target} svg").last.is_visible()
+        phone.locator(f"{target}, {target} svg").last.wait_for(state="visible")
     assert phone.locator("details[open]").count() == 3
     phone.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert phone.locator("details[open]").count() == n_sections

@@ -11,6 +11,7 @@ from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.present.terminal.verdict import verdict as words
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report.impossible import TOO_LOW, Impossible
 from rlcorr_cli.report.report import Report
 
@@ -154,5 +155,33 @@ def test_the_sentence_fits_the_numbers(name: str, report: Report) -> None:
         whole=replace(report.whole, counts=counts, values=values),
         anomalies=case.anomalies,
         impossible=case.impossible,
+        cause=None,
     )
     assert words(changed) == case.says
+
+
+def named(cause: str, *, is_minor: bool = False) -> CauseFinding:
+    return CauseFinding(cause=cause, share=0.7, is_minor=is_minor, headline="so", evidence=(), advice="Do so.")
+
+
+def caused(report: Report, cause: CauseFinding, **values: float) -> str:
+    """The verdict's words where a cause is named."""
+    numbers = {"logprob_abs_diff_max": 0.5, **CLOSE, **values}
+    return words(replace(report, plan=PLAIN, cause=cause, whole=replace(report.whole, values=numbers)))
+
+
+def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
+    mend = "by a fault: temperature. Mend it before you train; weights would only hide it."
+    assert caused(report, named("temperature"), k3_kl=0.04) == f"Apart, {mend}"
+    assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, {mend} Failing: k3_kl."
+    assert "by a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
+    impossible = Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW)
+    assert caused(replace(report, impossible=impossible), named("top_p")) == (
+        "No verdict before top_p is mended: it may explain the mean ratio, and no number below can be trusted."
+    )
+
+
+def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:
+    weigh = "weight token by token (--preset token_is)."
+    assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"As long as stale_policy lasts, {weigh}")
+    assert caused(report, named("noise"), k3_kl=0.04).endswith(LOOK)

@@ -7,11 +7,11 @@ import math
 import os
 from collections.abc import Sequence
 
-from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.swept import plain
 from rlcorr_cli.present.numbers import more, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.quality.causes import NOISE
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.suggest import SuggestedBounds
@@ -29,15 +29,16 @@ USABLE: dict[tuple[str, ...], str] = {
     ("token",): "token-level weights stay usable, sequence-level ones do not.",
     (): "the weights of this plan are not usable.",
 }
+LOOK = "Look for the cause of the gap; until it is found,"
 NEXT: dict[tuple[str, tuple[str, ...]], str] = {
     ("close", ("token", "sequence")): "Token weights (--preset token_is) correct the gap at hardly any cost.",
     ("close", ("token",)): "Weight token by token (--preset token_is).",
-    ("apart", ("token", "sequence")): "Look for the cause of the gap; until it is found, weight token by token "
-    "(--preset token_is).",
-    ("apart", ("token",)): "Look for the cause of the gap; until it is found, weight token by token "
-    "(--preset token_is).",
+    ("apart", ("token", "sequence")): f"{LOOK} weight token by token (--preset token_is).",
+    ("apart", ("token",)): f"{LOOK} weight token by token (--preset token_is).",
 }
 """Level and usable weights -> what to do next, for whoever has chosen no correction yet."""
+BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": ""}
+"""Levels that a fault may be the reason of, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
 """Metric -> its name in a sentence."""
 LITTLE_KEPT = 0.5
@@ -46,11 +47,28 @@ LITTLE_KEPT = 0.5
 
 def verdict(report: Report) -> str:
     """One to five sentences in plain words, of which the second says what to do next."""
-    conclusion = report.verdict
-    sentences = [_level(conclusion), _next(conclusion, report.plan), _failing(conclusion)]
+    conclusion, fault = report.verdict, _fault(report)
+    first = [_level(conclusion), _next(report)] if fault is None else [_at_fault(conclusion, fault)]
+    sentences = [*first, _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
         sentences += [_onset(report.onset), _kept(conclusion.kept_fraction)]
     return " ".join(filter(None, sentences))
+
+
+def _fault(report: Report) -> str | None:
+    """The fault that stands above the verdict as the likely cause, where all else is its consequence."""
+    cause = report.cause
+    if cause is None or cause.is_minor or cause.cause not in report.faults or report.verdict.level not in BY_FAULT:
+        return None
+    return cause.cause
+
+
+def _at_fault(conclusion: Verdict, fault: str) -> str:
+    """What to do about a gap that a fault makes: no weights, which are for two policies that are as they should be."""
+    if conclusion.level == "void":
+        others = " and ".join(_cause(name) for name in conclusion.causes)
+        return f"No verdict before {fault} is mended: it may explain {others}, and no number below can be trusted."
+    return f"{BY_FAULT[conclusion.level]}, by a fault: {fault}. Mend it before you train; weights would only hide it."
 
 
 def _level(conclusion: Verdict) -> str:
@@ -72,9 +90,17 @@ def _cause(name: str) -> str:
     return f"the {WORDS[name]}" if name in WORDS else name
 
 
-def _next(conclusion: Verdict, plan: Plan) -> str:
+def _next(report: Report) -> str:
     """The next step of a user who has not chosen a correction; empty where the level itself says it."""
-    return "" if plan.weighting or plan.rules else NEXT.get((conclusion.level, conclusion.usable), "")
+    if report.plan.weighting or report.plan.rules:
+        return ""
+    step = NEXT.get((report.verdict.level, report.verdict.usable), "")
+    cause = report.cause
+    return (
+        step
+        if cause is None or cause.is_minor or cause.cause == NOISE
+        else step.replace(LOOK, f"As long as {cause.cause} lasts,")
+    )
 
 
 def _failing(conclusion: Verdict) -> str:
