@@ -5,6 +5,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from running import BF16, Ran, command, forked_command, run, run_installed
@@ -51,6 +52,14 @@ def test_a_closed_stdin_is_said() -> None:
     ran = shell("<&-", "analyze", "-", installed=True)
     assert (ran.status, ran.out) == (3, "")
     assert ran.err == "Error: Standard input is closed.\nPipe JSON lines to rlcorr, or name a file.\n"
+
+
+def test_what_is_piped_is_known_for_what_it_is(tmp_path: Path) -> None:
+    feather.write_feather(pq.read_table(BF16), tmp_path / "d.feather")
+    for path, title in ((BF16, "Parquet"), (str(tmp_path / "d.feather"), "Arrow IPC")):
+        ran = shell(f"<{shlex.quote(path)}", "analyze", "-")
+        assert (ran.status, ran.out) == (3, "")
+        assert ran.err.startswith(f"Error: standard input holds {title}: only JSON lines are read from it.\n")
 
 
 @pytest.mark.parametrize("stdout", [">&-", ">/dev/full"])

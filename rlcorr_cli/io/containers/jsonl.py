@@ -16,6 +16,7 @@ from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.lines import inferred, numbered, parsed, row_of
 from rlcorr_cli.io.containers.reader import Reader
 from rlcorr_cli.io.containers.streams import Block, Stdin, blocks, head, is_compressed
+from rlcorr_cli.io.formats import by_magic, container
 from rlcorr_cli.io.object_rows import LineRows
 from rlcorr_cli.io.places import Places, resolved
 from rlcorr_cli.io.sources import Source
@@ -42,6 +43,10 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     if not lines:
         raise DataError(f"{shown(path)} has no rows in its first lines.", "JSON lines hold one object per line.")
     number, line = lines[0]
+    told = by_magic(line)
+    if path == STDIN and told not in (None, "jsonl"):
+        message = f"{shown(path)} holds {container(told).title}: only JSON lines are read from it."
+        raise DataError(message, "Pipe JSON lines to rlcorr, or name the file.")
     raise DataError(f"{shown(path)}, line {number} {row_of(line)}.", "Is this a file of JSON lines?")
 
 
