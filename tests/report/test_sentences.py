@@ -177,7 +177,7 @@ def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
     assert "by a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
     impossible = Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW)
     assert caused(replace(report, impossible=impossible), named("top_p")) == (
-        "No verdict before top_p is mended: it may explain the mean ratio, and no number below can be trusted."
+        "No verdict before top_p is mended and the mean ratio explained: until then no number below can be trusted."
     )
 
 

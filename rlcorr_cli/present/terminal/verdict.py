@@ -67,7 +67,7 @@ def _at_fault(conclusion: Verdict, fault: str) -> str:
     """What to do about a gap that a fault makes: no weights, which are for two policies that are as they should be."""
     if conclusion.level == "void":
         others = " and ".join(_cause(name) for name in conclusion.causes)
-        return f"No verdict before {fault} is mended: it may explain {others}, and no number below can be trusted."
+        return f"No verdict before {fault} is mended and {others} explained: until then no number below can be trusted."
     return f"{BY_FAULT[conclusion.level]}, by a fault: {fault}. Mend it before you train; weights would only hide it."
 
 
