@@ -10,7 +10,7 @@ from rlcorr_cli.api.arguments import Names, Paths, computing, kind_of, names, pa
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.comparing import default_plans
 from rlcorr_cli.api.judging import refuse_beside_report, saved
-from rlcorr_cli.api.touched import check_touched, quarantines, written
+from rlcorr_cli.api.touched import check_touched, quarantines, report_files, written
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Destination, Staging, check_run
 from rlcorr_cli.atomic.destinations import DUMP
@@ -149,20 +149,6 @@ def save(report: Report, path: str | Path) -> Path:
         forms.write(report, place, staging)
         staging.publish()
     return place
-
-
-def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
-    """Files that reports are written to, if their names tell a form that such a report has."""
-    listed = paths if isinstance(paths, list | tuple) else [paths]
-    files = tuple(written("-o", path) for path in listed)
-    for path in files:
-        suffix = path.suffix.lower()
-        if suffix not in forms.FORMS:
-            known = ", ".join(forms.FORMS)
-            raise UsageError(f"{path}: a report is written as {known}.", "Name it report.html or the like.")
-        if suffix == ".tb" and n_group_columns != 1:
-            raise UsageError("TensorBoard needs groups by one column of steps.", "Add --group-by step.")
-    return files
 
 
 def _a_report(report: Any) -> Report:

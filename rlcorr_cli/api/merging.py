@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.api.arguments import Files, Names, kind_of, names, paths
-from rlcorr_cli.api.drawing import report_files
-from rlcorr_cli.api.touched import check_touched
+from rlcorr_cli.api.touched import check_touched, report_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, one_of, refuse_outside, request
 from rlcorr_cli.api.choosing import ObjectiveLike, PlanLike, choose_plan, objective_under
-from rlcorr_cli.api.drawing import report_files
-from rlcorr_cli.api.touched import check_touched, quarantines, written
+from rlcorr_cli.api.touched import check_touched, quarantines, report_files, written
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError

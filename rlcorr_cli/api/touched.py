@@ -9,7 +9,7 @@ from rlcorr_cli.atomic import Destination, check_run
 from rlcorr_cli.atomic.destinations import DUMP
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.places import STDIN
-from rlcorr_cli.present.forms import SHEETS
+from rlcorr_cli.present.forms import FORMS, SHEETS
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.storage import located, output_path
 
@@ -24,6 +24,20 @@ def written(option: str, path: Any) -> Path:
         what = f"{option} takes no '{STDIN}': nothing but text goes to standard output."
         raise UsageError(what, "Name a file, or a directory.")
     return output_path(option, path)
+
+
+def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
+    """Files that reports are written to, if their names tell a form that such a report has."""
+    listed = paths if isinstance(paths, list | tuple) else [paths]
+    files = tuple(written("-o", path) for path in listed)
+    for path in files:
+        suffix = path.suffix.lower()
+        if suffix not in FORMS:
+            known = ", ".join(FORMS)
+            raise UsageError(f"{path}: a report is written as {known}.", "Name it report.html or the like.")
+        if suffix == ".tb" and n_group_columns != 1:
+            raise UsageError("TensorBoard needs groups by one column of steps.", "Add --group-by step.")
+    return files
 
 
 def sheet_files(paths: Any) -> tuple[Path, ...]:

@@ -10,7 +10,6 @@ from rlcorr_cli.plans.files import load, plan_from_dict
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.plans.presets import PRESETS, Preset
 from rlcorr_cli.plans.presets.configs import CONFIGS
-from rlcorr_cli.plans.yaml_files import parse_yaml
 
 LISTED = 6
 """Presets that an error names."""
@@ -70,6 +69,8 @@ def _with_reader() -> tuple[Preset, ...]:
 
 def _understood(text: str, profile: Profile) -> Plan | None:
     """The plan of a config; None where the release does not know an option, or refuses a value."""
+    from rlcorr_cli.plans.yaml_files import parse_yaml  # here, not above: most runs read no YAML
+
     try:
         return plan_in(parse_yaml(text).data, profile).plan
     except UsageError:

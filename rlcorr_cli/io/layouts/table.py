@@ -33,7 +33,7 @@ class Row:
 
 LAYOUTS: tuple[Row, ...] = (
     Row("miles", "miles", "miles", "LAYOUT", (".pt", ".jsonl")),
-    Row("miles-dashboard", "miles", "miles", "DASHBOARD_LAYOUT", (".parquet",)),
+    Row("miles-dashboard", "miles", "miles_dashboard", "LAYOUT", (".parquet",)),
     Row("miles-policy-loss", "miles", "miles", "POLICY_LOSS", (".pt",)),
     Row("nemo-gym", "NeMo-Gym", "nemo_gym", "LAYOUT", (".jsonl",)),
     Row("nemo-rl", "NeMo-RL", "nemo_rl", "LAYOUT", (".jsonl",)),
