@@ -60,12 +60,13 @@ def analyze(
 
     dumps: files, directories or globs.  plan, profile, mode: see `choose_plan`.  columns: canonical name -> the dump's
     column.  bad_rows: what to do about them; the default stops at the first.  output: files that the report is written
-    to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw, as some of these files have
-    it counted; by_step: with curves of each group. totals: keep what `merge` adds, which `save` writes as .rlcorr.
-    objective: a policy objective whose loss and gradient coefficients are reported, too: what `choose_objective` made,
-    or a name such as "ppo"; takes advantages. engine, workers: what works on the dump's parts ("threads", "processes",
-    "ray", "auto": the faster of the first two), and how many; threads: how many of that engine; ray_address: which
-    cluster. watch: called with the bytes to come, a context around the reading.
+    to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw and `trends` are told from, as
+    some of these files have it counted; it takes a third longer.  by_step: with curves of each group.  totals: keep
+    what `merge` adds, which `save` writes as .rlcorr.  objective: a policy objective whose loss and gradient
+    coefficients are reported, too: what `choose_objective` made, or a name such as "ppo"; takes advantages.  engine,
+    workers: what works on the dump's parts ("threads", "processes", "ray", "auto": the faster of the first two), and
+    how many; threads: how many of that engine; ray_address: which cluster.  watch: called with the bytes to come, a
+    context around the reading.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
     `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
     """

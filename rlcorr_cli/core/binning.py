@@ -1,6 +1,7 @@
 """A batch's share in the pictures: its tokens in bins.  `totals/binned.py` says which bins and what is counted."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -8,34 +9,33 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlcorr_cli.core import elementwise
 from rlcorr_cli.core.correct import Corrected
 from rlcorr_cli.core.histograms import bincount, histogram
-from rlcorr_cli.core.ragged import to_numpy
+from rlcorr_cli.core.ragged import Ragged, stretches, to_numpy
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.totals.binned import GRIDS, LENGTH, POSITION, SURPRISE, BinnedTotals
+from rlcorr_cli.totals.binned import GRIDS, LENGTH, MOMENTS, POSITION, SURPRISE, BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
 from rlcorr_cli.totals.histogram import Floats, Histogram
+
+PIECE = 1 << 15
+"""Tokens binned at once on a CPU: what is made of them stays in its cache, which takes half the time."""
 
 
 def draw(tokens: Tokens, corrected: Corrected) -> BinnedTotals:
     """The pictures of some tokens under a plan."""
     ragged, log_ratio = tokens.ragged, tokens.log_ratio
-    train = tokens.rollout_logp + log_ratio
-    position = ragged.positions() + 1
     keep = torch.ones_like(log_ratio) if corrected.keep is None else corrected.keep.double()
-    weights = _weights(tokens, corrected)
     n_tokens = {"tokens": ragged.lengths, "kept_tokens": ragged.sum(keep)}
+    counts, surprise = _by_log_probs(tokens)
     return BinnedTotals(
-        counts={
-            "probability": _scatter(tokens.rollout_prob, torch.exp(train), GRIDS["probability"]),
-            "log_probability": _scatter(tokens.rollout_logp, train, GRIDS["log_probability"]),
-        },
+        counts=counts,
         spread={
-            "surprise": _spread(-tokens.rollout_logp, SURPRISE, _moments(log_ratio)),
-            "position": _spread(position, POSITION, _moments(log_ratio)),
+            "surprise": surprise,
+            "position": _by_position(ragged, _moments(log_ratio)),
             "length": _spread(ragged.lengths, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens),
         },
-        histograms=_histograms(tokens, corrected, weights, keep),
+        histograms=_histograms(tokens, corrected, _weights(tokens, corrected), keep),
     )
 
 
@@ -59,6 +59,62 @@ def draw_groups(
         "length": _spreads(ragged.lengths, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens, rows, n),
     }
     return {key: BinnedTotals(spread={axis: spread[axis][place] for axis in spread}) for key, place in places.items()}
+
+
+def _by_log_probs(tokens: Tokens) -> tuple[dict[str, Binned[Grid]], Binned[Octaves]]:
+    """The scatters, and the spread by surprise."""
+    n = len(tokens.log_ratio)
+    size = PIECE if tokens.ragged.on_cpu else n
+    pieces = [_tables(tokens, slice(start, start + size)) for start in range(0, n, size)]
+    table = {name: sum(piece[name] for piece in pieces[1:]) + pieces[0][name] for name in pieces[0]}
+    scatters = {name: Binned.of_table(grid, table[name]) for name, grid in GRIDS.items()}
+    return scatters, Binned.of_table(SURPRISE, table["surprise"], {name: table[name] for name in MOMENTS})
+
+
+def _tables(tokens: Tokens, piece: slice) -> dict[str, NDArray[Any]]:
+    """Counts by square of each grid and by surprise, and the log-ratio's sums by surprise."""
+    rollout, log_ratio = tokens.rollout_logp[piece], tokens.log_ratio[piece]
+    train = rollout + log_ratio
+    at = _octave(-rollout, SURPRISE)
+    return {
+        "probability": _squares(tokens.rollout_prob[piece], elementwise.exp(train), GRIDS["probability"]),
+        "log_probability": _squares(rollout, train, GRIDS["log_probability"]),
+        "surprise": bincount(at, SURPRISE.n),
+        **{name: _sums(at, SURPRISE.n, column) for name, column in _moments(log_ratio).items()},
+    }
+
+
+def _squares(x: Tensor, y: Tensor, grid: Grid) -> NDArray[np.int64]:
+    """Counts by square, [n]."""
+    scale = grid.parts / (grid.high - grid.low)
+    i, j = (((axis - grid.low) * scale).long().clamp_(0, grid.parts - 1) for axis in (x, y))
+    return bincount(i.mul_(grid.parts).add_(j), grid.n)
+
+
+def _by_position(ragged: Ragged, values: dict[str, Tensor]) -> Binned[Octaves]:
+    """Counts and the values' sums by position.
+
+    The tokens of one bin stand together in each sequence: these stretches are added up as sequences are.
+    """
+    bins, firsts = _position_bins()
+    n_bins = np.searchsorted(firsts, np.diff(ragged.offsets))
+    nth = stretches(np.zeros_like(n_bins), n_bins)
+    starts = np.repeat(ragged.offsets[:-1], n_bins) + firsts[nth]
+    of_bins = Ragged(np.append(starts, ragged.offsets[-1]), ragged.device)
+
+    def by_bin(of_stretches: Floats) -> NDArray[Any]:
+        return np.bincount(bins[nth], of_stretches, minlength=POSITION.n)
+
+    sums = {name: by_bin(to_numpy(of_bins.sum(column))) for name, column in values.items()}
+    return Binned.of_table(POSITION, by_bin(of_bins.sizes).astype(np.int64), sums)
+
+
+@cache
+def _position_bins() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The bins that hold a whole position, and the index of the first token in each; positions are from 1 on."""
+    firsts = np.ceil(POSITION.edges).astype(np.int64)
+    bins = np.flatnonzero(firsts[1:] > firsts[:-1])
+    return bins, firsts[bins] - 1
 
 
 def _histograms(tokens: Tokens, corrected: Corrected, weights: Tensor, keep: Tensor) -> dict[str, Histogram]:
@@ -116,10 +172,3 @@ def _sums(at: Tensor, n: int, values: Tensor) -> Floats:
     if at.device.type == "cpu":
         return np.bincount(at.numpy(), values.numpy(), minlength=n).astype(np.float64)
     return to_numpy(torch.bincount(at, values, minlength=n))
-
-
-def _scatter(x: Tensor, y: Tensor, grid: Grid) -> Binned[Grid]:
-    """Counts by square."""
-    scale = grid.parts / (grid.high - grid.low)
-    i, j = (((axis - grid.low) * scale).long().clamp_(0, grid.parts - 1) for axis in (x, y))
-    return Binned.of_table(grid, bincount(i * grid.parts + j, grid.n))

@@ -182,7 +182,7 @@ class Report:
 
     @cached_property
     def trends(self) -> Trends | None:
-        """What the binned totals show; None where they were not counted."""
+        """What the binned totals show; None where they were not counted, which takes a third longer."""
         return None if self.pictures is None else trends(self.pictures, normalizes=self.plan.normalizes)
 
     def __repr__(self) -> str:

@@ -254,6 +254,13 @@ def test_output_goes_to_every_file_beside_the_text(tmp_path: Path) -> None:
     assert list(json.loads(paths[0].read_text())) == [*TOP, "pictures"]
 
 
+def test_trends_are_told_where_pictures_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    run("analyze", STEPS, "-o", str(path))
+    assert json.loads(path.read_text())["trends"]["surprise"]["change"] == "grows"
+    assert analyzed(STEPS)["trends"] is None
+
+
 def test_a_failed_run_leaves_an_earlier_report_alone(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("an earlier report")
