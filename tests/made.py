@@ -32,7 +32,7 @@ def row(log_ratios: Sequence[float], probs: Sequence[float] | None = None, **mor
     train = [p + min(x, 0.0) for p, x in zip(upper, log_ratios, strict=True)]
     rollout = [p - max(x, 0.0) for p, x in zip(upper, log_ratios, strict=True)]
     given = {"mask": [1] * len(train), "advantages": [0.0] * len(train), **more}
-    return Row(train, rollout, **given)  # type: ignore[arg-type]
+    return Row(train, rollout, **given)
 
 
 def batch(rows: Sequence[Row], mode: Mode = "decoupled") -> Batch:

@@ -119,7 +119,7 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "a table of nothing": (lambda: analyze({}), "no columns"),
     "columns of two lengths": (lambda: analyze({"a": [1], "b": [1, 2]}), "a 1, b 2"),
     "a cube": (lambda: analyze({"rollout_log_probs": np.zeros((1, 2, 3))}), "3 dimensions"),
-    "tables in a list": (lambda: analyze([pq.read_table(BF16)]), "a Table"),  # type: ignore[list-item]
+    "tables in a list": (lambda: analyze([pq.read_table(BF16)]), "a Table"),
     "no dump": (lambda: analyze([]), "empty"),
     "unknown preset": (lambda: analyze(BF16, "tokn_is"), "token_is"),
     "missing plan file": (lambda: analyze(BF16, "none.toml"), "none.toml"),

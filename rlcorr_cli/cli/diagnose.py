@@ -47,21 +47,18 @@ def diagnose(
     """Name the cause of a gap: its size, its evidence, and what to do."""
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
-    from rlcorr_cli.errors import UsageError
     from rlcorr_cli.present.stdout import emit_json
     from rlcorr_cli.present.terminal.diagnosed import print_diagnosis
 
-    if read.batch_by is not None:
-        raise UsageError("--batch-by changes nothing here: a diagnosis looks at no batches.", "Leave it out.")
+    reading = read.arguments_of_rows("a diagnosis")
     names = _causes(fail_on or ())
-    arguments = {name: value for name, value in read.arguments().items() if name != "batch_by"}
     diagnosed = api.diagnose(
         dumps,
         group_by=group_by or (),
         by=by or (),
         output=output or (),
         watch=shared.watch(quiet),
-        **arguments,  # type: ignore[arg-type]
+        **reading,
         **compute.arguments(),
     )
     if json:

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
     from rlcorr_cli.quality.bad_rows import BadRowPolicy
 
 
-class Reading(TypedDict):
-    """Arguments of the API that say how a dump is read."""
+class ReadingRows(TypedDict):
+    """Arguments of the API that say how a dump is read where nothing looks at its batches."""
 
     format: str
     columns: dict[str, str]
-    batch_by: str | None
     limit: int | None
     bad_rows: "BadRowPolicy"
+
+
+class Reading(ReadingRows):
+    """Arguments of the API that say how a dump is read."""
+
+    batch_by: str | None
 
 
 class Computing(TypedDict):
@@ -56,10 +61,18 @@ class ReadingOptions:
 
     def arguments(self) -> Reading:
         """As the API takes them."""
+        return {**self._of_rows(), "batch_by": self.batch_by}
+
+    def arguments_of_rows(self, what: str) -> ReadingRows:
+        """The same for what looks at no batches: an error where they are named."""
+        if self.batch_by is not None:
+            raise UsageError(f"--batch-by changes nothing here: {what} looks at no batches.", "Leave it out.")
+        return self._of_rows()
+
+    def _of_rows(self) -> ReadingRows:
         return {
             "format": self.format,
             "columns": mapping(self.map),
-            "batch_by": self.batch_by,
             "limit": self.limit,
             "bad_rows": self._bad_rows(),
         }
@@ -170,7 +183,7 @@ def flat(command: Callable[..., int | None]) -> Callable[..., int | None]:
         return command(**made, **arguments)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.__signature__ = Signature([parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters])  # type: ignore[attr-defined]
+    run.__signature__ = Signature([parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters])
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 

@@ -29,14 +29,12 @@ def sweep(
     from rlcorr_cli.present.stdout import emit_json
     from rlcorr_cli.present.terminal.swept import print_sweep
 
-    if read.batch_by is not None:
-        raise UsageError("--batch-by changes nothing here: a sweep looks at no batches.", "Leave it out.")
+    reading = read.arguments_of_rows("a sweep")
     if (plan.is_high if bound == "high" else plan.is_low if bound == "low" else None) is not None:
         raise UsageError(f"--bound {bound} moves the bound that --is-{bound} sets.", "Leave one of the two out.")
     rejections = plan.rs or []
     free = [text for text in rejections if ":" not in text]
     fixed = replace(plan, rs=[text for text in rejections if text not in free] or None)
-    arguments = {name: value for name, value in read.arguments().items() if name != "batch_by"}
     result = api.sweep(
         dumps,
         fixed.chosen(),
@@ -48,7 +46,7 @@ def sweep(
         points=points,
         output=output or (),
         watch=shared.watch(quiet),
-        **arguments,  # type: ignore[arg-type]
+        **reading,
         **compute.arguments(),
     )
     if json:

@@ -185,11 +185,14 @@ def reduce_log_ratio(tokens: Tokens, scope: Scope) -> Tensor:
             return tokens.log_ratio_max
 
 
+_NEGATED: Mapping[Scope, Scope] = {"seq_min": "seq_max", "seq_max": "seq_min"}
+"""What finds in -l what a scope finds in l, where it is not the same."""
+
+
 def _log_linear(tokens: Tokens, scope: Scope, plan: Plan, negate: bool = False) -> tuple[Tensor, Tensor]:
     """(l reduced without limit, with the plan's limit), negated for k1.  Extreme tokens are never limited."""
     if negate:
-        flipped: Scope = {"seq_min": "seq_max", "seq_max": "seq_min"}.get(scope, scope)  # type: ignore[assignment]
-        raw, limited = _log_linear(tokens, flipped, plan)
+        raw, limited = _log_linear(tokens, _NEGATED.get(scope, scope), plan)
         return -raw, -limited
     raw = reduce_log_ratio(tokens, scope)
     if scope in ("seq_min", "seq_max"):

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.plans.plan import LEVELS, WeightScope
 
 Config = Mapping[str, Any]
+Option = TypeVar("Option", bound=str)
 
 
 def checked(config: Config, keys: tuple[str, ...], profile: str) -> Config:
@@ -47,7 +49,7 @@ def flag(config: Config, key: str, default: bool = False) -> bool:
     return value
 
 
-def choice(config: Config, key: str, allowed: tuple[str, ...], default: str | None = None) -> str | None:
+def choice(config: Config, key: str, allowed: tuple[Option, ...], default: Option | None = None) -> Option | None:
     """One of `allowed`, or None."""
     value = config.get(key, default)
     if value is None or value in allowed:
@@ -55,6 +57,12 @@ def choice(config: Config, key: str, allowed: tuple[str, ...], default: str | No
     raise UsageError(
         f"{key} must be one of {', '.join(allowed)}, got {shortened(value)}.", "Use null to switch it off."
     )
+
+
+def ratio_level(config: Config, key: str, default: WeightScope | None = None) -> WeightScope | None:
+    """The scope of a ratio that verl and slime call its level, or None."""
+    name = choice(config, key, tuple(LEVELS), default)
+    return next((scope for scope in LEVELS if scope == name), None)
 
 
 def contradiction(first: str, second: str, hint: str) -> UsageError:

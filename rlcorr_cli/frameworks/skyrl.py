@@ -9,18 +9,24 @@ then says so.
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.config import Config, choice, positive
 from rlcorr_cli.frameworks.peer import Peer
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope
 
-_HIGH = {"token": ("token_tis_ratio_clip_high", 2.0), "sequence": ("sequence_tis_ratio_clip_high", 5.0)}
-_MASKS = {"product": ("seq_sum", "product", 0.5, 2.0), "geometric": ("seq_mean", "geo", 0.99, 1.01)}
+_HIGH: dict[WeightScope, tuple[str, float]] = {
+    "token": ("token_tis_ratio_clip_high", 2.0),
+    "sequence": ("sequence_tis_ratio_clip_high", 5.0),
+}
+_MASKS: dict[str, tuple[Scope, str, float, float]] = {
+    "product": ("seq_sum", "product", 0.5, 2.0),
+    "geometric": ("seq_mean", "geo", 0.99, 1.01),
+}
 _OUTLIER, _TOKEN = "outlier_token_is_threshold", "token_mask_is_threshold"
 
 
 def _read(config: Config) -> Plan:
     weighting = None
-    kind = choice(config, "tis_ratio_type", tuple(_HIGH))
+    kind: WeightScope | None = choice(config, "tis_ratio_type", ("token", "sequence"))
     if kind:
-        weighting = Weighting(kind, Bounds(None, positive(config, *_HIGH[kind])))  # type: ignore[arg-type]  # literals
+        weighting = Weighting(kind, Bounds(None, positive(config, *_HIGH[kind])))
     rejections: list[Rejection] = []
     low, high = (positive(config, f"{_OUTLIER}_{end}") for end in ("low", "high"))
     if low is not None:
@@ -37,7 +43,7 @@ def _read(config: Config) -> Plan:
     if metric:
         scope, short, low, high = _MASKS[metric]
         bounds = Bounds(positive(config, f"{short}_mask_low", low), positive(config, f"{short}_mask_high", high))
-        rejections.append(Rejection("ratio", scope, bounds, metric))  # type: ignore[arg-type]  # literals
+        rejections.append(Rejection("ratio", scope, bounds, metric))
     return Plan("skyrl", weighting, tuple(rejections))
 
 

@@ -9,12 +9,12 @@ anything.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.config import Config, checked, choice, contradiction, flag, number, positive
+from rlcorr_cli.frameworks.config import Config, checked, choice, contradiction, flag, number, positive, ratio_level
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.view import TotalsView
@@ -42,25 +42,25 @@ def _read(config: Config) -> Plan:
     rejections = _rejected(config, bounds) if flag(config, "use_rs") else ()
     if not flag(config, "use_tis", True):
         return Plan("slime")
-    level: WeightScope = choice(config, "tis_level", tuple(LEVELS), "token") or "token"  # type: ignore[assignment]
+    scope = ratio_level(config, "tis_level", "token") or "token"
     mode = choice(config, "tis_mode", ("truncate", "clip", "mask"), "truncate")
     kept = {"truncate": Bounds(None, bounds.high), "clip": bounds, "mask": Bounds()}[mode or "truncate"]
     normalize = "batch" if flag(config, "tis_batch_normalize") else "none"
-    if normalize == "batch" and level == "geometric":
+    if normalize == "batch" and scope == "geometric":
         raise contradiction(
             "tis_batch_normalize: true", "tis_level: geometric", "slime normalises token and sequence weights only."
         )
     if mode == "mask":
-        rejections = (Rejection("ratio", LEVELS[level], bounds, "tis"), *rejections)
-    return Plan("slime", Weighting(level, kept, normalize=normalize), rejections)
+        rejections = (Rejection("ratio", LEVELS[scope], bounds, "tis"), *rejections)
+    return Plan("slime", Weighting(scope, kept, normalize=normalize), rejections)
 
 
 def _rejected(config: Config, bounds: Bounds) -> tuple[Rejection, ...]:
     low, high = number(config, "rs_lower_bound"), positive(config, "rs_upper_bound")
     own = Bounds(bounds.low if low is None else low, bounds.high if high is None else high)
-    level = choice(config, "rs_level", tuple(LEVELS), "token") or "token"
+    scope = ratio_level(config, "rs_level", "token") or "token"
     threshold = positive(config, "rs_veto_threshold")
-    return (Rejection("ratio", LEVELS[level], own, "rs"), *(() if threshold is None else (veto(threshold),)))
+    return (Rejection("ratio", LEVELS[scope], own, "rs"), *(() if threshold is None else (veto(threshold),)))
 
 
 def _bounds(config: Config) -> Bounds:

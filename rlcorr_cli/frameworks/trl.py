@@ -7,21 +7,26 @@ The off-policy sequence mask compares the current policy with the sampling one.
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, number
 from rlcorr_cli.frameworks.peer import Peer
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Rejection, Weighting, WeightScope
 
 _PREFIX = "vllm_importance_sampling"
-MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+MODES: dict[str, tuple[WeightScope, Outside]] = {
+    "token_truncate": ("token", "clamp"),
+    "token_mask": ("token", "zero"),
+    "sequence_truncate": ("sequence", "clamp"),
+    "sequence_mask": ("sequence", "zero"),
+}
 
 
 def _read(config: Config) -> Plan:
     high, low = _high(config), number(config, f"{_PREFIX}_clip_min")
     weighting = None
     if flag(config, f"{_PREFIX}_correction", True):
-        mode = choice(config, f"{_PREFIX}_mode", MODES, "sequence_mask") or "sequence_mask"
+        mode = choice(config, f"{_PREFIX}_mode", tuple(MODES), "sequence_mask") or "sequence_mask"
         if high is None and low is None:
             raise UsageError(f"{_PREFIX}_clip_max and _clip_min are both off.", "TRL needs one of them.")
-        scope, _, how = mode.partition("_")
-        weighting = Weighting(scope, Bounds(low, high), "zero" if how == "mask" else "clamp")  # type: ignore[arg-type]
+        scope, outside = MODES[mode]
+        weighting = Weighting(scope, Bounds(low, high), outside)
     threshold = number(config, "off_policy_mask_threshold")
     rejections: tuple[Rejection, ...] = ()
     if threshold is not None:

@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.frameworks.config import Config, checked, choice, flag, number, positive
+from rlcorr_cli.frameworks.config import Config, checked, choice, flag, number, positive, ratio_level
 from rlcorr_cli.frameworks.empty_rows import counted_empty
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
 from rlcorr_cli.totals.families import StatisticFamily
 from rlcorr_cli.totals.view import TotalsView
 
@@ -83,13 +83,13 @@ def _read_ratio(release: Release, config: Config) -> Plan:
 
 def _ratio_rejections(config: Config) -> tuple[Rejection, ...]:
     rejections: list[Rejection] = []
-    level = choice(config, "rollout_rs", tuple(LEVELS))
-    if level:
+    scope = ratio_level(config, "rollout_rs")
+    if scope:
         high = positive(config, "rollout_rs_threshold", 2.0)
         if high is None:
             raise UsageError("rollout_rs needs rollout_rs_threshold.", "For example rollout_rs_threshold: 2.0.")
         low = number(config, "rollout_rs_threshold_lower")
-        rejections.append(Rejection("ratio", LEVELS[level], Bounds(1 / high if low is None else low, high), "rs"))
+        rejections.append(Rejection("ratio", LEVELS[scope], Bounds(1 / high if low is None else low, high), "rs"))
     threshold = positive(config, "rollout_token_veto_threshold")
     if threshold is not None:
         rejections.append(veto(threshold))
@@ -107,18 +107,19 @@ def _read_divergences(release: Release, config: Config) -> Plan:
 
 
 def _weighting(config: Config, icepop: bool = False) -> Weighting | None:
-    scope = choice(config, "rollout_is", ("token", "sequence"))
+    scope: WeightScope | None = choice(config, "rollout_is", ("token", "sequence"))
     spec = config.get("rollout_is_threshold", 2.0)
     if scope is None or spec is None:
         return None
-    outside, low = "clamp", None
+    outside: Outside = "clamp"
+    low = None
     if icepop and isinstance(spec, str) and "_" in spec:
         low, high = _pair(spec, "rollout_is_threshold")
         outside = "zero"
     else:
         high = positive(config, "rollout_is_threshold", 2.0)
     normalize = "batch" if flag(config, "rollout_is_batch_normalize") else "none"
-    return Weighting(scope, Bounds(low, high), outside, normalize)  # type: ignore[arg-type]  # literals
+    return Weighting(scope, Bounds(low, high), outside, normalize)
 
 
 def _options(config: Config) -> list[str]:

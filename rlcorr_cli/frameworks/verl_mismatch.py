@@ -5,11 +5,11 @@ what lies outside [low, high] is masked.  Diagnostics carry `mismatch_` and ther
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.config import Config, checked, choice, number, positive
+from rlcorr_cli.frameworks.config import Config, checked, choice, number, positive, ratio_level
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.verl_metrics import off_policy, ratio_family, veto_metrics
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.view import TotalsView
 
@@ -24,7 +24,7 @@ KEYS = (
 
 def _read(config: Config) -> Plan:
     checked(config, KEYS, "verl-mismatch")
-    level: WeightScope = choice(config, "rollout_is_level", tuple(LEVELS), "token") or "token"  # type: ignore[assignment]
+    scope = ratio_level(config, "rollout_is_level", "token") or "token"
     mode = choice(config, "rollout_is_mode", ("truncate", "mask"), "truncate")
     high = positive(config, "rollout_is_threshold")
     if high is None:
@@ -34,8 +34,8 @@ def _read(config: Config) -> Plan:
     threshold = positive(config, "rollout_is_veto_threshold")
     vetoes = () if threshold is None else (veto(threshold),)
     if mode == "truncate":
-        return Plan("verl-mismatch", Weighting(level, bounds, "cap"), vetoes)
-    return Plan("verl-mismatch", Weighting(level), (Rejection("ratio", LEVELS[level], bounds, "is"), *vetoes))
+        return Plan("verl-mismatch", Weighting(scope, bounds, "cap"), vetoes)
+    return Plan("verl-mismatch", Weighting(scope), (Rejection("ratio", LEVELS[scope], bounds, "is"), *vetoes))
 
 
 def _write(numbers: TotalsView, plan: Plan) -> Values:

@@ -40,7 +40,7 @@ Gate = Literal["any", "positive", "negative", "nonpositive", "nonnegative"]
 """The sign of the advantage that a record acts on.  A sequence's advantage is the mean over its valid tokens."""
 
 SCOPES: tuple[Scope, ...] = ("token", "seq_sum", "seq_mean", "seq_max", "seq_min")
-LEVELS: dict[str, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
+LEVELS: dict[WeightScope, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
 """How a weight of each scope reduces l; verl and slime name a ratio's level so, too."""
 SIGNS: dict[Gate, str] = {"positive": ">", "negative": "<", "nonpositive": "<=", "nonnegative": ">="}
 MOST_RULES = 100

@@ -73,7 +73,7 @@ def swept_rejection(base: Plan, text: str, side: Side | None) -> Swept:
             f"Cannot read what to sweep, '{text}'.",
             f"Write --rs STATISTIC.SCOPE without bounds, for example ratio.seq_mean. Statistics: {near}.",
         )
-    record = Rejection(statistic, scope, Bounds(None, 1.0))  # type: ignore[arg-type]
+    record = Rejection(statistic, scope, Bounds(None, 1.0))
     two_sided = not STATISTICS[statistic].nonnegative or statistic == "ratio"
     if side is not None and not two_sided:
         raise UsageError(f"{statistic} is never negative: it has no low side.", "Leave --side out.")

@@ -25,6 +25,11 @@ class Cell:
         return f"{self.text} {MARK}" if self.status else self.text
 
 
+def number_of(value: object) -> float | None:
+    """What a group's key is sorted by: its number, None of anything else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     """A table: its headings, of which the first says what the rows are, and its rows.

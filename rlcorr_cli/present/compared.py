@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from rlcorr_cli.present.cells import Cell, Rows
+from rlcorr_cli.present.cells import Cell, Rows, number_of
 from rlcorr_cli.present.numbers import NOTHING, more, number, plural, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.compared import ComparedGroup, Comparison, Sort
@@ -104,8 +104,7 @@ def group_rows(comparison: Comparison, most: int) -> Rows:
 
 
 def _key(value: object) -> Cell:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return Cell(clean(NOTHING if value is None else value), float(value) if is_number else None)  # type: ignore[arg-type]
+    return Cell(clean(NOTHING if value is None else value), number_of(value))
 
 
 def _group(group: ComparedGroup) -> tuple[Cell, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rlcorr_cli.present.cells import Cell, Rows
+from rlcorr_cli.present.cells import Cell, Rows, number_of
 from rlcorr_cli.present.numbers import NOTHING, interval, more, number, plural
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence
@@ -254,9 +254,8 @@ def agreement(dump: DiagnosedDump) -> str:
 
 
 def _key(value: object) -> Cell:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     text = f"{value:g}" if isinstance(value, float) else clean(NOTHING if value is None else value)
-    return Cell(text, float(value) if is_number else None)  # type: ignore[arg-type]
+    return Cell(text, number_of(value))
 
 
 def percent(share: float) -> str:

@@ -73,7 +73,7 @@ class Case:
 
     def within(self, **around: object) -> "Case":
         """The same in other surroundings."""
-        return replace(self, around=replace(self.around, **around))  # type: ignore[arg-type]
+        return replace(self, around=replace(self.around, **around))
 
 
 Cases = Iterator[Case]

@@ -140,9 +140,9 @@ def _taken_over(
     os.environ.update(environment)
     sys.argv = ["rlcorr", *args]
     stdin = open(0, encoding="utf-8", closefd=False) if 0 in numbers else None  # noqa: SIM115
-    sys.stdin = sys.__stdin__ = stdin  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = _text(1, "strict") if 1 in numbers else None  # type: ignore[misc,assignment]
-    sys.stderr = sys.__stderr__ = _text(2, "backslashreplace") if 2 in numbers else None  # type: ignore[misc,assignment]
+    sys.stdin = sys.__stdin__ = stdin
+    sys.stdout = sys.__stdout__ = _text(1, "strict") if 1 in numbers else None
+    sys.stderr = sys.__stderr__ = _text(2, "backslashreplace") if 2 in numbers else None
     return args
 
 

@@ -71,7 +71,7 @@ class KillingEngine(ProcessEngine):
     def map(self, shards: Sequence[Shard], work: Callable[[Shard], Any]) -> Iterator[Any]:
         if self.kills and isinstance(work, Portioned) and isinstance(work.work, WriteParts):
             filtering = KilledInTheMiddle(work.work.reading, work.work.filtering, self.kills, 1)
-            work = Portioned(replace(work.work, filtering=filtering))  # type: ignore[arg-type]
+            work = Portioned(replace(work.work, filtering=filtering))
         return super().map(shards, work)
 
 

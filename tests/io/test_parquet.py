@@ -328,7 +328,7 @@ def test_a_row_of_millions_of_tokens_is_refused(others: int, tmp_path: Path) -> 
 def test_an_encrypted_file_says_so(tmp_path: Path) -> None:
     encryption = pytest.importorskip("pyarrow.parquet.encryption")
 
-    class Keys(encryption.KmsClient):  # type: ignore[misc, name-defined]
+    class Keys(encryption.KmsClient):
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
             return key_bytes
 

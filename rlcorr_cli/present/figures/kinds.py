@@ -42,7 +42,7 @@ class Drawn:
         paper = BytesIO()
         stamps = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
         with style.styled():
-            self.figure.savefig(paper, format=suffix, dpi=dpi, metadata=stamps[suffix])  # type: ignore[arg-type]
+            self.figure.savefig(paper, format=suffix, dpi=dpi, metadata=stamps[suffix])
         return paper.getvalue()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rlcorr_cli.present.figures import own_settings
 from rlcorr_cli.present.stdout import clean
@@ -78,8 +79,8 @@ def blank(width: float, height: float) -> Figure:
     """An empty figure, in inches; not registered anywhere, so nothing has to close it."""
     figure = Figure(figsize=(width, height), layout="constrained")
     engine = figure.get_layout_engine()
-    assert engine is not None
-    engine.set(w_pad=0.08, h_pad=0.06)  # type: ignore[call-arg]
+    assert isinstance(engine, ConstrainedLayoutEngine)
+    engine.set(w_pad=0.08, h_pad=0.06)
     return figure
 
 
@@ -135,8 +136,8 @@ def foot(figure: Figure, lines: Sequence[tuple[str, bool]]) -> None:
     strip = (len(wrapped) * LINE + 0.1) if wrapped else 0.0
     figure.set_size_inches(width, height + strip)
     engine = figure.get_layout_engine()
-    assert engine is not None
-    engine.set(rect=(0, strip / (height + strip), 1, height / (height + strip)))  # type: ignore[call-arg]
+    assert isinstance(engine, ConstrainedLayoutEngine)
+    engine.set(rect=(0, strip / (height + strip), 1, height / (height + strip)))
     for i, (text, small) in enumerate(wrapped):
         y = (strip - 0.06 - i * LINE) / (height + strip)
         figure.text(0.08 / width, y, text, va="top", fontsize=7 if small else 8)

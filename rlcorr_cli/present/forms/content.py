@@ -6,7 +6,7 @@ from rlcorr_cli import __version__
 from rlcorr_cli.metrics.symbols import symbols_in
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.cause import cause_sentence, next_step, told_cause
-from rlcorr_cli.present.cells import Cell, Rows, statuses
+from rlcorr_cli.present.cells import Cell, Rows, number_of, statuses
 from rlcorr_cli.present.correction import correction
 from rlcorr_cli.present.forms.key_figures import KeyFigure, key_figures
 from rlcorr_cli.present.forms.metric_sections import formulas, metric_sections
@@ -223,5 +223,4 @@ def _cells(group: Group, columns: list[str], report: Report) -> tuple[Cell, ...]
 
 
 def _key(value: object) -> Cell:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return Cell(short(NOTHING if value is None else value), float(value) if is_number else None)  # type: ignore[arg-type]
+    return Cell(short(NOTHING if value is None else value), number_of(value))
