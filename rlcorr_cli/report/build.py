@@ -268,9 +268,15 @@ def _reward_notes(numbers: TotalsView, inputs: Sequence[Input]) -> list[str]:
     return notes
 
 
+_SAMPLE_ID = "a column sample_id would tell them apart."
+
+
 def _alike(of_whole: Whole | None) -> list[str]:
     """A note where more than a tenth of the rows share their draws of the bootstrap."""
-    shared = of_whole.rows.shared_fraction if of_whole is not None and of_whole.rows is not None else 0.0
-    if shared <= 0.1:
+    rows = None if of_whole is None else of_whole.rows
+    if rows is None or rows.shared_fraction <= 0.1:
         return []
-    return [f"{100 * shared:.0f} % of the rows are alike: they are resampled together, and intervals may be too wide."]
+    if rows.n_distinct == 1:
+        return [f"All rows are alike in their rollout log-probs, so there are no intervals; {_SAMPLE_ID}"]
+    shared = f"{100 * rows.shared_fraction:.0f} % of the rows are alike in their rollout log-probs"
+    return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]

@@ -40,9 +40,14 @@ def test_more_than_a_tenth_of_rows_alike_are_noted(tmp_path: Path) -> None:
 
     assert notes(2) == []
     (note,) = notes(3)
-    assert note.startswith("15 % of the rows are alike: they are resampled together")
+    assert note.startswith("15 % of the rows are alike in their rollout log-probs: they are resampled together")
 
 
 def test_one_row_many_times_has_no_intervals(tmp_path: Path) -> None:
-    assert reported([row(1)] * 30, tmp_path).intervals == {}
+    report = reported([row(1)] * 30, tmp_path)
+    assert report.intervals == {}
+    assert [note for note in report.notes if "alike" in note] == [
+        "All rows are alike in their rollout log-probs, so there are no intervals; a column sample_id would tell them "
+        "apart."
+    ]
     assert "kl" in reported([row(1)] * 29 + [row(2)], tmp_path).intervals

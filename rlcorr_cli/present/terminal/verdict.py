@@ -160,7 +160,8 @@ def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
     change.
     """
     takes = f"{clean(bounds.rejection)} takes {share(bounds.lost_fraction)} of the {bounds.units}."
-    keeps = f"To keep {'' if bounds.exact else 'at least '}{share(bounds.kept_fraction)} of them:"
+    at_least = "" if bounds.exact or bounds.kept_fraction == 1 else "at least "
+    keeps = f"To keep {at_least}{share(bounds.kept_fraction)} of them:"
     low, high = ("" if end is None else plain(end) for end in (bounds.low, bounds.high))
     if profile == "canonical":
         return takes, keeps, f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
