@@ -1,7 +1,7 @@
 """A second, independent implementation of every metric, as slow plain-Python loops over lists of floats.
 
-Written from shared/spec/metrics.md (section 1, 1b, 2, 3) and shared/spec/corrections.md section 1
-only; it shares no code with the tool, so a test that compares the two compares two readings of the specification.
+Written from the formulas alone, those that `rlcorr help metrics` and `rlcorr help corrections` state; it shares no code
+with the tool, so a test that compares the two compares two readings of them.
 
 Notation: a = train, b = rollout, l = a - b, S = sum of l over a sequence's valid tokens, g = S / n; N valid tokens,
 B non-empty sequences, tok = mean over valid tokens, seq = mean over non-empty sequences. "No data" is None. Values too
@@ -202,7 +202,7 @@ def flat(lists: Iterable[Sequence[float]]) -> list[float]:
     return [x for xs in lists for x in xs]
 
 
-# ---------------------------------------------------------------- section 1
+# ---------------------------------------------------------------- diagnostics
 
 
 def view(rows: Sequence[Row], masks: Sequence[Sequence[int]]) -> list[Seq]:
@@ -324,7 +324,7 @@ def _shape(ordered: Sequence[float], length: int) -> Value:
 
 
 def diagnostics(rows: Sequence[Row], masks: Sequence[Sequence[int]]) -> dict[str, Value]:
-    """Section 1 over the tokens that the masks keep, with length_mean and reward_mean."""
+    """The diagnostics over the tokens that the masks keep, with length_mean and reward_mean."""
     seqs = [s for s in view(rows, masks) if s.at]
     return dict(_diagnostics(tuple((tuple(s.a), tuple(s.b), s.row.reward) for s in seqs)))
 

@@ -157,16 +157,16 @@ def filter_dump(
     if wanted is None:
         _refuse_idle(chosen)
     target = Target(
-        None if output is None else written("-o", output),
-        keep_rejected,
-        None if rejected_output is None else written("--rejected-output", rejected_output),
-        overwrite,
-        rows_per_file,
-        resample,
-        seed,
-        write_unused_weights,
-        wanted,
-        coef_normalized,
+        path=None if output is None else written("-o", output),
+        keep_rejected=keep_rejected,
+        rejected=None if rejected_output is None else written("--rejected-output", rejected_output),
+        overwrite=overwrite,
+        rows_per_file=rows_per_file,
+        resample=resample,
+        seed=seed,
+        unused_weights=write_unused_weights,
+        objective=wanted,
+        divides_coefs=coef_normalized,
     )
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)

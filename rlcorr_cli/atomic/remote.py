@@ -126,8 +126,8 @@ def created(path: Path) -> BinaryIO:
 def refusal(path: Path, error: OSError) -> OutputError | None:
     """What is wrong with the store, where an error came from it."""
     store, uri = _store(path)
-    told = store.explained(uri, error)
-    return None if told is None else OutputError(told.message, told.hint)
+    explained = store.explained(uri, error)
+    return None if explained is None else OutputError(explained.message, explained.hint)
 
 
 def remove(path: Path, directory: bool = False) -> None:

@@ -206,8 +206,8 @@ def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int
     if _asks(args, "--json"):
         import json
 
-        told = {"error": {"message": error.message, "hint": error.hint, "exit_status": status}}
-        write_stderr(disarmed_json(json.dumps(told)) + "\n")
+        document = {"error": {"message": error.message, "hint": error.hint, "exit_status": status}}
+        write_stderr(disarmed_json(json.dumps(document)) + "\n")
     else:
         write_stderr(disarmed(f"Error: {_line(error.message)}\n{_line(error.hint)}".rstrip()) + "\n")
     return status

@@ -265,7 +265,7 @@ Outputs = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help=f"Also write the report to FILE: {', '.join(FORMS)} (TensorBoard). Repeatable.",
+        help=f"Also write the report to FILE: {', '.join(FORMS)}; .tb is for TensorBoard. Repeatable.",
         rich_help_panel=OUTPUT,
     ),
 ]

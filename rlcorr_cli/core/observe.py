@@ -85,7 +85,7 @@ class Observation:
         return tuple(dict.fromkeys(plan.mode for plan in self.plans))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Observed:
     """A batch's summaries by group key, its replicates by mode (none without a seed or without a token), its pictures
     and what was decided about its rows, where those are asked for, and what is kept of it as a whole (None without a
@@ -145,7 +145,7 @@ def observe(
     if not filled.any():
         plans = observation.plans
         decision = nothing_decided(batch, plans[0], observation.objectives.get(plans[0])) if decides else None
-        return Observed(_summaries(observation, batch, {}), decision=decision)
+        return Observed(groups=_summaries(observation, batch, {}), decision=decision)
     rewards = None if batch.reward is None else batch.reward[filled]
     settings = observation.settings
     tokens = tokens or {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
@@ -184,7 +184,15 @@ def observe(
         plan = observation.plan
         decision = decide(batch, tokens[plan.mode], corrected[plan], observation.objectives.get(plan))
     whole = Whole(_whole_tails(parts), *draws.rows)
-    return Observed(groups, draws.replicates, pictures, decision, whole, draws.by_group, group_bins)
+    return Observed(
+        groups=groups,
+        replicates=draws.replicates,
+        pictures=pictures,
+        decision=decision,
+        whole=whole,
+        group_replicates=draws.by_group,
+        group_bins=group_bins,
+    )
 
 
 @dataclass(frozen=True)

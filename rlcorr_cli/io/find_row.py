@@ -63,7 +63,7 @@ class _Matches:
     row: Rows | None = None
 
     def add(self, rows: Rows, i: int) -> None:
-        """One more."""
+        """Count a row of that name: the first is kept, and the places of the first few."""
         self.n += 1
         if self.row is None:
             self.row = rows.part(i, i + 1)

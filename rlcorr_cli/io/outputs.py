@@ -206,10 +206,10 @@ def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
 
 def _is_seal(content: bytes) -> bool:
     try:
-        told = json.loads(content)
+        seal = json.loads(content)
     except ValueError:
         return False
-    return isinstance(told, dict) and {"version", "plan", "parts"} <= told.keys()
+    return isinstance(seal, dict) and {"version", "plan", "parts"} <= seal.keys()
 
 
 def is_table(destination: Destination) -> bool:

@@ -51,9 +51,9 @@ class PartsPlace:
     def failed(self, error: OSError) -> OutputError:
         """The error of a part that could not be written."""
         if remote.is_remote(self.directory):
-            told = remote.refusal(self.directory, error)
-            if told is not None:
-                return told
+            refusal = remote.refusal(self.directory, error)
+            if refusal is not None:
+                return refusal
         elif isinstance(error, FileNotFoundError):
             what = f"{os.uname().nodename}, where a part is written, does not see {self.directory.parent}"
             return OutputError(f"Cannot write {self.path}: {what}.", SHARED)

@@ -113,7 +113,7 @@ class _Gathered:
     groups: dict[Key, GroupGaps] = field(default_factory=dict[Key, GroupGaps])
 
     def add(self, part: Mapping[Key, GroupGaps]) -> None:
-        """One more part; a UsageError for more groups than are kept."""
+        """Add one more part, in place; a UsageError for more groups than are kept."""
         for key, gaps in part.items():
             self.groups[key] = self.groups[key] + gaps if key in self.groups else gaps
         if len(self.groups) > MOST_GROUPS:
@@ -149,10 +149,10 @@ class DiagnoseShard:
         gaps: dict[Key, GroupGaps] = {}
         for group in np.unique(batch.group_index).tolist():
             at = np.flatnonzero(batch.group_index == group)
-            found = gap_totals(batch, around, at, self.reading.device)
+            of_group = gap_totals(batch, around, at, self.reading.device)
             worst = {
                 name: WorstRows.of(self._worst(rows, at, values))
-                for name, values in (("odd_rows", found.odd), ("far_rows", found.far))
+                for name, values in (("odd_rows", of_group.odd), ("far_rows", of_group.far))
             }
             of_rows = lengths[at]
             values = (
@@ -164,7 +164,7 @@ class DiagnoseShard:
             )
             counts = {name: int(value) for name, value in zip(COUNTS, values, strict=True)}
             # Without a column of batches, the key begins with None.
-            gaps[batch.group_keys[group][1:]] = GroupGaps(counts, replace(found.totals, **worst))
+            gaps[batch.group_keys[group][1:]] = GroupGaps(counts, replace(of_group.totals, **worst))
         return gaps
 
     def _worst(self, rows: CheckedRows, at: NDArray[np.int64], values: Floats) -> Iterable[WorstRow]:

@@ -94,7 +94,7 @@ class Tally:
     rejected: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, account: Account) -> None:
-        """One more."""
+        """Add what became of one part of the dump."""
         self.totals.add(account.measured)
         self.rows_in += account.rows_in
         self.rows_out += account.rows_out

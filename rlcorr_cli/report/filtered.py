@@ -13,7 +13,7 @@ ROWS_PER_FILE = 100_000
 """How many rows each file of an output directory holds."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """Where the corrected rows go.
 

@@ -158,10 +158,10 @@ def _setting_notes(run: RunTotals) -> list[str]:
     """What was set away from its default and no other part of a report says."""
     default, settings, seed = DiagnosticSettings(), run.provenance.settings, run.provenance.seed
     extreme_ratio, ppo_clip = settings["extreme_ratio"], settings["ppo_clip"]
-    said = (
+    settings_set = (
         (extreme_ratio != default.extreme_ratio, f"extreme ratio {extreme_ratio:g}"),
         (ppo_clip != default.ppo_clip, f"PPO clip {ppo_clip:g}"),
         (bool(seed), f"bootstrap seed {seed}"),
     )
-    chosen = ", ".join(words for differs, words in said if differs)
+    chosen = ", ".join(words for differs, words in settings_set if differs)
     return [f"Set by option: {chosen}."] if chosen else []

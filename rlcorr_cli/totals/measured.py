@@ -73,7 +73,7 @@ class Gathering:
     group_bins: dict[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
     def add(self, part: Measured) -> None:
-        """One more part."""
+        """Add the totals of one more part, in place."""
         if part.provenance is not None:
             if self.provenance is not None:
                 self.provenance.check_same(part.provenance)

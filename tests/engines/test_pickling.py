@@ -92,7 +92,7 @@ def works(case: Case) -> Iterator[Callable[[Shard], Any]]:
         reading=case.reading(), observation=case.observation, budget_bounds=budget_bounds, provenance=provenance
     )
     yield InspectShard(reading=case.reading(), n_worst=3, by="k3")
-    target, computing = Target(Path("out.parquet")), Computing("cpu", 16)
+    target, computing = Target(path=Path("out.parquet")), Computing("cpu", 16)
     yield filter_work(case.dump, case.chosen, target, computing, budget_bounds, writes=True)
 
 

@@ -125,7 +125,7 @@ def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) ->
     chosen = ChosenPlan(preset("geo_rs").plan)
     results: list[list[FilteredRows]] = []
     for computing in computings(processes):
-        work = filter_work(dump, chosen, Target(Path("out.parquet")), computing, {}, writes=True)
+        work = filter_work(dump, chosen, Target(path=Path("out.parquet")), computing, {}, writes=True)
         results.append(list(filtered_rows(dump, work, computing)))
     here, there = results
     assert [written(batch) for batch in there] == [written(batch) for batch in here]

@@ -196,7 +196,7 @@ def test_a_suggestion_is_a_warning(report: Report, capsys: pytest.CaptureFixture
 def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan("tight", rejections=(GEOMETRIC,))
     for chosen, is_told in ((ChosenPlan(plan), True), (ChosenPlan(plan, PROFILES["verl-0.9"]), False)):
-        print_filtered(filter_with(request(), chosen, Target(None)))
+        print_filtered(filter_with(request(), chosen, Target(path=None)))
         print_report(measure(request(), chosen))
         text = capsys.readouterr().out
         assert text.count("--rs ratio.seq_mean:") == 2 * is_told

@@ -25,7 +25,7 @@ OF_WEIGHTS = {
 LOST = "rollout_rs_masked_fraction"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KeyFigure:
     """One number.  ends: its 95 % interval; limit: what the rule on it asks for; empty where there is none."""
 
@@ -63,7 +63,14 @@ def _kept(report: Report) -> Iterator[KeyFigure]:
         return
     asked = limit(LOST, report)
     value = Cell(share(1 - lost), 1 - lost, marks(report).get(LOST, ""))
-    yield KeyFigure("kept tokens", "share that rejections keep", value, "", "100 %", asked and f"lost {asked}")
+    yield KeyFigure(
+        name="kept tokens",
+        about="share that rejections keep",
+        value=value,
+        ends="",
+        ideal="100 %",
+        limit=asked and f"lost {asked}",
+    )
 
 
 def limit(name: str, report: Report) -> str:

@@ -75,7 +75,7 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
     repeated = repetition_penalty(case)
     curve = None if repeated else _first(case, CURVES_OF_ROWS if column else CURVES)
     changed = repeated or curve
-    found = [
+    candidates = [
         grid,
         mispaired_rows(case),
         *place_faults(case),
@@ -85,7 +85,7 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         some_rows(case) if column is None else None,
         None if changed else _spread_cause(case, column, grid),
     ]
-    causes = [cause for cause in found if cause is not None and cause.share >= LEAST]
+    causes = [cause for cause in candidates if cause is not None and cause.share >= LEAST]
     first = next(iter(_ranked(causes)), None)
     rest = noise(case, first)
     return causes if rest is None else [*causes, rest]

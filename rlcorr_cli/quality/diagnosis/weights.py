@@ -49,8 +49,8 @@ def drift(case: Case) -> CauseFinding | None:
     lean = case.features.lean
     if lean.tau < LEAN or lean.z_tau <= LEAN_Z:
         return None
-    given = case.context.advantage
-    reason = f"not with {given}" if given else "no advantage is given to tell which way"
+    column = case.context.advantage
+    reason = f"not with {column}" if column else "no advantage is given to tell which way"
     return CauseFinding(
         cause="drift",
         share=_body_share(case),
