@@ -21,7 +21,9 @@ def explain(
     schema: Annotated[
         bool,
         typer.Option(
-            "--schema", help="The JSON Schema of report, filter, check, inspect, row, diff, diagnose, error; or all."
+            "--schema",
+            help="The JSON Schema of report, filter, check, inspect, row, diff, diagnose, compare, side_by_side, "
+            "sweep, convert, error; or all.",
         ),
     ] = False,
     debug: o.Debug = False,

@@ -119,8 +119,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
-            "rlcorr": __version__,
-            "schema": SCHEMA,
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
             "inputs": [source.to_dict() for source in self.inputs],
             "counts": dict(self.whole.counts),
             "metrics": dict(self.whole.metrics),
@@ -129,7 +128,7 @@ class Comparison:
             "recommendation": self.recommendation.to_dict(),
             "groups": [group.to_dict() for group in self.groups],
             "skipped": [asdict(skipped) for skipped in self.skipped],
-            "anomalies": [anomaly.to_dict() for anomaly in self.anomalies],
+            "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
             "problems": {name: dict(problem) for name, problem in self.problems.items()},
             "notes": list(self.notes),
         }

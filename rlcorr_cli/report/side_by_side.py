@@ -47,7 +47,7 @@ class DumpColumn:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         of_dump = self.comparison.to_dict()
-        shared = ("inputs", "counts", "metrics", "intervals", "recommendation", "anomalies", "problems", "notes")
+        shared = ("inputs", "counts", "metrics", "intervals", "recommendation", "suspicions", "problems", "notes")
         plan = None if self.plan is None else self.plan.to_dict()
         return {"name": self.name, "plan": plan, **{name: of_dump[name] for name in shared}}
 
@@ -83,8 +83,7 @@ class SideBySide:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
-            "rlcorr": __version__,
-            "schema": SCHEMA,
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
             "plan": None if self.plan is None else {"name": self.plan.name, **self.plan.to_dict()},
             "largest": None if self.largest is None else asdict(self.largest),
             "dumps": [dump.to_dict() for dump in self.dumps],

@@ -111,8 +111,7 @@ class Sweep:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
-            "rlcorr": __version__,
-            "schema": SCHEMA,
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
             "inputs": [source.to_dict() for source in self.inputs],
             "counts": dict(self.counts),
             "swept": self.what,

@@ -27,7 +27,7 @@ COLUMNS = [
     "ess",
     "top_1pct",
 ]
-TOP = ["rlcorr", "schema", "inputs", "counts", "metrics", "intervals", "plans", "recommendation", "groups", "skipped"]
+TOP = ["rlcorr", "inputs", "counts", "metrics", "intervals", "plans", "recommendation", "groups", "skipped"]
 LOSSY = ("--preset", "token_is", "--preset", "geo_rs")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jsonschema
@@ -14,7 +15,11 @@ from running import BF16, STEPS, jsonl, parquet, row, run
 from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.report.report import SCHEMA
 
-NAMES = ("report", "filter", "check", "inspect", "row", "diff", "diagnose", "error")
+NAMES = (
+    *("report", "filter", "check", "inspect", "row", "diff", "diagnose"),
+    *("compare", "side_by_side", "sweep", "convert", "error"),
+)
+INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
 
 
 @cache
@@ -204,6 +209,35 @@ WRONG: dict[str, dict[str, Callable[[Any], None]]] = {
         "a remedy that is none": put(False, "findings", 0, "remedy"),
         "a key more": put(1, "more"),
     },
+    "compare": {
+        "a key more": put(1, "more"),
+        "another schema": put(2, "rlcorr", "schema"),
+        "no plans": put([], "plans"),
+        "a plan without its records": drop("plans", 0, "plan"),
+        "a column less": drop("plans", 0, "values", "worth"),
+        "a column more": put(1, "groups", 0, "plans", 0, "values", "more"),
+        "a flag of its own": put(["close"], "recommendation", "flags"),
+        "a reason without words": drop("recommendation", "reasons", 0, "text"),
+        "a group without a key": put({}, "groups", 0, "key"),
+        "an objective of nothing": put({}, "plans", 0, "objective"),
+    },
+    "side_by_side": {
+        "one dump": lambda data: data["dumps"].pop(),
+        "a dump without a letter": drop("dumps", 0, "name"),
+        "a plan of nothing": put({}, "dumps", 0, "plan"),
+        "a factor as text": put("2", "largest", "factor"),
+        "a key more": put(1, "more"),
+    },
+    "sweep": {
+        "no points": put([], "points"),
+        "a point with more": put(1, "points", 0, "more"),
+        "half a unit": put(0.5, "points", 0, "n_inside"),
+        "units of rows": put("rows", "units"),
+        "another target": put("worth", "target", "kind"),
+        "a threshold of one end": drop("target", "threshold", "low"),
+        "a key less": drop("swept"),
+    },
+    "convert": {"rows below 0": put(-1, "rows"), "one unmatched": put([1], "unmatched"), "a key more": put(1, "more")},
     "error": {
         "no hint": drop("error", "hint"),
         "a status of success": put(0, "error", "exit_status"),
@@ -215,10 +249,16 @@ WRONG: dict[str, dict[str, Callable[[Any], None]]] = {
 
 @cache
 def right(name: str) -> Any:
+    if name == "convert":
+        with TemporaryDirectory() as folder:
+            return run("convert", BF16, "-o", f"{folder}/dump.parquet", "--json").json
     given = {
         "report": ("analyze", STEPS, "--group-by", "step", "--preset", "token_is"),
         "filter": ("filter", BF16, "--preset", "geo_rs", "--dry-run"),
         "check": ("check", BF16),
+        "compare": ("compare", STEPS, "--group-by", "step", "--preset", "token_is", "--objective", "ppo"),
+        "side_by_side": ("compare", BF16, INT8, "--side-by-side", "--preset", "token_is"),
+        "sweep": ("sweep", BF16, "--rs", "ratio.seq_mean", "--target-keep", "0.95"),
         "error": ("analyze", "none.parquet"),
     }[name]
     ran = run(*given, "--json")
@@ -242,6 +282,37 @@ def test_the_schema_says_no_to_anything_else(document: Any) -> None:
 
 @pytest.mark.parametrize("more", [(), ("--all",), ("--group-by", "group_id")], ids=["whole", "all", "groups"])
 def test_comparisons_are_as_the_schema_says(more: tuple[str, ...]) -> None:
-    int8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
-    assert_is("diff", run("diff", BF16, int8, *more, "--json").json)
+    assert_is("diff", run("diff", BF16, INT8, *more, "--json").json)
     assert_is("diff", run("diff", BF16, BF16, *more, "--json").json)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        (BF16, "--all", "--limit", "1"),
+        (STEPS, "--group-by", "step", "--preset", "m2po", "--objective", "cispo"),
+        (BF16, INT8, "--side-by-side"),
+        (BF16, BF16, "--side-by-side", "--preset", "slime_mis"),
+    ],
+    ids=["all on one row", "groups", "dumps", "dumps under a plan"],
+)
+def test_plans_and_dumps_side_by_side_are_as_the_schema_says(more: tuple[str, ...]) -> None:
+    assert_is("side_by_side" if "--side-by-side" in more else "compare", run("compare", *more, "--json").json)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--rs", "k3.token"),
+        ("--is", "sequence", "--bound", "low", "--target-ess", "0.99"),
+        ("--rs", "k3.seq_mean", "--target-ess", "0.99"),
+        ("--is", "token", "--bound", "high", "--target-ess", "0.1", "--limit", "1"),
+    ],
+    ids=["no target", "no floor", "out of reach", "none needed"],
+)
+def test_sweeps_are_as_the_schema_says(more: tuple[str, ...]) -> None:
+    assert_is("sweep", run("sweep", BF16, *more, "--json").json)
+
+
+def test_what_convert_prints_is_as_the_schema_says() -> None:
+    assert_is("convert", right("convert"))

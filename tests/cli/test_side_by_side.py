@@ -24,7 +24,7 @@ def beside(*args: str) -> dict[str, Any]:
 def test_a_dump_has_the_numbers_that_compare_gives_it_alone() -> None:
     for dump, column in zip(THREE, beside(*THREE, "--preset", "geo_rs")["dumps"], strict=True):
         alone = run("compare", dump, "--preset", "geo_rs", "--json").json
-        for part in ("inputs", "counts", "metrics", "intervals", "anomalies", "problems"):
+        for part in ("inputs", "counts", "metrics", "intervals", "suspicions", "problems"):
             assert column[part] == alone[part], part
         assert column["plan"]["values"] == alone["plans"][0]["values"]
         assert column["plan"]["intervals"] == alone["plans"][0]["intervals"]
