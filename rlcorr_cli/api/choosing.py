@@ -1,5 +1,6 @@
 """Which plan is asked for, resolved in one place: a plan, a preset's name, a file or a mapping; then single knobs."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, Obje
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection, WeightScope
 from rlcorr_cli.plans.plan import veto as veto_rejection
 from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.plans.swept import plain
 
 PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
 """A plan, what `choose_plan` made, a preset's name, a file, or a mapping: our own records or a framework's config."""
@@ -54,8 +56,7 @@ def choose_plan(
     rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
     knobs = (is_scope, is_high, is_low, is_outside, normalize, veto)
     chosen = _resolved(plan, profile, turned=bool(rejections) or any(knob is not None for knob in knobs))
-    if veto is not None:
-        rejections.append(veto_rejection(veto))
+    vetoes = [] if veto is None else [veto_rejection(veto)]
     changed = override(
         chosen.plan,
         scope=_choice("--is", is_scope, WeightScope),
@@ -63,11 +64,26 @@ def choose_plan(
         low=is_low,
         outside=_choice("--is-outside", is_outside, FlagOutside),
         normalize=_choice("--normalize", normalize, Normalize),
-        rejections=tuple(parse_rejection(each) if isinstance(each, str) else each for each in rejections),
+        rejections=tuple(parse_rejection(each) if isinstance(each, str) else each for each in [*rejections, *vetoes]),
         mode=_choice("--mode", mode, Mode),
     )
     notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(changed)
-    return replace(chosen, plan=changed, notes=tuple(dict.fromkeys(notes)))
+    knobs = {"--mode": mode, "--is": is_scope, "--is-high": is_high, "--is-low": is_low, "--is-outside": is_outside}
+    options = _options(chosen.options, knobs | {"--normalize": normalize, "--veto": veto}, rejections)
+    return replace(chosen, plan=changed, notes=tuple(dict.fromkeys(notes)), options=options)
+
+
+def _options(
+    of_plan: tuple[str, ...] | None, knobs: Mapping[str, Any], rejections: Sequence[str | Rejection]
+) -> tuple[str, ...] | None:
+    """The options of the command line that name a plan, with knobs turned on it; None where it has no such name."""
+    turned = {option: value for option, value in knobs.items() if value is not None}
+    texts = [text for text in rejections if isinstance(text, str)]
+    if of_plan is None or len(texts) < len(rejections):
+        return None
+    kept = (option for option in of_plan if option.partition(" ")[0] not in turned)
+    values = (f"{option} {value if isinstance(value, str) else plain(value)}" for option, value in turned.items())
+    return (*kept, *values, *(f"--rs {shlex.quote(text)}" for text in texts))
 
 
 ObjectiveLike = Objective | ObjectiveChoice
@@ -159,18 +175,19 @@ def _resolved(plan: Any, profile_name: str, *, turned: bool) -> ChosenPlan:
 def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPlan:
     """What a plan is named by, read."""
     if plan is None:
-        return ChosenPlan(Plan("disabled") if profile is None else profile.read({}), profile)
+        return ChosenPlan(Plan("disabled") if profile is None else profile.read({}), profile, options=())
     if isinstance(plan, Plan):
         return ChosenPlan(plan)
     if is_preset:
         named = preset(plan)
         if profile is None:
-            return ChosenPlan(named.plan, notes=named.notes)
+            return ChosenPlan(named.plan, notes=named.notes, options=(f"--preset {shlex.quote(plan)}",))
         own = preset_in(named, profile)
         return ChosenPlan(own.plan, profile, own.notes)
     if isinstance(plan, str | Path):
         file = read_plan(str(plan), profile)
-        return ChosenPlan(file.plan, profile, file.notes, str(plan))
+        options = (f"--plan {shlex.quote(str(plan))}",)
+        return ChosenPlan(file.plan, profile, file.notes, str(plan), options)
     if isinstance(plan, Mapping):
         read = plan_in(dict(plan), profile)
         return ChosenPlan(read.plan, profile, read.notes)

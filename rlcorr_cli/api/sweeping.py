@@ -11,11 +11,12 @@ from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.plans.plan import Mode, Plan, Rejection, Weighting, WeightScope
+from rlcorr_cli.plans.plan import Mode, Rejection, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.swept import MOST_POINTS, Sweep, Targets
 from rlcorr_cli.requests import EngineName
+from rlcorr_cli.totals.comparison import divides_by_mean
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
@@ -37,6 +38,7 @@ def sweep(
     output: Files = (),
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
+    batch_by: str | None = None,
     limit: int | None = None,
     bad_rows: BadRowPolicy | None = None,
     device: str = "auto",
@@ -53,7 +55,8 @@ def sweep(
     number with bounds, which stay.  bound: the bound of the plan's weights, or those of `is_scope`, that moves instead.
     side: of a ratio or log-ratio, both ("both"), or one.  target_keep: the share of sequences (of tokens, for token
     statistics) to keep.  target_ess: the effective sample size to have: of capped weights, of those that are swept; of
-    a rejection, of the true weights e^S of what it keeps.  points: of the curve.  The rest as of `analyze`.
+    a rejection, of the true weights e^S of what it keeps.  points: of the curve.  batch_by: of plans that divide
+    weights by their batch's mean.  The rest as of `analyze`.
     """
     from rlcorr_cli.pipeline import sweep as sweeping
     from rlcorr_cli.present.forms import swept as forms
@@ -62,7 +65,9 @@ def sweep(
     targets = Targets(target_keep, target_ess)
     swept = _swept(plan, rs, is_scope, bound, side, mode)
     outputs = sheet_files(output)
-    reading = request(dumps, format=format, columns=columns, limit=limit, bad_rows=bad_rows)
+    if batch_by is not None and not divides_by_mean(swept.base):
+        raise UsageError("--batch-by changes nothing here: the plan looks at no batches.", "Leave it out.")
+    reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=plan)
     with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
@@ -100,11 +105,13 @@ def _swept(
             "Write --rs STATISTIC.SCOPE without bounds, such as --rs ratio.seq_mean, or --is token --bound high.",
         )
     chosen = plan if isinstance(plan, ChosenPlan) and not (fixed or is_scope or mode) else None
-    base = (chosen or choose_plan(plan, mode=mode, is_scope=is_scope, rs=fixed)).plan
-    _refuse_batched(base)
+    chosen = chosen or choose_plan(plan, mode=mode, is_scope=is_scope, rs=fixed)
+    base = chosen.plan
+    if base.budgets:
+        raise UsageError(f"{base.name} keeps a budget, whose bound the data set.", "Sweep another plan.")
     if free:
         one_of("--side", side or "both", Side)
-        return swept_rejection(base, free[0], side)
+        return swept_rejection(base, free[0], side, chosen.options)
     one_of("--bound", bound, Literal["low", "high"])
     if side is not None:
         raise UsageError("--side is of a rejection.", "--bound says which bound of the weights moves.")
@@ -112,28 +119,6 @@ def _swept(
         raise UsageError("There are no weights whose bound could move.", "Add --is token, or a --preset with weights.")
     if not base.applies_weights:
         raise UsageError("PPO in bypass mode takes no weights.", "Leave out --mode bypass.")
-    _refuse_untold(base.weighting, bound)
-    return swept_weighting(base, bound)
-
-
-def _refuse_untold(weighting: Weighting, bound: str) -> None:
-    """Refuse weights of which one bound alone does not say what becomes of them."""
-    other = weighting.bounds.low if bound == "high" else weighting.bounds.high
-    if weighting.outside == "zero" and other is not None:
-        raise UsageError(
-            "Weights outside either bound are zero: one of the two cannot be swept alone.",
-            "Sweep a rejection of the ratio instead: --rs ratio.token.",
-        )
-    if weighting.outside == "cap" and bound == "low":
+    if base.weighting.outside == "cap" and bound == "low":
         raise UsageError("These weights are capped from above alone.", "Write --bound high.")
-    if weighting.gate != "any":
-        raise UsageError(
-            "These weights act on one sign of the advantage alone.", "Sweep weights that act on every token."
-        )
-
-
-def _refuse_batched(base: Plan) -> None:
-    if base.budgets:
-        raise UsageError(f"{base.name} keeps a budget, whose bound the data set.", "Sweep another plan.")
-    if base.normalizes:
-        raise UsageError(f"{base.name} divides weights by their batch's mean.", "Add --normalize none.")
+    return swept_weighting(base, bound, chosen.options)

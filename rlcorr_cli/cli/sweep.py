@@ -29,7 +29,6 @@ def sweep(
     from rlcorr_cli.present.stdout import emit_json
     from rlcorr_cli.present.terminal.swept import print_sweep
 
-    reading = read.arguments_of_rows("a sweep")
     if (plan.is_high if bound == "high" else plan.is_low if bound == "low" else None) is not None:
         raise UsageError(f"--bound {bound} moves the bound that --is-{bound} sets.", "Leave one of the two out.")
     rejections = plan.rs or []
@@ -46,7 +45,7 @@ def sweep(
         points=points,
         output=output or (),
         watch=shared.watch(quiet),
-        **reading,
+        **read.arguments(),
         **compute.arguments(),
     )
     if json:

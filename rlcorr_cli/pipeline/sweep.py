@@ -2,10 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -14,20 +15,25 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core import sweep as core
 from rlcorr_cli.core.observe import Observation, layouts_of
+from rlcorr_cli.core.sweep import Units
+from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.pipeline.analyze import Watch, provenance_of, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan
-from rlcorr_cli.plans.plan import Weighting
+from rlcorr_cli.plans.plan import Plan, Weighting
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.report.swept import Sweep, Targets, crossing_of_ess, swept_report
-from rlcorr_cli.requests import PlanColumns, ReadRequest
-from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
+from rlcorr_cli.totals.bins import FLOAT_BITS
+from rlcorr_cli.totals.comparison import divides_by_mean, weight_mean
 from rlcorr_cli.totals.measured import Gathering, Measured
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.summary import total
-from rlcorr_cli.totals.sweep import Candidates, Curve, place_of_share
+from rlcorr_cli.totals.summary import GroupKey, Summary, total
+from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, place_of_share
+
+MOST_BATCHES = 300
+"""Training batches whose units are kept apart by bucket: at most about 1 MB each."""
 
 
 def sweep(
@@ -44,7 +50,7 @@ def sweep(
     started = time.perf_counter()
     computing = computing or Computing()
     plan = swept.plan(swept.bounds(0.0))
-    dump = open_dump(request, PlanColumns(mode=plan.mode, needed=plan.needs, wanted=("advantages",)))
+    dump = open_dump(request, _columns(request, plan))
     check_quarantine(dump)
     observation = Observation((swept.base,), has_current=dump.roles.current is not None, seed=None, compares=True)
     if targets.wanted:
@@ -57,18 +63,17 @@ def sweep(
             provenance=provenance_of(dump, observation, {}),
         )
         gathering = Gathering()
-        totals: Binned[FloatBits] | None = None
-        for shard, (measured, binned) in scan(dump, computing, work, log):
+        totals: dict[Any, UnitTotals] = {}
+        for shard, (measured, units) in scan(dump, computing, work, log):
             rows = {shard.path: sum(summary.counts["rows"] for summary in measured.groups.values())}
             gathering.add(replace(measured, rows=rows))
-            if binned is not None:
-                totals = binned if totals is None else totals + binned
+            _add(totals, units)
             if progress is not None:
                 progress(0, shard.n_bytes)
         measured = gathering.measured
         log.check(sum(measured.rows.values()))
         summary = total(measured.groups.values(), layouts_of(observation))
-        curve = None if totals is None else curve_of(totals, swept)
+        curve = curve_of(totals, swept, measured.groups) if totals else None
         candidates = {} if curve is None else _candidates(dump, computing, swept, curve, targets)
         result = swept_report(
             summary,
@@ -86,10 +91,23 @@ def sweep(
     return replace(result, seconds=time.perf_counter() - started)
 
 
-def curve_of(totals: Binned[FloatBits], swept: Swept) -> Curve:
-    """The curve of finished totals."""
-    capped = isinstance(swept.record, Weighting) and swept.record.outside != "zero"
-    return Curve(totals, swept.side, "capped" if capped else "dropped")
+def _columns(request: ReadRequest, plan: Plan) -> PlanColumns:
+    """What the plan reads; training batches, where weights are divided by their mean, as `analyze` takes them."""
+    batch = None if not divides_by_mean(plan) or request.batch_by == NO_BATCH else request.batch_by or "step"
+    required = batch is not None and request.batch_by is not None
+    return PlanColumns(mode=plan.mode, needed=plan.needs, wanted=("advantages",), batch=batch, batch_required=required)
+
+
+def curve_of(totals: Mapping[Any, UnitTotals], swept: Swept, groups: Mapping[GroupKey, Summary]) -> Curve:
+    """The curve of finished totals by training batch.  groups: of the observation."""
+    outside = "capped" if isinstance(swept.record, Weighting) and swept.record.outside != "zero" else "dropped"
+    whole = reduce(add, totals.values())
+    if not divides_by_mean(swept.base):
+        return Curve(whole, swept.side, outside)
+    batches = {batch: Curve(of_batch, swept.side, outside) for batch, of_batch in totals.items()}
+    means = {batch: weight_mean(groups[batch,], swept.base) for batch in totals}
+    means = None if isinstance(swept.record, Weighting) else means
+    return NormalizedCurve(whole, swept.side, outside, batches=batches, means=means)
 
 
 def _candidates(
@@ -103,75 +121,93 @@ def _candidates(
     work = PickUnits(
         reading=ShardReading.of(dump, computing), swept=swept, bins=np.unique(np.concatenate(list(bins.values())))
     )
-    values: list[Floats] = []
-    columns: list[dict[str, Floats]] = []
-    for _, picked in scan(dump, computing, work):
-        for of_values, of_columns in picked:
-            values.append(of_values)
-            columns.append(of_columns)
-    all_values = np.concatenate(values)
-    at = FLOAT_BITS.bins_of(all_values)
-    all_columns = {name: np.concatenate([part[name] for part in columns]) for name in curve.totals.sums}
-    chosen = {place: np.isin(at, of_place) for place, of_place in bins.items()}
-    return {
-        place: Candidates.of(all_values[mask], {name: column[mask] for name, column in all_columns.items()}, swept.side)
-        for place, mask in chosen.items()
-    }
+    picked: dict[Any, list[Units]] = {}
+    for _, of_shard in scan(dump, computing, work):
+        for batch, units in of_shard:
+            picked.setdefault(batch, []).append(units)
+    return {place: candidates_of(picked, curve, place) for place in places}
+
+
+def candidates_of(units: Mapping[Any, Sequence[Units]], curve: Curve, place: int) -> Candidates:
+    """Those of a training batch's units, by batch, that stand in the group of a place."""
+    bins = curve.bins(place)
+
+    def among(listed: Iterable[Units]) -> Candidates:
+        of_group = [each.of(np.isin(FLOAT_BITS.bins_of(each.values), bins)) for each in listed]
+        values = np.concatenate([each.values for each in of_group])
+        columns = {name: np.concatenate([each.columns[name] for each in of_group]) for name in of_group[0].columns}
+        return Candidates.of(values, columns, curve.side)
+
+    whole = among(each for listed in units.values() for each in listed)
+    if not isinstance(curve, NormalizedCurve):
+        return whole
+    return replace(whole, by_batch={batch: among(listed) for batch, listed in units.items()})
 
 
 def _places(curve: Curve, targets: Targets) -> set[int]:
     """The groups whose units must be read again."""
     places: set[int] = set()
     if targets.keep is not None:
-        places.add(place_of_share(curve, targets.keep)[0])
+        place, _ = place_of_share(curve, targets.keep)
+        places |= {place} if place < len(curve.thresholds) else set()
     if targets.ess is not None and curve.outside == "capped":
         crossing = crossing_of_ess(curve, targets.ess)
         places |= set() if crossing is None else {crossing}
     return places
 
 
+def _add(totals: dict[Any, UnitTotals], units: Mapping[Any, UnitTotals]) -> None:
+    """Add units to totals by training batch, which keep their buckets for each."""
+    for batch, of_batch in units.items():
+        totals[batch] = totals[batch] + of_batch if batch in totals else of_batch
+    if len(totals) > MOST_BATCHES:
+        raise UsageError(
+            f"More than {MOST_BATCHES} training batches: so many can be swept where each has a mean weight of its own.",
+            "--batch-by none takes all rows for one batch, --normalize none leaves the weights as they are.",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepShard:
-    """Shard -> its totals, and its units by bucket (None without a token)."""
+    """Shard -> its totals, and its units by training batch."""
 
     reading: ShardReading
     observation: Observation
     swept: Swept
     provenance: Provenance
 
-    def __call__(self, shard: Shard) -> ShardResult[tuple[Measured, Binned[FloatBits] | None]]:
+    def __call__(self, shard: Shard) -> ShardResult[tuple[Measured, dict[Any, UnitTotals]]]:
         """Sweep one shard."""
         beside = Beside()
         gathering = Gathering()
-        binned: list[Binned[FloatBits]] = []
+        totals: dict[Any, UnitTotals] = {}
         device = self.reading.device
         with devices.worker(device):
             for rows in self.reading.sound_rows(shard, beside):
                 observed, units = core.sweep(rows.batch, self.observation, self.swept, device)
                 gathering.add(Measured(provenance=self.provenance, groups=observed.groups))
-                if units is not None:
-                    binned.append(units)
+                _add(totals, units)
         covering = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
-        return ShardResult((covering, reduce(add, binned) if binned else None), beside)
+        return ShardResult((covering, totals), beside)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PickUnits:
-    """Shard -> for each batch the values and parts of the units in some buckets."""
+    """Shard -> for each of its portions the units in some buckets, by training batch."""
 
     reading: ShardReading
     swept: Swept
     bins: "np.ndarray[tuple[int], np.dtype[np.uint16]]"
 
-    def __call__(self, shard: Shard) -> ShardResult[list[tuple[Floats, dict[str, Floats]]]]:
+    def __call__(self, shard: Shard) -> ShardResult[list[tuple[Any, Units]]]:
         """Pick one shard's units."""
-        picked: list[tuple[Floats, dict[str, Floats]]] = []
+        picked: list[tuple[Any, Units]] = []
         beside = Beside()
         with devices.worker(self.reading.device):
             for rows in self.reading.sound_rows(shard, beside):
                 if not rows.batch.n_tokens:
                     continue
-                values, columns = core.swept_units(rows.batch, self.swept, self.reading.device)
-                mask = np.isin(FLOAT_BITS.bins_of(values), self.bins)
-                picked.append((values[mask], {name: column[mask] for name, column in columns.items()}))
+                for batch, units in core.swept_units(rows.batch, self.swept, self.reading.device).items():
+                    moving = units.moving
+                    picked.append((batch, moving.of(np.isin(FLOAT_BITS.bins_of(moving.values), self.bins))))
         return ShardResult(picked, beside)

@@ -69,17 +69,17 @@ def override(
 
 def _replaced(of_plan: tuple[Rejection, ...], of_flags: tuple[Rejection, ...]) -> tuple[Rejection, ...]:
     """A plan's rejections with the flags' bounds where a flag has the same target, then the flags' others."""
-    flag_rejections = {_target(rejection): rejection for rejection in of_flags}
+    flag_rejections = {target(rejection): rejection for rejection in of_flags}
     if len(flag_rejections) < len(of_flags):
         raise UsageError("Two rejections share statistic and scope.", "Give both bounds in one: k1.token:-1,1.")
-    plan_targets = {_target(rejection) for rejection in of_plan}
+    plan_targets = {target(rejection) for rejection in of_plan}
     rebounded = [
-        replace(rejection, bounds=flag_rejections.get(_target(rejection), rejection).bounds) for rejection in of_plan
+        replace(rejection, bounds=flag_rejections.get(target(rejection), rejection).bounds) for rejection in of_plan
     ]
     added = [rejection for target, rejection in flag_rejections.items() if target not in plan_targets]
     return (*rebounded, *added)
 
 
-def _target(rejection: Rejection) -> tuple[str, ...]:
+def target(rejection: Rejection) -> tuple[str, ...]:
     """What a flag's rejection must have in common with a plan's to replace its bounds."""
     return rejection.statistic, rejection.scope, rejection.of, rejection.gate

@@ -13,6 +13,8 @@ def headline(sweep: Sweep) -> str:
         return f"What {sweep.what} keeps at {len(sweep.points)} thresholds; --target-keep 0.95 names one."
     values = target.point.values
     inside = f"{target.point.n_inside:,} of {plural(sweep.n_units, sweep.units.removesuffix('s'))}"
+    if target.kind == "keep" and not target.reached:
+        return f"No bounds keep {share(target.share)} of the {sweep.units}: the loosest keep {inside}."
     if target.kind == "keep":
         return f"To keep {share(target.share)} of the {sweep.units} ({inside}; {share(values['info'])} of the batch):"
     if not target.reached:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
 from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.plans.swept import Swept
@@ -140,6 +140,13 @@ def swept_report(
     counts |= {"rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
     refuse_empty(counts, inputs)
     assert curve is not None, "a dump with a valid token has units"
+    if not len(curve.thresholds):
+        gated = "have advantages that these weights act on"
+        acted_on = gated if curve.totals.n_always else "lie inside the other bound"
+        raise DataError(
+            f"The bound moves nothing: none of the {swept.units} {acted_on}.",
+            "Sweep other weights: --is token --bound high.",
+        )
     reading = _Reading(summary, curve, swept)
     record = swept.record
     what = f"{record.scope} weights" if isinstance(record, Weighting) else f"{record.statistic}.{record.scope}"
@@ -158,21 +165,18 @@ def swept_report(
 
 def _shown(curve: Curve, n_points: int) -> list[int]:
     """Places of the curve, evenly by how many units are inside, the loosest last."""
-    wanted = np.linspace(curve.n_units / n_points, curve.n_units, n_points)
+    least, most = curve.totals.n_always, int(curve.n_inside[-1])
+    wanted = least + (most - least) * np.arange(1, n_points + 1) / n_points
     return sorted(set(np.searchsorted(curve.n_inside, np.ceil(wanted - 1e-9)).tolist()))
 
 
 def crossing_of_ess(curve: Curve, target: float) -> int | None:
-    """The group in which the effective sample size of capped weights falls below a target, looser caps only lowering
-    it; None where it never does."""
-    names = ("weight", "weight_squared")
-    low, high = -1, len(curve.thresholds)
-    # The largest place that reaches the target, by bisection: -1 caps every weight, which makes them equal.
-    while high - low > 1:
-        middle = (low + high) // 2
-        reached = (ess(curve.at(middle), curve.n_units, *names) or 0.0) >= target
-        low, high = (middle, high) if reached else (low, middle)
-    return high if high < len(curve.thresholds) else None
+    """The group in which the effective sample size of capped weights falls below a target for good, the bounds growing
+    looser: the first one of all where it is below throughout; None where the loosest bounds have it."""
+    reaching = np.flatnonzero(curve.sample_sizes("weight", "weight_squared") >= target)
+    # Sizes begin a place before the first, so that the last one's number is that of the place after it.
+    place = int(reaching[-1]) if len(reaching) else 0
+    return place if place < len(curve.thresholds) else None
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,7 @@ class _Reading:
 
     def point(self, bounds: Bounds, n_inside: int, sums: Mapping[str, float]) -> Point:
         """The point of these sums."""
+        sums = {name: float(value) for name, value in sums.items()}
         plan = self.swept.base
         base = ComparedTotals.of(self.summary, plan)
         assert base.logs is not None
@@ -228,16 +233,14 @@ class _Reading:
     def _keeping(self, share: float, candidates: Mapping[int, Candidates]) -> Target:
         """The tightest bounds that keep a share of the units, with the fewest digits that keep the same ones."""
         place, nth = place_of_share(self.curve, share)
+        if place == len(self.curve.thresholds):
+            return self._out_of_reach("keep", share, place - 1, "The loosest:")
         group = candidates[place]
         threshold = float(group.distances[nth - 1])
         n_inside = int(np.searchsorted(group.distances, threshold, side="right"))
         beyond = float(group.distances[n_inside]) if n_inside < len(group.distances) else self.curve.least(place + 1)
-        if not math.isfinite(beyond):
-            # Nothing lies farther out: a little room for a bound of few digits.
-            beyond = threshold + max(ROOM * abs(threshold), 1e-9)
-        n_before = int(self.curve.n_inside[place - 1]) if place else 0
-        bounds = _short(self.swept, threshold, beyond)
-        point = self.point(bounds, n_before + n_inside, self.curve.cut(place, threshold, group))
+        bounds, threshold = self._shortened(threshold, beyond)
+        point = self.point(bounds, self._n_before(place) + n_inside, self.curve.cut(place, threshold, group))
         return Target(kind="keep", share=share, reached=True, point=point, option=self.swept.option(bounds))
 
     def _capped(self, share: float, candidates: Mapping[int, Candidates]) -> Target:
@@ -249,6 +252,9 @@ class _Reading:
             return Target(kind="ess", share=share, reached=True, point=point, option="", note=note)
         group = candidates[place]
         low, high = self.curve.reach(place - 1), self.curve.reach(place)
+        if (ess(self.curve.at(place - 1), self.curve.n_units, "weight", "weight_squared") or 0.0) < share:
+            sizes = self.curve.sample_sizes("weight", "weight_squared")[1:]
+            return self._out_of_reach("ess", share, int(np.argmax(sizes)), "The nearest:")
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
             sums = self.curve.cut(place, middle, group)
@@ -259,43 +265,57 @@ class _Reading:
             return self._no_floor(share)
         bounds = _tightened(self.swept, low)
         threshold = _distance(self.swept, bounds)
-        n_before = int(self.curve.n_inside[place - 1]) if place else 0
-        n_inside = n_before + int(np.searchsorted(group.distances, threshold, side="right"))
+        n_inside = self._n_before(place) + int(np.searchsorted(group.distances, threshold, side="right"))
         point = self.point(bounds, n_inside, self.curve.cut(place, threshold, group))
         return Target(kind="ess", share=share, reached=True, point=point, option=self.swept.option(bounds))
 
     def _no_floor(self, share: float) -> Target:
         """No target: a lower bound above 1 would only scale every weight up."""
         place = min(int(np.searchsorted(self.curve.thresholds, 0.0)), len(self.curve.thresholds) - 1)
-        point = self.point_at(place)
-        return Target(
-            kind="ess",
-            share=share,
-            reached=False,
-            point=point,
-            option=self.swept.option(Bounds(point.low, point.high)),
-            note="It would take a lower bound above 1, which scales the loss up. The tightest below it:",
-        )
+        note = "It would take a lower bound above 1, which scales the loss up. The tightest below it:"
+        return self._out_of_reach("ess", share, place, note)
+
+    def _out_of_reach(self, kind: str, share: float, place: int, note: str) -> Target:
+        """A target that nothing reaches, with the best place for it."""
+        point = self._short_point(place)
+        option = self.swept.option(Bounds(point.low, point.high))
+        return Target(kind=kind, share=share, reached=False, point=point, option=option, note=note)
+
+    def _shortened(self, threshold: float, beyond: float) -> tuple[Bounds, float]:
+        """The bounds of a threshold in the fewest digits that keep the same units, the next of which lie `beyond`; and
+        the threshold that they are."""
+        if not math.isfinite(beyond):
+            # Nothing lies farther out: a little room for a bound of few digits.
+            beyond = threshold + max(ROOM * abs(threshold), 1e-9)
+        bounds = _short(self.swept, threshold, beyond) if beyond > threshold else self.swept.bounds(threshold)
+        # What is capped has the very bound for its weight.
+        return bounds, _distance(self.swept, bounds) if self.curve.outside == "capped" else threshold
+
+    def _short_point(self, place: int) -> Point:
+        """The point of a bucket's edge, its bounds in few digits."""
+        bounds, threshold = self._shortened(self.curve.reach(place), self.curve.least(place + 1))
+        return self.point(bounds, int(self.curve.n_inside[place]), self.curve.past(place, threshold))
+
+    def _n_before(self, place: int) -> int:
+        """Units inside the group before a place."""
+        return int(self.curve.n_inside[place - 1]) if place else self.curve.totals.n_always
 
     def _loosest(self, share: float) -> Target:
         """The loosest bounds on the curve whose kept units have an effective sample size; else the best ones."""
-        sizes = [self._ess(self.curve.at(place)) or 0.0 for place in range(len(self.curve.thresholds))]
-        reaching = [place for place, size in enumerate(sizes) if size >= share]
-        place = reaching[-1] if reaching else int(np.argmax(sizes))
-        point = self.point_at(place)
-        note = (
-            "The sample size of a rejection rises and falls with its bounds: these are the loosest that have it."
-            if reaching
-            else "No bounds have it; the nearest:"
-        )
-        bounds = Bounds(point.low, point.high)
+        names = ("weight", "weight_squared") if self._is_weighting else ("ratio", "ratio_squared")
+        sizes = self.curve.sample_sizes(*names)[1:]
+        reaching = np.flatnonzero(sizes >= share)
+        if not len(reaching):
+            return self._out_of_reach("ess", share, int(np.argmax(sizes)), "The nearest:")
+        point = self._short_point(int(reaching[-1]))
+        what = "weights that are zeroed" if self._is_weighting else "a rejection"
         return Target(
             kind="ess",
             share=share,
-            reached=bool(reaching),
+            reached=True,
             point=point,
-            option=self.swept.option(bounds),
-            note=note,
+            option=self.swept.option(Bounds(point.low, point.high)),
+            note=f"The sample size of {what} rises and falls with the bounds: these are the loosest that have it.",
         )
 
 

@@ -192,5 +192,6 @@ def added_up(bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> tuple[Bi
     order = np.argsort(bins, kind="stable")  # a radix sort on 16 bits
     ordered = bins[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    added = {name: np.add.reduceat(column[order], starts) for name, column in sums.items()}
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond float64 a sum is inf, and its metric null
+        added = {name: np.add.reduceat(column[order], starts) for name, column in sums.items()}
     return ordered[starts], np.add.reduceat(counts[order], starts, dtype=np.int64), added

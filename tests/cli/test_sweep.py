@@ -1,11 +1,17 @@
 """`sweep` as a command: the target's bounds kept to the row by `filter`, every form, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from running import BF16, STEPS, parquet, refused, row, run
+
+from rlcorr_cli import api
+from rlcorr_cli.api.sweeping import _swept
+from rlcorr_cli.plans.plan import Bounds
+from rlcorr_cli.plans.presets import PRESETS
 
 TARGETS = (
     ("--rs", "ratio.seq_mean", "--target-keep", "0.95"),
@@ -25,8 +31,7 @@ def swept(*args: str) -> dict[str, Any]:
 def test_filter_keeps_just_what_the_target_says(dump: str, options: tuple[str, ...]) -> None:
     report = swept(dump, *options)
     target = report["target"]
-    fixed = [f"--rs={text}" for text in options if ":" in text]
-    filtered = run("filter", dump, "--dry-run", "--json", *target["option"].split(), *fixed).json
+    filtered = run("filter", dump, "--dry-run", "--json", *target["option"].split()).json
     statistic, scope = options[1].split(".")
     lost_units = "masked_fraction" if report["units"] == "tokens" else "seq_masked_fraction"
     lost = filtered["metrics"][f"rollout_rs_{scope}_{statistic}_{lost_units}"]
@@ -58,6 +63,51 @@ def test_a_target_out_of_reach_is_no_error() -> None:
     assert target["point"]["ess"] < 0.99
 
 
+def test_the_option_names_the_whole_plan() -> None:
+    """Beside what the plan has already, in place of its own bound, as flags turn it."""
+    names = {"--preset": "plan", "--is": "is_scope", "--is-high": "is_high", "--is-low": "is_low"}
+    checked = 0
+    for name, preset in PRESETS.items():
+        plan = preset.plan
+        if plan.budgets:
+            continue
+        free: list[tuple[dict[str, Any], Any]] = [({"rs": "prob_gap.token"}, None), ({"rs": "ratio.seq_mean"}, "low")]
+        free += [({"rs": f"{rule.statistic}.{rule.scope}"}, None) for rule in plan.rejections]
+        free += [({"bound": end}, None) for end in ("low", "high") if plan.weighting and plan.applies_weights]
+        for asked, side in free:
+            swept = _swept(name, asked.get("rs", ()), None, asked.get("bound"), side, None)
+            words = swept.option(swept.bounds(0.0)).split()
+            options = dict(zip(words[::2], words[1::2], strict=True))
+            knobs: dict[str, Any] = {names[key]: value for key, value in options.items() if key in names}
+            knobs |= {key: float(value) for key, value in knobs.items() if key in ("is_high", "is_low")}
+            named = api.choose_plan(**knobs, rs=options.get("--rs", ())).plan
+            assert replace(named, name="") == replace(swept.plan(swept.bounds(0.0)), name=""), (name, asked)
+            checked += 1
+    assert checked > 150
+
+
+def test_the_option_keeps_what_stands_beside_it() -> None:
+    knobs: dict[str, Any] = {"is_scope": "token", "is_high": 1.5, "is_outside": "zero", "veto": 1e-4}
+    chosen = api.choose_plan("slime_tis", **knobs, rs="k3.token:,0.02")
+    beside = "--preset slime_tis --is token --is-outside zero --veto 0.0001 --rs k3.token:,0.02"
+    assert _swept(chosen, (), None, "high", None, None).option(Bounds(None, 1.25)) == f"{beside} --is-high 1.25"
+    of_veto = _swept(chosen, "ratio.seq_min", None, None, "low", None).option(Bounds(0.5, None))
+    assert (
+        of_veto
+        == "--preset slime_tis --is token --is-high 1.5 --is-outside zero --rs k3.token:,0.02 --rs ratio.seq_min:0.5,"
+    )
+    assert _swept(chosen.plan, (), None, "low", None, None).option(Bounds(0.5, 1.5)) == "--is token --is-low 0.5"
+
+
+def test_normalized_weights_are_swept_batch_by_batch() -> None:
+    options = ("--is", "sequence", "--normalize", "batch", "--rs", "ratio.seq_mean:0.95,1.05")
+    target = swept(STEPS, *options, "--bound", "high", "--target-ess", "0.9")["target"]
+    metrics = run("analyze", STEPS, *target["option"].split(), "--json").json["metrics"]
+    assert metrics["rollout_is_eff_sample_size"] == pytest.approx(target["point"]["ess"], rel=1e-9)
+    one_batch = swept(STEPS, *options, "--bound", "high", "--target-ess", "0.9", "--batch-by", "none")["target"]
+    assert one_batch["threshold"] != target["threshold"]
+
+
 @pytest.mark.parametrize("suffix", ["json", "html", "md", "csv", "png", "svg", "pdf"])
 def test_a_sweep_is_written_in_every_form(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"sweep.{suffix}"
@@ -78,7 +128,10 @@ REFUSED = (
     (("--rs", "ratio.seq_mean", "--target-ess", "0"), "must lie in (0, 1]"),
     (("--rs", "ratio.seq_mean", "--target-keep", "0.5", "--target-ess", "0.5"), "two targets"),
     (("--preset", "m2po", "--rs", "ratio.token"), "budget"),
-    (("--preset", "slime_mis", "--rs", "ratio.token"), "--normalize none"),
+    (
+        ("--preset", "prime_dppo", "--is", "token", "--bound", "high", "--batch-by", "step"),
+        "--batch-by changes nothing",
+    ),
     (("--bound", "high"), "no weights"),
     (("--is", "token", "--bound", "high", "--side", "low"), "--side is of a rejection"),
     (("--preset", "ppo_is_bypass", "--is", "token", "--bound", "high"), "bypass"),

@@ -14,14 +14,14 @@ from test_comparison import compared
 
 from rlcorr_cli.batch import Input
 from rlcorr_cli.core.observe import Observation, layouts_of, observe
-from rlcorr_cli.core.sweep import binned, swept_units
-from rlcorr_cli.errors import UsageError
-from rlcorr_cli.pipeline.sweep import _places, curve_of
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.core.sweep import Units, swept_units
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.pipeline.sweep import _places, candidates_of, curve_of
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.report.swept import Point, Sweep, Targets, swept_report
-from rlcorr_cli.totals.summary import total
-from rlcorr_cli.totals.sweep import Candidates
+from rlcorr_cli.totals.summary import Summary, total
+from rlcorr_cli.totals.sweep import UnitTotals
 
 TOKEN_COLUMNS = ("kept", "info", "k3_left")
 SEQUENCE_COLUMNS = (*TOKEN_COLUMNS, "length", "shift", "shift_se")
@@ -34,21 +34,22 @@ def swept_of(rows: Sequence[Row], swept: Swept, targets: Targets | None = None, 
     wanted = targets or Targets()
     batches = [batch(list(part)) for part in np.array_split(np.array(rows, object), parts)]
     observation = Observation((swept.base,), has_current=True, seed=None, compares=True)
-    groups = [group for one in batches for group in observe(one, observation, CPU).groups.values()]
-    units = [swept_units(one, swept, CPU) for one in batches]
-    totals = binned(*units[0])
-    for each in units[1:]:
-        totals = totals + binned(*each)
-    curve = curve_of(totals, swept)
-    values = np.concatenate([of_batch for of_batch, _ in units])
-    columns = {name: np.concatenate([of_batch[name] for _, of_batch in units]) for name in curve.totals.sums}
-    candidates: dict[int, Candidates] = {}
-    for place in _places(curve, wanted):
-        mask = np.isin(curve.totals.binning.bins_of(values), curve.bins(place))
-        of_mask = {name: column[mask] for name, column in columns.items()}
-        candidates[place] = Candidates.of(values[mask], of_mask, swept.side)
+    of_batches: dict[Any, UnitTotals] = {}
+    units: dict[Any, list[Units]] = {}
+    for of_batch in (swept_units(one, swept, CPU) for one in batches):
+        for key, each in of_batch.items():
+            units.setdefault(key, []).append(each.moving)
+            of_batches[key] = of_batches[key] + each.totals if key in of_batches else each.totals
+    by_batch: dict[Any, list[Summary]] = {}
+    for one in batches:
+        for key, group in observe(one, observation, CPU).groups.items():
+            by_batch.setdefault(key, []).append(group)
+    layouts = layouts_of(observation)
+    groups = {key: total(listed, layouts) for key, listed in by_batch.items()}
+    curve = curve_of(of_batches, swept, groups)
+    candidates = {place: candidates_of(units, curve, place) for place in _places(curve, wanted)}
     return swept_report(
-        total(groups, layouts_of(observation)),
+        total(groups.values(), layouts),
         curve,
         swept,
         wanted,
@@ -80,6 +81,27 @@ def kept_units(rows: Sequence[Row], swept: Swept, bounds: Bounds) -> int:
     return sum(any(masks[i][t] for t in seq.at) for i, seq in enumerate(valid) if seq.at)
 
 
+SCOPES: tuple[WeightScope, ...] = ("token", "sequence", "geometric")
+FIXED = (
+    Weighting("sequence", Bounds(0.9, None)),
+    Weighting("token", Bounds(0.97, None)),
+    Weighting("geometric", Bounds(0.999, None)),
+    Weighting("sequence", Bounds(0.9, None), "cap"),
+    Weighting("token", of="drift"),
+    *(Weighting(scope, gate=gate) for scope in SCOPES for gate in ("negative", "nonnegative")),
+    Weighting("token", Bounds(0.98, None), gate="positive"),
+    *(Weighting(scope, Bounds(0.98, None), "zero") for scope in SCOPES),
+    Weighting("token", Bounds(0.98, None), "zero", gate="positive", of="drift"),
+    *(Weighting(scope, Bounds(0.98, None), normalize="batch") for scope in SCOPES),
+    Weighting("sequence", Bounds(0.98, None), "zero", normalize="batch", gate="negative"),
+)
+FLOORS = (
+    Weighting("sequence", Bounds(None, 1.02)),
+    Weighting("sequence", Bounds(None, 1.02), "zero"),
+    Weighting("geometric", Bounds(None, 1.001), normalize="batch"),
+    Weighting("sequence", Bounds(None, 1.02), gate="positive"),
+)
+DIVIDED = Plan(weighting=Weighting("token", Bounds(None, 1.02), normalize="batch"))
 REJECTIONS: tuple[tuple[str, Side | None], ...] = (
     ("ratio.seq_mean", None),
     ("ratio.seq_mean", "low"),
@@ -95,7 +117,7 @@ REJECTIONS: tuple[tuple[str, Side | None], ...] = (
 
 
 @pytest.mark.parametrize(("text", "side"), REJECTIONS)
-@pytest.mark.parametrize("base", [Plan(), WEIGHTED], ids=["alone", "weighted"])
+@pytest.mark.parametrize("base", [Plan(), WEIGHTED, DIVIDED], ids=["alone", "weighted", "divided"])
 def test_every_point_is_the_plan_with_its_bounds(text: str, side: Side | None, base: Plan) -> None:
     swept = swept_rejection(base, text, side)
     points = swept_of(ROWS, swept).points
@@ -161,6 +183,48 @@ def test_a_cap_for_a_sample_size_is_the_loosest(scope: Any, side: Any) -> None:
     assert agree(target.point.values, {"ess": at}, ["ess"])
 
 
+@pytest.mark.parametrize("weighting", [*FIXED, *FLOORS], ids=str)
+def test_a_target_of_weights_is_the_plan_there(weighting: Weighting) -> None:
+    side: Any = "low" if weighting in FLOORS else "high"
+    swept = swept_weighting(Plan(weighting=weighting), side)
+    loosest = swept_of(ROWS, swept).points[-1]
+    for targets in (Targets(keep=0.8 * loosest.kept_units), Targets(ess=0.3 + 0.7 * (loosest.values["ess"] or 0.0))):
+        target = swept_of(ROWS, swept, targets, parts=3).target
+        assert target is not None
+        (expected,) = compared(ROWS, [swept.plan(Bounds(target.point.low, target.point.high))])
+        names = (*TOKEN_COLUMNS, "ess") if swept.units == "tokens" else (*SEQUENCE_COLUMNS, "ess")
+        assert agree(target.point.values, expected, names), (target, expected)
+        assert target.reached == ((target.point.values["ess"] or 0.0) >= (targets.ess or 0.0))
+        assert target.point.kept_units >= (targets.keep or 0.0) - 1e-12
+
+
+def test_no_cap_gives_weights_of_one_sign_more_than_these_have() -> None:
+    """Where the gate is shut weights are 1: those that are capped far below are no longer like them."""
+    swept = swept_weighting(Plan(weighting=Weighting("sequence", gate="negative")), "high")
+    target = swept_of(ROWS, swept, Targets(ess=0.99999)).target
+    assert target is not None
+    sizes = [point.values["ess"] or 0.0 for point in swept_of(ROWS, swept).points]
+    assert sizes[0] < max(sizes) < 0.99999
+    assert not target.reached
+    assert (target.point.values["ess"] or 0.0) >= max(sizes)
+
+
+def test_no_bound_keeps_what_another_has_at_zero() -> None:
+    swept = swept_weighting(Plan(weighting=Weighting("sequence", Bounds(1.0, None), "zero")), "high")
+    report = swept_of(ROWS, swept, Targets(keep=0.9))
+    assert report.target is not None
+    assert report.target.to_dict()["threshold"] is None
+    assert report.target.point.kept_units == report.points[-1].kept_units < 0.9
+
+
+def test_a_bound_that_moves_nothing_is_said_so() -> None:
+    rows = [replace(row, advantages=[1.0] * len(row.advantages)) for row in ROWS]
+    with pytest.raises(DataError, match="have advantages that these weights act on"):
+        swept_of(rows, swept_weighting(Plan(weighting=Weighting("token", gate="negative")), "high"))
+    with pytest.raises(DataError, match="lie inside the other bound"):
+        swept_of(ROWS, swept_weighting(Plan(weighting=Weighting("token", Bounds(9.0, None), "zero")), "high"))
+
+
 def test_a_sample_size_that_nothing_reaches_is_no_error() -> None:
     target = swept_of(ROWS, swept_rejection(Plan(), "ratio.seq_mean", None), Targets(ess=1.0)).target
     assert target is not None
@@ -169,26 +233,20 @@ def test_a_sample_size_that_nothing_reaches_is_no_error() -> None:
     assert "nearest" in target.note
 
 
-FIXED = (
-    Weighting("sequence", Bounds(0.9, None)),
-    Weighting("token", Bounds(0.97, None)),
-    Weighting("geometric", Bounds(0.999, None)),
-    Weighting("sequence", Bounds(0.9, None), "cap"),
-    Weighting("token", of="drift"),
-)
-
-
 @pytest.mark.parametrize("weighting", FIXED, ids=str)
-def test_the_other_bound_of_the_weights_holds_at_every_point(weighting: Weighting) -> None:
-    """A floor under the weights is there whatever cap moves above it."""
-    swept = swept_weighting(Plan(weighting=weighting), "high")
+@pytest.mark.parametrize("rules", [(), (Rejection("k3", "seq_mean", Bounds(None, 0.0003)),)], ids=["alone", "kept"])
+def test_weights_of_every_kind_are_the_plan_at_every_point(weighting: Weighting, rules: tuple[Rejection, ...]) -> None:
+    """A floor under the weights is there whatever cap moves above it; so is a gate, and what divides them."""
+    swept = swept_weighting(Plan(weighting=weighting, rejections=rules), "high")
     points = swept_of(ROWS, swept).points
     for point, expected in zip(points, compared(ROWS, [_plan(swept, point) for point in points]), strict=True):
-        assert agree(point.values, expected, (*TOKEN_COLUMNS, "ess")), (point, expected)
+        names = (*TOKEN_COLUMNS, "ess") if swept.units == "tokens" else (*SEQUENCE_COLUMNS, "ess")
+        assert agree(point.values, expected, names), (point, expected)
 
 
-def test_a_cap_holds_above_a_floor_that_moves() -> None:
-    swept = swept_weighting(Plan(weighting=Weighting("sequence", Bounds(None, 1.02))), "low")
+@pytest.mark.parametrize("weighting", FLOORS, ids=str)
+def test_a_cap_holds_above_a_floor_that_moves(weighting: Weighting) -> None:
+    swept = swept_weighting(Plan(weighting=weighting), "low")
     points = swept_of(ROWS, swept).points
     for point, expected in zip(points, compared(ROWS, [_plan(swept, point) for point in points]), strict=True):
         assert agree(point.values, expected, (*SEQUENCE_COLUMNS, "ess")), (point, expected)
@@ -199,6 +257,27 @@ def test_far_sequences_have_no_sample_size_and_no_traceback() -> None:
     points = swept_of(rows, swept_rejection(Plan(), "ratio.seq_sum", None)).points
     assert points[-1].values["ess"] is None
     assert points[-1].kept_units == 1.0
+
+
+@pytest.mark.filterwarnings("error")
+def test_units_beyond_every_number_are_outside_of_every_bound() -> None:
+    """Without a limit a ratio may be e^800, and a k3 likewise: what float64, or float32, has no number for."""
+    rows = [row if i % 3 else replace(row, rollout=[b - 800.0 for b in row.rollout]) for i, row in enumerate(ROWS)]
+    plan, share = Plan(log_ratio_limit=None), sum(any(row.mask) for row in ROWS[1::3] + ROWS[2::3])
+    for text in ("ratio.seq_mean", "k3.seq_mean"):
+        report = swept_of(rows, swept_rejection(plan, text, None), Targets(keep=1.0))
+        assert report.points[-1].n_inside == share
+        assert report.target is not None
+        assert not report.target.reached
+    zeroed = replace(plan, weighting=Weighting("geometric", Bounds(0.9, None), "zero"))
+    assert swept_of(rows, swept_weighting(zeroed, "high")).points[-1].n_inside == share
+    for weighting in (Weighting("geometric"), Weighting("sequence", infinite="zero"), Weighting("token")):
+        swept = swept_weighting(replace(plan, weighting=weighting), "high")
+        points = swept_of(rows, swept, Targets(ess=0.9)).points
+        for point, expected in zip(
+            points[:10], compared(rows, [_plan(swept, point) for point in points[:10]]), strict=True
+        ):
+            assert agree(point.values, expected, (*TOKEN_COLUMNS, "ess")), (point, expected)
 
 
 def test_bounds_that_keep_all_are_tight() -> None:

@@ -54,7 +54,12 @@ def print_item(console: Console, text: str, option: str = "") -> None:
     grid.add_row("*", text)
     console.print(Padding(grid, (0, 2)))
     if option:
-        console.print(Padding(Text(option), (0, 6)))
+        print_option(console, option)
+
+
+def print_option(console: Console, option: str) -> None:
+    """Print options in a line to copy, which is never broken."""
+    console.print(Text(f"{' ' * 6}{option}"), soft_wrap=True)
 
 
 def print_quiet(console: Console, text: str) -> None:

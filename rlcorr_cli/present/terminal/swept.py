@@ -8,6 +8,7 @@ from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import duration, plural
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.swept import headline, point_rows
+from rlcorr_cli.present.terminal.compared import print_option
 from rlcorr_cli.present.terminal.report import print_rows
 from rlcorr_cli.report.swept import Sweep
 
@@ -28,11 +29,11 @@ def _draw(console: Console, sweep: Sweep) -> None:
     console.print(Padding(Text(headline(sweep), style="bold"), (0, 2)))
     target = sweep.target
     if target is not None and target.reached and target.option:
-        console.print(Padding(Text(target.option), (0, 6)))
+        print_option(console, target.option)
     if target is not None and target.note:
         console.print(Padding(Text(target.note), (0, 2)))
     if target is not None and not target.reached:
-        console.print(Padding(Text(target.option), (0, 6)))
+        print_option(console, target.option)
     console.print()
     print_rows(console, point_rows(sweep))
     for note in sweep.notes:
