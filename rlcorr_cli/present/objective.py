@@ -1,5 +1,7 @@
 """What an objective makes of a dump, as tables and sentences: its numbers, what mistakes make of it, its batches."""
 
+from typing import Any
+
 from rlcorr_cli.metrics.objective import MISTAKES
 from rlcorr_cli.present.cells import Cell, Rows
 from rlcorr_cli.present.numbers import NOTHING, number
@@ -19,7 +21,8 @@ def objective_tables(report: Report) -> tuple[Rows, ...]:
         return ()
     numbers = tuple((Cell(name), _cell(value)) for name, value in made.metrics.items())
     tables = [Rows(headings=("objective", made.objective.name), rows=numbers), _mistakes(made)]
-    return (*tables, *([_batches(made)] if len(made.batches) > 1 else []))
+    tables += [_batches(made)] if len(made.batches) > 1 else []
+    return (*tables, *([_groups(report, made)] if _has_groups(report, made) else []))
 
 
 def objective_sentences(report: Report) -> list[str]:
@@ -37,6 +40,10 @@ def objective_sentences(report: Report) -> list[str]:
             "size and cos hold a mistake's coefficients against the plan's: their length over its, and their "
             "direction, 1 where it is the same. `rlcorr help objectives` says what each mistake is."
         )
+    if _has_groups(report, made):
+        sentences.append("By group the numbers are those of its rows alone, as though they were the training batch.")
+    if _has_groups(report, made) and len(report.groups) > MOST_BATCHES:
+        sentences.append(f"The first and the last of {len(report.groups):,} groups are shown; --json has all.")
     if len(made.batches) > MOST_BATCHES:
         sentences.append(f"The first and the last of {len(made.batches):,} batches are shown; --json has all.")
     return sentences
@@ -82,11 +89,31 @@ def _batches(made: ObjectiveReport) -> Rows:
     return Rows(headings=(clean(made.batch_by or "batch"), *OF_BATCH), rows=tuple(map(_batch, shown)))
 
 
+def _has_groups(report: Report, made: ObjectiveReport) -> bool:
+    """Whether groups say more than the training batches do."""
+    return any(group.objective for group in report.groups) and list(report.groups[0].key) != [made.batch_by]
+
+
+def _groups(report: Report, made: ObjectiveReport) -> Rows:
+    """A row per group, of many the first and the last."""
+    half, groups = MOST_BATCHES // 2, report.groups
+    shown = groups if len(groups) <= MOST_BATCHES else groups[:half] + groups[-half:]
+    names = [f"objective/{made.objective.name}/{name}" for name in OF_BATCH]
+    return Rows(
+        headings=(*(clean(column) for column in groups[0].key), *OF_BATCH),
+        rows=tuple(
+            (*map(_key, group.key.values()), *(_cell(group.objective.get(name)) for name in names)) for group in shown
+        ),
+    )
+
+
+def _key(key: Any) -> Cell:
+    """A batch's or a group's value."""
+    return Cell(clean(NOTHING if key is None else key), float(key) if isinstance(key, int | float) else None)
+
+
 def _batch(batch: ObjectiveBatch) -> tuple[Cell, ...]:
-    key = batch.batch
-    sort_key = float(key) if isinstance(key, int | float) else None
-    label = Cell(clean(NOTHING if key is None else key), sort_key)
-    return label, *(_cell(batch.metrics[name]) for name in OF_BATCH)
+    return _key(batch.batch), *(_cell(batch.metrics[name]) for name in OF_BATCH)
 
 
 def _cell(value: float | None) -> Cell:

@@ -11,6 +11,7 @@ from running import BF16, SAMPLE, STEPS, analyzed, refused, run
 from rlcorr_cli import analyze, choose_objective
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.objective import OBJECTIVE, full_names
+from rlcorr_cli.present.numbers import number
 from rlcorr_cli.report.saved import read_report
 
 INT8 = str(SAMPLE / "smollm2_int8.parquet")
@@ -172,6 +173,22 @@ def test_the_text_shows_it_with_what_mistakes_cost() -> None:
     assert "means over 5 batches by step" in " ".join(out.split())
     assert "Without current_log_probs every ratio is 1" in out
     assert all(len(line) <= 80 for line in out.splitlines())
+
+
+@pytest.mark.parametrize("suffix", ["", "md", "html"])
+def test_groups_have_their_numbers_in_words(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"r.{suffix}"
+    ran = run("analyze", *TOKEN_IS, "--group-by", "group_id", *(["-o", str(path)] if suffix else []))
+    text = path.read_text() if suffix else ran.out
+    assert "rows alone, as though they were the training batch" in " ".join(text.split())
+    groups = analyzed(*TOKEN_IS, "--group-by", "group_id")["groups"]
+    losses = [number(group["objective"]["objective/ppo/loss"]) for group in groups]
+    assert len(set(losses)) == len(losses) == 8
+    assert all(loss in text.replace("\\-", "-") for loss in losses)
+
+
+def test_groups_that_are_the_batches_are_shown_once() -> None:
+    assert "rows alone" not in run("analyze", *TOKEN_IS, "--group-by", "step").out
 
 
 def test_many_batches_are_shown_by_their_ends(tmp_path: Path) -> None:
