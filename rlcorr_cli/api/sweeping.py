@@ -108,7 +108,10 @@ def _swept(
     chosen = chosen or choose_plan(plan, mode=mode, is_scope=is_scope, rs=fixed)
     base = chosen.plan
     if base.budgets:
-        raise UsageError(f"{base.name} keeps a budget, whose bound the data set.", "Sweep another plan.")
+        raise UsageError(
+            f"{base.name} keeps a budget, whose bound each batch sets by itself.",
+            "`rlcorr analyze` with this plan says what it comes to; sweep another plan.",
+        )
     if free:
         one_of("--side", side or "both", Side)
         return swept_rejection(base, free[0], side, chosen.options)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from rlcorr_cli.metrics.comparison import corrects_mismatch
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.report.in_words import apart, number, share
 from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.suggest import GeometricBounds
 from rlcorr_cli.totals.families import Value
@@ -206,9 +207,16 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
     if all(plan.values.get("info") is None for plan in evidence.plans):
         return "There is nothing to weigh: every advantage is 0, or every token was certain."
     best = max(plan.worth for plan in evidence.plans)
+    # What no correction is worth: where that is enough, the gap is not what is wrong.
+    untouched = 1 - (1.0 if (seq_tv := evidence.metrics.get("seq_tv")) is None else seq_tv)
+    if best < LEAST_WORTH <= untouched:
+        return (
+            f"None of these plans is worth taking: the best is worth {share(best)} of the batch, and no correction "
+            f"{share(untouched)}. Compare others: `rlcorr compare` without --preset and --plan takes its own list."
+        )
     if best < LEAST_WORTH:
         return (
-            f"No plan is safe: the best is worth {_share(best)} of the batch. Fix the cause of the gap, or sample "
+            f"No plan is safe: the best is worth {share(best)} of the batch. Fix the cause of the gap, or sample "
             "again with the current weights."
         )
     # Advantages whose shift rests on too few effective sequences still tell plans apart, as they did in simulation.
@@ -233,7 +241,7 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag]) -> str:
     start = _STARTS.get(flags[0], "")
     if not acts:
         return f"{start}Take {chosen.name}: no other plan of these is worth as much as correcting nothing."
-    return f"{start}Take {chosen.name}: it {', '.join(acts)} and keeps {_share(chosen.info)} of the batch."
+    return f"{start}Take {chosen.name}: it {', '.join(acts)} and keeps {share(chosen.info)} of the batch."
 
 
 _WEIGHTS = {
@@ -264,7 +272,7 @@ def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | Non
         cost = 1 - chosen.info
         text = (
             "A dump cannot tell a lasting gap from noise that is new in every call and biases nothing. "
-            f"If it is noise, these weights cost {_share(cost)} of the batch."
+            f"If it is noise, these weights cost {share(cost)} of the batch."
         )
         reasons.append(Reason(code="noise", text=text, values={"cost": cost}))
     if flags == ("moved",) or flags == ("moved", "far"):
@@ -280,15 +288,15 @@ def _gap(evidence: Evidence, flag: Flag) -> Reason:
     metrics = evidence.metrics
     shift = metrics.get("advantage_shift") or 0.0
     seq_tv, token_tv, token_ess = (metrics.get(name) for name in ("seq_tv", "token_tv", "token_ess"))
-    apart = f"Sequences differ by {_share(seq_tv)} (total variation), tokens by {_share(token_tv)}."
+    distances = f"Sequences differ by {share(seq_tv)} (total variation), tokens by {share(token_tv)}."
     text = {
         "moved": f"The policies earn differently: the one in training {abs(shift):.2f} standard deviations of the "
         f"advantages {'more' if shift > 0 else 'less'}. That is staleness; token weights are the least bad.",
-        "outliers": f"{apart} A few tokens carry the gap (token_ess {_number(token_ess)}): zero or drop them; "
+        "outliers": f"{distances} A few tokens carry the gap (token_ess {number(token_ess)}): zero or drop them; "
         "`rlcorr inspect DUMP --worst 5` shows which.",
-        "far": apart,
-        "near": f"{apart} Every plan with info of at least {HARMLESS_INFO} does the same.",
-        "weight": apart,
+        "far": distances,
+        "near": f"{distances} Every plan with info of at least {HARMLESS_INFO} does the same.",
+        "weight": distances,
     }[flag]
     return Reason(code=flag, text=text, values={name: metrics.get(name) for name in _GAP_METRICS[flag]})
 
@@ -326,13 +334,13 @@ def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
 
 
 def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
-    leaves, values = f"{plan.name} leaves {_share(plan.info)} of the batch.", {"info": plan.info}
+    leaves, values = f"{plan.name} leaves {share(plan.info)} of the batch.", {"info": plan.info}
     rejects = any((rule.statistic, rule.scope) == ("ratio", "seq_mean") for rule in plan.plan.rejections)
     if not rejects or bounds is None:
         return Reason(code="loses", text=leaves, values=values)
     return Reason(
         code="loses",
-        text=f"{leaves} To keep {'' if bounds.exact else 'at least '}{_share(bounds.kept_fraction)} of the sequences:",
+        text=f"{leaves} To keep {'' if bounds.exact else 'at least '}{share(bounds.kept_fraction)} of the sequences:",
         option=bounds.option,
         values=values,
     )
@@ -345,8 +353,8 @@ def _heavy_tails(evidence: Evidence) -> list[Reason]:
         plan = next((plan for plan in evidence.plans if _weights_at(plan.plan, scope)), None)
         if shape is None or limit is None or shape <= limit or plan is None:
             continue
-        above = "{} is above {}".format(*_apart(shape, limit))
-        text = f"{plan.name} costs {_share(1 - plan.info)} of the batch; {name} {above}."
+        above = "{} is above {}".format(*apart(shape, limit))
+        text = f"{plan.name} costs {share(1 - plan.info)} of the batch; {name} {above}."
         return [Reason(code="heavy_tail", text=text, values={name: shape, f"{name}_limit": limit, "info": plan.info})]
     return []
 
@@ -376,25 +384,3 @@ def _selective(evidence: Evidence) -> list[Reason]:
             text = f"{plan.name} keeps {kind} sequences: {length:.2f} times the mean length."
             return [Reason(code="length", text=text, values={"length": length})]
     return []
-
-
-def _share(value: Value) -> str:
-    """A percentage, with the digits of what is left to 0 % or 100 %, which only 0 and 1 themselves are."""
-    if value is None:
-        return "an unknown share"
-    percent = 100 * value
-    if percent in (0, 100):
-        return f"{percent:.0f} %"
-    if not 0.05 <= percent < 99.95:
-        return "under 0.1 %" if percent < 1 else "over 99.9 %"
-    return f"{percent:.{1 if percent < 9.95 or percent > 90.05 else 0}f} %"
-
-
-def _number(value: Value) -> str:
-    return "unknown" if value is None else f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}"
-
-
-def _apart(value: float, limit: float) -> tuple[str, str]:
-    """Two numbers with as many decimals as tell them apart."""
-    texts = ((f"{value:.{decimals}f}", f"{limit:.{decimals}f}") for decimals in (2, 3, 4))
-    return next((pair for pair in texts if pair[0] != pair[1]), (repr(value), repr(limit)))

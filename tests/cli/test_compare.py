@@ -211,7 +211,7 @@ def test_plans_that_keep_nothing_have_no_info_and_no_other_column(tmp_path: Path
         "worth",
     ]
     assert {values[name] for name in ("kept", "kept_sequence_fraction", "info", "worth")} == {0}
-    assert result["recommendation"]["headline"].startswith("No plan is safe: the best is worth 0 % of the batch.")
+    assert result["recommendation"]["headline"].startswith("None of these plans is worth taking: the best is worth 0 %")
     picture = tmp_path / "p.png"
     assert run("compare", made(tmp_path / "d.parquet", 40), "--plan", str(plan), "-o", str(picture)).status == 0
 

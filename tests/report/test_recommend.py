@@ -148,13 +148,23 @@ def test_few_sequences_cannot_tell(n: int, says: str) -> None:
 
 
 def test_no_plan_is_safe_where_all_are_worth_little() -> None:
-    recommendation = decided(of(TOKEN, 0.29), of(NOTHING, 0.1, info=1.0))
+    apart = {**WEIGHT, "seq_tv": 0.9}
+    recommendation = decided(of(TOKEN, 0.29), of(NOTHING, 0.1, info=1.0), metrics=apart)
     assert recommendation.plan is None
     assert recommendation.headline == (
         "No plan is safe: the best is worth 29 % of the batch. Fix the cause of the gap, or sample again with the "
         "current weights."
     )
-    assert decided(of(TOKEN, 0.3)).plan == "token"
+    assert decided(of(TOKEN, 0.3), metrics=apart).plan == "token"
+
+
+def test_plans_that_leave_too_little_of_near_policies_are_what_is_wrong() -> None:
+    recommendation = decided(of(TOKEN, 0.29), metrics={**WEIGHT, "seq_tv": 0.18})
+    assert recommendation.plan is None
+    assert recommendation.headline == (
+        "None of these plans is worth taking: the best is worth 29 % of the batch, and no correction 82 %. Compare "
+        "others: `rlcorr compare` without --preset and --plan takes its own list."
+    )
 
 
 def test_far_policies_cannot_be_told_without_advantages_that_differ() -> None:
