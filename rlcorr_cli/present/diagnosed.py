@@ -18,10 +18,12 @@ from rlcorr_cli.quality.diagnosis.diagnosis import (
     LevelGap,
     PlaceGap,
 )
+from rlcorr_cli.quality.diagnosis.wording import percent
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.totals.gap import SURPRISE_EDGES
 
 BOUNDS = {"at_least": "At least", "at_most": "At most"}
+WHOLE = "100 %"
 LEVEL_HEADINGS = ("tokens", "gap", "expected", "size")
 LEVEL_NOTE = (
     "tokens, gap: shares of all; expected: the share of the gap that the surprise of a level's tokens alone gives; "
@@ -76,8 +78,9 @@ def _words(finding: CauseFinding) -> CauseWords:
 
 
 def share_words(finding: CauseFinding) -> str:
-    """'At least 61 % of the gap, on 23 % of the tokens'."""
-    words = f"{BOUNDS[finding.bound]} {percent(finding.share)} of the gap"
+    """'At least 61 % of the gap, on 23 % of the tokens'; no more than all of it."""
+    share = percent(finding.share)
+    words = f"{share} of the gap" if share == WHOLE else f"{BOUNDS[finding.bound]} {share} of the gap"
     return words if finding.token_share is None else f"{words}, on {percent(finding.token_share)} of the tokens"
 
 
@@ -256,10 +259,3 @@ def agreement(dump: DiagnosedDump) -> str:
 def _key(value: object) -> Cell:
     text = f"{value:g}" if isinstance(value, float) else clean(NOTHING if value is None else value)
     return Cell(text, number_of(value))
-
-
-def percent(share: float) -> str:
-    """A share in whole percent; with more digits where that is 0 or 1 %."""
-    if share == 0 or abs(share) >= 0.015:
-        return f"{100 * share:.0f} %"
-    return f"{100 * share:.1g} %" if abs(share) >= 0.0001 else "< 0.01 %"

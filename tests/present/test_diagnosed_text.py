@@ -24,9 +24,10 @@ from diagnoses import (
     level,
 )
 
-from rlcorr_cli.present.diagnosed import agreement, headline, parameter, percent
+from rlcorr_cli.present.diagnosed import agreement, headline, parameter, share_words
 from rlcorr_cli.present.terminal.diagnosed import print_diagnosis
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, ColumnGap, Fact, NotLookedFor
+from rlcorr_cli.quality.diagnosis.wording import percent
 from rlcorr_cli.report.diagnosed import DiagnosedDump
 
 
@@ -217,6 +218,11 @@ def test_whether_the_groups_agree_is_said(verdicts: tuple[str, ...], expected: s
 )
 def test_shares_are_whole_percents(share: float, expected: str) -> None:
     assert percent(share) == expected
+
+
+def test_no_share_is_said_to_be_at_least_all() -> None:
+    assert share_words(replace(TOP_P, share=0.61, token_share=None)) == "At least 61 % of the gap"
+    assert share_words(replace(TOP_P, share=0.998, token_share=0.02)) == "100 % of the gap, on 2 % of the tokens"
 
 
 def test_a_parameter_has_its_interval_if_it_has_one() -> None:

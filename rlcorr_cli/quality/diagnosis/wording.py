@@ -9,9 +9,10 @@ ROUND_STEPS = (0.1, 0.05, 0.02, 0.01)
 
 
 def percent(share: float) -> str:
-    """Such as 72 %; 0.4 % below 1, and 0 % from 0.05 % down."""
-    size = abs(share) * 100
-    return f"{share * 100:.1f} %" if 0.05 < size < 0.95 else f"{share * 100 + 0.0:.0f} %"
+    """A share in whole percent, such as 72 %; with more digits where that is 0 or 1 %."""
+    if share == 0 or abs(share) >= 0.015:
+        return f"{100 * share + 0.0:.0f} %"
+    return f"{100 * share:.1g} %" if abs(share) >= 0.0001 else "< 0.01 %"
 
 
 def figures(value: float, digits: int = 2) -> str:
