@@ -68,8 +68,8 @@ class Group:
     values: Mapping[str, Value]
     peer_metrics: Mapping[str, Value] | None = None
     objective: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
-    curves: "GroupCurves | None" = None
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]], repr=False)
+    curves: "GroupCurves | None" = field(default=None, repr=False)
 
     @property
     def metrics(self) -> Mapping[str, Value]:

@@ -42,6 +42,7 @@ from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary, total
+from rlcorr_cli.totals.sweep import UnitTotals
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole
 
@@ -150,11 +151,24 @@ wholes = st.builds(lambda a, b, rows: Whole({"token": a, "sequence": b}, rows), 
 
 
 @st.composite
-def binned_totals(draw: st.DrawFn) -> Binned[Octaves]:
+def binned_totals(draw: st.DrawFn, binning: Any = OCTAVES) -> Binned[Any]:
     """Sums of whole numbers, so that they are exact."""
     bins = draw(st.lists(st.integers(0, OCTAVES.n - 1), max_size=8))
     sums = {name: np.array([draw(whole) for _ in bins], np.float64) for name in ("a", "b")}
-    return Binned.of_values(OCTAVES, np.array(bins, np.uint16), sums)
+    return Binned.of_values(binning, np.array(bins, np.uint16), sums)
+
+
+def no_values(binning: Any) -> Binned[Any]:
+    return Binned.of_values(binning, np.zeros(0, np.uint16), {"a": np.zeros(0), "b": np.zeros(0)})
+
+
+unit_totals = st.builds(
+    lambda moving, n, a, b: UnitTotals(moving, n, {"a": a, "b": b}, n + 1),
+    binned_totals(FLOAT_BITS),
+    st.integers(0, 99),
+    whole,
+    whole,
+)
 
 
 @st.composite
@@ -250,9 +264,8 @@ LAWS = {
     ),
     "BinnedTotals": Law(pictures(), BinnedTotals()),
     "Measured": Law(measured(), Measured()),
-    "Binned": Law(
-        binned_totals(), Binned.of_values(OCTAVES, np.zeros(0, np.uint16), {"a": np.zeros(0), "b": np.zeros(0)})
-    ),
+    "Binned": Law(binned_totals(), no_values(OCTAVES)),
+    "UnitTotals": Law(unit_totals, UnitTotals(no_values(FLOAT_BITS), 0, {"a": 0.0, "b": 0.0}, 0)),
     "BadRowCounts": Law(bad_row_counts(), BadRowCounts(), commutes=False),
     "Values": Law(values(), Values(n=0, min=np.inf, max=-np.inf, total=0.0, zeros=0)),
     "Tally": Law(tallies(), Tally()),
