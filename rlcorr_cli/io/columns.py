@@ -104,7 +104,8 @@ def resolve(
     what the plan needs, and what is wanted where there is any.
 
     The training side is old_log_probs; in bypass mode, and nowhere else, it is current_log_probs.  A decoupled dump
-    that has only a current policy lends it as the old one, and then has no current one.  compares: as of PlanColumns.
+    that has only a current policy lends it as the old one, and then has no current one.  compares: as of PlanColumns;
+    without, nothing is lent.
     """
     check_names(overrides)
     _check_present(available, overrides)
@@ -114,9 +115,10 @@ def resolve(
         chosen["current_log_probs"] = current
     else:
         old = _one("old_log_probs", available, overrides)
-        chosen["old_log_probs"] = old or current
-        if (old and current) or "current_log_probs" in needs:
-            chosen["current_log_probs"] = current if old else None
+        lent = current if compares and not old else None
+        chosen["old_log_probs"] = old or lent
+        if (current and not lent) or "current_log_probs" in needs:
+            chosen["current_log_probs"] = None if lent else current
     if "advantages" in needs:
         chosen["advantages"] = _one("advantages", available, overrides)
     for canonical, column in chosen.items():

@@ -56,6 +56,21 @@ def test_a_converted_folder_is_analyzed_as_it_was_before(tmp_path: Path, folder:
     assert after["verdict"] == before["verdict"]
 
 
+def test_a_current_policy_alone_is_not_written_as_the_old_one(tmp_path: Path) -> None:
+    converted = tmp_path / "d.parquet"
+    ran = run("convert", str(NATIVE / "prime-rl/token_exports"), "-o", str(converted))
+    assert ran.status == 0 and "is read from" not in ran.out
+    right = [row for row in expected("prime-rl/expected_token_exports.parquet") if "nonfinite" not in row["file"]]
+    rows = pq.read_table(converted).to_pylist()
+    agree(rows, right, "rollout_log_probs", "current_log_probs", "sample_id")
+    assert "old_log_probs" not in rows[0]
+    # A name of the current policy's in any dump; who maps it by hand says what it is.
+    dump = parquet(tmp_path / "dump.parquet", [{"rollout_log_probs": [-1.0], "trainer_logprobs": [-1.5]}])
+    for options, name in (((), "current_log_probs"), (("--map", "old_log_probs=trainer_logprobs"), "old_log_probs")):
+        assert run("convert", dump, "-o", str(converted), "--overwrite", *options).status == 0
+        assert pq.read_table(converted).to_pylist()[0][name] == [-1.5]
+
+
 def test_a_folder_without_rows_is_said_to_have_none(tmp_path: Path) -> None:
     ran = run("convert", str(NATIVE / "prime-rl/rollouts/step_7/eval"), "-o", str(tmp_path / "d.parquet"))
     refused(ran, 3, "traces.jsonl: there are no rows to write", "`rlcorr inspect`")
