@@ -9,6 +9,8 @@ from pathlib import Path
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.formats import SUFFIXES, is_searched
+from rlcorr_cli.io.layouts.head import Head
+from rlcorr_cli.io.layouts.refused import Refused, without_log_probs
 from rlcorr_cli.storage import filesystem
 
 SEARCHED = "*" + ", *".join(SUFFIXES)
@@ -16,6 +18,8 @@ COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
 DESCRIPTIONS = ("state.json", "dataset_info.json", "dataset_dict.json")
 SHOWN = 6
 """Suffixes that a note names."""
+LOOKED_AT = 16
+"""How many files of a folder without a dump are looked at for what they are."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,8 @@ def within(directory: str) -> Hits:
     paths = _each_once(directory, [path for path in files if is_searched(path)])
     others = [path for path in files if not is_searched(path)]
     if not paths:
-        holds = f", but {listed(others)}" if others else ""
-        raise DataError(
-            f"{directory} holds no dump{holds}.", f"A directory is searched for {SEARCHED}; name other files singly."
+        raise no_dump(
+            f"{directory} holds no dump", others, f"A directory is searched for {SEARCHED}; name other files singly."
         )
     return Hits(paths, tuple(others))
 
@@ -45,15 +48,37 @@ def matching(pattern: str) -> Hits:
     named, below = filesystem(pattern).matches(pattern)
     chosen = {path for path in named | below if is_searched(path)} or named
     if not chosen and below:
-        raise DataError(
-            f"{pattern} matches no dump, but {listed(below)}.",
-            f"Directories are searched for {SEARCHED}; name other files singly.",
-        )
+        hint = f"Directories are searched for {SEARCHED}; name other files singly."
+        raise no_dump(f"{pattern} matches no dump", sorted(below), hint)
     if not chosen:
         raise DataError(
             f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
         )
     return Hits(_each_once(pattern, chosen), tuple(sorted((named | below) - chosen)))
+
+
+def no_dump(what: str, others: Sequence[str], hint: str) -> DataError:
+    """The error of a place without a dump, with what one of its other files is, if any is known."""
+    if not others:
+        return DataError(f"{what}.", hint)
+    what = f"{what}, but {listed(others)}"
+    # Descriptions lie beside what they describe.
+    first = sorted(others, key=lambda path: path.lower().endswith(".json"))[:LOOKED_AT]
+    path, kind = next(((path, kind) for path, kind in zip(first, map(_known, first), strict=True) if kind), ("", None))
+    if kind is None:
+        return DataError(f"{what}.", hint)
+    return DataError(f"{what}; {os.path.basename(path)} is {kind.what}.", kind.hint)
+
+
+def _known(path: str) -> Refused | None:
+    """What a file without log-probs is; None of one that cannot be read, too: nobody asked for it by its name."""
+    files = filesystem(path)
+    if not files.remote and not files.is_file(path):  # a FIFO would be waited for
+        return None
+    try:
+        return without_log_probs(Head(path))
+    except (OSError, DataError):
+        return None
 
 
 def _without_housekeeping(files: Sequence[str]) -> list[str]:

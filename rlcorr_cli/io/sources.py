@@ -13,15 +13,13 @@ from rlcorr_cli.io.layouts.refused import without_log_probs
 from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 from rlcorr_cli.io.layouts.table import TRAINED, layout, recognised
-from rlcorr_cli.io.searching import Hits, listed, matching, not_read, within
+from rlcorr_cli.io.searching import Hits, listed, matching, no_dump, not_read, within
 from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN, Stamp
 from rlcorr_cli.storage import Status, filesystem, located
 from rlcorr_cli.storage.disk import unreadable
 from rlcorr_cli.storage.refusals import changed
 
-LOOKED_AT = 16
-"""How many files of a folder without a dump are looked at for what they are."""
 CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
 CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)
 
@@ -234,10 +232,7 @@ def _as(path: str, format: str, sign: str, status: Status) -> Source:
 
 
 def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:
-    what = "no dump" if format == "auto" else f"no dump of format {format}"
-    holds = f"{typed} holds {what}, but {listed(passed_over)}"
-    known = ((path, without_log_probs(Head(path))) for path in passed_over[:LOOKED_AT] if format == "auto")
-    path, refused = next(((path, kind) for path, kind in known if kind is not None), ("", None))
-    if refused is None:
-        return DataError(f"{holds}.", "`rlcorr inspect FILE` says what one is.")
-    return DataError(f"{holds}; {os.path.basename(path)} is {refused.what}.", refused.hint)
+    if format != "auto":
+        what = f"{typed} holds no dump of format {format}, but {listed(passed_over)}."
+        return DataError(what, "`rlcorr inspect FILE` says what one is.")
+    return no_dump(f"{typed} holds no dump", passed_over, "`rlcorr inspect FILE` says what one is.")

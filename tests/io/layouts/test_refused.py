@@ -1,6 +1,7 @@
 """Files without log-probs are known for what they are, alone and among others."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -51,6 +52,21 @@ def test_a_folder_of_files_that_are_nothing_known_says_how_to_look_at_one(tmp_pa
     with pytest.raises(DataError, match=r"holds no dump, but 3 files \(3 .pkl\)\.$") as caught:
         find([str(tmp_path)])
     assert "rlcorr inspect FILE" in caught.value.hint
+
+
+def test_a_folder_without_any_dump_is_named_for_what_lies_in_it(tmp_path: Path) -> None:
+    for folder, n in (("run-1", 1), ("run-2", 2)):
+        (tmp_path / folder).mkdir()
+        for i in range(n):
+            (tmp_path / folder / f"{i}.safetensors").write_bytes(MADE["x.safetensors"][0])
+    # What describes the weights is not what the folder is of; a FIFO would be waited for.
+    (tmp_path / "run-1" / "a.json").write_bytes(b"{}")
+    os.mkfifo(tmp_path / "run-1" / "a.csv")
+    weights = "0.safetensors is a file of safetensors, which are weights"
+    for place in ("run-1", "run-*"):
+        with pytest.raises(DataError, match=f"(holds|matches) no dump, but .*; {weights}") as caught:
+            find([str(tmp_path / place)])
+        assert "lines that write a dump" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", MADE)
