@@ -1,23 +1,29 @@
 """How pyarrow opens each kind of store, where `FileSystem.from_uri` alone would not do.
 
-Google's client would try for a quarter of an hour to reach an endpoint that is not there.  Azure's takes no account key
-by a URI; and where it finds no token, any call but a look at a path ends the process, so that is the first.
+Google's client would try for a quarter of an hour to reach an endpoint that is not there.  Amazon's gives a request up
+after 3 s, and makes it thirty times: too soon for a store that is slow, too long for one that is silent.  Azure's takes
+no account key by a URI; and where it finds no token, any call but a look at a path ends the process, so that is the
+first.
 """
 
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from pyarrow import fs
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.storage.services import AZURE, AZURE_FOLDERS, GOOGLE, SERVICES
+from rlcorr_cli.storage.services import AWS, AZURE, AZURE_FOLDERS, GOOGLE, SERVICES
 
 RETRIED_S = 20
 """For how long a request to Google is repeated; the last attempt may end twice as late."""
+UNANSWERED_S, ATTEMPTS = 10, 4
+"""Of a request to S3: when it is taken for lost, and how often it is made."""
+KEPT_BY_URI = ("tls_verify_certificates=", "smart_defaults=")
+"""What only a query can say to Amazon's client."""
 AUTHORITIES = {".blob.core.windows.net": "blob_storage_authority", AZURE_FOLDERS: "dfs_storage_authority"}
 """The end of an Azure account's host -> the setting that has it."""
 AZURE_SECRETS = {"AZURE_STORAGE_KEY": "account_key", "AZURE_STORAGE_SAS_TOKEN": "sas_token"}
@@ -48,7 +54,16 @@ def opened(scheme: str, place: str, query: str) -> Opened:
     if service is GOOGLE and "retry_limit_seconds=" not in query:
         query = _joined(query, f"retry_limit_seconds={RETRIED_S}")
     files, path = fs.FileSystem.from_uri(_uri(scheme, place, query))
+    if service is AWS and not any(name in query for name in KEPT_BY_URI):
+        files = _with_limits(files)
     return Opened(files, path.removesuffix("x"))
+
+
+def _with_limits(files: fs.FileSystem) -> fs.FileSystem:
+    """The same store with other limits of time: a URI cannot say them, so it is made again of what it is pickled as."""
+    made, (settings,) = cast(Any, files).__reduce__()
+    strategy = fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
+    return made({**settings, "request_timeout": UNANSWERED_S, "retry_strategy": strategy})
 
 
 def _azure(place: str, query: str) -> Opened:

@@ -59,7 +59,8 @@ def test_a_converted_folder_is_analyzed_as_it_was_before(tmp_path: Path, folder:
 def test_a_current_policy_alone_is_not_written_as_the_old_one(tmp_path: Path) -> None:
     converted = tmp_path / "d.parquet"
     ran = run("convert", str(NATIVE / "prime-rl/token_exports"), "-o", str(converted))
-    assert ran.status == 0 and "is read from" not in ran.out
+    assert ran.status == 0
+    assert "is read from" not in ran.out
     right = [row for row in expected("prime-rl/expected_token_exports.parquet") if "nonfinite" not in row["file"]]
     rows = pq.read_table(converted).to_pylist()
     agree(rows, right, "rollout_log_probs", "current_log_probs", "sample_id")
