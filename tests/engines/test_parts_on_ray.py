@@ -105,7 +105,7 @@ def writes_the_long_one(long: Path, folder: Path) -> bool:
 
 
 def test_the_part_of_a_killed_task_is_written_again(cluster: Any, long: Path, tmp_path: Path) -> None:
-    with started(cluster, long, tmp_path / "out", 2000) as process:
+    with started(cluster, long, tmp_path / "out", 4000) as process:
         wait_for(lambda: writes_the_long_one(long, tmp_path), process)
         os.kill(readers(long / "1.parquet")[0], signal.SIGKILL)
         _, err = process.communicate()

@@ -124,7 +124,7 @@ def test_a_signal_ends_what_runs_on_the_cluster_and_not_the_cluster(
 
 
 def test_the_report_of_a_run_that_lost_a_worker_is_whole(cluster: Any, long: Path) -> None:
-    arguments = ["analyze", str(long), "--batch-tokens", "1000", "--json"]
+    arguments = ["analyze", str(long), "--batch-tokens", "4000", "--json"]
     by_ray = [*arguments, *BY_RAY, "--ray-address", cluster.address]
     with subprocess.Popen([command(), *by_ray], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_for(lambda: bool(readers(long)), process)
