@@ -86,9 +86,9 @@ def _scored(meta_info: Mapping[str, Any], key: str) -> tuple[NDArray[Any], NDArr
     """Log-probs and token ids of [log-prob, id, text] each."""
     entries: Any = meta_info.get(key)
     try:
-        columns = [list(column) for column in zip(*entries, strict=True)] if entries else [[], []]
-        log_probs, tokens = columns[:2]
-    except (TypeError, ValueError) as error:
+        log_probs = [entry[0] for entry in entries or ()]
+        tokens = [entry[1] for entry in entries or ()]
+    except (TypeError, LookupError) as error:
         raise DataError(f"{key} is not a list of [log-prob, token id, text].", HINT) from error
     return floats({"log-prob": log_probs}, "log-prob"), integers({"token id": tokens}, "token id")
 
