@@ -251,8 +251,7 @@ def test_what_a_node_took_with_it_runs_again_on_others(connected: Any, engine: R
     work = StaysOn(node.node_id, tmp_path)
 
     def remove() -> None:
-        while not any(tmp_path.iterdir()):
-            time.sleep(0.05)
+        until(lambda: any(tmp_path.iterdir()))
         connected.remove_node(node)
 
     remover = threading.Thread(target=remove)

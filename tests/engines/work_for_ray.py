@@ -35,7 +35,8 @@ class Killed:
 
 @dataclass(frozen=True)
 class StaysOn:
-    """Work that never ends on one node; there it leaves a file for each shard that was begun."""
+    """Work that never ends on one node, where it leaves a file for each shard that was begun; elsewhere it waits for
+    that, up to two minutes, or nodes that are warm would do all of it."""
 
     node: str
     folder: Path
@@ -45,6 +46,9 @@ class StaysOn:
             (self.folder / str(shard.index)).touch()
             while True:
                 time.sleep(1)
+        deadline = time.monotonic() + 120
+        while not any(self.folder.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.05)
         return shard.index
 
 
