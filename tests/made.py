@@ -60,7 +60,7 @@ def batch(rows: Sequence[Row], mode: Mode = "decoupled") -> Batch:
 def observed(rows: Sequence[Row], plan: Plan, seed: int | None = None) -> Observed:
     """What rlcorr adds up, by training batch."""
     one = batch(rows, plan.mode)
-    observation = Observation((plan,), has_current=one.current_logp is not None, seed=seed)
+    observation = Observation(plans=(plan,), has_current=one.current_logp is not None, seed=seed)
     return observe(one, observation, CPU, bounds(one, plan))
 
 
@@ -78,7 +78,7 @@ def bounds(one: Batch, plan: Plan) -> BudgetBounds:
 def metrics(rows: Sequence[Row], plan: Plan) -> Values:
     """rlcorr's canonical metrics of the rows, weights normalised per training batch where the plan says so."""
     one = batch(rows, plan.mode)
-    observation = Observation((plan,), has_current=one.current_logp is not None, seed=None)
+    observation = Observation(plans=(plan,), has_current=one.current_logp is not None, seed=None)
     groups, layouts = observe(one, observation, CPU, bounds(one, plan)).groups, layouts_of(observation)
     if plan.normalizes:
         groups = normalize(groups, layouts, plan)

@@ -54,6 +54,9 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """A third party's package -> the only parts of ours that import it."""
 
+NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rule.Rule"}
+"""Records that users and tables write by the dozen: up to four fields say what each is, its settings are keywords."""
+
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
 OTHERS = (
     *("api.comparing", "api.differing", "api.drawing", "api.judging", "api.merging", "api.sweeping"),
@@ -164,6 +167,29 @@ def at_start(module: Path) -> Iterator[str]:
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
 def test_a_module_has_at_most_400_lines(module: Path) -> None:
     assert len(module.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def records(module: Path) -> Iterator[tuple[ast.ClassDef, str]]:
+    """Each dataclass of a module, and its decorator as written."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef):
+            decorators = (ast.unparse(decorator) for decorator in node.decorator_list)
+            yield from ((node, text) for text in decorators if text.startswith("dataclass"))
+
+
+def fields_of(record: ast.ClassDef) -> list[str]:
+    """The names of a dataclass's own fields, and `_` where the rest are keyword-only."""
+    declared = (node for node in record.body if isinstance(node, ast.AnnAssign))
+    return [ast.unparse(node.target) for node in declared if "ClassVar" not in ast.unparse(node.annotation)]
+
+
+def test_a_record_of_more_than_four_fields_is_keyword_only() -> None:
+    every = [(f"{module.stem}.{record.name}", record, text) for module in MODULES for record, text in records(module)]
+    large = {name: (record, text) for name, record, text in every if len(fields_of(record)) > 4}
+    by_place = {name: record for name, (record, text) in large.items() if "kw_only=True" not in text}
+    assert len(large) > 60
+    assert set(by_place) == NAMED_BY_PLACE
+    assert all("_" in fields_of(record)[:5] for record in by_place.values())
 
 
 def loaded_by(*args: str) -> set[str]:

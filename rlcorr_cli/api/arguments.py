@@ -56,6 +56,7 @@ def request(
 def computing(
     device: Any,
     batch_tokens: int | None,
+    *,
     engine: Any = "auto",
     workers: int | None = None,
     threads: int | None = None,
@@ -74,7 +75,7 @@ def computing(
     if ray_address is not None and (engine != "ray" or not isinstance(ray_address, str)):
         raise UsageError("--ray-address is a text that goes with --engine ray.", "Add --engine ray, or leave it out.")
     name = engine if threads is None else "threads"
-    return scan.computing(device, batch_tokens, name, workers or threads, ray_address)
+    return scan.computing(device, batch_tokens, engine=name, workers=workers or threads, ray_address=ray_address)
 
 
 def refuse_stdin_twice(*dumps: Sequence[str]) -> None:

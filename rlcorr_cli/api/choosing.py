@@ -175,22 +175,22 @@ def _resolved(plan: Any, profile_name: str, *, turned: bool) -> ChosenPlan:
 def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPlan:
     """What a plan is named by, read."""
     if plan is None:
-        return ChosenPlan(Plan("disabled") if profile is None else profile.read({}), profile, options=())
+        return ChosenPlan(plan=Plan("disabled") if profile is None else profile.read({}), profile=profile, options=())
     if isinstance(plan, Plan):
-        return ChosenPlan(plan)
+        return ChosenPlan(plan=plan)
     if is_preset:
         named = preset(plan)
         if profile is None:
-            return ChosenPlan(named.plan, notes=named.notes, options=(f"--preset {shlex.quote(plan)}",))
+            return ChosenPlan(plan=named.plan, notes=named.notes, options=(f"--preset {shlex.quote(plan)}",))
         own = preset_in(named, profile)
-        return ChosenPlan(own.plan, profile, own.notes)
+        return ChosenPlan(plan=own.plan, profile=profile, notes=own.notes)
     if isinstance(plan, str | Path):
         file = read_plan(str(plan), profile)
         options = (f"--plan {shlex.quote(str(plan))}",)
-        return ChosenPlan(file.plan, profile, file.notes, str(plan), options)
+        return ChosenPlan(plan=file.plan, profile=profile, notes=file.notes, file=str(plan), options=options)
     if isinstance(plan, Mapping):
         read = plan_in(dict(plan), profile)
-        return ChosenPlan(read.plan, profile, read.notes)
+        return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes)
     raise UsageError(
         f"plan should be a Plan, a preset's name, a file's path or a mapping, not {kind_of(plan)}.",
         'For example plan="token_is".',

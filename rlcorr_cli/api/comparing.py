@@ -75,7 +75,12 @@ def compare(
     compared_plans = chosen or default_plans()
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plans=chosen)
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+    with (
+        Staging() as staging,
+        computing(
+            device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+        ) as compute,
+    ):
         comparison = comparing.compare(
             reading,
             compared_plans,
@@ -95,7 +100,7 @@ def compare(
 
 def default_plans() -> list[ChosenPlan]:
     """The plans that are compared where none is asked for."""
-    return [ChosenPlan(row.plan, notes=row.notes) for row in COMPARED]
+    return [ChosenPlan(plan=row.plan, notes=row.notes) for row in COMPARED]
 
 
 def _objectives(chosen: Sequence[ChosenPlan], objective: Any) -> dict[Plan, Objective]:

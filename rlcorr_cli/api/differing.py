@@ -93,7 +93,12 @@ def diff(
     ]
     places = [place for path in files for place in sheet.destinations(path)]
     notes = check_touched((*places, *junit_place), [*paths(a), *paths(b)])
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+    with (
+        Staging() as staging,
+        computing(
+            device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+        ) as compute,
+    ):
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=everything)
         try:
             difference = run(asked[0], asked[1], settings, computing=compute, mode=mode, watch=watch)

@@ -46,7 +46,7 @@ NO_REPORT = {
 """Kinds of pictures that are of no report -> why one will not do, why a plan will not, and what to do instead of it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Picture:
     """A picture of one kind.
 
@@ -121,7 +121,9 @@ def plot(
                 _refuse_pooled(report)
             drawn = _drawn(dict.fromkeys(wanted, report))
         else:
-            with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+            with computing(
+                device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+            ) as compute:
                 drawn = _read(wanted, reading, choose_plan(plan, mode=mode), compute, watch, staging, by_step)
         pictures = tuple(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
         staging.publish()
@@ -305,6 +307,6 @@ def _drawn(by_kind: Mapping[str, Report]) -> "dict[str, Drawn]":
 def _picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Staging) -> Picture:
     """The picture, staged for its file if it has one."""
     if drawn.figure is None or place is None:
-        return Picture(drawn.kind, drawn.figure, drawn.caption, notes=notes)
+        return Picture(kind=drawn.kind, figure=drawn.figure, caption=drawn.caption, notes=notes)
     staging.write(place, drawn.write(place.path.suffix.lower().removeprefix(".")))
-    return Picture(drawn.kind, drawn.figure, drawn.caption, place.path, notes)
+    return Picture(kind=drawn.kind, figure=drawn.figure, caption=drawn.caption, path=place.path, notes=notes)

@@ -122,7 +122,9 @@ def check(
             if chosen.profile is None:  # a peer's names are known once its function has run
                 of_objective = None if wanted is None else wanted.name
                 refuse_impossible(asked, chosen.plan, grouped=bool(group_by), objective=of_objective)
-            with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+            with computing(
+                device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+            ) as compute:
                 report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging, objective=wanted)
                 if "cause" in asked.fail_on:
                     diagnosed = _diagnosed(reading, compute, watch)

@@ -89,7 +89,12 @@ def analyze(
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=chosen)
     from rlcorr_cli.pipeline import analyze as analysis
 
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+    with (
+        Staging() as staging,
+        computing(
+            device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+        ) as compute,
+    ):
         report = analysis.analyze(
             reading,
             chosen,
@@ -170,7 +175,9 @@ def filter_dump(
     )
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)
-    with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+    with computing(
+        device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+    ) as compute:
         filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=watch)
     return replace(filtered, report=replace(filtered.report, notes=filtered.report.notes + notes))
 
@@ -199,7 +206,7 @@ def correct(
     chosen = choose_plan(plan, profile=profile, mode=mode)
     _refuse_idle(chosen)
     reading = request(table, columns=columns, batch_by=NO_BATCH if batch_by is None else batch_by)
-    with computing(device, batch_tokens, "threads", 1) as compute:
+    with computing(device, batch_tokens, engine="threads", workers=1) as compute:
         return correcting.correct(reading, chosen, compute)
 
 
@@ -235,7 +242,9 @@ def inspect(
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     notes = check_touched(quarantines(bad_rows), reading.paths, plan=chosen)
-    with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+    with computing(
+        device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+    ) as compute:
         inspected = inspection.inspect(reading, chosen, compute, n_worst=worst, by=by)
     return replace(inspected, notes=inspected.notes + notes)
 
@@ -267,7 +276,9 @@ def inspect_row(
 
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
-    with computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+    with computing(
+        device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+    ) as compute:
         return inspection.one_row(reading, chosen, compute, str(row))
 
 

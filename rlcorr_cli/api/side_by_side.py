@@ -59,7 +59,12 @@ def compare_dumps(
     ]
     places = [place for path in outputs for place in sheet.destinations(path)]
     notes = check_touched(places, [path for reading in requests for path in reading.paths], plan=plan)
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+    with (
+        Staging() as staging,
+        computing(
+            device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+        ) as compute,
+    ):
         sides = comparing.compare_dumps(
             requests,
             chosen,

@@ -70,7 +70,12 @@ def sweep(
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=plan)
-    with Staging() as staging, computing(device, batch_tokens, engine, workers, threads, ray_address) as compute:
+    with (
+        Staging() as staging,
+        computing(
+            device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
+        ) as compute,
+    ):
         result = sweeping.sweep(
             reading,
             swept,

@@ -32,7 +32,7 @@ def has_published() -> bool:
     return _has_begun
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Staged:
     """What is at `temporary` is meant for `place`; goes: there is nothing, and what has the place is taken away.
 
@@ -103,7 +103,7 @@ class Staging:
         place = destination.place
         if remote.is_remote(place):
             hidden = temporary_name(place)
-            self._staged.append(_Staged(destination, place, hidden, hidden=hidden))
+            self._staged.append(_Staged(destination=destination, place=place, temporary=hidden, hidden=hidden))
             self._uploaded.add(hidden)
             return hidden
         with _said(destination):
@@ -145,9 +145,11 @@ class Staging:
         hidden = temporary_name(place)
         if remote.is_remote(place):
             temporary = remote.folder_here() / hidden.name
-            self._staged.append(_Staged(destination, place, temporary, goes, hidden))
+            self._staged.append(
+                _Staged(destination=destination, place=place, temporary=temporary, goes=goes, hidden=hidden)
+            )
             return temporary
-        self._staged.append(_Staged(destination, place, hidden, goes))
+        self._staged.append(_Staged(destination=destination, place=place, temporary=hidden, goes=goes))
         return hidden
 
     def _upload(self, staged: _Staged) -> None:

@@ -14,7 +14,7 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable that names the file to which a step's summary is appended."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RuleOptions:
     """What a dump is held to, beside the default rules."""
 

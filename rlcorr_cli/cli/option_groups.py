@@ -143,7 +143,7 @@ class PlanOptions:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComputingOptions:
     """Where and in what portions to compute."""
 

@@ -46,12 +46,12 @@ class BlockTables:
         """One group's numbers."""
         sums, mins, maxs, peaks, rests = (self.numbers[kind][group] for kind in _KINDS)
         return Block(
-            self.layout,
-            sums,
-            mins,
-            maxs,
-            peaks,
-            rests,
-            tuple(by_group.get(group, _NO_HISTOGRAM) for by_group in self.histograms.values()),
-            tuple(by_group.get(group, _NO_TAIL) for by_group in self.tails.values()),
+            layout=self.layout,
+            sums=sums,
+            mins=mins,
+            maxs=maxs,
+            log_peaks=peaks,
+            log_rests=rests,
+            histograms=tuple(by_group.get(group, _NO_HISTOGRAM) for by_group in self.histograms.values()),
+            tails=tuple(by_group.get(group, _NO_TAIL) for by_group in self.tails.values()),
         )

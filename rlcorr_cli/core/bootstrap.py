@@ -38,7 +38,7 @@ def resample(draws: Floats, columns: Columns) -> Replicates:
     rests = np.exp(values - peaks[:, None])
     # torch's product, because it keeps to the one thread it was given.
     sums, rests = (torch.from_numpy(rows) @ torch.from_numpy(draws) for rows in (table, rests))
-    return Replicates(names, sums.numpy(), logs, peaks, rests.numpy())
+    return Replicates(names=names, sums=sums.numpy(), logs=logs, log_peaks=peaks, log_rests=rests.numpy())
 
 
 def resample_groups(

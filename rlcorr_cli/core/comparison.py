@@ -39,7 +39,7 @@ Tables = dict[str, Floats]
 """Name -> one row per plan, f64[P, B]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TokenSums:
     """Sums over each sequence's tokens of one f, f64[B]: of f > 0, k3 there, f, A^2 f q, A^2 f^2 q, |A f|."""
 
@@ -51,7 +51,7 @@ class TokenSums:
     mass: Floats
 
 
-@dataclass
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Comparing:
     """The tokens of one mode, and what plans on them share; each part of a plan is worked out once.
 
@@ -226,14 +226,15 @@ class Comparing:
         torch.mul(f, self._score, out=rows[3])
         torch.mul(f, rows[3], out=rows[4])
         torch.mul(f, self._size, out=rows[5])
-        return TokenSums(*ragged.totals(rows))
+        kept, k3, total, score, score_squared, mass = ragged.totals(rows)
+        return TokenSums(kept=kept, k3=k3, f=total, score=score, score_squared=score_squared, mass=mass)
 
     @cached_property
     def _untouched(self) -> TokenSums:
         """The sums of no correction at all."""
         ragged = self.tokens.ragged
         score, k3, mass = (to_numpy(ragged.sum(values)) for values in (self._score, self._k3, self._size))
-        return TokenSums(ragged.sizes, k3, ragged.sizes, score, score, mass)
+        return TokenSums(kept=ragged.sizes, k3=k3, f=ragged.sizes, score=score, score_squared=score, mass=mass)
 
     @cached_property
     def _ones(self) -> Tensor:

@@ -23,7 +23,7 @@ MAX_WEIGHT = float(np.finfo(np.float32).max)
 """The largest weight that is not infinite to a trainer, 3.4e38: trainers and filtered datasets hold float32."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Weighted:
     """IS weights over units.  log_raw: reduced l, unlimited.  raw: e^(limited).  applied: after the bounds, not yet
     divided by a batch mean (normalising is a scale, applied once totals are known).  gate_mask: bool, where the gate is
@@ -36,7 +36,7 @@ class Weighted:
     gate_mask: Tensor | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rejected:
     """One rejection or budget over units: the statistic, in its unit, and what it keeps.
 
@@ -94,7 +94,7 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
             torch.where(gate_mask, raw, unit_weight),
             torch.where(gate_mask, applied, unit_weight),
         )
-    return Weighted(weighting, log_raw, raw, applied, gate_mask)
+    return Weighted(weighting=weighting, log_raw=log_raw, raw=raw, applied=applied, gate_mask=gate_mask)
 
 
 def _bound(raw: Tensor, weighting: Weighting) -> Tensor:
@@ -126,7 +126,13 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
         value = statistic(tokens, rejection, plan)
         keep = _inside(value, rejection.bounds.low, rejection.bounds.high)
     gate_mask = tokens.gate_mask(rejection.gate, rejection.scope == "token")
-    return Rejected(rejection, value, log_value, keep if gate_mask is None else keep | ~gate_mask, gate_mask)
+    return Rejected(
+        rejection=rejection,
+        value=value,
+        log_value=log_value,
+        keep=keep if gate_mask is None else keep | ~gate_mask,
+        gate_mask=gate_mask,
+    )
 
 
 def keeps(
@@ -151,7 +157,7 @@ def compared_values(tokens: Tokens, rejection: Rejection, plan: Plan) -> Tensor:
 def _spend(tokens: Tokens, budget: Budget, plan: Plan, budget_bounds: np.ndarray) -> Rejected:
     value = budgeted(tokens, budget, plan)
     cut = tokens.ragged.broadcast(torch.from_numpy(budget_bounds).to(value.device))
-    return Rejected(budget, value, None, value <= cut)
+    return Rejected(rejection=budget, value=value, log_value=None, keep=value <= cut)
 
 
 def budgeted(tokens: Tokens, budget: Budget, plan: Plan) -> Tensor:

@@ -221,11 +221,11 @@ class _Sums:
         sums = [np.bincount(level[known], column[known], n) for column in (np.ones(len(size)), size, size * size)]
         by_group = _folded(self._every.sum(axis=1), level * GROUPS + self.rows.group, n * GROUPS)
         return Levels(
-            tuple(keys[code] for code in used.tolist()),
-            np.column_stack(sums).astype(np.float64),
-            _folded(self._whole[~self.rows.odd], level[~self.rows.odd], n),
-            by_group.reshape(n, GROUPS, -1),
-            _folded(self._every[:, :, 0], level, n),
+            keys=tuple(keys[code] for code in used.tolist()),
+            rows=np.column_stack(sums).astype(np.float64),
+            tokens=_folded(self._whole[~self.rows.odd], level[~self.rows.odd], n),
+            gap=by_group.reshape(n, GROUPS, -1),
+            surprise=_folded(self._every[:, :, 0], level, n),
         )
 
     def _vocabulary(self) -> Vocabulary | None:

@@ -34,7 +34,7 @@ class TokenTerms:
     dual_clipped: Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TokenLosses:
     """z w L and z w D of every token without the batch's divisor, f64[V], 0 where rejected; bool[V] where clipped, of
     kept tokens alone.  keep: bool[V]; n_kept: f64[B]."""
@@ -177,12 +177,12 @@ def _losses(
     elif objective.loss_constant is not None:
         factor = factor / objective.loss_constant
     return TokenLosses(
-        of_token.loss * factor,
-        of_token.slope * factor,
-        of_token.clipped & keep,
-        of_token.dual_clipped & keep,
-        keep,
-        n_kept,
+        loss=of_token.loss * factor,
+        coef=of_token.slope * factor,
+        clipped=of_token.clipped & keep,
+        dual_clipped=of_token.dual_clipped & keep,
+        keep=keep,
+        n_kept=n_kept,
     )
 
 

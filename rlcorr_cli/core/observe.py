@@ -44,7 +44,7 @@ BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 """Budget -> group -> the largest value of its statistic that stays."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Observation:
     """What to measure.
 
@@ -100,7 +100,7 @@ class Observed:
     group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Part:
     """Columns of some sequences with the group of each, under one prefix.
 
@@ -119,7 +119,8 @@ class Part:
     def of_tokens(cls, columns: Columns, fold: Fold, tokens: Tokens, prefix: str = "") -> "Part":
         """With the histogram of the tokens' log-ratios, and the upper tails of rho and of e^S."""
         weights = {"token": to_numpy(tokens.log_ratio), "sequence": to_numpy(tokens.log_ratio_sum)}
-        return cls(columns, fold, {"log_ratio": tokens.log_ratio}, weights, prefix)
+        counted = {"log_ratio": tokens.log_ratio}
+        return cls(columns=columns, fold=fold, counted=counted, log_weights=weights, prefix=prefix)
 
     @cached_property
     def tails(self) -> dict[str, Tail]:
@@ -163,13 +164,13 @@ def observe(
             if observation.compares:
                 assert objective is not None
                 columns, masses = objective_columns(tokens[plan.mode], verdict, objective)
-                parts[plan_block(plan)] = [Part(columns, fold, log_weights=masses)]
+                parts[plan_block(plan)] = [Part(columns=columns, fold=fold, log_weights=masses)]
                 continue
             parts[plan_block(plan)] = _plan_parts(tokens[plan.mode], verdict, settings, fold, rewards, objective)
         resampled: dict[str, Columns] = {**base}
         if observation.compares:
             columns, masses = _compared(batch, observation, tokens, budget_bounds or {})
-            parts[COMPARISON] = [Part(columns, fold, log_weights=masses)]
+            parts[COMPARISON] = [Part(columns=columns, fold=fold, log_weights=masses)]
             names = resampled_names(observation.plans)
             resampled[COMPARISON] = Columns(sums={name: columns.sums[name] for name in names})
         groups = _summaries(observation, batch, parts)
@@ -234,7 +235,7 @@ def _compared(
     columns, masses = Columns(), dict[str, Floats]()
     for mode in observation.modes:
         plans = [plan for plan in observation.plans if plan.mode == mode]
-        of_mode, masses_of_mode = Comparing(tokens[mode], bounds).columns(plans)
+        of_mode, masses_of_mode = Comparing(tokens=tokens[mode], budget_bounds=bounds).columns(plans)
         columns, masses = columns | of_mode, masses | masses_of_mode
     return columns, masses
 
@@ -281,14 +282,16 @@ def _objective_layout(plan: Plan, objective: Objective, has_current: bool) -> La
     tokens = _one_token(plan.mode, has_current)
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
     columns, masses = objective_columns(tokens, corrected, objective)
-    return _layout([Part(columns, Fold(np.zeros(1, np.int64), tokens.ragged), log_weights=masses)])
+    return _layout([Part(columns=columns, fold=Fold(np.zeros(1, np.int64), tokens.ragged), log_weights=masses)])
 
 
 def _one_token(mode: Mode, has_current: bool) -> Tokens:
     zero = torch.zeros(1, dtype=torch.float64)
     # Bypass mode compares current with rollout, and there is no policy after that.
     change = zero if has_current and mode == "decoupled" else None
-    return Tokens(Ragged(np.array([0, 1]), torch.device("cpu")), zero, zero, change, zero, zero)
+    ragged = Ragged(np.array([0, 1]), torch.device("cpu"))
+    mismatch = Tokens(ragged=ragged, rollout_logp=zero, log_ratio=zero)
+    return replace(mismatch, current_logp=change, advantages=zero, current_change=zero)
 
 
 def _layout(parts: list[Part]) -> Layout:
@@ -329,7 +332,7 @@ def _plan_parts(
         columns |= of_objective
     # Of sequences the largest distances are kept, too, for exact bounds; of tokens they would be too few of them.
     of_sequences = {name: to_numpy(values) for name, values in distances(corrected, "sequences").items()}
-    parts = [Part(columns, fold, distances(corrected), masses | of_sequences)]
+    parts = [Part(columns=columns, fold=fold, counted=distances(corrected), log_weights=masses | of_sequences)]
     if corrected.keep is not None:
         kept, left = tokens.keep(corrected.keep)
         if left.any():

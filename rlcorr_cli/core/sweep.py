@@ -138,5 +138,5 @@ def _log_weights(tokens: Tokens, swept: Swept, record: Weighting) -> Floats:
 
 def _parts(tokens: Tokens, swept: Swept, plan: Plan) -> dict[str, Floats]:
     """Each unit's part in the sums of a plan."""
-    comparing = Comparing(tokens)
+    comparing = Comparing(tokens=tokens)
     return comparing.token_parts(plan) if swept.units == "tokens" else comparing.sequence_parts(plan)

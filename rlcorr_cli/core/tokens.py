@@ -17,7 +17,7 @@ from rlcorr_cli.plans.plan import Gate, Mode, Of
 from rlcorr_cli.totals.histogram import Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tokens:
     """The valid tokens of B non-empty sequences on a device: rollout_logp b, log_ratio l = a - b; f64[V].
 
@@ -43,13 +43,21 @@ class Tokens:
         advantages = None if batch.advantages is None else _to_device(batch.advantages, device)
         # From a itself: b + (a - b) is not quite a, and a policy that did not move must not seem to.
         change = None if current is None else current - _to_device(training_logp, device)
-        return cls(Ragged(offsets, device), rollout, log_ratio, current, advantages, change)
+        return cls(
+            ragged=Ragged(offsets, device),
+            rollout_logp=rollout,
+            log_ratio=log_ratio,
+            current_logp=current,
+            advantages=advantages,
+            current_change=change,
+        )
 
     def keep(self, mask: Tensor) -> "tuple[Tokens, np.ndarray]":
         """The tokens under a bool [V] mask, and which of the B sequences still have one."""
         ragged, left = self.ragged.keep(mask)
         current = None if self.current_logp is None else self.current_logp[mask]
-        return Tokens(ragged, self.rollout_logp[mask], self.log_ratio[mask], current), left
+        rollout, log_ratio = self.rollout_logp[mask], self.log_ratio[mask]
+        return Tokens(ragged=ragged, rollout_logp=rollout, log_ratio=log_ratio, current_logp=current), left
 
     def between(self, of: Of) -> "Tokens":
         """The same tokens with the two policies a record looks at in the place of training and rollout."""
@@ -63,14 +71,14 @@ class Tokens:
         """theta against old."""
         assert self.current_change is not None
         old = self.rollout_logp + self.log_ratio
-        return Tokens(self.ragged, old, self.current_change, None, self.advantages)
+        return Tokens(ragged=self.ragged, rollout_logp=old, log_ratio=self.current_change, advantages=self.advantages)
 
     @cached_property
     def _total(self) -> "Tokens":
         """theta against rollout."""
         assert self.current_logp is not None
         change = self.current_logp - self.rollout_logp
-        return Tokens(self.ragged, self.rollout_logp, change, None, self.advantages)
+        return Tokens(ragged=self.ragged, rollout_logp=self.rollout_logp, log_ratio=change, advantages=self.advantages)
 
     def gate_mask(self, gate: Gate, token_scope: bool) -> Tensor | None:
         """Units whose advantage has the gate's sign, bool; a sequence's is the mean of its tokens'.  None: all."""

@@ -34,7 +34,7 @@ END = b""
 _START = "import sys; sys.path[:] = {path!r}; from rlcorr_cli.engines.worker import main; main({fd}, {prepare!r})"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class _Task:
     """A shard that is under way.  held: results to be taken; received: those of the run before it, too, which a second
     run makes again; ended: whether all are here."""
@@ -139,7 +139,7 @@ class ProcessEngine:
         try:
             while True:
                 while len(tasks) < AHEAD * self.workers and (shard := next(coming, None)) is not None:
-                    tasks.append(_Task(shard))
+                    tasks.append(_Task(shard=shard))
                 if not tasks:
                     return
                 yield self._results(tasks, payload)

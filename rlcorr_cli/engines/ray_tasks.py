@@ -94,7 +94,7 @@ class RayEngine:
             cluster.close()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class _Task:
     """A shard that is under way.  seen, outcomes: what its task will give; view: what it gave for `seen`."""
 
@@ -147,7 +147,8 @@ class _Tasks:
             shard = next(self._coming, None)
             if shard is None:
                 return
-            self._under_way.append(_Task(shard, *self._begun(shard)))
+            seen, outcomes = self._begun(shard)
+            self._under_way.append(_Task(shard=shard, seen=seen, outcomes=outcomes))
             at_work += 1
 
     def _begun(self, shard: Shard) -> tuple[Reference, Reference]:

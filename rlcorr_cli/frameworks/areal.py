@@ -66,10 +66,10 @@ def _old(config: Config) -> tuple[Weighting | None, tuple[Rejection, ...]]:
 
 
 AREAL = Peer(
-    "AReaL",
-    (*_NEW, "m2_threshold", "use_decoupled_loss", _CAP, _MODE),
-    (("actor",),),
-    _read,
+    name="AReaL",
+    keys=(*_NEW, "m2_threshold", "use_decoupled_loss", _CAP, _MODE),
+    blocks=(("actor",),),
+    read=_read,
     own=(("actor", "rejection_sampling"), ("rejection_sampling",)),
     common=(*_NEW, "use_decoupled_loss"),
 )

@@ -6,7 +6,7 @@ from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.plans.plan import Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChosenPlan:
     """The resolved plan.
 

@@ -57,8 +57,8 @@ def _check(config: Config, kind: str | None, high: float | None, low: float | No
 
 
 NEMO = Peer(
-    "NeMo-RL",
-    (_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR),
-    (("loss_fn",), ("grpo",)),
-    _read,
+    name="NeMo-RL",
+    keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR),
+    blocks=(("loss_fn",), ("grpo",)),
+    read=_read,
 )

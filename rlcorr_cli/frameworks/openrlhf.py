@@ -54,4 +54,4 @@ def _bounds(config: Config, key: str) -> Bounds:
     return Bounds(ends[0] if len(ends) == 2 else 0.0, ends[-1])
 
 
-OPENRLHF = Peer("OpenRLHF", (*_NEW, *_OLD), (("algo", "advantage"),), _read)
+OPENRLHF = Peer(name="OpenRLHF", keys=(*_NEW, *_OLD), blocks=(("algo", "advantage"),), read=_read)

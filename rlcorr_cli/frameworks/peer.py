@@ -13,7 +13,7 @@ CLOSE = 0.85
 """How like one of ours a key among others' must be to count as a misspelling of it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Peer:
     """One framework's config.
 

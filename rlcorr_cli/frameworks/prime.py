@@ -70,9 +70,9 @@ def _legacy(config: Config) -> tuple[Rejection, ...]:
 
 
 PRIME = Peer(
-    "prime-rl",
-    ("type", *_DPPO, *_IPO, *_LEGACY),
-    (("trainer", "loss"), ("loss",)),
-    _read,
+    name="prime-rl",
+    keys=("type", *_DPPO, *_IPO, *_LEGACY),
+    blocks=(("trainer", "loss"), ("loss",)),
+    read=_read,
     common=("type", "geo_mask_low", "geo_mask_high"),
 )

@@ -61,15 +61,15 @@ def _notes(plan: Plan) -> tuple[str, ...]:
 
 
 SKYRL = Peer(
-    "SkyRL",
-    (
+    name="SkyRL",
+    keys=(
         "tis_ratio_type",
         *(key for key, _ in _HIGH.values()),
         "sequence_mask_metric",
         *(f"{stem}_{end}" for stem in ("geo_mask", "product_mask", _OUTLIER, _TOKEN) for end in ("low", "high")),
     ),
-    (),
-    _read,
+    blocks=(),
+    read=_read,
     own=(("trainer", "algorithm", "off_policy_correction"), ("off_policy_correction",)),
     common=("geo_mask_low", "geo_mask_high"),
     notes=_notes,

@@ -43,11 +43,11 @@ def _high(config: Config) -> float | None:
 
 
 TRL = Peer(
-    "TRL",
-    (
+    name="TRL",
+    keys=(
         *(f"{_PREFIX}_{end}" for end in ("correction", "mode", "cap", "clip_max", "clip_min")),
         "off_policy_mask_threshold",
     ),
-    (),
-    _read,
+    blocks=(),
+    read=_read,
 )

@@ -33,7 +33,7 @@ class Fault:
         return worded(self.problem, place, self.message)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Lists:
     """A list column, flat.  values [T], nulls as NaN; offsets i64[B+1] from 0; items: values with nulls as nulls.
 
@@ -56,13 +56,18 @@ class Lists:
         if column.null_count:
             nulls = as_numpy(column.is_null())
         offsets = np.concatenate([[0], np.cumsum(as_numpy(lengths, null=0), dtype=np.int64)])
-        return cls(name, _values(items), offsets, items, nulls)
+        return cls(column=name, values=_values(items), offsets=offsets, items=items, nulls=nulls)
 
     def rows(self, first: int, last: int) -> "Lists":
         """Rows first..last-1, without copying."""
         start, stop = int(self.offsets[first]), int(self.offsets[last])
         offsets = self.offsets[first : last + 1] - start
-        return Lists(self.column, self.values[start:stop], offsets, self.items.slice(start, stop - start))
+        return Lists(
+            column=self.column,
+            values=self.values[start:stop],
+            offsets=offsets,
+            items=self.items.slice(start, stop - start),
+        )
 
     def row_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which rows flat tokens are in."""

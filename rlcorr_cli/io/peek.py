@@ -46,7 +46,15 @@ def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
     rollout, train = lists[roles.rollout], lists[roles.train]
     valid = None if roles.mask is None else lists[roles.mask].values == 1
     step = (None, None) if not roles.group_keys else _ends(rows.data.column(roles.group_keys[0]))
-    return Sample(path, rollout.offsets, rollout.values, train.values, valid, (roles.rollout, roles.train), step)
+    return Sample(
+        path=path,
+        offsets=rollout.offsets,
+        rollout=rollout.values,
+        train=train.values,
+        valid=valid,
+        columns=(roles.rollout, roles.train),
+        step=step,
+    )
 
 
 def _ends(column: pa.Array) -> tuple[float | None, float | None]:

@@ -24,7 +24,7 @@ CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
 CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """One input; path is '-' and n_bytes 0 for standard input.  stamp: which state of the file was found.
 
@@ -179,12 +179,12 @@ def _expanded(typed: str) -> Hits:
 def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     """One file; None of one that was chosen by a search and is no dump, or not of the format that is asked for."""
     if isinstance(path, InMemory):
-        return Source(path, MEMORY.name, path.table.nbytes)
+        return Source(path=path, format=MEMORY.name, n_bytes=path.table.nbytes)
     if path == STDIN:
         if format not in ("auto", STREAMED.name):
             what = f"Standard input is read as {STREAMED.title}, not as {container(format).title}."
             raise UsageError(what, "Save it to a file first.")
-        return Source(STDIN, STREAMED.name, 0)
+        return Source(path=STDIN, format=STREAMED.name, n_bytes=0)
     status = filesystem(path).status(path)
     head = Head(path)
     try:
@@ -228,7 +228,7 @@ def _check_whole(path: str, start: bytes) -> None:
 
 
 def _as(path: str, format: str, sign: str, status: Status) -> Source:
-    return Source(path, format, status.n_bytes, status.stamp, sign=sign)
+    return Source(path=path, format=format, n_bytes=status.n_bytes, stamp=status.stamp, sign=sign)
 
 
 def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:

@@ -108,8 +108,8 @@ def analyze_dump(
     plan = chosen.plan
     check_quarantine(dump)
     observation = Observation(
-        (plan,),
-        settings or DiagnosticSettings(),
+        plans=(plan,),
+        settings=settings or DiagnosticSettings(),
         has_current=dump.roles.current is not None,
         seed=seed,
         pictures=pictures,

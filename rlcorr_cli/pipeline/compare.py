@@ -87,7 +87,7 @@ def compare_dump(
     observed = _observed(plans)
     of_plans = {named_plan.plan: objectives[named_plan.plan] for named_plan in plans} if objectives else {}
     observation = Observation(
-        observed, has_current=dump.roles.current is not None, seed=seed, objectives=of_plans, compares=True
+        plans=observed, has_current=dump.roles.current is not None, seed=seed, objectives=of_plans, compares=True
     )
     anomalies = find_anomalies(samples(dump))
     bounds: dict[str, Mapping[GroupKey, float]] = {}

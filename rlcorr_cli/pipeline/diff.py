@@ -44,7 +44,7 @@ def diff(
     """
     saved = [read_totals(request.paths[0]) if _is_totals(request) else None for request in (a, b)]
     modes: list[Mode] = [mode] if mode else [run.plan.mode for run in saved if run]
-    chosen = ChosenPlan(Plan("disabled", mode=modes[0]) if modes else Plan("disabled"))
+    chosen = ChosenPlan(plan=Plan("disabled", mode=modes[0]) if modes else Plan("disabled"))
     for request, run in zip((a, b), saved, strict=True):
         if run is not None:
             _check_asked(request, run, chosen, settings)

@@ -82,7 +82,7 @@ class Account:
         )
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Tally:
     """Accounts as they add up, in place."""
 
@@ -216,7 +216,7 @@ def filter_work(
     """What is done with each shard under a plan; measures first what weights and coefficients are divided by."""
     plan, objective = chosen.plan, target.objective
     observation = Observation(
-        (plan,),
+        plans=(plan,),
         has_current=dump.roles.current is not None,
         seed=None,
         objectives={} if objective is None else {plan: objective},

@@ -75,7 +75,7 @@ class _Worst:
         return tuple((value, candidate) for value, _, candidate in sorted(self._heap, reverse=True))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ShardInspection:
     """What is seen in one shard's sound rows.  sequences, tokens: its worst, largest first."""
 
@@ -110,7 +110,9 @@ class InspectShard:
                 sampled += gap.rows(rows)
                 if self.n_worst:
                     self._offer(rows, sequences, tokens)
-        inspection = ShardInspection(n_rows, tally, sequences.ranked, tokens.ranked, gap.totals(sampled))
+        inspection = ShardInspection(
+            n_rows=n_rows, tally=tally, sequences=sequences.ranked, tokens=tokens.ranked, gap=gap.totals(sampled)
+        )
         return ShardResult(inspection, beside)
 
     def _offer(self, rows: CheckedRows, sequences: _Worst, tokens: _Worst) -> None:
@@ -237,7 +239,7 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
     device, budget_bounds = devices.resolve(computing.device), search_budgets(dump, plan, computing).bounds
     batch, valid = rows.batch, rows.valid
     training_logp, _ = trained_policies(batch, plan.mode)
-    observation = Observation((plan,), has_current=dump.roles.current is not None, seed=None)
+    observation = Observation(plans=(plan,), has_current=dump.roles.current is not None, seed=None)
     decision = observe(batch, observation, device, budget_bounds, decides=True).decision
     weights = None if decision is None else decision.weights
     says = [

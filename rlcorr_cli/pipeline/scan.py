@@ -76,6 +76,7 @@ class Computing:
 def computing(
     device: str,
     batch_tokens: int | None,
+    *,
     engine: EngineName = "auto",
     workers: int | None = None,
     ray_address: str | None = None,

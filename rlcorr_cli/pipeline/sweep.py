@@ -52,7 +52,7 @@ def sweep(
     plan = swept.plan(swept.bounds(0.0))
     dump = open_dump(request, _columns(request, plan))
     check_quarantine(dump)
-    observation = Observation((swept.base,), has_current=dump.roles.current is not None, seed=None, compares=True)
+    observation = Observation(plans=(swept.base,), has_current=dump.roles.current is not None, seed=None, compares=True)
     if targets.wanted:
         check_rereadable(dump)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:

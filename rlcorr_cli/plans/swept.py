@@ -6,7 +6,7 @@ of a lower one.
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlcorr_cli.errors import UsageError, nearest
@@ -17,7 +17,7 @@ from rlcorr_cli.plans.statistics import STATISTICS
 Side = Literal["both", "low", "high"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Swept:
     """base: the plan without the record whose bound is free (a weighting's other settings stay in it).
 
@@ -29,7 +29,6 @@ class Swept:
     base: Plan
     record: Rejection | Weighting
     side: Side
-    _: KW_ONLY
     place: int = 0
     beside: tuple[str, ...] | None = ()
 
@@ -103,9 +102,9 @@ def swept_rejection(base: Plan, text: str, side: Side | None, beside: tuple[str,
     place = base.rejections.index(own[0]) if own else len(others)
     record = replace(own[0], bounds=record.bounds) if own else record
     return Swept(
-        replace(base, rejections=others),
-        record,
-        side or ("both" if two_sided else "high"),
+        base=replace(base, rejections=others),
+        record=record,
+        side=side or ("both" if two_sided else "high"),
         place=place,
         beside=beside,
     )
@@ -117,7 +116,7 @@ def swept_weighting(base: Plan, side: Literal["low", "high"], beside: tuple[str,
     fixed = replace(base.weighting.bounds, **{side: None})
     if base.weighting.outside == "cap":
         fixed = Bounds()  # a lower bound merely counts there
-    return Swept(base, replace(base.weighting, bounds=fixed), side, beside=beside)
+    return Swept(base=base, record=replace(base.weighting, bounds=fixed), side=side, beside=beside)
 
 
 def plain(value: float) -> str:

@@ -200,7 +200,7 @@ class _Reading:
         assert base.logs is not None
         of_sequences = self.swept.units == "sequences"
         logs = {**base.logs, **{name: _log(sums[name]) for name in LOGS if name in sums}}
-        totals = ComparedTotals(sums, base.reference, base.diagnostics, logs)
+        totals = ComparedTotals(plan=sums, reference=base.reference, diagnostics=base.diagnostics, logs=logs)
         metrics = (KEPT, INFO, K3_LEFT, *((LENGTH, SHIFT, SHIFT_SE) if of_sequences else ()))
         values = {metric.name: finite(lambda metric=metric: metric.value(totals, plan)) for metric in metrics}
         values = {name: values.get(name) for name in ("kept", "info", "k3_left", "length", "shift", "shift_se")}

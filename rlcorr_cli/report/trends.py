@@ -50,7 +50,7 @@ class GroupLike(Protocol):
     def intervals(self) -> Mapping[str, tuple[float, float]]: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """Bins that hold enough, their centres and counts, and the mean and std of a quantity in them."""
 
@@ -70,7 +70,7 @@ def profile(binned: Binned[Octaves], min_count: int = MIN_BIN_COUNT) -> Profile:
     variance = squares / n - mean**2
     # What is left of a constant by cancellation is no spread.
     std = np.sqrt(np.where(variance > 1e-12 * squares / n, variance, 0.0))
-    return Profile(binned.bins[use], binned.binning.centres(binned.bins[use]), n, mean, std)
+    return Profile(bins=binned.bins[use], centre=binned.binning.centres(binned.bins[use]), count=n, mean=mean, std=std)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def lorenz(loads: Histogram) -> Lorenz:
     return Lorenz(n / n[-1], weight, float(1 - np.interp(n[-1] - top, n, weight)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Course:
     """Metrics along one column: places f64[G]; values and the ends of intervals by metric, f64[G] and f64[2, G], NaN
     where there is none.
@@ -136,7 +136,14 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
         metric: np.array([group.intervals.get(metric, nowhere) for _, group in placed]).T for metric in metrics
     }
     places = np.array([place for place, _ in placed])
-    return Course(name, places, values, intervals, labels, len(single) - len(placed))
+    return Course(
+        name=name,
+        places=places,
+        values=values,
+        intervals=intervals,
+        labels=labels,
+        n_left_out=len(single) - len(placed),
+    )
 
 
 def _is_number(value: object) -> bool:

@@ -17,7 +17,7 @@ SMALL_BYTES = 1 << 20
 """An object of no more is read whole in one request."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Kept:
     """An opened file: its size and state were asked for once, and reading at any place needs no more of it.
 

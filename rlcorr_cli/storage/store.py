@@ -303,9 +303,9 @@ class Store:
         except REFUSALS as error:
             raise refused(self._asked(path), error) from error
         if self._state is not None:
-            return Kept(file, (size, *self._state(self._name(path))))
+            return Kept(file=file, stamp=(size, *self._state(self._name(path))))
         state = tuple(_text(metadata[name]) for name in STATES if name in metadata)
-        return Kept(file, (size, *(state or (self._info(path).mtime_ns or 0,))))
+        return Kept(file=file, stamp=(size, *(state or (self._info(path).mtime_ns or 0,))))
 
     def _missing(self, path: str) -> DataError:
         """No such key, or no such bucket, which a request for a key does not tell."""

@@ -28,7 +28,7 @@ def plan_block(plan: Plan) -> str:
     return f"plan.{plan.id}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """The names of a Block's numbers, in order.  Only blocks of one layout add; that their numbers mean the same
     is for the Provenance to say."""
@@ -55,7 +55,7 @@ class Layout:
         return {kind: {name: place for place, name in enumerate(names)} for kind, names in kinds.items()}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Block:
     """Totals of one kind; see the module.  sums f64[K], mins, maxs, log_peaks and log_rests f64 by layout.
 
@@ -90,14 +90,14 @@ class Block:
         """Nothing observed: the identity of +."""
         n_logs = len(layout.logs)
         return cls(
-            layout,
-            np.zeros(len(layout.sums)),
-            np.full(len(layout.mins), np.inf),
-            np.full(len(layout.maxs), -np.inf),
-            np.full(n_logs, -np.inf),
-            np.zeros(n_logs),
-            tuple(Histogram.empty() for _ in layout.histograms),
-            tuple(Tail.empty(GROUP_SIZE) for _ in layout.tails),
+            layout=layout,
+            sums=np.zeros(len(layout.sums)),
+            mins=np.full(len(layout.mins), np.inf),
+            maxs=np.full(len(layout.maxs), -np.inf),
+            log_peaks=np.full(n_logs, -np.inf),
+            log_rests=np.zeros(n_logs),
+            histograms=tuple(Histogram.empty() for _ in layout.histograms),
+            tails=tuple(Tail.empty(GROUP_SIZE) for _ in layout.tails),
         )
 
     def __add__(self, other: "Block") -> "Block":
@@ -105,14 +105,14 @@ class Block:
             raise ValueError("blocks of different layouts do not add")
         peaks, rests = add_logs(self.log_peaks, self.log_rests, other.log_peaks, other.log_rests)
         return Block(
-            self.layout,
-            self.sums + other.sums,
-            np.minimum(self.mins, other.mins),
-            np.maximum(self.maxs, other.maxs),
-            peaks,
-            rests,
-            tuple(a + b for a, b in zip(self.histograms, other.histograms, strict=True)),
-            tuple(a + b for a, b in zip(self.tails, other.tails, strict=True)),
+            layout=self.layout,
+            sums=self.sums + other.sums,
+            mins=np.minimum(self.mins, other.mins),
+            maxs=np.maximum(self.maxs, other.maxs),
+            log_peaks=peaks,
+            log_rests=rests,
+            histograms=tuple(a + b for a, b in zip(self.histograms, other.histograms, strict=True)),
+            tails=tuple(a + b for a, b in zip(self.tails, other.tails, strict=True)),
         )
 
     @classmethod
@@ -126,14 +126,14 @@ class Block:
         shift = np.where(np.isfinite(peak), peak, 0.0)
         rests = _stacked([block.log_rests for block in blocks]) * np.exp(peaks - shift)
         return cls(
-            layout,
-            _stacked([block.sums for block in blocks]).sum(axis=0),
-            _stacked([block.mins for block in blocks]).min(axis=0),
-            _stacked([block.maxs for block in blocks]).max(axis=0),
-            peak,
-            rests.sum(axis=0),
-            tuple(map(Histogram.total, zip(*(block.histograms for block in blocks), strict=True))),
-            tuple(map(Tail.total, zip(*(block.tails for block in blocks), strict=True))),
+            layout=layout,
+            sums=_stacked([block.sums for block in blocks]).sum(axis=0),
+            mins=_stacked([block.mins for block in blocks]).min(axis=0),
+            maxs=_stacked([block.maxs for block in blocks]).max(axis=0),
+            log_peaks=peak,
+            log_rests=rests.sum(axis=0),
+            histograms=tuple(map(Histogram.total, zip(*(block.histograms for block in blocks), strict=True))),
+            tails=tuple(map(Tail.total, zip(*(block.tails for block in blocks), strict=True))),
         )
 
     def sharing(self, whole: "Block", prefix: str) -> "Block":
@@ -178,16 +178,17 @@ class Block:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Block":
         """What `to_dict` wrote."""
-        layout = Layout(*(tuple(data[kind]) for kind in ("sums", "mins", "maxs", "logs", "histograms", "tails")))
+        kinds = ("sums", "mins", "maxs", "logs", "histograms", "tails")
+        layout = Layout(**{kind: tuple(data[kind]) for kind in kinds})
         return cls(
-            layout,
-            floats_from_list(list(data["sums"].values())),
-            floats_from_list(list(data["mins"].values())),
-            floats_from_list(list(data["maxs"].values())),
-            floats_from_list([peak for peak, _ in data["logs"].values()]),
-            floats_from_list([rest for _, rest in data["logs"].values()]),
-            tuple(Histogram.from_dict(histogram) for histogram in data["histograms"].values()),
-            tuple(Tail.from_dict(tail) for tail in data["tails"].values()),
+            layout=layout,
+            sums=floats_from_list(list(data["sums"].values())),
+            mins=floats_from_list(list(data["mins"].values())),
+            maxs=floats_from_list(list(data["maxs"].values())),
+            log_peaks=floats_from_list([peak for peak, _ in data["logs"].values()]),
+            log_rests=floats_from_list([rest for _, rest in data["logs"].values()]),
+            histograms=tuple(Histogram.from_dict(histogram) for histogram in data["histograms"].values()),
+            tails=tuple(Tail.from_dict(tail) for tail in data["tails"].values()),
         )
 
 

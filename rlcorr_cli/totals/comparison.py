@@ -88,7 +88,7 @@ def comparison_layout(plans: Sequence[Plan]) -> Layout:
         logs += [plan_name(plan, name) for plan in of_mode for name in LOGS]
         logs += [reference_name(mode, name) for name in REFERENCE_LOGS]
     masses = tuple(plan_name(plan, MASS) for mode in modes for plan in plans if plan.mode == mode)
-    return Layout(tuple(sums), (), (), tuple(logs), (), masses)
+    return Layout(sums=tuple(sums), mins=(), maxs=(), logs=tuple(logs), histograms=(), tails=masses)
 
 
 def resampled_names(plans: Sequence[Plan]) -> list[str]:
@@ -98,7 +98,7 @@ def resampled_names(plans: Sequence[Plan]) -> list[str]:
     return [plan_name(plan, name) for plan in plans for name in RESAMPLED] + references
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ComparedTotals:
     """One plan's totals as formulas read them: once (floats) or for every replicate (f64[R], sums alone).
 
@@ -117,9 +117,9 @@ class ComparedTotals:
         block, diagnostics = summary.blocks[COMPARISON], summary.blocks[diagnostics_block(plan.mode)]
         sums, logs = _sums(block), _logs(block)
         return cls(
-            {name: sums[plan_name(plan, name)] for name in DEGREES},
-            {name: sums[reference_name(plan.mode, name)] for name in REFERENCE_SUMS},
-            _sums(diagnostics),
+            plan={name: sums[plan_name(plan, name)] for name in DEGREES},
+            reference={name: sums[reference_name(plan.mode, name)] for name in REFERENCE_SUMS},
+            diagnostics=_sums(diagnostics),
             logs={name: logs[plan_name(plan, name)] for name in LOGS}
             | {name: logs[reference_name(plan.mode, name)] for name in REFERENCE_LOGS},
             mass=block.tails[block.layout.places["tails"][plan_name(plan, MASS)]],
@@ -130,9 +130,9 @@ class ComparedTotals:
         """Of replicates."""
         sums = dict(zip(replicates.names, replicates.sums, strict=True))
         return cls(
-            {name: sums[plan_name(plan, name)] for name in RESAMPLED},
-            {"score": sums[reference_name(plan.mode, "score")]},
-            dict(zip(diagnostics.names, diagnostics.sums, strict=True)),
+            plan={name: sums[plan_name(plan, name)] for name in RESAMPLED},
+            reference={"score": sums[reference_name(plan.mode, "score")]},
+            diagnostics=dict(zip(diagnostics.names, diagnostics.sums, strict=True)),
         )
 
 

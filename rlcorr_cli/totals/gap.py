@@ -118,7 +118,7 @@ class WorstRows:
         return WorstRows.of((*self.rows, *other.rows))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Levels:
     """Sums by the levels of one column.
 
@@ -138,7 +138,7 @@ class Levels:
     def none(cls, *, too_many: bool = False) -> "Levels":
         """No level."""
         rows, tokens, gap, surprise = (np.zeros((0, *shape)) for shape in LEVEL_SHAPES.values())
-        return cls((), rows, tokens, gap, surprise, too_many)
+        return cls(keys=(), rows=rows, tokens=tokens, gap=gap, surprise=surprise, too_many=too_many)
 
     @property
     def tables(self) -> tuple[Floats, Floats, Floats, Floats]:
@@ -157,7 +157,7 @@ class Levels:
             for table, part in zip(tables, levels.tables, strict=True):
                 table[at] += part
         rows, tokens, gap, surprise = tables
-        return Levels(tuple(keys), rows, tokens, gap, surprise)
+        return Levels(keys=tuple(keys), rows=rows, tokens=tokens, gap=gap, surprise=surprise)
 
 
 LEVEL_SHAPES: Mapping[str, tuple[int, ...]] = {

@@ -57,7 +57,7 @@ class Measured:
         return gather((self, other))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Gathering:
     """A sum in the making, in place: a dump may have as many groups as training batches, and no part is added twice."""
 

@@ -70,7 +70,7 @@ class Summary:
         return cls(data["counts"], {name: Block.from_dict(block) for name, block in data["blocks"].items()})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Replicates:
     """The same totals under R Poisson resamplings of the sequences: sums f64[K, R], logs [L, R] over shared peaks [L].
 
@@ -93,7 +93,9 @@ class Replicates:
         if (self.names, self.logs) != (other.names, other.logs):
             raise ValueError("replicates of different totals do not add")
         peaks, rests = add_logs(self.log_peaks[:, None], self.log_rests, other.log_peaks[:, None], other.log_rests)
-        return Replicates(self.names, self.sums + other.sums, self.logs, peaks[:, 0], rests)
+        return Replicates(
+            names=self.names, sums=self.sums + other.sums, logs=self.logs, log_peaks=peaks[:, 0], log_rests=rests
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able values; floats survive exactly."""
@@ -109,7 +111,9 @@ class Replicates:
         sums, peaks, rests = (
             floats_from_list(list(data[name].values())) for name in ("sums", "log_peaks", "log_rests")
         )
-        return cls(tuple(data["sums"]), sums, tuple(data["log_peaks"]), peaks, rests)
+        return cls(
+            names=tuple(data["sums"]), sums=sums, logs=tuple(data["log_peaks"]), log_peaks=peaks, log_rests=rests
+        )
 
 
 def total(summaries: Iterable[Summary], layouts: Layouts) -> Summary:

@@ -62,8 +62,8 @@ def measure(batch: Batch, plan: Plan, device: torch.device) -> dict[str, Any]:
         return resident[id(values)].double()
 
     with patch.object(tokens, "_to_device", widen):
-        seconds = median_seconds(lambda: observe(batch, Observation((plan,)), device), device)
-        plain = median_seconds(lambda: observe(batch, Observation((plan,), seed=None), device), device)
+        seconds = median_seconds(lambda: observe(batch, Observation(plans=(plan,)), device), device)
+        plain = median_seconds(lambda: observe(batch, Observation(plans=(plan,), seed=None), device), device)
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "seconds": seconds,

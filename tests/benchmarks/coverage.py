@@ -99,7 +99,7 @@ def measured(design: Design, rng: Generator) -> dict[str, tuple[float, float]]:
         group_index=zeros.astype(np.int32),
         group_keys=((None,),),
     )
-    return intervals(observe(batch, Observation((Plan(),)), torch.device("cpu")).replicates["decoupled"])
+    return intervals(observe(batch, Observation(plans=(Plan(),)), torch.device("cpu")).replicates["decoupled"])
 
 
 def coverage(design: Design, n_dumps: int) -> dict[str, float]:

@@ -38,7 +38,7 @@ RECORDED = 32
 
 def recorded(dump: Dump, chosen: ChosenPlan) -> tuple[bytes, list[Shard], list[bytes]]:
     """The work as it is sent, some shards, and what comes back of each."""
-    observation = Observation((chosen.plan,), seed=0)
+    observation = Observation(plans=(chosen.plan,), seed=0)
     work = MeasureShard(
         reading=replace(ShardReading.of(dump, Computing("cpu")), state=None),
         observation=observation,
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, default=default_directory())
     asked = parser.parse_args()
     path = asked.dump or Bench(asked.dir, 1, "cpu", 0).dump("W1")
-    chosen = ChosenPlan(preset("decoupled_token_is").plan)
+    chosen = ChosenPlan(plan=preset("decoupled_token_is").plan)
     dump = opened(ReadRequest(paths=(str(path),)), chosen)
     payload, shards, messages = recorded(dump, chosen)
     tokens = sum(

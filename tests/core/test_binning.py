@@ -22,7 +22,13 @@ def tokens() -> Tokens:
     offsets = np.concatenate([[0], np.cumsum(LENGTHS)])
     rollout, log_ratio = -draw.exponential(1.0, n), draw.normal(0.0, 0.1, n)
     ragged = Ragged(offsets, torch.device("cpu"))
-    return Tokens(ragged, torch.from_numpy(rollout), torch.from_numpy(log_ratio), None, None)
+    return Tokens(
+        ragged=ragged,
+        rollout_logp=torch.from_numpy(rollout),
+        log_ratio=torch.from_numpy(log_ratio),
+        current_logp=None,
+        advantages=None,
+    )
 
 
 def drawn() -> BinnedTotals:

@@ -21,7 +21,7 @@ OTHER = replace(DECOUPLED, rejections=())
 
 
 def observed(*plans: Plan) -> Observed:
-    return observe(THREE, Observation(plans, has_current=True, seed=3), CPU)
+    return observe(THREE, Observation(plans=plans, has_current=True, seed=3), CPU)
 
 
 @pytest.mark.parametrize("plans", [(DECOUPLED, BYPASS), (BYPASS, DECOUPLED, OTHER)])
@@ -46,7 +46,7 @@ def test_plans_observed_together_have_exactly_the_totals_of_each_alone(plans: tu
 def test_a_mode_is_diagnosed_once_for_all_its_plans() -> None:
     together = observed(DECOUPLED, OTHER, BYPASS)
     blocks = {"diagnostics.decoupled", "diagnostics.bypass", *map(plan_block, (DECOUPLED, OTHER, BYPASS))}
-    observation = Observation((DECOUPLED, OTHER, BYPASS), has_current=True)
+    observation = Observation(plans=(DECOUPLED, OTHER, BYPASS), has_current=True)
     for summary in together.groups.values():
         assert summary.blocks.keys() == blocks
         assert summary.layouts == layouts_of(observation)
@@ -66,13 +66,13 @@ def test_a_mode_reads_its_own_diagnostics() -> None:
 def test_budgets_of_one_name_and_no_plan_at_all_are_refused() -> None:
     budgeted = Plan(budgets=(Budget(1e-4),))
     with pytest.raises(ValueError, match="name of its own"):
-        Observation((budgeted, replace(budgeted, mode="bypass")))
+        Observation(plans=(budgeted, replace(budgeted, mode="bypass")))
     with pytest.raises(ValueError, match="needs a plan"):
-        Observation(())
+        Observation(plans=())
 
 
 def test_several_plans_neither_decide_nor_draw() -> None:
-    several = Observation((DECOUPLED, BYPASS), has_current=True)
+    several = Observation(plans=(DECOUPLED, BYPASS), has_current=True)
     with pytest.raises(ValueError, match="one plan at a time"):
         observe(THREE, several, CPU, decides=True)
     with pytest.raises(ValueError, match="one plan at a time"):

@@ -49,7 +49,7 @@ def compared(rows: Sequence[Row], plans: Sequence[Plan], *, has_advantages: bool
     one = batch(rows, plans[0].mode)
     if not has_advantages:
         one = replace(one, advantages=None)
-    observation = Observation(tuple(plans), has_current=one.current_logp is not None, seed=None, compares=True)
+    observation = Observation(plans=tuple(plans), has_current=one.current_logp is not None, seed=None, compares=True)
     limits: Any = {name: of for plan in plans for name, of in bounds(one, plan).items()}
     groups = normalized(observe(one, observation, CPU, limits).groups, plans)
     whole = total(groups.values(), layouts_of(observation))
@@ -133,7 +133,7 @@ def test_a_plan_is_the_same_alone_and_among_others() -> None:
 def test_totals_of_parts_add_up() -> None:
     rows = simulated(60, seed=8, std=0.02)
     plans = SHARED[:7]
-    observation = Observation(plans, has_current=True, seed=0, compares=True)
+    observation = Observation(plans=plans, has_current=True, seed=0, compares=True)
     whole, *parts = (observe(batch(part), observation, CPU) for part in (rows, rows[:11], rows[11:12], rows[12:]))
     layouts = layouts_of(observation)
     added = total([group for part in parts for group in part.groups.values()], layouts)
@@ -148,7 +148,7 @@ def test_totals_of_parts_add_up() -> None:
 def test_intervals_hold_the_value_and_are_of_columns_made_of_sums() -> None:
     rows = simulated(200, seed=2, std=0.02)
     plans = (SHARED[2], SHARED[3])
-    observation = Observation(plans, has_current=True, seed=0, compares=True)
+    observation = Observation(plans=plans, has_current=True, seed=0, compares=True)
     measured = observe(batch(rows), observation, CPU)
     whole = total(measured.groups.values(), layouts_of(observation))
     for plan in plans:

@@ -57,7 +57,7 @@ def test_cpu_and_gpu_observe_the_same(width: type) -> None:
         rollout_logp=one.rollout_logp.astype(width),
         current_logp=one.current_logp.astype(width),
     )
-    observation = Observation((plan,), has_current=True, seed=3)
+    observation = Observation(plans=(plan,), has_current=True, seed=3)
     on_cpu, on_gpu = (observe(one, observation, torch.device(name)) for name in ("cpu", "cuda"))
     assert on_cpu.groups.keys() == on_gpu.groups.keys()
     for key, expected in on_cpu.groups.items():

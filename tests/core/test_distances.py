@@ -62,7 +62,7 @@ def test_each_group_counts_the_distances_of_its_own_units(n_batches: int, longes
 def test_a_plan_without_a_rejection_counts_no_distances() -> None:
     plans = (Plan(), Plan(weighting=Weighting("token", Bounds(None, 2.0))), Plan(budgets=(Budget(0.04),)))
     for plan in plans:
-        layout = layouts_of(Observation((plan,)))[plan_block(plan)]
+        layout = layouts_of(Observation(plans=(plan,)))[plan_block(plan)]
         assert [name for name in layout.histograms if name.endswith("distance")] == []
 
 
@@ -77,7 +77,7 @@ def test_a_plan_without_a_rejection_counts_no_distances() -> None:
     ids=["gated", "of drift", "measured only", "of either sign"],
 )
 def test_what_a_distance_does_not_decide_counts_none(rule: Rejection) -> None:
-    layout = layouts_of(Observation((Plan(rejections=(rule,)),), has_current=True))[
+    layout = layouts_of(Observation(plans=(Plan(rejections=(rule,)),), has_current=True))[
         plan_block(Plan(rejections=(rule,)))
     ]
     assert layout.histograms == ("kept.log_ratio",)
@@ -93,7 +93,7 @@ def test_a_ratio_is_as_far_as_its_log_before_any_limit() -> None:
 
 def test_a_batch_without_a_valid_token_counts_none() -> None:
     plan = Plan(rejections=RULES)
-    (summary,) = observe(batch([row([])]), Observation((plan,), seed=None), CPU).groups.values()
+    (summary,) = observe(batch([row([])]), Observation(plans=(plan,), seed=None), CPU).groups.values()
     block = summary.blocks[plan_block(plan)]
     assert block.layout.histograms == (*(f"rs.{rule.name}.distance" for rule in RULES), "kept.log_ratio")
     assert all(not len(histogram.counts) for histogram in block.histograms)

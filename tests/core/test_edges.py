@@ -55,7 +55,7 @@ def test_what_float64_cannot_hold_is_null(far: float, null: set[str]) -> None:
 
 def test_a_gap_rejection_sees_ratios_beyond_e_to_the_700() -> None:
     plan = Plan(rejections=(Rejection("prob_gap", "token", Bounds(-0.1, 0.1)),))
-    decision = observe(batch([FAR]), Observation((plan,), seed=None), CPU, decides=True).decision
+    decision = observe(batch([FAR]), Observation(plans=(plan,), seed=None), CPU, decides=True).decision
     assert decision is not None
     assert decision.keep.tolist() == [False, True, False]
 
@@ -86,7 +86,7 @@ def test_kept_columns_are_the_diagnostics_alone_where_a_plan_rejects_equal_polic
     weighting = Weighting("token", Bounds(None, 2.0))
     usual = Plan(weighting=weighting, rejections=(Rejection("ratio", "token", Bounds(0.5, 2.0)),))
     rejects_1 = Plan(weighting=weighting, rejections=(Rejection("ratio", "token", Bounds(1.5, 2.0)),))
-    layouts = [layouts_of(Observation((plan,)))[plan_block(plan)] for plan in (usual, rejects_1)]
+    layouts = [layouts_of(Observation(plans=(plan,)))[plan_block(plan)] for plan in (usual, rejects_1)]
     kept = [[name for name in layout.sums if name.startswith("kept.")] for layout in layouts]
     assert kept[0] == kept[1]
     assert not any(name.startswith(("kept.weight.", "kept.rs.")) for name in kept[1])

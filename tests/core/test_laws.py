@@ -47,7 +47,7 @@ from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole
 
 OCTAVES = Octaves(-1, 2, 2)
-LAYOUT = Layout(("a", "b"), ("low",), ("high",), ("log", "log2"), ("h",), ("t",))
+LAYOUT = Layout(sums=("a", "b"), mins=("low",), maxs=("high",), logs=("log", "log2"), histograms=("h",), tails=("t",))
 LAYOUTS = {"diagnostics.decoupled": LAYOUT, "plan.0": LAYOUT}
 PLANS = (
     Plan(),
@@ -84,14 +84,14 @@ def blocks(draw: st.DrawFn) -> Block:
     """Totals in whole numbers, so that sums of them are exact in any order."""
     pairs = [draw(logs), draw(logs)]
     return Block(
-        LAYOUT,
-        np.array([draw(whole), draw(whole)]),
-        np.array([draw(whole)]),
-        np.array([draw(whole)]),
-        np.array([peak for peak, _ in pairs]),
-        np.array([rest for _, rest in pairs]),
-        (draw(histograms),),
-        (draw(tails),),
+        layout=LAYOUT,
+        sums=np.array([draw(whole), draw(whole)]),
+        mins=np.array([draw(whole)]),
+        maxs=np.array([draw(whole)]),
+        log_peaks=np.array([peak for peak, _ in pairs]),
+        log_rests=np.array([rest for _, rest in pairs]),
+        histograms=(draw(histograms),),
+        tails=(draw(tails),),
     )
 
 
@@ -105,7 +105,9 @@ def summaries(draw: st.DrawFn) -> Summary:
 def replicates(draw: st.DrawFn) -> Replicates:
     sums = np.array(draw(st.lists(whole, min_size=6, max_size=6))).reshape(2, 3)
     rests = np.array(draw(st.lists(st.floats(0.5, 1e6), min_size=3, max_size=3))).reshape(1, 3)
-    return Replicates(("a", "b"), sums, ("log",), np.array([draw(st.floats(-5000, 5000))]), rests)
+    return Replicates(
+        names=("a", "b"), sums=sums, logs=("log",), log_peaks=np.array([draw(st.floats(-5000, 5000))]), log_rests=rests
+    )
 
 
 group_replicates = st.dictionaries(st.tuples(keys), st.fixed_dictionaries({"decoupled": replicates()}), max_size=3)
@@ -227,7 +229,7 @@ def levels(draw: st.DrawFn) -> Levels:
     column = draw(st.lists(st.sampled_from([None, 0, 1.5, "math", "w3"]), unique=True, max_size=4))
     column = sorted(column, key=lambda key: (type(key).__name__, str(key)))
     rows, tokens, gap, surprise = (np.zeros((len(column), *shape)) for shape in LEVEL_SHAPES.values())
-    empty = Levels(tuple(column), rows, tokens, gap, surprise)
+    empty = Levels(keys=tuple(column), rows=rows, tokens=tokens, gap=gap, surprise=surprise)
     return drawn_arrays(empty, draw(generators))
 
 
@@ -260,7 +262,14 @@ LAWS = {
     "Block": Law(blocks(), Block.empty(LAYOUT)),
     "Summary": Law(summaries(), Summary.empty(LAYOUTS)),
     "Replicates": Law(
-        replicates(), Replicates(("a", "b"), np.zeros((2, 3)), ("log",), np.array([-np.inf]), np.zeros((1, 3)))
+        replicates(),
+        Replicates(
+            names=("a", "b"),
+            sums=np.zeros((2, 3)),
+            logs=("log",),
+            log_peaks=np.array([-np.inf]),
+            log_rests=np.zeros((1, 3)),
+        ),
     ),
     "BinnedTotals": Law(pictures(), BinnedTotals()),
     "Measured": Law(measured(), Measured()),
@@ -458,7 +467,7 @@ def test_totals_over_any_bins_survive_json(binning: Any) -> None:
 @given(rows=dumps(min_rows=2), cut=st.integers(0, 8))
 def test_pictures_of_all_rows_are_those_of_both_parts(rows: list[Row], cut: int) -> None:
     plan = PLANS[2]
-    observation = Observation((plan,), has_current=False, seed=None, pictures=True)
+    observation = Observation(plans=(plan,), has_current=False, seed=None, pictures=True)
 
     def drawn(part: list[Row]) -> BinnedTotals:
         made = batch([replace(row, current=None) for row in part])
@@ -542,7 +551,7 @@ def test_observing_all_equals_observing_parts_and_adding(plan: Plan, grouped: bo
 def test_an_objective_of_all_rows_is_that_of_both_parts(
     plan: Plan, name: ObjectiveName, rows: list[Row], cut: int
 ) -> None:
-    observation = Observation((plan,), seed=None, objectives={plan: Objective.of(plan, name)})
+    observation = Observation(plans=(plan,), seed=None, objectives={plan: Objective.of(plan, name)})
 
     def totals(part: list[Row]) -> Measured:
         seen = observe(batch([replace(row, current=None) for row in part]), observation, CPU)

@@ -46,7 +46,7 @@ def assert_as_alone(rows: Sequence[Row], plan: Plan) -> None:
 
 
 def _observation(rows: Sequence[Row], plan: Plan) -> Observation:
-    return Observation((plan,), has_current=batch(rows, plan.mode).current_logp is not None, seed=None)
+    return Observation(plans=(plan,), has_current=batch(rows, plan.mode).current_logp is not None, seed=None)
 
 
 @EACH

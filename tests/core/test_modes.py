@@ -40,7 +40,7 @@ def test_only_decoupled_looks_at_a_policy_after_the_one_compared() -> None:
     assert Tokens.of(THREE, CPU, "decoupled").current_change is not None
     assert Tokens.of(THREE, CPU, "bypass").current_change is None
     sums: dict[Mode, tuple[str, ...]] = {
-        mode: layouts_of(Observation((Plan(mode=mode),), has_current=True))[diagnostics_block(mode)].sums
+        mode: layouts_of(Observation(plans=(Plan(mode=mode),), has_current=True))[diagnostics_block(mode)].sums
         for mode in ("decoupled", "bypass")
     }
     assert set(sums["bypass"]) < set(sums["decoupled"])
@@ -56,6 +56,6 @@ def test_a_lone_trained_policy_serves_either_mode(mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", ["decoupled", "bypass"])
 def test_what_is_observed_has_the_layouts_of_its_mode(mode: Mode) -> None:
-    observation = Observation((Plan(mode=mode),), has_current=True, seed=None)
+    observation = Observation(plans=(Plan(mode=mode),), has_current=True, seed=None)
     for summary in observe(THREE, observation, CPU).groups.values():
         assert summary.layouts == layouts_of(observation)

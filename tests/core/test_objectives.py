@@ -74,7 +74,7 @@ def objective_of(config: dict[str, Any], plan: Plan) -> Objective:
 
 
 def batch_objective(batch: Batch, plan: Plan, objective: Objective) -> BatchObjective:
-    observation = Observation((plan,), has_current=True, seed=None, objectives={plan: objective})
+    observation = Observation(plans=(plan,), has_current=True, seed=None, objectives={plan: objective})
     (summary,) = observe(batch, observation, CPU).groups.values()
     assert summary.layouts == layouts_of(observation)
     return BatchObjective(TotalsView(summary, plan), objective)

@@ -33,7 +33,7 @@ def swept_of(rows: Sequence[Row], swept: Swept, targets: Targets | None = None, 
     """The sweep of rows, measured in some parts."""
     wanted = targets or Targets()
     batches = [batch(list(part)) for part in np.array_split(np.array(rows, object), parts)]
-    observation = Observation((swept.base,), has_current=True, seed=None, compares=True)
+    observation = Observation(plans=(swept.base,), has_current=True, seed=None, compares=True)
     of_batches: dict[Any, UnitTotals] = {}
     units: dict[Any, list[Units]] = {}
     for of_batch in (swept_units(one, swept, CPU) for one in batches):

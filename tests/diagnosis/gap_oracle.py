@@ -306,8 +306,9 @@ def _columns(row: Row, t: Tokens, y: float | None, odd: bool, group: int) -> dic
         table(np.ones((len(t.l), 1)), (t.bin, CERTAIN + 1))[:, 0],
     ]
     assert [part.shape for part in sums] == list(LEVEL_SHAPES.values())
+    tables = {name: part[None] for name, part in zip(LEVEL_SHAPES, sums, strict=True)}
     levels = {**row.levels, "length": int(np.log2(len(t.l)))}
-    return {name: Levels((level,), *(part[None] for part in sums)) for name, level in levels.items()}
+    return {name: Levels(keys=(level,), **tables) for name, level in levels.items()}
 
 
 def _vocabulary(row: Row, t: Tokens, valid: np.ndarray, body: np.ndarray) -> Vocabulary:

@@ -119,7 +119,7 @@ def filtered(dump: str, out: Path, computing: Computing, case: Case) -> Filtered
     if options.pop("rejected", False):
         options["rejected"] = out.with_name(f"{out.name}-rejected")
     request = ReadRequest(paths=(dump,), **case.request)
-    return filter_dump(request, ChosenPlan(case.plan), Target(path=out, **options), computing=computing)
+    return filter_dump(request, ChosenPlan(plan=case.plan), Target(path=out, **options), computing=computing)
 
 
 def here() -> Computing:
@@ -230,7 +230,7 @@ def test_a_shard_of_many_rows_has_parts_in_the_order_of_its_rows(tmp_path: Path,
     assert rows(tmp_path / "out")["row"].to_pylist() == list(range(60))
     assert ds.dataset(tmp_path / "out").to_table()["row"].to_pylist() == list(range(60))
     assert pl.read_parquet(tmp_path / "out" / "*.parquet")["row"].to_list() == list(range(60))
-    sources = opened(ReadRequest(paths=(str(tmp_path / "out"),)), ChosenPlan(GEO)).sources
+    sources = opened(ReadRequest(paths=(str(tmp_path / "out"),)), ChosenPlan(plan=GEO)).sources
     assert [source.path for source in sources] == [str(part) for part in parts(tmp_path / "out")]
 
 
@@ -369,9 +369,9 @@ def test_a_worker_killed_in_the_middle_of_its_part_leaves_no_trace(
 
 
 def test_what_a_worker_is_sent_and_sends_back_is_small(tmp_path: Path) -> None:
-    dump = opened(ReadRequest(paths=(cut(STEPS, tmp_path / "dump"),)), ChosenPlan(TOKEN))
+    dump = opened(ReadRequest(paths=(cut(STEPS, tmp_path / "dump"),)), ChosenPlan(plan=TOKEN))
     computing = Computing("cpu", BATCH_TOKENS)
-    filtering = filter_work(dump, ChosenPlan(TOKEN), Target(path=tmp_path / "out"), computing, {}, writes=True)
+    filtering = filter_work(dump, ChosenPlan(plan=TOKEN), Target(path=tmp_path / "out"), computing, {}, writes=True)
     place = PartsPlace(path=tmp_path / "out", option="-o", directory=tmp_path, digits=5, rows_per_file=100, about="{}")
     work = pickle.loads(
         pickle.dumps(WriteParts(reading=filtering.reading, filtering=filtering, kept=place, dropped=None))

@@ -72,10 +72,10 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
         pq.write_table(pa.Table.from_pylist(rows), path)
     else:
         path.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    chosen = ChosenPlan(preset("m2po").plan)
+    chosen = ChosenPlan(plan=preset("m2po").plan)
     bad_rows = BadRowPolicy("quarantine", max_fraction=1.0)
     dump = opened(ReadRequest(paths=(str(path),), bad_rows=bad_rows), chosen)
-    return Case(dump, chosen, Observation((chosen.plan,), pictures=True))
+    return Case(dump, chosen, Observation(plans=(chosen.plan,), pictures=True))
 
 
 def works(case: Case) -> Iterator[Callable[[Shard], Any]]:

@@ -24,7 +24,7 @@ from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.measured import Measured
 
 BF16 = Path(__file__).parents[2] / "sample_data" / "smollm2_bf16.parquet"
-CHOSEN = ChosenPlan(preset("geo_rs").plan)
+CHOSEN = ChosenPlan(plan=preset("geo_rs").plan)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ class OnSmallCard:
 
 
 def work(dump: Dump, of: ShardReading) -> MeasureShard:
-    observation = Observation((CHOSEN.plan,))
+    observation = Observation(plans=(CHOSEN.plan,))
     provenance = provenance_of(dump, observation, {})
     return MeasureShard(reading=of, observation=observation, budget_bounds={}, provenance=provenance)
 

@@ -68,7 +68,7 @@ def dump(request: pytest.FixtureRequest, tmp_path: Path) -> Dump:
         else:
             path.write_text("".join(json.dumps(values) + "\n" for values in rows))
     bad_rows = BadRowPolicy("quarantine", max_fraction=1.0)
-    chosen = ChosenPlan(preset("geo_rs").plan)
+    chosen = ChosenPlan(plan=preset("geo_rs").plan)
     return opened(ReadRequest(paths=(str(tmp_path),), group_by=("step",), bad_rows=bad_rows), chosen)
 
 
@@ -103,7 +103,7 @@ def assert_same(there: Measured, here: Measured) -> None:
 
 
 def test_processes_measure_what_threads_measure(dump: Dump, processes: ProcessEngine) -> None:
-    observation = Observation((preset("geo_rs").plan,), pictures=True)
+    observation = Observation(plans=(preset("geo_rs").plan,), pictures=True)
     results, logs = [], []
     for computing in computings(processes):
         log = BadRowLog(dump.request.bad_rows, None)
@@ -122,7 +122,7 @@ def written(rows: FilteredRows) -> list[dict[str, Any]]:
 
 
 def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) -> None:
-    chosen = ChosenPlan(preset("geo_rs").plan)
+    chosen = ChosenPlan(plan=preset("geo_rs").plan)
     results: list[list[FilteredRows]] = []
     for computing in computings(processes):
         work = filter_work(dump, chosen, Target(path=Path("out.parquet")), computing, {}, writes=True)
@@ -152,7 +152,7 @@ def test_an_id_in_two_files_is_found_by_processes_too(tmp_path: Path, processes:
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / name).write_bytes(line)
     plan = preset("token_is").plan
-    dump = opened(ReadRequest(paths=(str(tmp_path),)), ChosenPlan(plan))
+    dump = opened(ReadRequest(paths=(str(tmp_path),)), ChosenPlan(plan=plan))
     for computing in computings(processes):
         with pytest.raises(DataError, match=r"sample_id s7 is there twice"):
-            measure(dump, Observation((plan,)), computing, {})
+            measure(dump, Observation(plans=(plan,)), computing, {})

@@ -23,10 +23,10 @@ def sizes(folder: Path, n_files: int) -> list[int]:
     folder.mkdir()
     for i in range(n_files):
         (folder / f"part-{i:05d}.jsonl").write_bytes(LINE % (i, i))
-    chosen = ChosenPlan(preset("token_is").plan)
+    chosen = ChosenPlan(plan=preset("token_is").plan)
     dump = opened(ReadRequest(paths=(str(folder),)), chosen)
     assert len(dump.shards) == n_files
-    reading, observation = ShardReading.of(dump, Computing("cpu")), Observation((chosen.plan,))
+    reading, observation = ShardReading.of(dump, Computing("cpu")), Observation(plans=(chosen.plan,))
     provenance = provenance_of(dump, observation, {})
     works = (
         MeasureShard(reading=reading, observation=observation, budget_bounds={}, provenance=provenance),

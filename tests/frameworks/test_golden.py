@@ -51,7 +51,7 @@ def plan_of(case: str) -> Plan:
 
 def measured(case: str) -> Values:
     plan = plan_of(case)
-    observation = Observation((plan,), seed=None)
+    observation = Observation(plans=(plan,), seed=None)
     groups = observe(golden_batch(), observation, CPU).groups
     if plan.normalizes:
         groups = normalize(groups, layouts_of(observation), plan)

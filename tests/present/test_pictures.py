@@ -44,7 +44,7 @@ PLAN = Plan(
 
 def pictures_of(rows: list[Row], plan: Plan = PLAN) -> BinnedTotals:
     one = batch(rows)
-    found = observe(one, Observation((plan,), has_current=one.current_logp is not None, pictures=True), CPU)
+    found = observe(one, Observation(plans=(plan,), has_current=one.current_logp is not None, pictures=True), CPU)
     return found.pictures or BinnedTotals()
 
 
@@ -56,7 +56,7 @@ def table_of(binned: Binned[Octaves]) -> np.ndarray:
 @pytest.fixture(scope="module")
 def report() -> Report:
     reading = ReadRequest(paths=(str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
-    return replace(analyze(reading, ChosenPlan(PLAN), pictures=True), seconds=0.0)
+    return replace(analyze(reading, ChosenPlan(plan=PLAN), pictures=True), seconds=0.0)
 
 
 def test_octave_bins_are_octaves() -> None:
@@ -250,7 +250,7 @@ def test_staleness_looks_as_it_did(tmp_path: Path) -> None:
         rows.append({"rollout_log_probs": b, "old_log_probs": a, "step": step, "policy_version": step - lag})
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "stale.parquet")
     reading = ReadRequest(paths=(str(tmp_path / "stale.parquet"),), group_by=("step", "policy_version"))
-    drawn = draw("staleness", analyze(reading, ChosenPlan(Plan("disabled")), pictures=True))
+    drawn = draw("staleness", analyze(reading, ChosenPlan(plan=Plan("disabled")), pictures=True))
     (tmp_path / "staleness.png").write_bytes(drawn.write("png", dpi=50))
     assert compare_images(str(BASELINE / "staleness.png"), str(tmp_path / "staleness.png"), tol=2) is None
     assert "steps behind" in drawn.caption
@@ -271,7 +271,7 @@ def reported(rows: list[Row], tmp_path: Path, plan: Plan = PLAN) -> Report:
     columns = {"old_log_probs": [r.train for r in rows], "rollout_log_probs": [r.rollout for r in rows]}
     pq.write_table(pa.table({**columns, "step": [1] * len(rows)}), tmp_path / "d.parquet")
     return analyze(
-        ReadRequest(paths=(str(tmp_path / "d.parquet"),), group_by=("step",)), ChosenPlan(plan), pictures=True
+        ReadRequest(paths=(str(tmp_path / "d.parquet"),), group_by=("step",)), ChosenPlan(plan=plan), pictures=True
     )
 
 

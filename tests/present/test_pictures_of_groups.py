@@ -30,7 +30,7 @@ PLAN = Plan(
 @pytest.fixture(scope="module")
 def report() -> Report:
     reading = ReadRequest(paths=(str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
-    return analyze(reading, ChosenPlan(PLAN), pictures=True)
+    return analyze(reading, ChosenPlan(plan=PLAN), pictures=True)
 
 
 def test_a_group_has_the_interval_of_a_dump_of_its_rows_alone(report: Report, tmp_path: Path) -> None:
@@ -38,14 +38,14 @@ def test_a_group_has_the_interval_of_a_dump_of_its_rows_alone(report: Report, tm
     for group in report.groups[:2]:
         rows = table.filter(pc.equal(table["step"], group.key["step"]))
         pq.write_table(rows, tmp_path / "rows.parquet")
-        alone = analyze(ReadRequest(paths=(str(tmp_path / "rows.parquet"),)), ChosenPlan(PLAN))
+        alone = analyze(ReadRequest(paths=(str(tmp_path / "rows.parquet"),)), ChosenPlan(plan=PLAN))
         assert group.intervals == {name: pytest.approx(ends, rel=1e-9) for name, ends in alone.intervals.items()}
 
 
 def test_one_sequence_has_no_interval(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(SAMPLE / "smollm2_steps.parquet").slice(0, 1), tmp_path / "d.parquet")
     reading = ReadRequest(paths=(str(tmp_path / "d.parquet"),), group_by=("step",))
-    (group,) = analyze(reading, ChosenPlan(PLAN), pictures=True).groups
+    (group,) = analyze(reading, ChosenPlan(plan=PLAN), pictures=True).groups
     assert group.intervals == {}
 
 
@@ -78,7 +78,7 @@ def test_sample_size_is_drawn_before_and_after_rejection(report: Report) -> None
 @pytest.fixture(scope="module")
 def stepwise() -> Report:
     reading = ReadRequest(paths=(str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
-    return analyze(reading, ChosenPlan(PLAN), pictures=True, by_step=True)
+    return analyze(reading, ChosenPlan(plan=PLAN), pictures=True, by_step=True)
 
 
 def test_bins_of_groups_add_up_to_those_of_all_rows(stepwise: Report) -> None:
@@ -98,7 +98,7 @@ def test_bins_of_groups_add_up_to_those_of_all_rows(stepwise: Report) -> None:
 def test_a_group_is_drawn_from_its_own_rows(stepwise: Report, tmp_path: Path) -> None:
     table = pq.read_table(SAMPLE / "smollm2_steps.parquet")
     pq.write_table(table.filter(pc.equal(table["step"], 3)), tmp_path / "rows.parquet")
-    alone = analyze(ReadRequest(paths=(str(tmp_path / "rows.parquet"),)), ChosenPlan(PLAN), pictures=True)
+    alone = analyze(ReadRequest(paths=(str(tmp_path / "rows.parquet"),)), ChosenPlan(plan=PLAN), pictures=True)
     curves = stepwise.groups[3].curves
     assert curves is not None
     assert alone.pictures is not None

@@ -120,7 +120,7 @@ def reported(columns: Columns, plan: Plan, by: str | None, folder: Path, *, by_s
     path = folder / "a dump with a name that is far too long to be shown whole.parquet"
     pq.write_table(pa.table(columns), path)
     reading = ReadRequest(paths=(str(path),), group_by=() if by is None else (by,))
-    return analyze(reading, ChosenPlan(plan), pictures=True, by_step=by_step)
+    return analyze(reading, ChosenPlan(plan=plan), pictures=True, by_step=by_step)
 
 
 def drawn_small(figure: Figure) -> None:
@@ -218,7 +218,7 @@ def test_staleness_can_be_read(lags: str, tmp_path: Path) -> None:
     path = tmp_path / "stale.parquet"
     pq.write_table(pa.table(columns), path)
     reading = ReadRequest(paths=(str(path),), group_by=("step", "policy_version_lag"))
-    figure = draw("staleness", analyze(reading, ChosenPlan(NOTHING), pictures=True)).figure
+    figure = draw("staleness", analyze(reading, ChosenPlan(plan=NOTHING), pictures=True)).figure
     assert figure is not None
     drawn_small(figure)
     assert faults(figure) == []

@@ -48,7 +48,8 @@ class Rows:
 
         offsets = np.cumsum([0, *map(len, self.b)]).astype(np.int64)
         valid = None if self.mask is None else flat(self.mask, bool)
-        return Sample(path, offsets, flat(self.b, float), flat(self.a, float), valid, NAMES, step)
+        rollout, train = flat(self.b, float), flat(self.a, float)
+        return Sample(path=path, offsets=offsets, rollout=rollout, train=train, valid=valid, columns=NAMES, step=step)
 
 
 def real(name: str) -> Rows:

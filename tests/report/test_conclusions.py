@@ -42,7 +42,7 @@ def request(group_by: tuple[str, ...] = ()) -> ReadRequest:
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return measure(request(group_by=("step",)), ChosenPlan(Plan("disabled")), pictures=True)
+    return measure(request(group_by=("step",)), ChosenPlan(plan=Plan("disabled")), pictures=True)
 
 
 def printed(report: Report, capsys: pytest.CaptureFixture[str]) -> str:
@@ -160,7 +160,7 @@ def test_no_bound_is_suggested_where_none_can_be() -> None:
 
 
 def test_suggested_bounds_stand_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
-    report = measure(request(), ChosenPlan(Plan("tight", rejections=(GEOMETRIC,))))
+    report = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,))))
     (bounds,) = report.suggestions
     flag = f"--rs ratio.seq_mean:{bounds.low},{bounds.high}"
     takes = f"tight takes {share(bounds.lost_fraction)} of the sequences."
@@ -176,7 +176,7 @@ def test_suggested_bounds_stand_in_every_form(capsys: pytest.CaptureFixture[str]
 
 
 def test_bounds_are_no_advice_where_the_numbers_are_void(capsys: pytest.CaptureFixture[str]) -> None:
-    report = measure(request(), ChosenPlan(Plan("tight", rejections=(GEOMETRIC,))))
+    report = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,))))
     proof = Impossible(metric="ratio_mean", value=0.9, interval=(0.8, 0.95), proves="The columns are shifted")
     void = replace(report, impossible=proof)
     assert void.causes == ("ratio_mean",)
@@ -186,7 +186,7 @@ def test_bounds_are_no_advice_where_the_numbers_are_void(capsys: pytest.CaptureF
 
 
 def test_a_suggestion_is_a_warning(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
-    (bounds,) = measure(request(), ChosenPlan(Plan("tight", rejections=(GEOMETRIC,)))).suggestions
+    (bounds,) = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,)))).suggestions
     fine = replace(report, rules=())
     assert "No warnings." in printed(fine, capsys)
     assert "  1 warning." in printed(replace(fine, suggestions=(bounds,)), capsys)
@@ -195,7 +195,10 @@ def test_a_suggestion_is_a_warning(report: Report, capsys: pytest.CaptureFixture
 
 def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan("tight", rejections=(GEOMETRIC,))
-    for chosen, is_told in ((ChosenPlan(plan), True), (ChosenPlan(plan, PROFILES["verl-0.9"]), False)):
+    for chosen, is_told in (
+        (ChosenPlan(plan=plan), True),
+        (ChosenPlan(plan=plan, profile=PROFILES["verl-0.9"]), False),
+    ):
         print_filtered(filter_with(request(), chosen, Target(path=None)))
         print_report(measure(request(), chosen))
         text = capsys.readouterr().out
@@ -207,11 +210,11 @@ def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.Captu
 def bins(*std: float, count: tuple[float, ...] = (), mean: float = 0.0) -> Profile:
     n = len(std)
     return Profile(
-        np.arange(n, dtype=np.uint16),
-        np.arange(n) + 1.0,
-        np.array(count or (100.0,) * n),
-        np.full(n, mean),
-        np.array(std),
+        bins=np.arange(n, dtype=np.uint16),
+        centre=np.arange(n) + 1.0,
+        count=np.array(count or (100.0,) * n),
+        mean=np.full(n, mean),
+        std=np.array(std),
     )
 
 
@@ -248,6 +251,6 @@ def test_trends_stand_in_the_report_where_bins_were_counted(report: Report) -> N
     assert report.trends.to_dict() == report.to_dict()["trends"]
     assert analyze(STEPS).trends is None
     normalized = Plan("normed", Weighting("token", Bounds(None, 2.0), normalize="batch"))
-    counted = measure(request(), ChosenPlan(normalized), pictures=True).trends
+    counted = measure(request(), ChosenPlan(plan=normalized), pictures=True).trends
     assert counted is not None
     assert counted.concentration is None

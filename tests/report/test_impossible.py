@@ -19,7 +19,7 @@ VOCABULARY = 40
 
 
 def concluded(rows: list[Row]) -> Impossible | None:
-    observation = Observation((Plan(),))
+    observation = Observation(plans=(Plan(),))
     seen = observe(batch(rows), observation, CPU)
     assert seen.whole is not None
     assert seen.whole.rows is not None

@@ -27,13 +27,13 @@ PLANS = (NORMALIZED, BUDGETED, UNBATCHED)
 
 
 def dump_for(plan: Plan, group_by: tuple[str, ...]) -> Dump:
-    return opened(ReadRequest(paths=(STEPS,), group_by=group_by), ChosenPlan(plan))
+    return opened(ReadRequest(paths=(STEPS,), group_by=group_by), ChosenPlan(plan=plan))
 
 
 def reports(dump: Dump, *plans: Plan) -> list[dict[str, Any]]:
     """Each plan's report of one reading with all of them."""
     bounds = {name: of for plan in plans for name, of in search_budgets(dump, plan, CPU).bounds.items()}
-    measured, layouts = measure(dump, Observation(plans), CPU, bounds)
+    measured, layouts = measure(dump, Observation(plans=plans), CPU, bounds)
     return [
         build(
             by_group=measured.groups,

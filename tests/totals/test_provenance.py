@@ -35,9 +35,13 @@ def measured(
 ) -> Measured:
     """A sample dump's totals, as a run has them."""
     read = ReadRequest(paths=(str(SAMPLES / dump),), **request)  # type: ignore[arg-type]
-    found = opened(read, ChosenPlan(plan))
+    found = opened(read, ChosenPlan(plan=plan))
     observation = Observation(
-        (plan,), thresholds or DiagnosticSettings(), found.roles.current is not None, seed, pictures
+        plans=(plan,),
+        settings=thresholds or DiagnosticSettings(),
+        has_current=found.roles.current is not None,
+        seed=seed,
+        pictures=pictures,
     )
     return measure(found, observation, CPU, search_budgets(found, plan, CPU).bounds)[0]
 

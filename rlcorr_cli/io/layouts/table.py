@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.io.layouts.layout import BatchLayout, Layout
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """A layout's name, as `--format` takes it; its framework; the module in `layouts` and the Layout's name there;
     the suffixes that its files have."""
@@ -32,22 +32,34 @@ class Row:
 
 
 LAYOUTS: tuple[Row, ...] = (
-    Row("miles", "miles", "miles", "LAYOUT", (".pt", ".jsonl")),
-    Row("miles-dashboard", "miles", "miles_dashboard", "LAYOUT", (".parquet",)),
-    Row("miles-policy-loss", "miles", "miles", "POLICY_LOSS", (".pt",)),
-    Row("nemo-gym", "NeMo-Gym", "nemo_gym", "LAYOUT", (".jsonl",)),
-    Row("nemo-rl", "NeMo-RL", "nemo_rl", "LAYOUT", (".jsonl",)),
-    Row("open-instruct", "open-instruct", "open_instruct", "LAYOUT", (".jsonl",)),
-    Row("openai", "vLLM and OpenAI", "openai", "LAYOUT", (".jsonl",)),
-    Row("prime-rl", "prime-rl", "prime_rl", "LAYOUT", (".jsonl",)),
-    Row("prime-rl-batches", "prime-rl", "prime_rl_batches", "LAYOUT", (".bin",)),
-    Row("prime-rl-traces", "prime-rl", "prime_rl_traces", "LAYOUT", (".jsonl",)),
-    Row("roll", "ROLL", "roll", "LAYOUT", (".pkl",)),
-    Row("sglang", "SGLang", "sglang", "LAYOUT", (".jsonl",)),
-    Row("skyrl", "SkyRL", "skyrl", "LAYOUT", (".pkl",)),
-    Row("slime", "slime", "slime", "LAYOUT", (".pt",)),
-    Row("verl", "verl", "verl", "LAYOUT", (".dp", ".pkl")),
-    Row("verl-tq", "verl", "verl_tq", "LAYOUT", (".pt",)),
+    Row(name="miles", framework="miles", module="miles", attribute="LAYOUT", suffixes=(".pt", ".jsonl")),
+    Row(
+        name="miles-dashboard", framework="miles", module="miles_dashboard", attribute="LAYOUT", suffixes=(".parquet",)
+    ),
+    Row(name="miles-policy-loss", framework="miles", module="miles", attribute="POLICY_LOSS", suffixes=(".pt",)),
+    Row(name="nemo-gym", framework="NeMo-Gym", module="nemo_gym", attribute="LAYOUT", suffixes=(".jsonl",)),
+    Row(name="nemo-rl", framework="NeMo-RL", module="nemo_rl", attribute="LAYOUT", suffixes=(".jsonl",)),
+    Row(
+        name="open-instruct",
+        framework="open-instruct",
+        module="open_instruct",
+        attribute="LAYOUT",
+        suffixes=(".jsonl",),
+    ),
+    Row(name="openai", framework="vLLM and OpenAI", module="openai", attribute="LAYOUT", suffixes=(".jsonl",)),
+    Row(name="prime-rl", framework="prime-rl", module="prime_rl", attribute="LAYOUT", suffixes=(".jsonl",)),
+    Row(
+        name="prime-rl-batches", framework="prime-rl", module="prime_rl_batches", attribute="LAYOUT", suffixes=(".bin",)
+    ),
+    Row(
+        name="prime-rl-traces", framework="prime-rl", module="prime_rl_traces", attribute="LAYOUT", suffixes=(".jsonl",)
+    ),
+    Row(name="roll", framework="ROLL", module="roll", attribute="LAYOUT", suffixes=(".pkl",)),
+    Row(name="sglang", framework="SGLang", module="sglang", attribute="LAYOUT", suffixes=(".jsonl",)),
+    Row(name="skyrl", framework="SkyRL", module="skyrl", attribute="LAYOUT", suffixes=(".pkl",)),
+    Row(name="slime", framework="slime", module="slime", attribute="LAYOUT", suffixes=(".pt",)),
+    Row(name="verl", framework="verl", module="verl", attribute="LAYOUT", suffixes=(".dp", ".pkl")),
+    Row(name="verl-tq", framework="verl", module="verl_tq", attribute="LAYOUT", suffixes=(".pt",)),
 )
 BATCHES = ("trl",)
 """The modules in `layouts` of batches in memory, by the framework's name, each with a BATCH."""

@@ -11,15 +11,17 @@ from rlcorr_cli.plans.presets.preset import Preset
 def _weights(
     name: str, weighting: Weighting, when: str, source: str, aliases: tuple[str, ...] = (), note: str = ""
 ) -> Preset:
-    return Preset(Plan(name, weighting, log_ratio_limit=None), aliases, when, source, note)
+    return Preset(
+        plan=Plan(name, weighting, log_ratio_limit=None), aliases=aliases, when=when, source=source, note=note
+    )
 
 
 def _keeps(name: str, when: str, source: str, *rejections: Rejection, limit: float | None = None) -> Preset:
-    return Preset(Plan(name, None, rejections, log_ratio_limit=limit), (), when, source)
+    return Preset(plan=Plan(name, None, rejections, log_ratio_limit=limit), when=when, source=source)
 
 
 def _prime(name: str, when: str, source: str, *rejections: Rejection) -> Preset:
-    return Preset(Plan(name, None, rejections, log_ratio_limit=None), (), when, source, _TRAINER)
+    return Preset(plan=Plan(name, None, rejections, log_ratio_limit=None), when=when, source=source, note=_TRAINER)
 
 
 _NEMO_OVERFLOW = "A weight beyond float32 (a log-ratio above 88.7) is 0 and not the cap: NeMo-RL's nan_to_num."
@@ -28,7 +30,7 @@ _TRAINER = "prime-rl has no old policy: where the dump has both, --mode bypass c
 
 def _areal(name: str, when: str, options: str, rejection: Rejection, note: str = "") -> Preset:
     plan = Plan(name, Weighting("token"), (rejection,), log_ratio_limit=None)
-    return Preset(plan, (), when, f"{_AREAL}, {options}", note)
+    return Preset(plan=plan, when=when, source=f"{_AREAL}, {options}", note=note)
 
 
 _SLIME = "slime (2026-08)"
@@ -56,20 +58,18 @@ ROWS: tuple[Preset, ...] = (
         ("miles_icepop",),
     ),
     Preset(
-        Plan(
+        plan=Plan(
             "slime_mis",
             Weighting("token", Bounds(None, 2.0), normalize="batch"),
             (Rejection("ratio", "token", Bounds(0.5, 2.0), "token"), veto(1e-4)),
         ),
-        (),
-        "Token weights of batch mean 1, tokens beyond the cap masked.",
-        f"{_SLIME}, examples/train_infer_mismatch_helper/mis.yaml",
+        when="Token weights of batch mean 1, tokens beyond the cap masked.",
+        source=f"{_SLIME}, examples/train_infer_mismatch_helper/mis.yaml",
     ),
     Preset(
-        Plan("slime_cis", Weighting("token", Bounds(0.5, 2.0))),
-        (),
-        "Token weights clipped from both sides.",
-        f"{_SLIME}, mis.py tis_mode=clip; --is sequence or geometric for its other levels",
+        plan=Plan("slime_cis", Weighting("token", Bounds(0.5, 2.0))),
+        when="Token weights clipped from both sides.",
+        source=f"{_SLIME}, mis.py tis_mode=clip; --is sequence or geometric for its other levels",
     ),
     _weights(
         "trl_token_truncate",
@@ -109,16 +109,15 @@ ROWS: tuple[Preset, ...] = (
         f"{_NEMO}, truncated_importance_sampling_type icepop",
     ),
     Preset(
-        Plan(
+        plan=Plan(
             "nemo_seq_mask_tis",
             Weighting("token", infinite="zero"),
             (Rejection("ratio", "seq_mean", Bounds(0.999, 1.002), "geometric"),),
             log_ratio_limit=None,
         ),
-        (),
-        "Raw token weights, sequences kept near ratio 1.",
-        f"{_NEMO}, truncated_importance_sampling_type seq-mask-tis",
-        _NEMO_OVERFLOW,
+        when="Raw token weights, sequences kept near ratio 1.",
+        source=f"{_NEMO}, truncated_importance_sampling_type seq-mask-tis",
+        note=_NEMO_OVERFLOW,
     ),
     _keeps(
         "nemo_seq_logprob_error",
@@ -139,27 +138,24 @@ ROWS: tuple[Preset, ...] = (
         f"{_OPENRLHF}, icepop",
     ),
     Preset(
-        Plan(
+        plan=Plan(
             "openrlhf_seq_mask_tis",
             Weighting("token"),
             (Rejection("ratio", "seq_mean", Bounds(0.5, 5.0), "geometric"),),
             log_ratio_limit=None,
         ),
-        (),
-        "Raw token weights, sequences kept inside bounds.",
-        f"{_OPENRLHF}, seq-mask-tis",
+        when="Raw token weights, sequences kept inside bounds.",
+        source=f"{_OPENRLHF}, seq-mask-tis",
     ),
     Preset(
-        Plan("skyrl_tis_token", Weighting("token", Bounds(None, 2.0))),
-        (),
-        "Capped token weights.",
-        f"{_SKYRL}, tis_ratio_type token, cap 2.0",
+        plan=Plan("skyrl_tis_token", Weighting("token", Bounds(None, 2.0))),
+        when="Capped token weights.",
+        source=f"{_SKYRL}, tis_ratio_type token, cap 2.0",
     ),
     Preset(
-        Plan("skyrl_tis_sequence", Weighting("sequence", Bounds(None, 5.0))),
-        (),
-        "Capped sequence weights (the product).",
-        f"{_SKYRL}, tis_ratio_type sequence, cap 5.0",
+        plan=Plan("skyrl_tis_sequence", Weighting("sequence", Bounds(None, 5.0))),
+        when="Capped sequence weights (the product).",
+        source=f"{_SKYRL}, tis_ratio_type sequence, cap 5.0",
     ),
     _keeps(
         "skyrl_geometric",
@@ -210,11 +206,10 @@ ROWS: tuple[Preset, ...] = (
         "AReaL's k3 is that of the reverse direction, against its own help text.",
     ),
     Preset(
-        Plan("m2po", None, log_ratio_limit=None, budgets=(Budget(0.04, name="m2po"),)),
-        (),
-        "Mask the tokens with the largest l^2 of a batch.",
-        "AReaL, actor.m2_threshold; 0.04 as in the M2PO paper",
-        "The budget is kept in each training batch; AReaL keeps it in each micro-batch.",
+        plan=Plan("m2po", None, log_ratio_limit=None, budgets=(Budget(0.04, name="m2po"),)),
+        when="Mask the tokens with the largest l^2 of a batch.",
+        source="AReaL, actor.m2_threshold; 0.04 as in the M2PO paper",
+        note="The budget is kept in each training batch; AReaL keeps it in each micro-batch.",
     ),
     _prime(
         "prime_dppo",
@@ -238,66 +233,62 @@ ROWS: tuple[Preset, ...] = (
         Rejection("ratio", "seq_max", Bounds(None, 100.0), "sequence_high"),
     ),
     Preset(
-        Plan(
+        plan=Plan(
             "opsm",
             None,
             (Rejection("k1", "seq_mean", Bounds(None, 1e-4), "opsm", of="drift", gate="negative"),),
             log_ratio_limit=None,
         ),
-        ("off_policy_sequence_mask",),
-        "Drop sequences of negative advantage that the policy left behind.",
-        "DeepSeek-V3.2; slime and miles, --use-opsm, --opsm-delta 1e-4",
-        _DRIFT,
+        aliases=("off_policy_sequence_mask",),
+        when="Drop sequences of negative advantage that the policy left behind.",
+        source="DeepSeek-V3.2; slime and miles, --use-opsm, --opsm-delta 1e-4",
+        note=_DRIFT,
     ),
     Preset(
-        Plan(
+        plan=Plan(
             "trl_opsm",
             None,
             (Rejection("k1", "seq_mean", Bounds(None, 1e-4), "opsm", of="total", gate="negative"),),
             log_ratio_limit=None,
         ),
-        (),
-        "As opsm, against the policy that sampled.",
-        "TRL 1.16, off_policy_mask_threshold, which has no default; here 1e-4",
-        _DRIFT.replace("old one", "rollout one"),
+        when="As opsm, against the policy that sampled.",
+        source="TRL 1.16, off_policy_mask_threshold, which has no default; here 1e-4",
+        note=_DRIFT.replace("old one", "rollout one"),
     ),
     Preset(
-        Plan("gspo", Weighting("geometric", Bounds(1 - 3e-4, 1 + 4e-4), of="drift"), log_ratio_limit=None),
-        (),
-        "GSPO's clipped sequence ratio of the current policy over the old one.",
-        "GSPO (2025), section 5.1: clip ranges 3e-4 and 4e-4",
-        _DRIFT,
+        plan=Plan("gspo", Weighting("geometric", Bounds(1 - 3e-4, 1 + 4e-4), of="drift"), log_ratio_limit=None),
+        when="GSPO's clipped sequence ratio of the current policy over the old one.",
+        source="GSPO (2025), section 5.1: clip ranges 3e-4 and 4e-4",
+        note=_DRIFT,
     ),
     Preset(
-        Plan("roll_topr", Weighting("token", Bounds(0.0, 1.0), of="drift", gate="nonpositive"), log_ratio_limit=None),
-        (),
-        "Tapered weights where the advantage is not positive.",
-        f"{_ROLL} topr",
-        f"{_DRIFT} ROLL looks at an episode's score, the preset at its advantage.",
+        plan=Plan(
+            "roll_topr", Weighting("token", Bounds(0.0, 1.0), of="drift", gate="nonpositive"), log_ratio_limit=None
+        ),
+        when="Tapered weights where the advantage is not positive.",
+        source=f"{_ROLL} topr",
+        note=f"{_DRIFT} ROLL looks at an episode's score, the preset at its advantage.",
     ),
     Preset(
-        Plan("roll_tis", Weighting("token", Bounds(0.0, 1.0), of="drift"), log_ratio_limit=None),
-        (),
-        "Token weights of current over old policy, capped at 1.",
-        f"{_ROLL} tis, tis_upper_bound 1.0",
-        _DRIFT,
+        plan=Plan("roll_tis", Weighting("token", Bounds(0.0, 1.0), of="drift"), log_ratio_limit=None),
+        when="Token weights of current over old policy, capped at 1.",
+        source=f"{_ROLL} tis, tis_upper_bound 1.0",
+        note=_DRIFT,
     ),
     Preset(
-        Plan("roll_cispo", Weighting("token", Bounds(0.9, 1.1), of="drift"), log_ratio_limit=None),
-        (),
-        "Clipped token weights of current over old policy.",
-        f"{_ROLL} cispo, cispo_epsilon_low and _high 0.1",
-        _DRIFT,
+        plan=Plan("roll_cispo", Weighting("token", Bounds(0.9, 1.1), of="drift"), log_ratio_limit=None),
+        when="Clipped token weights of current over old policy.",
+        source=f"{_ROLL} cispo, cispo_epsilon_low and _high 0.1",
+        note=_DRIFT,
     ),
     Preset(
-        Plan(
+        plan=Plan(
             "roll_train_infer",
             Weighting("token", Bounds(0.0, 1.2)),
             (Rejection("ratio", "token", Bounds(0.8, 1.2), "token"),),
             log_ratio_limit=None,
         ),
-        (),
-        "Capped token weights, and tokens outside 0.8 to 1.2 masked.",
-        "ROLL, train_infer_correction: is_weight token 1.2, a token filter of its own defaults",
+        when="Capped token weights, and tokens outside 0.8 to 1.2 masked.",
+        source="ROLL, train_infer_correction: is_weight token 1.2, a token filter of its own defaults",
     ),
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rlcorr_cli.plans.plan import Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Preset:
     """A named plan.  aliases also name it; when says in one line what it is for; source where it comes from.
 
@@ -13,7 +13,7 @@ class Preset:
     """
 
     plan: Plan
-    aliases: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
     when: str
     source: str
     note: str = ""

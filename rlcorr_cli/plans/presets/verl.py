@@ -27,7 +27,7 @@ def _row(
     rejections = () if rejection is None else (rejection,)
     plan = Plan(name, weighting, rejections, limit_on="token", mode=mode, loss=loss)
     note = _INVERSE if rejection is _GEO else ""
-    return Preset(plan, (), when, f"verl 0.9.1, RolloutCorrectionConfig.{name}", note)
+    return Preset(plan=plan, when=when, source=f"verl 0.9.1, RolloutCorrectionConfig.{name}", note=note)
 
 
 ROWS: tuple[Preset, ...] = (

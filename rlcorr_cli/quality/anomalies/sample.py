@@ -55,7 +55,7 @@ class Pairs:
         return border
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sample:
     """The first rows of one file, masked tokens included; nothing in it has been checked but the lengths.
 

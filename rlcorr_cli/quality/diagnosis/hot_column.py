@@ -105,8 +105,8 @@ def _line(sums: dict[str, Floats]) -> Line:
     """Of d on u, with the error of independent tokens: a level has no groups of rows."""
     n, u, d, u2, ud, d2 = (float(sums[name].sum()) for name in ("n_inside", "u", "d", "u2", "ud", "d2"))
     if n < 3:
-        return Line(0.0, 0.0, 0.0, 0.0, int(n))
+        return Line(slope=0.0, error=0.0, r2=0.0, match=0.0, n=int(n))
     var_u, var_d, cov = u2 / n - (u / n) ** 2, d2 / n - (d / n) ** 2, ud / n - u * d / n**2
     slope = ratio(cov, var_u)
     r2 = min(1.0, ratio(cov * cov, var_u * var_d))
-    return Line(slope, sqrt(max(0.0, ratio(var_d * (1 - r2), var_u * n))), r2, 1.0, int(n))
+    return Line(slope=slope, error=sqrt(max(0.0, ratio(var_d * (1 - r2), var_u * n))), r2=r2, match=1.0, n=int(n))

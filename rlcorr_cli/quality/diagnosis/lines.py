@@ -9,7 +9,7 @@ from rlcorr_cli.totals.histogram import Floats
 N, X, D, X2, D2, XD = range(len(LINE_SUMS))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Line:
     """slope of d on x, with its error; r2: its share of d's variance; match: corr(x, x +- d)^2, of the two log-odds."""
 
@@ -20,7 +20,7 @@ class Line:
     n: int
 
 
-NO_LINE = Line(0.0, 0.0, 0.0, 0.0, 0)
+NO_LINE = Line(slope=0.0, error=0.0, r2=0.0, match=0.0, n=0)
 
 
 def line_of(groups: Floats, *, on_train: bool = False) -> Line:

@@ -28,7 +28,7 @@ MIN_SHARE, MIN_SHARE_BESIDE = 0.1, 0.3
 """Beside a cause that changes every token more is asked: surprise drifts along a row, and repeated tokens grow more."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Along:
     """Bins of the index with MIN_TOKENS graded tokens: their first index, counts, sums and means of x with errors."""
 
@@ -72,7 +72,7 @@ def _along(totals: GapTotals) -> _Along:
     # Equal values leave no variance: an error of 0 would make any change certain.
     variance = np.maximum(ratios(x2, graded) - mean**2, 1e-4)
     error = ERROR_FACTOR * np.sqrt(ratios(variance, graded))
-    return _Along(np.array(INDEX_EDGES, np.float64)[on], n, graded, l2, mean, error)
+    return _Along(first=np.array(INDEX_EDGES, np.float64)[on], n=n, graded=graded, l2=l2, mean=mean, error=error)
 
 
 def _onset(case: Case, along: _Along) -> CauseFinding | None:
