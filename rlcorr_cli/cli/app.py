@@ -6,6 +6,7 @@ options in panels, is worth that.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -49,6 +50,12 @@ COMMANDS = {
 }
 
 
+@cache
+def built(names: tuple[str, ...] = tuple(COMMANDS), rich: bool = True) -> Any:
+    """The commands as typer runs them.  Kept, because looking at all options takes a third of a run on a small dump."""
+    return typer.main.get_command(build(names, rich))
+
+
 def build(names: Iterable[str] = COMMANDS, rich: bool = True) -> typer.Typer:
     """The app with those commands; rich: whether help is drawn in panels."""
     app = typer.Typer(
@@ -84,13 +91,14 @@ def run(args: Sequence[str]) -> int:
     whole_help = not args or args[0] in ("-h", "--help")
     # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
     names = args[:1] if args and args[0] in COMMANDS else COMMANDS
-    return build(names, rich=not whole_help)(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
+    command = built(tuple(names), rich=not whole_help)
+    return command(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
 
 
 def typed_options(args: Sequence[str]) -> set[str]:
     """The options among the arguments of a command line, without what only looks like one: the value of an option
     (`-o --json` names a file), and names behind `--`."""
-    group: Any = typer.main.get_command(build(rich=False))
+    group: Any = built(rich=False)
     takes_value = {
         name
         for command in group.commands.values()

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import typer
-
 from rlcorr_cli.cli import app
 from rlcorr_cli.io.formats import WRITTEN
 from rlcorr_cli.present.figures.kinds import KINDS as PICTURES
@@ -110,7 +108,7 @@ def _forms() -> Iterator[Form]:
 @lru_cache(1)
 def parameters() -> tuple[tuple[str, Any], ...]:
     """(command, parameter) of the whole app."""
-    group: Any = typer.main.get_command(app.build(rich=False))
+    group: Any = app.built(rich=False)
     return tuple((name, parameter) for name, command in group.commands.items() for parameter in command.params)
 
 

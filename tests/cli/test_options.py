@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-import typer
 from running import BF16, refused, run
 
 import rlcorr_cli
@@ -39,7 +38,7 @@ def literal(annotation: Any) -> tuple[str, ...]:
     return ()
 
 
-COMMANDS: Any = typer.main.get_command(app.build(rich=False))
+COMMANDS: Any = app.built(rich=False)
 CHOICES = [
     (command, COMMANDS.commands[command].params[i].opts[0], choices)
     for command, function in app.COMMANDS.items()

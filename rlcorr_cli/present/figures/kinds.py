@@ -42,7 +42,7 @@ class Drawn:
         paper = BytesIO()
         stamps = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
         with style.styled():
-            self.figure.savefig(paper, format=suffix, dpi=dpi, metadata=stamps[suffix])
+            style.save(self.figure, paper, suffix, dpi=dpi, metadata=stamps[suffix])
         return paper.getvalue()
 
 
@@ -129,7 +129,9 @@ def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
     """
     layout = KINDS[kind]
     with style.styled():
-        shown, missing = _available(panels_of(kind, report), layout.size, report)
+        wanted = panels_of(kind, report)
+        # One panel needs no trying: it is drawn where it stands, or there is no picture.
+        shown, missing = (wanted, "") if len(wanted) == 1 else _available(wanted, layout.size, report)
         if not shown:
             return Drawn(kind, None, missing)
         n_rows = -(-len(shown) // layout.columns)
@@ -138,7 +140,10 @@ def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
         sentences: list[str] = []
         for (title, panel), ax in zip(shown, _axes(figure, len(shown), n_rows), strict=True):
             ax.set_title(title)
-            sentences.append(panel(ax, report))
+            try:
+                sentences.append(panel(ax, report))
+            except Missing as reason:
+                return Drawn(kind, None, str(reason))
         style.heads(figure.axes)
         caption = _caption(kind, sentences)
         style.foot(figure, [(caption, False)] * captioned + [(_provenance(report), True)])
@@ -147,7 +152,7 @@ def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
 
 def _available(
     wanted: Sequence[tuple[str, Panel]], size: tuple[float, float], report: Report
-) -> tuple[list[tuple[str, Panel]], str]:
+) -> tuple[Sequence[tuple[str, Panel]], str]:
     """The panels that have something to draw, found by drawing each apart; and why the others have not."""
     shown: list[tuple[str, Panel]] = []
     missing: list[str] = []

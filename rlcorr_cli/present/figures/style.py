@@ -7,9 +7,10 @@ import math
 import textwrap
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -82,6 +83,20 @@ def blank(width: float, height: float) -> Figure:
     assert isinstance(engine, ConstrainedLayoutEngine)
     engine.set(w_pad=0.08, h_pad=0.06)
     return figure
+
+
+def save(figure: Figure, paper: BinaryIO, form: str, **options: Any) -> None:
+    """Write a figure as a png, svg or pdf.  options: of `Figure.savefig`."""
+
+    # savefig draws twice, and what the first time is for is the layout alone: so that is all that is made then.
+    def lay_out(renderer: RendererBase) -> None:
+        del figure.draw
+        engine = figure.get_layout_engine()
+        assert engine is not None
+        engine.execute(figure)
+
+    figure.draw = lay_out
+    figure.savefig(paper, format=form, **options)
 
 
 def label(value: object, longest: int = LONGEST) -> str:

@@ -7,6 +7,7 @@ has no room, each row becomes a card with its headings in it.
 
 import base64
 import hashlib
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def text(report: Report) -> str:
     )
 
 
+@cache
 def environment() -> Environment:
     """The templates of pages, with what they call."""
     templates = Environment(loader=PackageLoader("rlcorr_cli.present", "forms"), autoescape=True)

@@ -66,7 +66,7 @@ def drawing(title: str, panel: Callable[[Axes], str]) -> Drawing:
         axes.set_title(title)
         sentence = panel(axes)
         style.heads([axes])
-        figure.savefig(paper, format="svg", metadata={"Date": None})
+        style.save(figure, paper, "svg", metadata={"Date": None})
     sentence = f"{sentence.removesuffix('.')}."
     if re.match(r"[a-z]+ ", sentence):  # k3 and χ² are symbols, which a capital would change
         sentence = f"{sentence[0].upper()}{sentence[1:]}"
