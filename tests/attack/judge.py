@@ -76,10 +76,10 @@ def _error(tried: Tried) -> Iterator[str]:
 def _parsed(what: str, text: str) -> Iterator[str]:
     try:
         readable.document(text)
+    except readable.NotAsDescribed as error:
+        yield f"json: {what}: {error.message[:200]} at {error.instance_path}"
     except (readable.Broken, ValueError) as error:
         yield f"json: {what}: {error}"
-    except readable.jsonschema.ValidationError as error:
-        yield f"json: {what}: {error.message[:200]} at {error.json_path}"
 
 
 def _injection(tried: Tried) -> Iterator[str]:

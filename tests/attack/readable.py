@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import jsonschema
+import jsonschema_rs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +21,7 @@ from rlcorr_cli.io.outputs import SEAL
 from rlcorr_cli.present.terminal.schema import schema
 from rlcorr_cli.report.saved_totals import read_totals
 
+NotAsDescribed = jsonschema_rs.ValidationError
 EVENTS = "events.out.tfevents."
 """How the names of TensorBoard's files begin."""
 
@@ -45,6 +46,8 @@ def fault(path: Path, *, schemed: bool = True) -> str:
                     _events(below) if below.name.startswith(EVENTS) else READERS.get(_suffix(below), _unknown)(below)
         else:
             READERS.get(_suffix(path), _unknown)(path)
+    except NotAsDescribed as error:
+        return f"not as its schema says: {error.message[:200]} at {error.instance_path}"
     except (
         Broken,
         OSError,
@@ -56,8 +59,6 @@ def fault(path: Path, *, schemed: bool = True) -> str:
         DataError,
     ) as error:
         return f"{type(error).__name__}: {str(error)[:300]}"
-    except jsonschema.ValidationError as error:
-        return f"not as its schema says: {error.message[:200]} at {error.json_path}"
     return ""
 
 
@@ -114,7 +115,7 @@ def document(text: bytes | str) -> Any:
 @cache
 def validator() -> Any:
     """Of all JSON outputs."""
-    return jsonschema.Draft202012Validator(schema())
+    return jsonschema_rs.Draft202012Validator(schema())
 
 
 def _constant(name: str) -> None:

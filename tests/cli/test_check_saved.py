@@ -6,7 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.report.saved import read_report
 
 SCHEMA = json.loads(run("explain", "--schema", "report").out)
-VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
 TRAINER = "rollout_is: token\nrollout_is_threshold: 2.0\n"
 
 
