@@ -5,7 +5,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.histogram import Histogram
 
 
@@ -15,14 +14,10 @@ def histogram(values: Tensor) -> Histogram:
 
 
 def buckets(values: Tensor) -> Tensor:
-    """The top 16 bits of each value as float32."""
-    if values.device.type == "cpu":
-        return torch.from_numpy(FLOAT_BITS.bins_of(values.numpy()))
-    return (values.float().view(torch.int32).long() >> 16) & 0xFFFF
+    """The top 16 bits of each value as float32, i32; the bins of FLOAT_BITS."""
+    return (values.float().view(torch.int32) >> 16) & 0xFFFF
 
 
 def bincount(at: Tensor, n: int) -> NDArray[np.int64]:
-    """How many of each of 0 .. n - 1."""
-    if at.device.type == "cpu":
-        return np.bincount(at.numpy(), minlength=n)
+    """How many of each of 0 .. n - 1.  torch's, because NumPy's looks for the largest under the interpreter lock."""
     return torch.bincount(at, minlength=n).cpu().numpy()

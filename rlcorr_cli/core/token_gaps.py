@@ -137,11 +137,8 @@ def _logit(logp: Tensor) -> Tensor:
 
 def sums_at(at: Tensor, n: int, columns: Sequence[Tensor]) -> Floats:
     """Sums of columns [V] at each of 0 .. n - 1: f64[n, K] on the host."""
-    if at.device.type == "cpu":
-        index = at.numpy()
-        # Without a token bincount counts in integers, weights or not.
-        return np.stack([np.bincount(index, column.numpy(), n) for column in columns], axis=-1).astype(np.float64)
-    return torch.stack([torch.bincount(at, column, n) for column in columns], dim=-1).cpu().numpy()
+    # Without a token bincount counts in integers, weights or not.
+    return to_numpy(torch.stack([torch.bincount(at, column, n) for column in columns], dim=-1).double())
 
 
 def counts_at(at: Tensor, n: int) -> Floats:

@@ -74,5 +74,11 @@ class Seen:
         # As in a binary counter: a run takes up the shorter ones before it, so each key is merged about log2 n times,
         # and a look-up searches about log2 n runs.
         while self._runs and len(self._runs[-1]) < 2 * len(unique):
-            unique = np.union1d(self._runs.pop(), unique)
+            unique = _merged(self._runs.pop(), unique)
         self._runs.append(unique)
+
+
+def _merged(a: Keys, b: Keys) -> Keys:
+    """Two sorted runs as one, each key once.  No np.union1d: its first call loads np.ma under the interpreter lock."""
+    keys = np.sort(np.concatenate([a, b]), kind="stable")
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
