@@ -77,7 +77,7 @@ def _tables(tokens: Tokens, piece: slice) -> dict[str, NDArray[Any]]:
     train = rollout + log_ratio
     at = _octave(-rollout, SURPRISE)
     return {
-        "probability": _squares(tokens.rollout_prob[piece], elementwise.exp(train), GRIDS["probability"]),
+        "probability": _squares(elementwise.exp(rollout), elementwise.exp(train), GRIDS["probability"]),
         "log_probability": _squares(rollout, train, GRIDS["log_probability"]),
         "surprise": bincount(at, SURPRISE.n),
         **{name: _sums(at, SURPRISE.n, column) for name, column in _moments(log_ratio).items()},
@@ -169,6 +169,4 @@ def _spreads(
 
 
 def _sums(at: Tensor, n: int, values: Tensor) -> Floats:
-    if at.device.type == "cpu":
-        return np.bincount(at.numpy(), values.numpy(), minlength=n).astype(np.float64)
-    return to_numpy(torch.bincount(at, values, minlength=n))
+    return to_numpy(torch.bincount(at, values, minlength=n).double())

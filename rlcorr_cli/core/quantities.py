@@ -131,7 +131,9 @@ def _divergences(tokens: Tokens) -> Columns:
     """
     ragged, log_ratio, e, rho = tokens.ragged, tokens.log_ratio, tokens.rho_minus_1, tokens.rho
     inverse = rho.reciprocal() if tokens.far is None else exp(-log_ratio)
-    e_over_rho = e * inverse if tokens.far is None else -expm1(-log_ratio)
+    mult_error = ragged.sum_of(torch.maximum, rho, inverse)
+    # In the inverse's own room: what a batch holds at once decides how large it may be.
+    e_over_rho = inverse.mul_(e) if tokens.far is None else -expm1(-log_ratio)
     total, total_e = to_numpy(tokens.log_ratio_sum), to_numpy(tokens.rho_minus_1_sum)
     sums = {
         "log_ratio": total,
@@ -141,7 +143,7 @@ def _divergences(tokens: Tokens) -> Columns:
         "k3": total_e - total,
         "k3_reverse": total - to_numpy(ragged.sum(e_over_rho)),
         "js": ragged.sum_of(_twice_js, log_ratio, e, e_over_rho, tokens.far) / 2,
-        "mult_error": ragged.sum_of(torch.maximum, rho, inverse),
+        "mult_error": mult_error,
         "tv": 0 - ragged.sum_of(torch.clamp_max, e, 0.0),
         "chi2": _chi2(tokens),
     }
@@ -172,18 +174,20 @@ def _chi2(tokens: Tokens) -> Floats:
 
 def _probabilities(tokens: Tokens) -> Columns:
     """First and second moments of p = e^b, q = e^a and of the gap q - p, for their mean gap and correlation."""
-    ragged, p, q, gap = tokens.ragged, tokens.rollout_prob, tokens.train_prob, tokens.prob_gap
-    size = gap.abs()
+    ragged, p = tokens.ragged, tokens.rollout_prob()
+    q = tokens.train_prob_of(p)
     sums = {
         "rollout_prob": to_numpy(ragged.sum(p)),
         "train_prob": to_numpy(ragged.sum(q)),
         "rollout_prob_sq": ragged.sum_of(torch.square, p),
         "train_prob_sq": ragged.sum_of(torch.square, q),
         "prob_product": ragged.sum_of(torch.mul, p, q),
-        "abs_prob_gap": to_numpy(ragged.sum(size)),
-        "prob_gap_sq": ragged.sum_of(torch.square, gap),
     }
-    return Columns(sums=sums, maxs={"abs_prob_gap": to_numpy(ragged.max(size))})
+    del q
+    gap = tokens.prob_gap_of(p)
+    sums["prob_gap_sq"] = ragged.sum_of(torch.square, gap)
+    sums["abs_prob_gap"], largest = ragged.sum_and_max_of(torch.abs, gap)
+    return Columns(sums=sums, maxs={"abs_prob_gap": largest})
 
 
 def _shares(tokens: Tokens, extreme_ratio: float) -> Columns:

@@ -117,6 +117,11 @@ class Ragged:
         operation(*operands, out=self._each)
         return to_numpy(self.sum(self._each))
 
+    def sum_and_max_of(self, operation: Callable[..., object], *operands: object) -> tuple[Floats, Floats]:
+        """The same sums, and the largest of each sequence."""
+        total = self.sum_of(operation, *operands)
+        return total, to_numpy(self.max(self._each))
+
     def totals(self, rows: Tensor) -> Floats:
         """Sums per sequence: [K, V] -> [K, B] on the host."""
         if self.on_cpu:

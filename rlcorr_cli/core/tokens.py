@@ -169,24 +169,26 @@ class Tokens:
         """Sum of (e^l - 1)^2 over each sequence, [B] on the host."""
         return self.ragged.sum_of(torch.square, self.rho_minus_1)
 
-    @cached_property
     def rollout_prob(self) -> Tensor:
-        """e^b, [V]."""
+        """e^b, [V].  Not kept, as little looks at it, and what a batch holds at once says how large it may be."""
         return exp(self.rollout_logp)
 
     @cached_property
     def prob_gap(self) -> Tensor:
-        """e^a - e^b, computed as e^b (rho - 1) so that near-equal probabilities keep their digits; [V]."""
-        if self.far is None:
-            return self.rollout_prob * self.rho_minus_1
-        return torch.where(self.far, self.train_prob - self.rollout_prob, self.rollout_prob * self.rho_minus_1)
+        """e^a - e^b, [V]."""
+        return self.prob_gap_of(self.rollout_prob())
 
-    @cached_property
-    def train_prob(self) -> Tensor:
-        """e^a, [V]; e^b rho where that holds, which spares an exponential."""
+    def prob_gap_of(self, p: Tensor) -> Tensor:
+        """The same from p = e^b, as p (rho - 1), so that near-equal probabilities keep their digits; [V]."""
         if self.far is None:
-            return self.rollout_prob * self.rho
-        return torch.where(self.far, exp(self.rollout_logp + self.log_ratio), self.rollout_prob * self.rho)
+            return p * self.rho_minus_1
+        return torch.where(self.far, self.train_prob_of(p) - p, p * self.rho_minus_1)
+
+    def train_prob_of(self, p: Tensor) -> Tensor:
+        """e^a from p = e^b, [V]; p rho where that holds, which spares an exponential."""
+        if self.far is None:
+            return p * self.rho
+        return torch.where(self.far, exp(self.rollout_logp + self.log_ratio), p * self.rho)
 
     @cached_property
     def far(self) -> Tensor | None:
