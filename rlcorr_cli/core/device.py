@@ -15,9 +15,9 @@ import torch
 
 from rlcorr_cli.errors import UsageError
 
-DEFAULT_BATCH_TOKENS = {"cpu": 1 << 19, "cuda": 1 << 22}
-"""Tokens a batch holds: enough to hide per-call costs (some 5 ms of Python a batch), few enough to stay in a CPU's last
-cache; twice as many save 5 % more and take 150 MB."""
+DEFAULT_BATCH_TOKENS = {"cpu": 3 << 18, "cuda": 1 << 22}
+"""Tokens a batch holds: enough to hide per-call costs (some 5 ms of Python a batch, under the interpreter lock), few
+enough for memory: another quarter of a million take some 45 MB a worker thread."""
 
 MANY_VALUES_TOKENS = {**DEFAULT_BATCH_TOKENS, "cpu": 1 << 17}
 """The same where many values of every token are held at once: each of many plans keeps some, and a diagnosis has some

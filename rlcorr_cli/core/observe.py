@@ -79,7 +79,7 @@ class Observation:
             raise ValueError("decisions and pictures are of one plan at a time")
         return plan
 
-    @property
+    @cached_property
     def modes(self) -> tuple[Mode, ...]:
         """The modes of its plans, each once."""
         return tuple(dict.fromkeys(plan.mode for plan in self.plans))

@@ -1,6 +1,7 @@
 """Parquet: row groups are the shards, and only the needed columns are read."""
 
 import io
+import math
 import os
 import sys
 from collections.abc import Generator, Sequence
@@ -160,17 +161,18 @@ def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
 
 
 def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_tokens: int, whole: bool) -> int:
-    """Rows that hold nearly batch_tokens: rows differ in length, and few steps should be cut in two.
+    """Rows of equal steps that hold less than batch_tokens each: rows differ in length, and few should be cut in two.
 
     whole: no more than WHOLE_ROWS, and WHOLE_BYTES by the footer, which does not tell how long text in a dictionary is.
     """
     # Seven eighths: a step that is a little too long is cut into a full batch and a remnant, one that is a little too
-    # short makes one batch, which costs less.
+    # short makes one batch, which costs less.  Equal, because a short last step costs as many calls as a full one.
     low, high = STEP_TOKENS
     wanted = _indices(metadata, [tokens])
     n_tokens = sum(metadata.row_group(i).column(j).num_values for i in groups for j in wanted)
     n_rows = sum(metadata.row_group(i).num_rows for i in groups)
-    step = n_rows * min(max(batch_tokens, low), high) * 7 // (8 * max(n_tokens, 1))
+    n_steps = math.ceil(8 * n_tokens / (7 * min(max(batch_tokens, low), high)))
+    step = math.ceil(n_rows / max(n_steps, 1))
     if whole:
         n_bytes = sum(metadata.row_group(i).total_byte_size for i in groups)
         step = min(step, WHOLE_ROWS, n_rows * WHOLE_BYTES // max(n_bytes, 1))
