@@ -4,6 +4,7 @@ Ray itself runs a task again that was lost, and for ever where memory is the rea
 again, so that MOST_RUNS holds whatever took its worker, and the error names its file.
 """
 
+import logging
 import os
 import time
 from collections import deque
@@ -29,10 +30,13 @@ Reference = Any
 """To what a task will give: a ray.ObjectRef."""
 LOOK_SECONDS = 0.01
 """Between one look at the tasks and the next."""
+SILENT_SECONDS = 60.0
+"""Without a result, after which it is looked, and said, whether there is any node to wait for."""
 OF_ONE_MACHINE = {
     *("GOOGLE_APPLICATION_CREDENTIALS", "JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH", "HF_HOME")
 }
 """Variables of stores that name files, which may lie elsewhere on a node."""
+_LOG = logging.getLogger(__name__)
 SHARE = "Put it on storage that all nodes share, or in an object store (`rlcorr help stores`)."
 
 
@@ -110,6 +114,7 @@ class _Tasks:
 
     def __init__(self, ray: Any, reading: Reading, *, at_work: int, window: int, on_cards: bool) -> None:
         self._ray, self._at_work, self._window = ray, at_work, window
+        self._wants = "GPU" if on_cards else "CPU"
         resources = {"num_cpus": 1, "num_gpus": 1} if on_cards else {"num_cpus": 1}
         self._remote = ray.remote(run_shard).options(num_returns=2, max_retries=0, **resources)
         self._reading = ray.put(reading)
@@ -121,6 +126,7 @@ class _Tasks:
         )
         self._under_way: deque[_Task] = deque()
         self._coming: Iterator[Shard] = iter(())
+        self._heard = time.monotonic()
 
     def results(self, shards: Sequence[Shard]) -> Iterator[Iterator[Any]]:
         """Each shard's; tasks are ended that are still at work when nobody takes more."""
@@ -171,7 +177,10 @@ class _Tasks:
         interrupt.check()
         at_work = {task.seen: task for task in self._under_way if task.view is None}
         ready, _ = self._ray.wait(list(at_work), num_returns=len(at_work), timeout=0)
-        if not ready:
+        if ready:
+            self._heard = time.monotonic()
+        else:
+            self._warn_without_nodes()
             time.sleep(LOOK_SECONDS)  # here rather than within Ray, which does not bear what a signal raises there
         for seen in ready:
             try:
@@ -180,6 +189,17 @@ class _Tasks:
                 self._begin_again(at_work[seen], error)
         if ready:
             self._begin_more()
+
+    def _warn_without_nodes(self) -> None:
+        """Say once a minute what a run waits for that would else wait for ever in silence."""
+        if time.monotonic() - self._heard < SILENT_SECONDS:
+            return
+        self._heard = time.monotonic()
+        if not self._ray.cluster_resources().get(self._wants):
+            needed = {"CPU": "core", "GPU": "card"}[self._wants]
+            _LOG.warning(
+                "No node of the Ray cluster has a %s: this run waits for one to come.  Ctrl-C ends it.", needed
+            )
 
     def _begin_again(self, task: _Task, error: Exception) -> None:
         if task.runs >= MOST_RUNS:

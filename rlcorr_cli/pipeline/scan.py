@@ -42,11 +42,16 @@ PREPARE = f"{__name__}:prepare_worker"
 
 @dataclass(frozen=True)
 class Computing:
-    """Where and in what portions to compute.  batch_tokens: None for the device's default."""
+    """Where and in what portions to compute.
+
+    batch_tokens: None for the device's default.  warnings: what was said of workers that were asked for, since a run
+    may read its dump several times; None where none were.
+    """
 
     device: str = "auto"
     batch_tokens: int | None = None
     engine: Engine = field(default_factory=ThreadEngine)
+    warnings: set[str] | None = field(default=None, compare=False)
 
     def in_portions(self, tokens: Mapping[str, int]) -> "Computing":
         """The same in portions of another default.  tokens: by the kind of device."""
@@ -64,12 +69,35 @@ class Computing:
         streams: whether a shard's results are taken one by one, so that it cannot be read again once it is known which
         of its rows came before.
         """
-        unrepeatable = streams or dump.is_here
-        if dump.reader.counts_rows or (unrepeatable and dump.reader.leaves_out_repeated):
+        if _alone(dump, streams=streams):
             return self.engine.local(1)
         if dump.is_here:
             return self.engine.local()
         return self.engine.sized(sum(shard.n_bytes for shard in dump.shards))
+
+    def warn(self, dump: Dump, *, streams: bool) -> None:
+        """Say once, on stderr, that what was asked for is not what reads a dump."""
+        why = _alone(dump, streams=streams) or _here(dump, self.engine)
+        if why and self.warnings is not None and why not in self.warnings:
+            self.warnings.add(why)
+            _LOG.warning("The workers that were asked for do not share the work: %s.", why)
+
+
+def _alone(dump: Dump, *, streams: bool) -> str:
+    """Why one thread must read a dump; empty where it need not."""
+    if dump.reader.counts_rows:
+        return "under a limit one thread counts the rows"
+    if (streams or dump.is_here) and dump.reader.leaves_out_repeated:
+        return "one thread looks for ids that come twice, to leave out their later rows"
+    return ""
+
+
+def _here(dump: Dump, engine: Engine) -> str:
+    """Why no other process shares the reading of a dump; empty where one does, or none was to."""
+    if dump.stdin is not None:
+        return "standard input is read by one thread"
+    apart = isinstance(engine, ProcessEngine | RayEngine)
+    return "a table in memory is read by threads of this process" if dump.is_here and apart else ""
 
 
 @contextmanager
@@ -86,7 +114,8 @@ def computing(
         _on_ray(device, workers, ray_address) if engine == "ray" else _engine(engine, workers, devices.cards(device))
     )
     try:
-        yield Computing(device, batch_tokens, chosen)
+        asked = engine in ("processes", "ray") or (workers or 1) > 1
+        yield Computing(device, batch_tokens, chosen, set() if asked else None)
     finally:
         chosen.close()
 
@@ -215,6 +244,7 @@ def scan(
 
 def running(dump: Dump, computing: Computing, *, streams: bool = False) -> Engine:
     """The engine for a dump, which is about to be read by it: `--debug` says by which."""
+    computing.warn(dump, streams=streams)
     engine, n_bytes = computing.engine_for(dump, streams=streams), sum(shard.n_bytes for shard in dump.shards)
     _LOG.debug("Reading %s bytes in %s parts by %s.", f"{n_bytes:,}", f"{len(dump.shards):,}", engine.named)
     return engine

@@ -137,6 +137,25 @@ def test_what_must_be_read_in_this_process_is(tmp_path: Path) -> None:
     assert in_memory.whole.counts["rows"] == len(table)
 
 
+def test_workers_that_cannot_share_the_work_are_told_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [row(sample_id=name) for name in "aba"])
+    skipping = ("--on-bad-row", "skip", "--max-bad-fraction", "1")
+
+    def told(*command_line: str) -> list[str]:
+        caplog.clear()
+        ran = run(*command_line)
+        assert ran.status == 0, ran.err
+        return [record.message.removeprefix("The workers that were asked for do not ") for record in caplog.records]
+
+    limited = ["share the work: under a limit one thread counts the rows."]
+    assert told("analyze", path, *skipping, "--workers", "4", "--limit", "2") == limited
+    assert told("analyze", path, *skipping, "--workers", "1", "--limit", "2") == []
+    assert told("analyze", path, *skipping, "--workers", "4") == []
+    filtering = ("filter", path, *skipping, "--threads", "2", "--preset", "token_is", "--normalize", "batch")
+    skipped = ["share the work: one thread looks for ids that come twice, to leave out their later rows."]
+    assert told(*filtering, "-o", str(tmp_path / "kept.jsonl")) == skipped
+
+
 def test_threads_stands_for_the_engine_of_that_name(dump: str) -> None:
     assert "by 3 threads.\n" in run("analyze", dump, "--threads", "3", "--debug").err
     said = run("analyze", dump, "--threads", "3", "--workers", "2")

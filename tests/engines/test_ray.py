@@ -1,5 +1,6 @@
 """`--engine ray` on a cluster of three nodes: what threads give, whatever is lost on the way there."""
 
+import logging
 import os
 import re
 import shlex
@@ -29,6 +30,7 @@ from stores import store as store
 
 import rlcorr_cli
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.engines import ray_tasks
 from rlcorr_cli.engines.engine import AHEAD
 from rlcorr_cli.engines.ray_cluster import PACKAGE
 from rlcorr_cli.engines.ray_tasks import RayEngine
@@ -260,6 +262,20 @@ def test_what_a_node_took_with_it_runs_again_on_others(connected: Any, engine: R
     assert list(engine.map(shards(12), work)) == list(range(12))
     remover.join()
     assert any(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("connected")
+def test_a_run_without_a_node_to_work_on_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stop(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise InterruptedError(record.getMessage())
+
+    stop = Stop()
+    monkeypatch.setattr(ray_tasks, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(logging.getLogger(ray_tasks.__name__), "handlers", [stop])
+    on_cards = RayEngine(2, None, prepare="", on_cards=True)
+    with pytest.raises(InterruptedError, match=r"No node of the Ray cluster has a card: this run waits for one"):
+        next(on_cards.map(shards(2), node_of))
 
 
 def test_an_error_for_a_user_comes_back_as_it_was_raised(engine: RayEngine) -> None:
