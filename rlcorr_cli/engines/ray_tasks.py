@@ -30,6 +30,8 @@ Reference = Any
 """To what a task will give: a ray.ObjectRef."""
 LOOK_SECONDS = 0.01
 """Between one look at the tasks and the next."""
+ENDING_SECONDS = 1.5
+"""What tasks that are ended have to be gone: Ctrl-C is to end a run within two seconds."""
 SILENT_SECONDS = 60.0
 """Without a result, after which it is looked, and said, whether there is any node to wait for."""
 OF_ONE_MACHINE = {
@@ -210,11 +212,16 @@ class _Tasks:
         task.seen, task.outcomes = self._begun(task.shard)
 
     def _end(self) -> None:
-        for task in self._under_way:
-            if task.view is None:
-                with suppress(self._ray.exceptions.RayError):
-                    self._ray.cancel(task.seen, force=True)
+        at_work = [task.seen for task in self._under_way if task.view is None]
         self._under_way.clear()
+        with suppress(self._ray.exceptions.RayError):
+            for seen in at_work:
+                self._ray.cancel(seen, force=True)
+            # Until they are gone, so that none writes where the run has cleared up already.
+            deadline = time.monotonic() + ENDING_SECONDS
+            while at_work and time.monotonic() < deadline:
+                _, at_work = self._ray.wait(at_work, num_returns=len(at_work), timeout=0)
+                time.sleep(LOOK_SECONDS)
 
 
 def _taken(task: _Task, outcomes: list[bytes]) -> Iterator[Any]:

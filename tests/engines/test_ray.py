@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ray_clusters import add_node, ray_cluster
-from work_for_ray import Begun, Killed, Raising, StaysOn, node_of
+from work_for_ray import Begun, Killed, Raising, Stays, StaysOn, node_of
 
 sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
@@ -262,6 +262,14 @@ def test_what_a_node_took_with_it_runs_again_on_others(connected: Any, engine: R
     assert list(engine.map(shards(12), work)) == list(range(12))
     remover.join()
     assert any(tmp_path.iterdir())
+
+
+def test_no_task_is_at_work_after_the_end_of_its_run(engine: RayEngine, tmp_path: Path) -> None:
+    results = engine.map(shards(3), Stays(tmp_path))
+    assert next(results) == 0
+    until(lambda: any(tmp_path.iterdir()))
+    results.close()
+    assert not any(Path("/proc", number.name).exists() for number in tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("connected")

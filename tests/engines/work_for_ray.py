@@ -64,6 +64,19 @@ class Begun:
 
 
 @dataclass(frozen=True)
+class Stays:
+    """Work that is done at once on the first shard; on the others it leaves its process's number and never ends."""
+
+    folder: Path
+
+    def __call__(self, shard: Shard) -> int:
+        while shard.index > 0:
+            (self.folder / str(os.getpid())).touch()
+            time.sleep(1)
+        return shard.index
+
+
+@dataclass(frozen=True)
 class Raising:
     """Work that fails on one shard."""
 
