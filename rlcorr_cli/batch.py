@@ -8,6 +8,7 @@ a mask and a mean is a mean.  Empty rows stay, with length 0.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,16 @@ class Batch:
     group_index: NDArray[np.int32]
     group_keys: tuple[GroupKey, ...]
     row_keys: NDArray[np.uint64] | None = None
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Valid tokens of each row, i64[B]."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    @cached_property
+    def filled(self) -> NDArray[np.bool_]:
+        """Rows with a valid token, bool[B]."""
+        return self.lengths > 0
 
     @property
     def n_rows(self) -> int:

@@ -34,7 +34,7 @@ def candidates(
 def _values(batch: Batch, plan: Plan, device: torch.device) -> Iterator[tuple[BudgetGroup, Floats]]:
     if not batch.n_tokens:
         return
-    lengths = np.diff(batch.offsets)
+    lengths = batch.lengths
     tokens, group_index = Tokens.of(batch, device, plan.mode), np.repeat(batch.group_index, lengths)
     order = np.argsort(group_index, kind="stable") if len(batch.group_keys) > 1 else slice(None)
     cuts = np.searchsorted(group_index[order], np.arange(len(batch.group_keys) + 1)).tolist()

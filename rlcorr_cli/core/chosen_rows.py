@@ -25,7 +25,7 @@ def sampled_rows(batch: Batch, share: int) -> Index:
     """One of `share` rows, by a hash of their length and of how they begin: the same ones however a dump is split."""
     if share == 1:
         return np.arange(batch.n_rows)
-    lengths = np.diff(batch.offsets)
+    lengths = batch.lengths
     heads = np.minimum(lengths, HEAD)
     ends = _offsets(heads)
     at = stretches(batch.offsets[:-1], heads)
@@ -49,7 +49,7 @@ def pooled(parts: Sequence[Rows]) -> Rows:
     names = ("old_logp", "current_logp", "advantages", "reward", "row_keys")
     batch = replace(
         first,
-        offsets=_offsets(np.concatenate([np.diff(batch.offsets) for batch in batches])),
+        offsets=_offsets(np.concatenate([batch.lengths for batch in batches])),
         rollout_logp=np.concatenate([batch.rollout_logp for batch in batches]),
         n_masked=np.concatenate([batch.n_masked for batch in batches]),
         group_index=np.zeros(sum(batch.n_rows for batch in batches), np.int32),
@@ -72,7 +72,7 @@ def _offsets(lengths: Index) -> Index:
 
 def _of_batch(batch: Batch, rows: Index) -> Batch:
     """Some rows of a batch, in order."""
-    lengths = np.diff(batch.offsets)[rows]
+    lengths = batch.lengths[rows]
     tokens = stretches(batch.offsets[rows], lengths)
 
     def of_tokens(values: NDArray[np.generic] | None) -> NDArray[np.generic] | None:

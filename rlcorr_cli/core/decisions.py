@@ -33,7 +33,7 @@ def bounds_of_sequences(batch: Batch, budget_bounds: Mapping[str, Mapping[GroupK
 
     budget_bounds: budget -> group -> the largest value of its statistic that stays.
     """
-    filled = np.diff(batch.offsets) > 0
+    filled = batch.filled
     bounds = {name: np.array([of.get(key, np.inf) for key in batch.group_keys]) for name, of in budget_bounds.items()}
     return {name: by_group[batch.group_index[filled]] for name, by_group in bounds.items()}
 
@@ -54,7 +54,7 @@ def nothing_decided(batch: Batch, plan: Plan, objective: Objective | None = None
 
 def decide(batch: Batch, tokens: Tokens, corrected: Corrected, objective: Objective | None = None) -> Decision:
     """What a corrected batch amounts to, row by row and token by token, an objective's coefficients with it."""
-    n_valid = np.diff(batch.offsets).astype(np.float64)
+    n_valid = batch.lengths.astype(np.float64)
     ragged, filled = tokens.ragged, n_valid > 0
     applied = [rejected for rejected in corrected.rejected if rejected.rejection.applied]
     weights = _weights(tokens, corrected)

@@ -50,7 +50,7 @@ def gap_totals(
     """
     totals = GapTotals()
     odd, far = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
-    filled = np.flatnonzero(np.diff(batch.offsets)[rows] > 0)
+    filled = np.flatnonzero(batch.filled[rows])
     for first in range(0, len(filled), MOST_ROWS):
         portion = filled[first : first + MOST_ROWS]
         of_portion = _Sums(GapRows.of(batch, around, rows[portion], device, mode))

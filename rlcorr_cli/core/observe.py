@@ -142,7 +142,7 @@ def observe(
     budget_bounds: of the plans' budgets, where they have any.  decides: with what the plan decides about each
     row and token.  tokens: the batch's by mode, where they are on the device already.
     """
-    filled = np.diff(batch.offsets) > 0
+    filled = batch.filled
     if not filled.any():
         plans = observation.plans
         decision = nothing_decided(batch, plans[0], observation.objectives.get(plans[0])) if decides else None
@@ -212,13 +212,13 @@ def _resampled(
     seed = observation.seed
     if seed is None:
         return _Resampled()
-    filled = np.diff(batch.offsets) > 0
+    filled = batch.filled
     # Rows are known by what rollout says of them, which is the same in every mode.
     of_one_mode = next(iter(tokens.values()))
     keys = bootstrap.row_keys(of_one_mode, None if batch.row_keys is None else batch.row_keys[filled])
     draws = bootstrap.poisson_draws(keys, seed)
     contents = bootstrap.content_keys(keys, next(iter(columns.values())))
-    texts = joined(keys, np.diff(batch.offsets)[filled].astype(np.uint64))
+    texts = joined(keys, batch.lengths[filled].astype(np.uint64))
     by_group: GroupReplicates = {}
     if observation.by_group:
         values = [key[1:] for key in batch.group_keys]
@@ -357,7 +357,7 @@ def _diagnostics(tokens: Tokens, settings: DiagnosticSettings, rewards: Floats |
     reward = np.full(tokens.ragged.n_sequences, np.nan) if rewards is None else rewards
     unknown = ~np.isfinite(reward)
     rewarded = Columns(sums={"reward": np.where(unknown, 0.0, reward), "rewarded": (~unknown).astype(np.float64)})
-    return columns | sequence_averages(columns) | rewarded
+    return Columns.beside(columns, sequence_averages(columns), rewarded)
 
 
 def _summaries(observation: Observation, batch: Batch, parts: Mapping[str, list[Part]]) -> dict[GroupKey, Summary]:
@@ -375,7 +375,7 @@ def _summaries(observation: Observation, batch: Batch, parts: Mapping[str, list[
 
 def _counts(batch: Batch) -> list[dict[str, int]]:
     """Rows, empty rows and masked tokens of each group."""
-    weights = np.ones(batch.n_rows), np.diff(batch.offsets) == 0, batch.n_masked
+    weights = np.ones(batch.n_rows), ~batch.filled, batch.n_masked
     n_groups = len(batch.group_keys)
     table = [np.bincount(batch.group_index, weight, minlength=n_groups).astype(np.int64).tolist() for weight in weights]
     return [dict(zip(COUNTS, counts, strict=True)) for counts in zip(*table, strict=True)]

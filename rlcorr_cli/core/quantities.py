@@ -38,12 +38,20 @@ class Columns:
     logs: Table = field(default_factory=dict)
 
     def __or__(self, other: "Columns") -> "Columns":
-        """Both sets of columns side by side; a name that both have is a mistake of the caller's."""
-        pairs = tuple(zip(self.tables, other.tables, strict=True))
-        repeated = sorted(name for mine, others in pairs for name in mine.keys() & others.keys())
-        if repeated:
-            raise ValueError(f"two columns are named {', '.join(repeated)}")
-        return Columns(*(mine | others for mine, others in pairs))
+        """Both sets of columns side by side."""
+        return Columns.beside(self, other)
+
+    @classmethod
+    def beside(cls, *sets: "Columns") -> "Columns":
+        """All of some sets of columns; a name that two of them have is a mistake of the caller's."""
+        tables: list[Table] = []
+        for of_kind in zip(*(columns.tables for columns in sets), strict=True):
+            tables.append({name: values for table in of_kind for name, values in table.items()})
+            if len(tables[-1]) < sum(map(len, of_kind)):
+                names = [name for table in of_kind for name in table]
+                repeated = sorted({name for name in names if names.count(name) > 1})
+                raise ValueError(f"two columns are named {', '.join(repeated)}")
+        return cls(*tables)
 
     @property
     def tables(self) -> tuple[Table, Table, Table, Table]:
@@ -52,13 +60,15 @@ class Columns:
 
     def prefixed(self, prefix: str) -> "Columns":
         """The same columns with a prefix before every name."""
+        if not prefix:
+            return self
         return Columns(*({prefix + name: values for name, values in table.items()} for table in self.tables))
 
 
 def diagnostics(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
     """What the off-policy diagnostics need, over whatever tokens are given (all of them, or those kept)."""
     shares = _shares(tokens, settings.extreme_ratio)
-    return _sequences(tokens) | _divergences(tokens) | _probabilities(tokens) | shares
+    return Columns.beside(_sequences(tokens), _divergences(tokens), _probabilities(tokens), shares)
 
 
 def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
@@ -192,12 +202,11 @@ def _probabilities(tokens: Tokens) -> Columns:
 
 def _shares(tokens: Tokens, extreme_ratio: float) -> Columns:
     """Counts of tokens with an extreme ratio, and inside each retention band."""
-    extreme, n_bands = math.log(extreme_ratio), len(RETENTION_BANDS)
-    lows, highs = zip(*((math.log(low), math.log(high)) for low, high in RETENTION_BANDS), strict=True)
-    counts = tokens.ragged.counts(tokens.log_ratio, (-extreme, *lows), (extreme, *highs))
-    outside = counts[: n_bands + 1] + counts[n_bands + 1 :]
-    sums = {"extreme": outside[0]}
-    for (low, high), n_outside in zip(RETENTION_BANDS, outside[1:], strict=True):
+    extreme = math.log(extreme_ratio)
+    bands = [(math.log(low), math.log(high)) for low, high in RETENTION_BANDS]
+    n_extreme, *n_outside_bands = tokens.ragged.outside(tokens.log_ratio, [(-extreme, extreme), *bands])
+    sums = {"extreme": n_extreme}
+    for (low, high), n_outside in zip(RETENTION_BANDS, n_outside_bands, strict=True):
         sums[f"retained_{low}_{high}"] = tokens.ragged.sizes - n_outside
     return Columns(sums=sums)
 

@@ -134,14 +134,29 @@ class Ragged:
         if not self.on_cpu:
             tests = [values < bound for bound in below] + [values > bound for bound in above]
             return self.totals(torch.stack(tests).double())
-        # One byte a token, added as int16 where no sequence is long enough to overflow.
         flat, outside = values.numpy(), np.empty(len(values), np.bool_)
         tests = [(np.less, bound) for bound in below] + [(np.greater, bound) for bound in above]
         counted = np.empty((len(tests), self.n_sequences))
         for row, (test, bound) in zip(counted, tests, strict=True):
             test(flat, bound, out=outside)
-            row[:] = np.add.reduceat(outside.view(np.int8), self._starts, dtype=self._count_type)
+            row[:] = self._counted(outside)
         return counted
+
+    def outside(self, values: Tensor, bounds: Sequence[tuple[float, float]]) -> Floats:
+        """How many of a sequence's values lie outside each pair of bounds: [V] -> [K, B] on the host."""
+        if not self.on_cpu:
+            return self.totals(torch.stack([(values < low) | (values > high) for low, high in bounds]).double())
+        flat, below, above = values.numpy(), *np.empty((2, len(values)), np.bool_)
+        counted = np.empty((len(bounds), self.n_sequences))
+        for row, (low, high) in zip(counted, bounds, strict=True):
+            np.logical_or(np.less(flat, low, out=below), np.greater(flat, high, out=above), out=below)
+            row[:] = self._counted(below)
+        return counted
+
+    def _counted(self, flags: NDArray[np.bool_]) -> NDArray[np.signedinteger[Any]]:
+        """How many of a sequence's tokens are flagged: one byte a token, added as int16 where none is so long that it
+        would overflow."""
+        return np.add.reduceat(flags.view(np.int8), self._starts, dtype=self._count_type)
 
     def broadcast(self, rows: Tensor) -> Tensor:
         """One value per sequence to each of its tokens: [B] -> [V]."""

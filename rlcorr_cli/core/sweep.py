@@ -81,10 +81,10 @@ def _by_batch(batch: Batch, tokens: Tokens, swept: Swept) -> Iterator[tuple[Any,
     if len(keys) == 1:
         yield from ((key, units) for key in keys)
         return
-    filled = np.diff(batch.offsets) > 0
+    filled = batch.filled
     of_group = np.array([keys[key] for key, *_ in batch.group_keys])
     of_unit = of_group[batch.group_index[filled]]
-    of_unit = np.repeat(of_unit, np.diff(batch.offsets)[filled]) if swept.units == "tokens" else of_unit
+    of_unit = np.repeat(of_unit, batch.lengths[filled]) if swept.units == "tokens" else of_unit
     yield from ((key, units.of(of_unit == number)) for key, number in keys.items() if (of_unit == number).any())
 
 

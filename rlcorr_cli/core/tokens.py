@@ -35,7 +35,7 @@ class Tokens:
     @classmethod
     def of(cls, batch: Batch, device: torch.device, mode: Mode = "decoupled") -> "Tokens":
         """Put a batch's non-empty rows on a device.  Differences are taken in float64."""
-        offsets = batch.offsets[np.concatenate([[True], np.diff(batch.offsets) > 0])]
+        offsets = batch.offsets[np.concatenate([[True], batch.filled])]
         training_logp, current_logp = trained_policies(batch, mode)
         current = None if current_logp is None else _to_device(current_logp, device)
         rollout = _to_device(batch.rollout_logp, device)

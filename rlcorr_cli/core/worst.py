@@ -51,7 +51,7 @@ seq_log_ratio: |S| of a sequence, |l| of a token."""
 
 def worst(batch: Batch, measure: str, n: int, device: torch.device) -> Worst:
     """The n worst of each kind, or all."""
-    filled = np.flatnonzero(np.diff(batch.offsets) > 0)
+    filled = np.flatnonzero(batch.filled)
     if not len(filled):
         none = np.zeros(0, np.int64)
         return Worst(none, np.zeros(0), none.reshape(0, 2), np.zeros(0))

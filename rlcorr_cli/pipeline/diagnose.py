@@ -145,7 +145,7 @@ class DiagnoseShard:
         if self.has_files and FILE not in around.levels:
             file = np.zeros(batch.n_rows, np.int64), (os.path.basename(rows.places.path),)
             around = replace(around, levels={**around.levels, FILE: file})
-        lengths = np.diff(batch.offsets)
+        lengths = batch.lengths
         gaps: dict[Key, GroupGaps] = {}
         for group in np.unique(batch.group_index).tolist():
             at = np.flatnonzero(batch.group_index == group)

@@ -182,7 +182,7 @@ class FilterShard:
         if self.scales is None or decision.weights is None:
             return decision
         divisor = _of_rows(self.scales, rows)
-        per_token = np.repeat(divisor, np.diff(rows.batch.offsets))
+        per_token = np.repeat(divisor, rows.batch.lengths)
         return replace(decision, weights=decision.weights / per_token, row_weights=decision.row_weights / divisor)
 
     def _written_coefs(self, decision: Decision, rows: CheckedRows) -> Decision:
@@ -196,7 +196,7 @@ class FilterShard:
             divisor = divisor * _of_rows(self.scales, rows)
         if self.divisors is not None:
             divisor = divisor * _of_rows(self.divisors, rows)
-        return replace(decision, coefs=decision.coefs / np.repeat(divisor, np.diff(rows.batch.offsets)))
+        return replace(decision, coefs=decision.coefs / np.repeat(divisor, rows.batch.lengths))
 
     def _rows(
         self, rows: CheckedRows, decision: Decision, stays: NDArray[np.bool_]

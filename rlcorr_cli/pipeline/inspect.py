@@ -117,7 +117,7 @@ class InspectShard:
 
     def _offer(self, rows: CheckedRows, sequences: _Worst, tokens: _Worst) -> None:
         largest = worst(rows.batch, self.by, self.n_worst, self.reading.device)
-        lengths = np.diff(rows.batch.offsets)
+        lengths = rows.batch.lengths
 
         def candidate(row: int, token: int | None = None) -> Candidate:
             return Candidate(rows.places[row], row_id(rows, self.reading.reader.roles, row), int(lengths[row]), token)
@@ -191,7 +191,7 @@ def _opened_for_looking(request: ReadRequest, chosen: ChosenPlan) -> tuple[Dump,
 
 def _tally(rows: CheckedRows, roles: Roles) -> Tally:
     batch = rows.batch
-    lengths = np.diff(batch.offsets)
+    lengths = batch.lengths
     known, counts = np.unique(lengths[lengths > 0], return_counts=True)
     policies = (
         (roles.rollout, batch.rollout_logp),

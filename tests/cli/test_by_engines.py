@@ -145,7 +145,8 @@ def test_workers_that_cannot_share_the_work_are_told_so_once(tmp_path: Path, cap
         caplog.clear()
         ran = run(*command_line)
         assert ran.status == 0, ran.err
-        return [record.message.removeprefix("The workers that were asked for do not ") for record in caplog.records]
+        ours = [record.message for record in caplog.records if record.name.startswith("rlcorr_cli")]
+        return [message.removeprefix("The workers that were asked for do not ") for message in ours]
 
     limited = ["share the work: under a limit one thread counts the rows."]
     assert told("analyze", path, *skipping, "--workers", "4", "--limit", "2") == limited
