@@ -1,6 +1,7 @@
 """From a shard to checked batches, whatever container its rows are in."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlcorr_cli.batch import Shard
@@ -63,6 +64,10 @@ class ShardReader:
 
     def rows(self, shard: Shard, batch_tokens: int, *, whole: bool = False) -> Iterator[Rows]:
         """The shard's rows as they are, in steps of about batch_tokens tokens; whole: with all columns or lines."""
+        with self._unchanged(shard):
+            yield from self._rows(shard, batch_tokens, whole)
+
+    def _rows(self, shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Rows]:
         read = container(shard.format).reader.read
         for rows in read(shard, shard.partition.without(self.roles), self.stdin, batch_tokens, whole):
             yield shard.partition.given_to(rows, self.roles.needed)
@@ -79,13 +84,19 @@ class ShardReader:
         state = state or ReadState()
         if state.rows == 0:
             return
-        if not filesystem(shard.path).remote:  # each look costs a request there, and the one at the end tells as much
-            self._check_unchanged(shard)
-        try:
-            for rows in self.rows(shard, batch_tokens, whole=whole or self.bad_rows.keeps):
+        with self._unchanged(shard):
+            for rows in self._rows(shard, batch_tokens, whole or self.bad_rows.keeps):
                 yield from checked_batches(state.cut(rows), self.roles, batch_tokens, self.bad_rows, state.seen)
                 if state.rows == 0:
                     break
+
+    @contextmanager
+    def _unchanged(self, shard: Shard) -> Generator[None]:
+        """An error if the files are not those that were found, before they are read and after that."""
+        if not filesystem(shard.path).remote:  # each look costs a request there, and the one at the end tells as much
+            self._check_unchanged(shard)
+        try:
+            yield
         except DataError:
             self._check_unchanged(shard)  # which comes first: what was half written again seems to be damaged
             raise

@@ -1,10 +1,16 @@
-"""What decoding a framework's file alone takes, for native.py: pickles with stubs for the frameworks' classes."""
+"""What decoding a framework's file alone takes, for native.py: pickles with stubs for the frameworks' classes.
+
+A decode has every value in memory: `unzip` reads each storage of a file of torch's, and `torch.load` without `mmap`
+makes a tensor of each.
+"""
 
 import io
 import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
+
+import torch
 
 
 class Stub:
@@ -32,8 +38,13 @@ def unpickle(path: Path) -> None:
     Unpickler(io.BytesIO(path.read_bytes())).load()
 
 
+def load(path: Path) -> None:
+    """A file of torch's by torch itself, in the way that runs nothing of it."""
+    torch.load(path, map_location="cpu", weights_only=True)
+
+
 def unzip(path: Path) -> None:
-    """A file of torch's: its pickle, and every storage as the bytes that it is."""
+    """A file of torch's: its pickle with stubs, so no tensors, and every storage as the bytes that it is."""
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             data = archive.read(entry)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from native_decoding import unzip
+from native_decoding import load, unzip
 
 
 class Sampled(Protocol):
@@ -119,10 +119,10 @@ def dashboard(folder: Path, sequences: Sequence[Sampled]) -> None:
     pq.write_table(pa.table(columns), folder / "rollout_1.parquet", compression="zstd", row_group_size=8)
 
 
-CASES: dict[str, tuple[Write, Decode]] = {
-    "miles": (ranks, unzip),
+CASES: dict[str, tuple[Write, Decode] | tuple[Write, Decode, Decode]] = {
+    "miles": (ranks, unzip, load),
     "miles-dashboard": (dashboard, decode_parquet),
-    "miles-policy-loss": (policy_loss, unzip),
-    "slime": (step, unzip),
-    "slime:rollout": (rollout, unzip),
+    "miles-policy-loss": (policy_loss, unzip, load),
+    "slime": (step, unzip, load),
+    "slime:rollout": (rollout, unzip, load),
 }

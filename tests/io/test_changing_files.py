@@ -10,7 +10,10 @@ from dumps import compressed, jsonl, opened, parquet, row
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import CheckedRows
-from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.convert import canonical_rows
+from rlcorr_cli.io.dump import Dump, open_dump
+from rlcorr_cli.requests import ReadRequest
+from tests.io.layouts.native_rows import NATIVE
 
 N = 600
 RANGE_BYTES = 1 << 12
@@ -130,3 +133,19 @@ def test_a_file_that_changes_after_it_was_opened_is_an_error(
     change(path)
     with pytest.raises(DataError, match=path.name):
         list(counts(dump, whole=False))
+
+
+@pytest.mark.parametrize("change", [truncated, emptied, deleted, overwritten])
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "pt"])
+def test_a_file_that_changes_after_it_was_opened_is_not_converted(
+    form: str, change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / f"d.{form}"
+    if form == "pt":  # whose unit is kept open, and mapped
+        path.write_bytes((NATIVE / "miles" / "policy_loss_debug" / "rank_0_call_0.pt").read_bytes())
+    else:
+        dump_of(form, tmp_path)
+    dump = open_dump(ReadRequest(paths=(aged(str(path)),)))
+    change(path)
+    with pytest.raises(DataError, match=path.name):
+        list(canonical_rows(dump))

@@ -1,13 +1,14 @@
 """Files of frameworks as a container: the layout reads them, and its samples become canonical rows.
 
-A unit is one or more files that are read together, and one shard: an engine's threads take units.  An opened unit is
-kept for a moment, because a pickle is whole in memory once it is open, and index, peek and read follow each other.
+A unit is one or more files that are read together, and one shard: an engine's threads take units.  The last opened
+units are kept, because a pickle is whole in memory once it is open, and index, peek and read follow each other.
 """
 
+from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import groupby, islice
+from threading import Lock
 from typing import Any
 
 from rlcorr_cli.batch import Shard, Stamp
@@ -28,6 +29,9 @@ from rlcorr_cli.places import shown
 PEEKED_ROWS = 64
 PORTION_TOKENS = 1 << 18
 KEPT_OPEN = 2
+"""Units that are kept, whatever their size."""
+KEPT_BYTES = 1 << 27
+"""Of the files of kept units, where there are more; their values take four times that at most."""
 
 Stamps = tuple[tuple[str, Stamp | None], ...]
 """The files of a unit, and which state of each was found."""
@@ -36,7 +40,7 @@ Stamps = tuple[tuple[str, Stamp | None], ...]
 def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
     """The canonical columns that the unit holds."""
     with _named(source.path):
-        opened = _opened(source.format, _files(source))
+        opened = _opened(source)
     columns = schema(opened.columns, opened.types)
     try:
         needed(columns)
@@ -58,7 +62,7 @@ def read(
 ) -> Iterator[Rows]:
     """The unit's rows; whole: with every canonical column."""
     with _named(shard.path):
-        opened = _opened(shard.format, _files(shard))
+        opened = _opened(shard)
         first = 0
         for samples in portions(opened.samples(), batch_tokens or PORTION_TOKENS):
             for of_file in _by_file(_numbered(samples, shard.path, first)):
@@ -69,7 +73,7 @@ def read(
 def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
     """The first rows."""
     with _named(shard.path):
-        opened = _opened(shard.format, _files(shard))
+        opened = _opened(shard)
         return _rows(shard, _numbered(islice(opened.samples(), PEEKED_ROWS), shard.path, 0), False)
 
 
@@ -98,10 +102,45 @@ def _files(unit: Source | Shard) -> Stamps:
     return ((unit.path, unit.stamp), *unit.companions)
 
 
-@lru_cache(maxsize=KEPT_OPEN)
-def _opened(format: str, files: Stamps) -> Opened:
-    """A unit, opened.  The stamps are asked for with it, so that a file that was written again is read again."""
-    return layout(format).open([path for path, _ in files])
+class OpenUnits:
+    """The last opened units with the bytes of their files, by their files and which state of each was found: a file
+    that was written again is read again."""
+
+    def __init__(self) -> None:
+        self._units: OrderedDict[tuple[str, Stamps], tuple[Opened, int]] = OrderedDict()
+        self._n_bytes = 0
+        self._lock = Lock()
+
+    def get(self, key: tuple[str, Stamps]) -> Opened | None:
+        """The unit, if it is kept."""
+        with self._lock:
+            if key not in self._units:
+                return None
+            self._units.move_to_end(key)
+            return self._units[key][0]
+
+    def keep(self, key: tuple[str, Stamps], opened: Opened, n_bytes: int) -> None:
+        """Keep it, and let go of those that were asked for longest ago, where all are too large."""
+        with self._lock:
+            _, replaced = self._units.pop(key, (None, 0))
+            self._units[key] = opened, n_bytes
+            self._n_bytes += n_bytes - replaced
+            while len(self._units) > KEPT_OPEN and self._n_bytes > KEPT_BYTES:
+                _, (_, dropped) = self._units.popitem(last=False)
+                self._n_bytes -= dropped
+
+
+_OPEN = OpenUnits()
+
+
+def _opened(unit: Source | Shard) -> Opened:
+    """A unit, opened; threads that ask for the same at once may open it twice."""
+    files = _files(unit)
+    opened = _OPEN.get((unit.format, files))
+    if opened is None:
+        opened = layout(unit.format).open([path for path, _ in files])
+        _OPEN.keep((unit.format, files), opened, unit.n_bytes)
+    return opened
 
 
 @contextmanager

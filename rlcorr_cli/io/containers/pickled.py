@@ -33,10 +33,13 @@ SHOWN = 80
 _MARK = object()
 _LENGTHS = {width: struct.Struct(code).unpack_from for width, code in ((1, "<B"), (4, "<i"), (8, "<q"))}
 """How a length of so many bytes is read; a struct.error where there are fewer."""
+_index = _LENGTHS[4]
+_STOP, _BINGET, _BININT1, _BINPUT, _LONG_BINPUT = b".hKqr"
+_NUMBER_OPCODES = frozenset(b"GKMJN\x88\x89")
 PLAIN_KEYS = (str, int, float, bytes, type(None))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Inert:
     """What a file would have made by calling `name`, as it says: its arguments, its state, and what was put into it."""
 
@@ -53,7 +56,7 @@ class Global:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Persistent:
     """An id that stands for something kept elsewhere, as torch does with storages."""
 
@@ -77,7 +80,7 @@ def unpickle(
     machine = _Machine(memoryview(data).cast("B"), allowed, foreign)
     try:
         return machine.run()
-    except (IndexError, struct.error, UnicodeDecodeError, TypeError, AttributeError, OverflowError) as error:
+    except (LookupError, struct.error, UnicodeDecodeError, TypeError, AttributeError, OverflowError) as error:
         # What a stack that was made wrong, or bytes that end too soon, lead to in the steps below.
         raise DataError(f"its pickle is broken at byte {machine.at:,}.", "Write it again, or copy it again.") from error
 
@@ -109,25 +112,41 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        steps, data, stack = _STEPS, self.data, self.stack
+        data, stack, memo = self.data, self.stack, self.memo
         while True:
-            # A run is tried where one begins, at a mark or between two other opcodes.
-            run = NUMBERS.match(data, self.at)
-            if run is not None:
+            at = self.at
+            opcode = data[at]
+            # Two thirds of what torch writes of a tensor remember a value or take one again: these come first.
+            if opcode == _BINGET:
+                stack.append(memo[data[at + 1]])
+                self.at = at + 2
+            elif opcode == _BINPUT:
+                memo[data[at + 1]] = stack[-1]
+                self.at = at + 2
+            elif opcode == _LONG_BINPUT:
+                memo[_index(data, at + 1)[0]] = stack[-1]
+                self.at = at + 5
+            elif opcode in _NUMBER_OPCODES:
+                if opcode == _BININT1 and data[at + 2] not in _NUMBER_OPCODES:  # a run of one, as shapes have it
+                    stack.append(data[at + 1])
+                    self.at = at + 2
+                    continue
+                run = NUMBERS.match(data, at)
+                if run is None:  # a number that is cut short
+                    raise IndexError
                 stack.extend(pickle.loads(b"\x80\x02(" + run[0] + b"l."))
                 self.at = run.end()
-            opcode = data[self.at]
-            self.at += 1
-            if opcode == 0x2E:  # STOP
-                return stack.pop()
-            step = steps.get(opcode)
-            if opcode in b"GKMJ":  # a number that is cut short, or the run would hold it
-                raise IndexError
-            if step is None:
-                raise DataError(
-                    f"its pickle has opcode {opcode:#04x} at byte {self.at - 1:,}, which no dump has.", HINT
-                )
-            step(self)
+            else:
+                self.at = at + 1
+                if opcode == _STOP:
+                    return stack.pop()
+                self._step(opcode)
+
+    def _step(self, opcode: int) -> None:
+        step = _STEPS.get(opcode)
+        if step is None:
+            raise DataError(f"its pickle has opcode {opcode:#04x} at byte {self.at - 1:,}, which no dump has.", HINT)
+        step(self)
 
     def take(self, n: int) -> memoryview:
         if not 0 <= n <= len(self.data) - self.at:
@@ -221,33 +240,16 @@ def _long(width: int) -> Callable[[_Machine], None]:
 
 def _tuple_of(n: int) -> Callable[[_Machine], None]:
     def step(machine: _Machine) -> None:
-        if len(machine.stack) < n:
+        stack = machine.stack
+        if len(stack) < n:
             raise IndexError
-        values = tuple(machine.stack[len(machine.stack) - n :])
-        del machine.stack[len(machine.stack) - n :]
-        machine.stack.append(values)
+        stack[-n:] = [tuple(stack[-n:])]
 
     return step
 
 
-def _put_at(width: int) -> Callable[[_Machine], None]:
-    def step(machine: _Machine) -> None:
-        machine.memo[machine.size(width)] = machine.stack[-1]
-
-    return step
-
-
-def _get_from(width: int) -> Callable[[_Machine], None]:
-    def step(machine: _Machine) -> None:
-        machine.stack.append(_known(machine.memo, machine.size(width)))
-
-    return step
-
-
-def _known(memo: dict[int, Any], key: int) -> Any:
-    if key not in memo:
-        raise IndexError
-    return memo[key]
+def _get(machine: _Machine) -> None:
+    machine.stack.append(machine.memo[machine.size(4)])
 
 
 def _memoize(machine: _Machine) -> None:
@@ -313,7 +315,7 @@ def _push(make: Callable[[], Any]) -> Callable[[_Machine], None]:
 _STEPS: dict[int, Callable[[_Machine], None]] = {
     0x80: _proto,
     0x95: lambda machine: machine.take(8).release(),  # FRAME: its length is of no use to who has all the bytes
-    ord("("): _push(lambda: _MARK),
+    ord("("): lambda machine: machine.stack.append(_MARK),
     ord("0"): lambda machine: machine.stack.pop(),
     ord("1"): lambda machine: machine.marked().clear(),
     ord("2"): lambda machine: machine.stack.append(machine.stack[-1]),
@@ -352,10 +354,7 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
     0x92: _new_with_names,
     ord("Q"): lambda machine: machine.stack.append(Persistent(machine.stack.pop())),
     0x94: _memoize,
-    ord("q"): _put_at(1),
-    ord("r"): _put_at(4),
-    ord("h"): _get_from(1),
-    ord("j"): _get_from(4),
+    ord("j"): _get,
 }
-"""What each opcode of protocols 2 to 5 does.  Not there: text numbers and instances of protocol 0, registered
-extensions, buffers that are kept elsewhere."""
+"""What each opcode of protocols 2 to 5 does but those of `run`.  Not there: text numbers and instances of protocol 0,
+registered extensions, buffers that are kept elsewhere."""

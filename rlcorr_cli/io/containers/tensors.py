@@ -17,18 +17,18 @@ from rlcorr_cli.io.containers.pickled import HINT, Global, Inert, Persistent
 
 Array = NDArray[Any]
 DTYPES = {
-    "Float": "<f4",
-    "Double": "<f8",
-    "Half": "<f2",
-    "BFloat16": "<u2",
-    "Long": "<i8",
-    "Int": "<i4",
-    "Short": "<i2",
-    "Char": "<i1",
-    "Byte": "<u1",
-    "Bool": "?",
+    "Float": np.dtype("<f4"),
+    "Double": np.dtype("<f8"),
+    "Half": np.dtype("<f2"),
+    "BFloat16": np.dtype("<u2"),
+    "Long": np.dtype("<i8"),
+    "Int": np.dtype("<i4"),
+    "Short": np.dtype("<i2"),
+    "Char": np.dtype("<i1"),
+    "Byte": np.dtype("<u1"),
+    "Bool": np.dtype("?"),
 }
-"""torch's storages -> NumPy's names; a bfloat16 is the upper half of a float32."""
+"""torch's storages -> NumPy's types; a bfloat16 is the upper half of a float32."""
 TORCH_DTYPES = {
     "float32": "Float",
     "float64": "Double",
@@ -68,7 +68,7 @@ def of_bytes(data: Any, dtype: Any, shape: Any = None) -> Array:
     kind = TORCH_DTYPES.get(dtype.removeprefix("torch.")) if isinstance(dtype, str) else None
     if kind is None:
         raise DataError(f"its tensors are of {_word(dtype)}, which is not read.", HINT)
-    values = _widened(_flat(data, np.dtype(DTYPES[kind])), kind)
+    values = _widened(_flat(data, DTYPES[kind]), kind)
     return values if shape is None else _shaped(values, _shape(shape))
 
 
@@ -83,7 +83,7 @@ def tensor(value: Any, storage: Storage) -> Array:
         raise DataError("its pickle holds something else where a tensor is to be.", HINT)
     persistent, offset, size, stride = value.args[:4]
     kind, key, numel = _storage_of(persistent)
-    flat = _flat(storage(key), np.dtype(DTYPES[kind]))
+    flat = _flat(storage(key), DTYPES[kind])
     if len(flat) != numel:
         raise DataError(
             f"its storage {key} holds {len(flat):,} values instead of {numel:,}.", "It may be half-written."
@@ -91,6 +91,8 @@ def tensor(value: Any, storage: Storage) -> Array:
     size, stride = _shape(size), _sizes(stride)
     if len(size) != len(stride) or type(offset) is not int or offset < 0:
         raise _past_storage()
+    if stride == (1,) and offset + size[0] <= len(flat):  # as nearly all are
+        return _widened(flat[offset : offset + size[0]], kind)
     if math.prod(size) == 0:
         return np.zeros(size, flat.dtype if kind != "BFloat16" else np.float32)
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
@@ -190,7 +192,8 @@ def _sizes(value: Any) -> tuple[int, ...]:
     if (
         not isinstance(value, tuple | list)
         or len(value) > MAX_DIMENSIONS
-        or not all(type(n) is int and n >= 0 for n in value)
+        or not set(map(type, value)) <= {int}
+        or min(value, default=0) < 0
     ):
         raise DataError("its pickle holds a tensor of no shape.", HINT)
     return tuple(value)

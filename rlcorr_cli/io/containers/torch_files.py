@@ -7,7 +7,7 @@ classes and the machine's own kind of card.
 import io
 import struct
 import zipfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +23,14 @@ HALF = "Is it still being written, or was it cut short?"
 
 @dataclass(frozen=True)
 class TorchFile:
-    """One file of torch.  value: of its pickle, with inert tensors; array: of such a tensor."""
+    """One file of torch.  value: of its pickle, with inert tensors; array: of such a tensor.
+
+    data: all its bytes; members: by key of a storage, where its member begins in them, and its size.
+    """
 
     value: Any
-    members: dict[str, memoryview]
+    data: memoryview
+    members: Mapping[str, tuple[int, int]]
 
     def array(self, value: Any) -> Array:
         """The array of an inert tensor."""
@@ -36,7 +40,7 @@ class TorchFile:
         """A storage's raw bytes."""
         if key not in self.members:
             raise DataError(f"its storage {key[:40]} is not there.", HALF)
-        return self.members[key]
+        return _stored(self.data, *self.members[key])
 
 
 def opened(path: str) -> memoryview:
@@ -54,7 +58,7 @@ def read_torch(
 ) -> TorchFile:
     """A file of torch's from its bytes; as `unpickle` on what it may name."""
     pickled, members = _members(data)
-    return TorchFile(unpickle(pickled, allowed, foreign), members)
+    return TorchFile(unpickle(pickled, allowed, foreign), data, members)
 
 
 def pickle_of(data: memoryview) -> memoryview:
@@ -62,8 +66,11 @@ def pickle_of(data: memoryview) -> memoryview:
     return _members(data)[0]
 
 
-def _members(data: memoryview) -> tuple[memoryview, dict[str, memoryview]]:
-    """The pickle, and the storages by key."""
+def _members(data: memoryview) -> tuple[memoryview, dict[str, tuple[int, int]]]:
+    """The pickle, and by key where a storage's member begins, and its size: many are of columns that nobody reads.
+
+    What torch would have stored uncompressed, and is not, may be of any size: a DataError.
+    """
     if not is_torch(data):
         raise DataError("it is no file of torch.", HINT)
     try:
@@ -73,32 +80,32 @@ def _members(data: memoryview) -> tuple[memoryview, dict[str, memoryview]]:
         raise DataError("it begins as a file of torch, and its directory cannot be read.", HALF) from error
     if len(entries) > MAX_MEMBERS:
         raise DataError(f"it has {len(entries):,} members, over {MAX_MEMBERS:,}.", HINT)
-    pickled, members = None, dict[str, memoryview]()
+    pickled, members = None, dict[str, tuple[int, int]]()
     for entry in entries:
         _, _, inner = entry.filename.partition("/")
-        if inner == "data.pkl":
-            pickled = _stored(data, entry)
-        elif inner.startswith("data/"):
-            members[inner.removeprefix("data/")] = _stored(data, entry)
-        elif inner == "byteorder" and bytes(_stored(data, entry)[:6]) != b"little":
+        place = (entry.header_offset, entry.file_size)
+        if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+            raise DataError(f"its member {entry.filename[:80]!r} is compressed, which torch never does.", HINT)
+        if inner.startswith("data/"):
+            members[inner[5:]] = place
+        elif inner == "data.pkl":
+            pickled = _stored(data, *place)
+        elif inner == "byteorder" and bytes(_stored(data, *place)[:6]) != b"little":
             raise DataError("its tensors are big-endian.", HINT)
     if pickled is None:
         raise DataError("it is a zip without the pickle of torch.", HINT)
     return pickled, members
 
 
-def _stored(data: memoryview, entry: zipfile.ZipInfo) -> memoryview:
-    """A member's bytes, in place; torch compresses none, and what is compressed may be of any size."""
-    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-        raise DataError(f"its member {entry.filename[:80]!r} is compressed, which torch never does.", HINT)
-    start = entry.header_offset
+def _stored(data: memoryview, start: int, size: int) -> memoryview:
+    """A member's bytes, in place.  start: of its header."""
     if not 0 <= start <= len(data) - LOCAL_HEADER.size:
         raise DataError("its directory points past its end.", HALF)
-    magic, name, extra = LOCAL_HEADER.unpack(data[start : start + LOCAL_HEADER.size])
+    magic, name, extra = LOCAL_HEADER.unpack_from(data, start)
     first = start + LOCAL_HEADER.size + name + extra
-    if magic != b"PK\x03\x04" or first + entry.file_size > len(data):
+    if magic != b"PK\x03\x04" or first + size > len(data):
         raise DataError("its directory points past its end.", HALF)
-    return data[first : first + entry.file_size]
+    return data[first : first + size]
 
 
 class _Bytes(io.RawIOBase):

@@ -86,10 +86,20 @@ def _column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
     sizes = [0 if value is None else len(value) for value in lists]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     filled = [value for value in lists if value is not None]
-    flat = np.concatenate(filled) if filled else np.empty(0, kind)
+    flat = _joined(filled, kind)
     missing = np.array([value is None for value in lists])
     mask = pa.array(missing) if missing.any() else None
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, type.value_type), mask=mask)
+
+
+def _joined(lists: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:
+    """Lists one after the other, in memory of Arrow's pool: that keeps its pages from one portion to the next, where
+    NumPy would ask the system for new ones, which takes three times as long as the copy."""
+    if any(numbers.dtype == object for numbers in lists):
+        return np.concatenate(lists)
+    n_bytes = sum(map(len, lists)) * np.dtype(kind).itemsize
+    flat = np.frombuffer(pa.allocate_buffer(n_bytes), kind)
+    return np.concatenate(lists, out=flat) if lists else flat
 
 
 def _numbers(value: Any, kind: Any) -> NDArray[Any]:

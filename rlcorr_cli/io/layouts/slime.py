@@ -34,7 +34,7 @@ NO_LOG_PROBS = (
 def recognise(head: Head) -> str | None:
     """By the first keys of its pickle, where only slime has them so."""
     file = SlimeFile(head)
-    return file.sign if file.kind and not file.of_miles else None
+    return file.sign if file.kind and file.is_whole and not file.of_miles else None
 
 
 def open_unit(paths: Sequence[str]) -> Opened:

@@ -32,11 +32,16 @@ class SlimeFile:
             return ROLLOUT
         if words[:2] == ("format_version", "rollout_id"):
             return STEP
-        if words[:3] == ("rollout_id", "rank", "rollout_data") and self.head.tail:  # or nobody knows whose it is
+        if words[:3] == ("rollout_id", "rank", "rollout_data"):
             return RANK
         row = self.head.row
         has_log_probs = any("log" in key and "prob" in key for key in row)
         return TRAJECTORY if all(key in row for key in TRAJECTORY_KEYS) and not has_log_probs else ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether anybody can tell whose it is: half of a rank's file ends before what miles adds."""
+        return self.kind != RANK or bool(self.head.tail)
 
     @cached_property
     def of_miles(self) -> bool:
@@ -78,7 +83,7 @@ def unite(paths: Sequence[str]) -> list[tuple[str, ...]]:
         files = [file for file in files if not aside(file)] or files
     trained: dict[tuple[int | None, str, str], list[SlimeFile]] = {}
     for file in files:
-        if file.kind in (STEP, RANK):
+        if file.kind in (STEP, RANK) and file.is_whole:
             trained.setdefault((file.step, file.folder, file.kind), []).append(file)
     generated = [file for file in files if file.kind == ROLLOUT and not file.is_evaluation]
     owner = {id(file): key for key, group in trained.items() for file in group}

@@ -97,6 +97,14 @@ def test_a_file_that_is_half_written_is_an_error_that_says_so(tmp_path: Path, ty
     assert "still being written" in caught.value.hint
 
 
+def test_half_of_a_ranks_file_among_whole_ones_is_the_one_that_an_error_names(tmp_path: Path) -> None:
+    whole = (FOLDER / "v1" / "train_data" / "0_0.pt").read_bytes()
+    for name, data in (("0_0.pt", whole), ("0_1.pt", whole[: len(whole) // 2])):
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=r"0_1\.pt: it begins as a file of torch"):
+        rows_of([tmp_path / "0_0.pt", tmp_path / "0_1.pt"], format="slime")
+
+
 def test_a_rollout_file_of_another_run_is_refused() -> None:
     opened = open_unit([str(FOLDER / "train_data" / "0.pt"), str(FOLDER / "rollout_data" / "1.pt")])
     with pytest.raises(DataError, match=r"sequence 0 \(sample_index 0\) is not in .*1\.pt"):
