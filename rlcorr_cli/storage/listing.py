@@ -7,12 +7,12 @@ from pyarrow import fs
 
 def entries(files: Any, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
     """Files and folders in a folder, or also further below; a FileNotFoundError where there is none."""
-    if not isinstance(files, fs.GcsFileSystem):
+    if files.type_name != "gcs":
         return files.get_file_info(fs.FileSelector(folder, recursive=recursive))
     return _of_keys(files, folder, recursive=recursive)
 
 
-def _of_keys(files: fs.GcsFileSystem, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
+def _of_keys(files: Any, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
     """Of Google's store pyarrow tells the folders that it made itself, and no others: keys tell them all."""
     infos = files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
     if not infos and files.get_file_info(folder).type != fs.FileType.Directory:

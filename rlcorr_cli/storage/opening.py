@@ -3,7 +3,7 @@
 Google's client would try for a quarter of an hour to reach an endpoint that is not there.  Amazon's gives a request up
 after 3 s, and makes it thirty times: too soon for a store that is slow, too long for one that is silent.  Azure's takes
 no account key by a URI; and where it finds no token, any call but a look at a path ends the process, so that is the
-first.
+first.  Of a silent store neither Google's nor Azure's says a word for minutes: see `waiting`.
 """
 
 import os
@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.storage.services import AWS, AZURE, AZURE_FOLDERS, GOOGLE, SERVICES
+from rlcorr_cli.storage.waiting import Impatient
 
 RETRIED_S = 20
 """For how long a request to Google is repeated; the last attempt may end twice as late."""
@@ -51,9 +52,12 @@ def opened(scheme: str, place: str, query: str) -> Opened:
         return Opened(files, f"{place}/", state)
     if service is AZURE:
         return _azure(place, query)
-    if service is GOOGLE and "retry_limit_seconds=" not in query:
+    patient = "retry_limit_seconds=" in query
+    if service is GOOGLE and not patient:
         query = _joined(query, f"retry_limit_seconds={RETRIED_S}")
     files, path = fs.FileSystem.from_uri(_uri(scheme, place, query))
+    if service is GOOGLE and not patient:
+        files = Impatient(files)
     if service is AWS and not any(name in query for name in KEPT_BY_URI):
         files = _with_limits(files)
     return Opened(files, path.removesuffix("x"))
@@ -78,6 +82,7 @@ def _azure(place: str, query: str) -> Opened:
         # A signature is put behind an address as it is.
         value = f"?{value}" if secret == "AZURE_STORAGE_SAS_TOKEN" else value
         files = fs.AzureFileSystem(**{AZURE_SECRETS[secret]: value}, **_azure_account(place, query))
+    files = Impatient(files)
     # Before anything else is asked, because of tokens; what it finds out of the account is kept.
     files.get_file_info(path)
     return Opened(files, path.removesuffix("x"))

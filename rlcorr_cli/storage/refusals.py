@@ -25,7 +25,7 @@ CAUSES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"curlCode|CURL error|NETWORK_CONNECTION|[Cc]ould not connect|[Cc]ouldn't resolve|[Cc]onnection refused|"
-        r"REQUEST_TIMEOUT|new connection for|Timeout waiting",
+        r"REQUEST_TIMEOUT|new connection for|Timeout waiting|no answer within",
         "the endpoint does not answer",
         "Is the endpoint right, and the network there?",
     ),
