@@ -18,6 +18,8 @@ from rlcorr_cli.io.plain_values import escaped, texts
 PORTION_TOKENS = 1 << 18
 SCORED = "old_log_probs"
 """What the other engine's log-probs of the same tokens become."""
+PAIRED = ("rollout_log_probs", "token_ids", "prompt_log_probs", "prompt_token_ids")
+"""What is looked at of the other engine's rows."""
 
 
 def canonical_rows(dump: Dump) -> Iterator[tuple[Shard, ArrowRows]]:
@@ -71,7 +73,7 @@ class Partner:
         partner = cls(on, dump.sources[0].path)
         for shard, rows in canonical_rows(dump):
             path = shard.path
-            wanted = [name for name in ("rollout_log_probs", "token_ids") if name in rows.table.column_names]
+            wanted = [name for name in PAIRED if name in rows.table.column_names]
             for key, row in zip(_keys(rows.table, on, path), rows.table.select(wanted).to_pylist(), strict=True):
                 if key in partner.rows:
                     raise DataError(f"{path} has two rows of {_said(on, key)}.", "Join on more columns: --on A,B.")
@@ -83,8 +85,9 @@ class Partner:
         keys = _keys(rows.table, self.on, path)
         here = [i for i, key in enumerate(keys) if key in self.rows]
         table = rows.table.take(pa.array(here, pa.int64()))
-        partners = [self.rows[keys[i]] for i in here]
-        for i, row, partner in zip(here, table.to_pylist(), partners, strict=True):
+        rows_here = table.to_pylist()
+        partners = [_scored(row, self.rows[keys[i]]) for i, row in zip(here, rows_here, strict=True)]
+        for i, row, partner in zip(here, rows_here, partners, strict=True):
             self._check_same(row, partner, keys[i], path)
         self.used.update(keys[i] for i in here)
         log_probs = [partner["rollout_log_probs"] for partner in partners]
@@ -102,6 +105,14 @@ class Partner:
         if row.get("token_ids") is not None and partner.get("token_ids") not in (None, row["token_ids"]):
             what = f"{_said(self.on, key)} holds other tokens in {path} than in {self.path}."
             raise DataError(what, "Check what the two were joined on.")
+
+
+def _scored(row: dict[str, Any], partner: dict[str, Any]) -> dict[str, Any]:
+    """The partner; where its engine was given the row's tokens as the end of a prompt, with what it scored of them."""
+    tokens, prompt, log_probs = row.get("token_ids"), partner.get("prompt_token_ids"), partner.get("prompt_log_probs")
+    if not tokens or not prompt or not log_probs or partner.get("token_ids") == tokens:
+        return partner
+    return {"rollout_log_probs": log_probs[-len(tokens) :], "token_ids": prompt[-len(tokens) :]}
 
 
 def _keys(table: pa.Table, on: Sequence[str], path: str) -> list[tuple[str, ...]]:

@@ -116,6 +116,21 @@ def test_two_engines_of_the_same_tokens_pair_into_a_dump(tmp_path: Path) -> None
     assert report["metrics"]["log_ratio_mean"] == pytest.approx(-0.25, abs=1e-12)
 
 
+def test_tokens_that_another_engine_scored_as_a_prompt_pair_with_them(tmp_path: Path) -> None:
+    sampled = {"rollout_log_probs": [-1.0, -2.0], "token_ids": [5, 6], "group_id": "0"}
+    scored = {"rollout_log_probs": [-9.0], "token_ids": [8], "group_id": "0"}
+    prompt = {"prompt_token_ids": [3, 4, 5, 6], "prompt_log_probs": [None, -0.5, -1.25, -2.25]}
+    left, right = (
+        parquet(tmp_path / f"{name}.parquet", [row]) for name, row in (("l", sampled), ("r", scored | prompt))
+    )
+    ran = run("convert", left, "--join", right, "--on", "group_id", "-o", str(tmp_path / "o.parquet"))
+    assert ran.status == 0, ran.err
+    assert pq.read_table(tmp_path / "o.parquet").column("old_log_probs").to_pylist() == [[-1.25, -2.25]]
+    other = parquet(tmp_path / "other.parquet", [scored | prompt | {"prompt_token_ids": [3, 4, 5, 7]}])
+    ran = run("convert", left, "--join", other, "--on", "group_id", "-o", str(tmp_path / "p.parquet"))
+    assert (ran.status, "holds other tokens" in ran.err) == (3, True), ran.err
+
+
 def test_rows_without_a_partner_are_left_out_and_counted(tmp_path: Path) -> None:
     ones = [{**row([-1.0], [-2.0]), "sample_id": f"s{i}"} for i in range(4)]
     for one_row in ones:

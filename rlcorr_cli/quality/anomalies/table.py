@@ -172,8 +172,8 @@ ANOMALIES: tuple[Anomaly, ...] = (
         certainty="Certain where files have a step column in order; ranges that overlap (ranks of one step) are no "
         "evidence.",
         alike="Files of shuffled rows, which have no order and raise nothing.",
-        advice="Name the files in training order (step2 sorts after step10 as text: pad the numbers), and leave out "
-        "what a resumed run wrote again.",
+        advice="Name the files in training order (a shell puts step10 before step2: name the folder, or quote the "
+        "glob), and leave out what a resumed run wrote again.",
         source="names sort as text; a resumed run repeats steps",
         evidence=steps.steps_out_of_order,
         voids=False,
