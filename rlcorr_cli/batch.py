@@ -144,13 +144,18 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """One file as it was read: for the report's `inputs`.  columns: canonical name -> the file's column."""
+    """One file as it was read: for the report's `inputs`.
+
+    columns: canonical name -> the file's column.  modified: when it was last changed, in UTC to the minute
+    (2026-11-22T20:21Z); None of standard input, of tables in memory, and where a store does not tell.
+    """
 
     path: str
     format: str
     rows: int
     n_bytes: int
     columns: dict[str, str]
+    modified: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As reports have it."""
@@ -159,5 +164,6 @@ class Input:
             "format": self.format,
             "rows": self.rows,
             "bytes": self.n_bytes,
+            **({} if self.modified is None else {"modified": self.modified}),
             "columns": self.columns,
         }

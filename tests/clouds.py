@@ -19,12 +19,13 @@ import urllib.request
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import pytest
-from hub import REPOSITORY, hub
+from hub import COMMITTED, REPOSITORY, hub
 from pyarrow import fs
 from stores import Answer, Proxy, proxy
 
@@ -87,6 +88,10 @@ KINDS = {
 RUNNING = ("gs", "hf", *(("abfs",) if os.environ.get("AZURITE") else ()))
 
 
+MINUTE = "%Y-%m-%dT%H:%MZ"
+"""A time in UTC, as reports have it."""
+
+
 class PyarrowFiles:
     """The objects of a store, by pyarrow and nothing of ours."""
 
@@ -104,6 +109,9 @@ class PyarrowFiles:
     def all_keys(self) -> list[str]:
         infos = self.files.get_file_info(fs.FileSelector(PLACE, recursive=True))
         return [info.path.removeprefix(f"{PLACE}/") for info in infos if info.type == fs.FileType.File]
+
+    def modified(self, key: str) -> str:
+        return f"{self.files.get_file_info(f'{PLACE}/{key}').mtime:{MINUTE}}"
 
 
 class HubFiles:
@@ -123,6 +131,9 @@ class HubFiles:
     def all_keys(self) -> list[str]:
         entries = json.loads(asked(f"{self.endpoint}/api/datasets/{REPOSITORY}/tree/main?recursive=true"))
         return [entry["path"] for entry in entries if entry["type"] == "file"]
+
+    def modified(self, key: str) -> str:
+        return f"{datetime.fromisoformat(COMMITTED):{MINUTE}}"
 
 
 def files_of(kind: str, endpoint: str) -> PyarrowFiles | HubFiles:
@@ -160,6 +171,10 @@ class Cloud:
     def keys(self, folder: str) -> list[str]:
         """All keys below a folder; Azure's client leaves folders behind as empty objects."""
         return sorted(key for key in self.files.all_keys() if key.startswith(f"{folder}/") and not key.endswith("/"))
+
+    def modified(self, uri: str) -> str:
+        """When an object was written, by the store's own client."""
+        return self.files.modified(uri.removeprefix(f"{self.kind.start}/"))
 
     def answer(self, status: int) -> None:
         """Have every request answered so from now on; 0: by the store."""

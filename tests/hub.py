@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 REPOSITORY = "someone/rollouts"
+COMMITTED = "2026-11-22T00:00:00.000Z"
 API = re.compile(
     r"/api/datasets/(?P<repository>[^/]+/[^/]+)(?:/(?P<what>[^/]+)/(?P<revision>[^/]+)(?:/(?P<path>.*))?)?"
 )
@@ -63,7 +64,7 @@ class Hub:
                 return _refused(404, "")
 
     def _entries(self) -> list[dict[str, Any]]:
-        last = {"lastCommit": {"id": "0" * 40, "title": "", "date": "2026-11-22T00:00:00.000Z"}}
+        last = {"lastCommit": {"id": "0" * 40, "title": "", "date": COMMITTED}}
         folders = {path[: end.start()] for path in self.files for end in re.finditer("/", path)}
         return [
             *({"type": "directory", "path": path, "oid": _oid(path.encode()), "size": 0, **last} for path in folders),

@@ -88,6 +88,7 @@ class Dump:
                 rows=rows.get(source.path, 0),
                 n_bytes=source.n_bytes,
                 columns=self.columns,
+                modified=source.modified,
             )
             for source in self.sources
         ]

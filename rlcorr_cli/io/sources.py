@@ -29,7 +29,8 @@ class Source:
     """One input; path is '-' and n_bytes 0 for standard input.  stamp: which state of the file was found.
 
     companions: files that are read together with it, each with its state; n_bytes counts them, too.
-    sign: by which a framework's file was recognised.
+    sign: by which a framework's file was recognised.  modified: when the newest of them was last changed, None where
+    nobody knows.
     """
 
     path: str
@@ -38,6 +39,7 @@ class Source:
     stamp: Stamp | None = None
     companions: tuple[tuple[str, Stamp | None], ...] = ()
     sign: str = ""
+    modified: str | None = None
 
 
 def check_unchanged(path: str, stamp: Stamp | None) -> None:
@@ -128,7 +130,9 @@ def _several_kinds(sources: Sequence[Source]) -> DataError:
 def _united(files: Sequence[Source]) -> Source:
     first, *others = files
     companions = tuple((source.path, source.stamp) for source in others)
-    return replace(first, n_bytes=sum(source.n_bytes for source in files), companions=companions)
+    n_bytes = sum(source.n_bytes for source in files)
+    modified = max((source.modified for source in files if source.modified is not None), default=None)
+    return replace(first, n_bytes=n_bytes, companions=companions, modified=modified)
 
 
 def left_out(sources: Iterable[Source], united: Sequence[Source]) -> Iterator[str]:
@@ -228,7 +232,9 @@ def _check_whole(path: str, start: bytes) -> None:
 
 
 def _as(path: str, format: str, sign: str, status: Status) -> Source:
-    return Source(path=path, format=format, n_bytes=status.n_bytes, stamp=status.stamp, sign=sign)
+    return Source(
+        path=path, format=format, n_bytes=status.n_bytes, stamp=status.stamp, sign=sign, modified=status.modified
+    )
 
 
 def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:

@@ -33,6 +33,7 @@ class Input(Open):
     format: str
     rows: pydantic.NonNegativeInt
     bytes: pydantic.NonNegativeInt
+    modified: Annotated[str, pydantic.Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\dZ$")] | None = None
     columns: dict[str, str]
 
 

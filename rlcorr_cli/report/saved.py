@@ -130,7 +130,14 @@ def _report(data: dict[str, Any]) -> Report:
             raise ValueError(f"the group {dict(group.key)} has other numbers of an objective than the whole dump")
     return Report(
         inputs=tuple(
-            batch.Input(path=file.path, format=file.format, rows=file.rows, n_bytes=file.bytes, columns=file.columns)
+            batch.Input(
+                path=file.path,
+                format=file.format,
+                rows=file.rows,
+                n_bytes=file.bytes,
+                columns=file.columns,
+                modified=file.modified,
+            )
             for file in document.inputs
         ),
         plan=plan_from_dict(document.plan),

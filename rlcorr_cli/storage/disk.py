@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, TypeVar
 from rlcorr_cli.errors import DataError, nearest
 from rlcorr_cli.places import Stamp
 from rlcorr_cli.storage.protocol import Status
+from rlcorr_cli.storage.times import utc_minute
 
 Made = TypeVar("Made")
 
@@ -30,7 +31,7 @@ class Disk:
             raise unreadable(path, error) from error
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{path} is not a regular file.", "Pipe JSON lines to rlcorr and name the dump -.")
-        return Status(status.st_size, _stamp(status))
+        return Status(status.st_size, _stamp(status), utc_minute(status.st_mtime))
 
     def stamp(self, path: str) -> Stamp:
         try:

@@ -13,11 +13,13 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from rlcorr_cli.storage.times import stated_minute
+
 STATES = ("blob_id", "xet_hash", "mtime")
 """What the Hub calls the state of a file."""
 
 
-def hub() -> tuple[fs.PyFileSystem, Callable[[str], tuple[str, ...]]]:
+def hub() -> tuple[fs.PyFileSystem, Callable[[str], tuple[tuple[str, ...], str | None]]]:
     """The Hub, and what tells a file's state; an ImportError where huggingface_hub is not installed."""
     from huggingface_hub import HfFileSystem
 
@@ -29,10 +31,12 @@ def hub() -> tuple[fs.PyFileSystem, Callable[[str], tuple[str, ...]]]:
 class _Hub(fs.FSSpecHandler):
     """As pyarrow has it for every file system of fsspec, but for what the module says."""
 
-    def state(self, path: str) -> tuple[str, ...]:
-        """Which state of a file is there now."""
+    def state(self, path: str) -> tuple[tuple[str, ...], str | None]:
+        """Which state of a file is there now, and when the commit that last changed it was made."""
         info = self._info(path)
-        return tuple(str(info[name]) for name in STATES if info.get(name))
+        date = getattr(info.get("last_commit"), "date", None)
+        modified = None if date is None else stated_minute(date.isoformat())
+        return tuple(str(info[name]) for name in STATES if info.get(name)), modified
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
         return [self._file_info(path) for path in paths]

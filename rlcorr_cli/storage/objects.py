@@ -21,12 +21,13 @@ SMALL_BYTES = 1 << 20
 class Kept:
     """An opened file: its size and state were asked for once, and reading at any place needs no more of it.
 
-    made: what was read of it and is kept, None for nothing yet.  start: its first bytes, or all of a small one, once
-    they were read.
+    modified: when it was last changed, None where the store does not tell.  made: what was read of it and is kept, None
+    for nothing yet.  start: its first bytes, or all of a small one, once they were read.
     """
 
     file: Any
     stamp: Stamp
+    modified: str | None = None
     made: Any = None
     start: bytes = b""
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -30,7 +30,8 @@ AUTHORITIES = {".blob.core.windows.net": "blob_storage_authority", AZURE_FOLDERS
 AZURE_SECRETS = {"AZURE_STORAGE_KEY": "account_key", "AZURE_STORAGE_SAS_TOKEN": "sas_token"}
 """Variable -> argument of AzureFileSystem; the first one that is set is taken."""
 
-State = Callable[[str], tuple[int | str, ...]]
+State = Callable[[str], tuple[tuple[int | str, ...], str | None]]
+"""Of a file's name: which state of it is there, and when it was last changed."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Status:
-    """A file that can be read: its size, and which state of it that is."""
+    """A file that can be read: its size, which state of it that is, and when it was last changed, as `times` has it;
+    None where nobody knows."""
 
     n_bytes: int
     stamp: Stamp
+    modified: str | None = None
 
 
 class FileSystem(Protocol):

@@ -27,6 +27,7 @@ from rlcorr_cli.storage.opening import Opened, opened
 from rlcorr_cli.storage.protocol import Status
 from rlcorr_cli.storage.refusals import changed, missing, no_place, refused
 from rlcorr_cli.storage.services import SERVICES, Asked, container, uri_parts
+from rlcorr_cli.storage.times import stated_minute, utc_minute
 
 KEPT = 256
 """Files whose size and footer are kept."""
@@ -34,7 +35,9 @@ KEPT_BYTES = 1 << 26
 """Of the objects that are read whole, so many bytes are kept."""
 PIECE_BYTES = 1 << 24
 """What is uploaded in one call."""
-STATES = ("etag", "last-modified", "updated")
+TIMES = ("last-modified", "updated")
+"""What stores call the time of a file's last change."""
+STATES = ("etag", *TIMES)
 """What stores call the state of a file."""
 REFUSALS = (OSError, pa.ArrowException)
 """What pyarrow raises where a store refuses something, or where its own client does."""
@@ -76,7 +79,7 @@ class Store:
 
     def status(self, path: str) -> Status:
         kept = self._asked_again(path)
-        return Status(kept.file.size(), kept.stamp)
+        return Status(kept.file.size(), kept.stamp, kept.modified)
 
     def stamp(self, path: str) -> Stamp:
         return self.status(path).stamp
@@ -303,9 +306,15 @@ class Store:
         except REFUSALS as error:
             raise refused(self._asked(path), error) from error
         if self._state is not None:
-            return Kept(file=file, stamp=(size, *self._state(self._name(path))))
-        state = tuple(_text(metadata[name]) for name in STATES if name in metadata)
-        return Kept(file=file, stamp=(size, *(state or (self._info(path).mtime_ns or 0,))))
+            state, modified = self._state(self._name(path))
+            return Kept(file=file, stamp=(size, *state), modified=modified)
+        told = {name: _text(metadata[name]) for name in STATES if name in metadata}
+        if not told:
+            nanoseconds = self._info(path).mtime_ns
+            modified = None if nanoseconds is None else utc_minute(nanoseconds / 1e9)
+            return Kept(file=file, stamp=(size, nanoseconds or 0), modified=modified)
+        modified = next((stated_minute(told[name]) for name in TIMES if name in told), None)
+        return Kept(file=file, stamp=(size, *told.values()), modified=modified)
 
     def _missing(self, path: str) -> DataError:
         """No such key, or no such bucket, which a request for a key does not tell."""

@@ -1,6 +1,7 @@
 """`rlcorr analyze` on the sample data: its JSON, its groups, its batches, its files."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_json_has_the_keys_of_the_specification() -> None:
     assert list(report) == TOP
     assert list(report["rlcorr"]) == ["version", "schema"]
     assert report["rlcorr"]["schema"] == 1
-    assert list(report["inputs"][0]) == ["path", "format", "rows", "bytes", "columns"]
+    assert list(report["inputs"][0]) == ["path", "format", "rows", "bytes", "modified", "columns"]
     assert {"name", "mode", "weighting", "rejections"} <= report["plan"].keys()
     assert list(report["counts"]) == COUNTS
     assert list(report["groups"][0]) == ["key", "counts", "metrics"]
@@ -78,6 +79,7 @@ def test_json_describes_its_input() -> None:
     report = analyzed(BF16)
     (given,) = report["inputs"]
     assert given == {
+        "modified": f"{datetime.fromtimestamp(Path(BF16).stat().st_mtime, UTC):%Y-%m-%dT%H:%MZ}",
         "path": BF16,
         "format": "parquet",
         "rows": 64,

@@ -67,6 +67,7 @@ def test_a_folder_and_globs_name_the_files_that_they_name_on_disk(cloud: Cloud, 
         at = [str(Path(one["path"]).relative_to(tmp_path)) for one in here["inputs"]]
         assert [one["path"].removeprefix(f"{cloud.kind.start}/globs/") for one in there["inputs"]] == at, pattern
         assert there["columns"] == here["columns"]
+        assert all(one["modified"] == cloud.modified(one["path"]) for one in there["inputs"])
 
 
 def test_keys_are_taken_as_they_are_typed(cloud: Cloud) -> None:

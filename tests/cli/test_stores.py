@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 from running import BF16, STEPS, parquet, refused, row, run
-from stores import Proxy, put, server
+from stores import Proxy, files, put, server
 from stores import store as store
 
 from rlcorr_cli.storage.opening import opened
@@ -71,6 +71,8 @@ def test_a_folder_and_globs_name_the_files_that_they_name_on_disk(store: Proxy, 
         at = [str(Path(one["path"]).relative_to(tmp_path)) for one in here["inputs"]]
         assert [one["path"].removeprefix("s3://dumps/globs/") for one in there["inputs"]] == at, pattern
         assert there["columns"] == here["columns"]
+        changed = (files(server()).get_file_info(one["path"].removeprefix("s3://")).mtime for one in there["inputs"])
+        assert [one["modified"] for one in there["inputs"]] == [f"{each:%Y-%m-%dT%H:%MZ}" for each in changed]
 
 
 def test_keys_are_taken_as_they_are_typed(store: Proxy) -> None:

@@ -119,7 +119,7 @@ def test_a_file_whose_name_looks_like_a_glob_is_itself(tmp_path: Path) -> None:
 
 def test_arguments_keep_their_order_and_sources_their_size(tree: Path) -> None:
     sources = find([str(tree / "b.jsonl"), str(tree / "a.parquet"), "-"])
-    assert [replace(source, stamp=None) for source in sources] == [
+    assert [replace(source, stamp=None, modified=None) for source in sources] == [
         Source(path=str(tree / "b.jsonl"), format="jsonl", n_bytes=3),
         Source(path=str(tree / "a.parquet"), format="parquet", n_bytes=3),
         Source(path="-", format="jsonl", n_bytes=0),

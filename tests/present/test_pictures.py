@@ -23,7 +23,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.pipeline.analyze import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.present.figures import KINDS, draw
+from rlcorr_cli.present.figures import KINDS, draw, weights
 from rlcorr_cli.present.figures.data import rebinned
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import read_report, refuse_undrawable
@@ -56,7 +56,12 @@ def table_of(binned: Binned[Octaves]) -> np.ndarray:
 @pytest.fixture(scope="module")
 def report() -> Report:
     reading = ReadRequest(paths=(str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
-    return replace(analyze(reading, ChosenPlan(plan=PLAN), pictures=True), seconds=0.0)
+    return undated(replace(analyze(reading, ChosenPlan(plan=PLAN), pictures=True), seconds=0.0))
+
+
+def undated(report: Report) -> Report:
+    """As of files whose last change nobody knows: it is another one in every checkout."""
+    return replace(report, inputs=tuple(replace(source, modified=None) for source in report.inputs))
 
 
 def test_octave_bins_are_octaves() -> None:
@@ -250,7 +255,7 @@ def test_staleness_looks_as_it_did(tmp_path: Path) -> None:
         rows.append({"rollout_log_probs": b, "old_log_probs": a, "step": step, "policy_version": step - lag})
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "stale.parquet")
     reading = ReadRequest(paths=(str(tmp_path / "stale.parquet"),), group_by=("step", "policy_version"))
-    drawn = draw("staleness", analyze(reading, ChosenPlan(plan=Plan("disabled")), pictures=True))
+    drawn = draw("staleness", undated(analyze(reading, ChosenPlan(plan=Plan("disabled")), pictures=True)))
     (tmp_path / "staleness.png").write_bytes(drawn.write("png", dpi=50))
     assert compare_images(str(BASELINE / "staleness.png"), str(tmp_path / "staleness.png"), tol=2) is None
     assert "steps behind" in drawn.caption
@@ -321,6 +326,15 @@ def test_who_carries_the_gradient_is_told_of_advantages_that_no_plan_asks_for() 
     share = re.match(r"The heavier half .* carries ([0-9.]+) % of the weight × .advantage.,", picture.caption)
     assert share is not None
     assert float(share[1]) / 100 == pytest.approx(loads[len(loads) // 2 :].sum() / loads.sum(), rel=0.01)
+
+
+def test_weights_alone_are_not_called_the_gradient(report: Report) -> None:
+    drawn = draw("weights", report)
+    assert drawn.figure is not None
+    titles = [axes.get_title(loc="left") for axes in drawn.figure.axes]
+    assert titles == ["Applied IS weights", "Which sequences carry the weight, advantages aside"]
+    assert "gradient" not in KINDS["weights"].about
+    assert drawn.caption.endswith(weights.ASIDE)
 
 
 @pytest.mark.parametrize(

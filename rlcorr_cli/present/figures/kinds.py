@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from rlcorr_cli import __version__
 from rlcorr_cli.present.figures import by_step, courses, panels, style, weights
+from rlcorr_cli.present.inputs import last_change
 from rlcorr_cli.present.numbers import more, plural
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import Missing
@@ -94,7 +95,7 @@ KINDS: dict[str, Kind] = {
         (5.2, 3.8),
     ),
     "weights": Kind(
-        "how the plan's weights lie, and which sequences carry the gradient",
+        "how the plan's weights lie, and which sequences carry most",
         (("Applied IS weights", weights.weights), ("Which sequences carry the weight", weights.gradient)),
         2,
         (5.2, 4.0),
@@ -183,9 +184,10 @@ def _caption(kind: str, captions: list[str]) -> str:
 
 
 def _provenance(report: Report) -> str:
-    """What a picture is of: the file, the plan, how much, and who drew it."""
+    """What a picture is of: the file, the plan, how much, the file's last change, and who drew it."""
     path = report.inputs[0].path
     name = "standard input" if path == "-" else style.label(path.rsplit("/", 1)[-1])
     others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
     tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
-    return f"{name}{others} · plan {style.label(report.plan.name)} · {tokens}, {sequences} · rlcorr {__version__}"
+    parts = (f"{name}{others}", f"plan {style.label(report.plan.name)}", f"{tokens}, {sequences}")
+    return " · ".join(filter(None, (*parts, last_change(report.inputs), f"rlcorr {__version__}")))

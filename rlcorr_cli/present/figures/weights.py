@@ -12,6 +12,7 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.trends import Missing, lorenz
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
+ASIDE = "Advantages are not counted: `rlcorr plot DUMP --kind weights` counts them where the dump has any."
 LINEAR_BELOW = 8.0
 """Weights that lie within this factor of one another stand on a linear axis."""
 
@@ -95,7 +96,7 @@ def gradient(ax: Axes, report: Report) -> str:
     curve = lorenz(loads)
     ax.plot(curve.sequences, curve.weight, color=PURPLE, label="this dump")
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--", label="equal shares")
-    what, title = "weight", "Which sequences carry the weight"
+    what, title = "weight", "Which sequences carry the weight, advantages aside"
     if has_advantages:
         what, title = "weight × |advantage|", "Which sequences carry the gradient"
     elif report.plan.weighting is None:
@@ -105,8 +106,8 @@ def gradient(ax: Axes, report: Report) -> str:
     for axis in (ax.xaxis, ax.yaxis):
         ticks.linear(axis)
     half = 1 - float(np.interp(0.5, curve.sequences, curve.weight))
-    note = "" if has_advantages else " (advantages not counted)"
-    return (
-        f"The heavier half of the sequences carries {share(half)} of the {what}{note}, "
-        f"the heaviest 1 % {share(curve.top)}."
+    words = (
+        f"The heavier half of the sequences carries {share(half)} of the {what}, and the heaviest 1 % carries "
+        f"{share(curve.top)}."
     )
+    return words if has_advantages else f"{words} {ASIDE}"

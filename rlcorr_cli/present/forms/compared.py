@@ -11,7 +11,7 @@ from rlcorr_cli.present.figures.names import name_points
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.content import anomaly_cause
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
-from rlcorr_cli.present.inputs import named
+from rlcorr_cli.present.inputs import input_facts, joined, last_change, named
 from rlcorr_cli.present.numbers import number, plural, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.compared import Comparison
@@ -50,15 +50,14 @@ def sheet(comparison: Comparison) -> Sheet:
         sections.append(Section("Groups", agreement(comparison), group_rows(comparison, MOST_GROUPS)))
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]
     facts += [("columns", ", ".join(clean(column) for column in comparison.inputs[0].columns.values()))]
-    facts += [("input", clean(source.path)) for source in comparison.inputs[:20]]
+    facts += input_facts(comparison.inputs)
     return Sheet(
         title=named(comparison.inputs),
-        summary=", ".join(
-            (
-                plural(counts["sequences"], "sequence"),
-                plural(counts["tokens"], "token"),
-                plural(len(comparison.whole.plans), "plan"),
-            )
+        summary=joined(
+            plural(counts["sequences"], "sequence"),
+            plural(counts["tokens"], "token"),
+            plural(len(comparison.whole.plans), "plan"),
+            last_change(comparison.inputs),
         ),
         headline=recommendation.headline,
         status="fail" if recommendation.plan is None else STATUS[recommendation.flags[0]],

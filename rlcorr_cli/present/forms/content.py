@@ -10,6 +10,7 @@ from rlcorr_cli.present.cells import Cell, Rows, number_of, statuses
 from rlcorr_cli.present.correction import correction
 from rlcorr_cli.present.forms.key_figures import KeyFigure, key_figures
 from rlcorr_cli.present.forms.metric_sections import formulas, metric_sections
+from rlcorr_cli.present.inputs import FILES, joined, last_change
 from rlcorr_cli.present.numbers import NOTHING, more, number, plural
 from rlcorr_cli.present.objective import objective_sentences, objective_tables
 from rlcorr_cli.present.stdout import clean
@@ -164,7 +165,7 @@ def _summary(report: Report) -> str:
     parts += [plural(len(report.groups), "group")] if report.groups else []
     parts += [f"{plural(counts['bad_rows'], 'bad row')} left out"] if counts["bad_rows"] else []
     profile = "" if report.profile == "canonical" else f", profile {report.profile}"
-    return f"{', '.join(parts)}; plan {short(report.plan.name)}{profile}"
+    return joined(f"{', '.join(parts)}; plan {short(report.plan.name)}{profile}", last_change(report.inputs))
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
@@ -173,12 +174,11 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     facts.append(("columns", ", ".join(_column(name, column) for name, column in columns.items())))
     facts.append(("plan", f"{clean(report.plan.name)}: {records(report.plan)}"))
     facts.append(("profile", report.profile))
-    facts += [
-        ("input", f"{short(file.path)}, {plural(file.rows, 'row')}, {plural(file.n_bytes, 'byte')}")
-        for file in report.inputs[:20]
-    ]
-    if len(report.inputs) > 20:
-        facts.append(("input", f"and {len(report.inputs) - 20} more"))
+    for source in report.inputs[:FILES]:
+        size = f"{plural(source.rows, 'row')}, {plural(source.n_bytes, 'byte')}"
+        facts.append(("input", joined(short(source.path), size, last_change([source]))))
+    if len(report.inputs) > FILES:
+        facts.append(("input", f"and {len(report.inputs) - FILES:,} more"))
     return [*facts, ("rlcorr", __version__)]
 
 

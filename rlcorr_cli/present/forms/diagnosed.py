@@ -24,7 +24,7 @@ from rlcorr_cli.present.figures.gaps import evidence
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.content import anomaly_cause
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
-from rlcorr_cli.present.inputs import named
+from rlcorr_cli.present.inputs import input_facts, joined, last_change, named
 from rlcorr_cli.present.numbers import number, plural
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.causes import ALL_CAUSES, NOISE
@@ -62,17 +62,16 @@ def sheet(dump: DiagnosedDump) -> Sheet:
     counts, diagnosis = dump.whole.counts, dump.whole.diagnosis
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]
     facts += [("columns", ", ".join(map(clean, dump.columns)))]
-    facts += [("input", clean(source.path)) for source in dump.inputs[:20]]
+    facts += input_facts(dump.inputs)
     explained = [EXPLAIN_NOTE.format(dump.verdict)] if dump.verdict in ALL_CAUSES else []
     return Sheet(
         title=named(dump.inputs),
-        summary=", ".join(
-            (
-                plural(counts["sequences"], "sequence"),
-                plural(counts["tokens"], "token"),
-                f"k3_kl {number(diagnosis.k3)}",
-                f"sd of log-ratio {number(diagnosis.deviation)}",
-            )
+        summary=joined(
+            plural(counts["sequences"], "sequence"),
+            plural(counts["tokens"], "token"),
+            f"k3_kl {number(diagnosis.k3)}",
+            f"sd of log-ratio {number(diagnosis.deviation)}",
+            last_change(dump.inputs),
         ),
         headline=headline(dump),
         status=_status(dump),

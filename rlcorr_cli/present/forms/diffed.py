@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from rlcorr_cli import __version__
 from rlcorr_cli.present.diffed import METHOD, detectable, headline, other_rows, rows, sides, title
 from rlcorr_cli.present.figures import Axes, style, ticks
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
+from rlcorr_cli.present.inputs import joined, last_change
 from rlcorr_cli.present.numbers import plural
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.checked import where
@@ -20,15 +22,21 @@ def sheet(diff: Diff) -> Sheet:
     """What the comparison says."""
     return Sheet(
         title=title(diff),
-        summary="; ".join(f"{name}: {' '.join(text.split())}" for name, text in sides(diff)),
+        summary="; ".join(
+            joined(f"{name}: {' '.join(text.split())}", last_change(report.inputs))
+            for (name, text), report in zip(sides(diff), (diff.a, diff.b), strict=True)
+        ),
         headline=headline(diff),
         status="warn" if diff.moved else "ok",
         sections=list(_sections(diff)),
         panels=list(_panels(diff)),
         facts=[
-            (f"{name}, {clean(source.path)}", plural(source.rows, "row"))
-            for name, report in (("A", diff.a), ("B", diff.b))
-            for source in report.inputs
+            *(
+                (f"{name}, {clean(source.path)}", joined(plural(source.rows, "row"), last_change([source])))
+                for name, report in (("A", diff.a), ("B", diff.b))
+                for source in report.inputs
+            ),
+            ("rlcorr", __version__),
         ],
         notes=[*map(clean, diff.notes), METHOD],
         document=diff.to_dict(),

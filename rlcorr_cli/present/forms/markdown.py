@@ -12,7 +12,7 @@ from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.cells import Rows
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
 from rlcorr_cli.present.forms.content import MARKS, Content, content
-from rlcorr_cli.present.markup import escaped
+from rlcorr_cli.present.markup import escaped, prose
 from rlcorr_cli.report.report import Report
 
 
@@ -69,7 +69,7 @@ def _pictures(pictures: Sequence[Drawn], directory: str) -> list[str]:
     lines: list[str] = []
     for drawn in pictures:
         lines += [f"![{drawn.kind}: {escaped(KINDS[drawn.kind].about)}]({directory}/{drawn.kind}.png)", ""]
-        lines += [f"**{drawn.kind}**: {escaped(drawn.caption)}", ""]
+        lines += [f"**{drawn.kind}**: {prose(drawn.caption)}", ""]
     return ["## Pictures", "", *lines] if lines else []
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.present.cells import Rows
@@ -47,8 +48,8 @@ class Panel:
 class Sheet:
     """What a result says.
 
-    status: of the headline: ok, warn or fail.  causes: what voids the numbers.  document: the JSON form.  records: the
-    lines of the table form, all with the same names.
+    summary: how much was read, and when it was last changed.  status: of the headline: ok, warn or fail.  causes: what
+    voids the numbers.  document: the JSON form.  records: the lines of the table form, all with the same names.
     """
 
     title: str
@@ -123,7 +124,7 @@ def drawn(sheet: Sheet, kind: str) -> Drawn:
             sentences.append(panel.draw(ax))
         style.heads(figure.axes)
         caption = " ".join(sentences)
-        style.foot(figure, [(caption, False), (f"{sheet.title} · {sheet.summary}", True)])
+        style.foot(figure, [(caption, False), (f"{sheet.title} · {sheet.summary} · rlcorr {__version__}", True)])
     return Drawn(kind, figure, caption, len(sheet.panels))
 
 

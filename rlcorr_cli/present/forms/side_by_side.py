@@ -7,7 +7,7 @@ from rlcorr_cli import __version__
 from rlcorr_cli.present.figures import Axes, style
 from rlcorr_cli.present.forms.content import anomaly_cause
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
-from rlcorr_cli.present.inputs import named
+from rlcorr_cli.present.inputs import FILES, joined, last_change, named
 from rlcorr_cli.present.numbers import plural
 from rlcorr_cli.present.side_by_side import (
     NOTE,
@@ -34,16 +34,19 @@ def sheet(sides: SideBySide) -> Sheet:
         panels.append(Panel(f"What {clean(sides.plan.name)} leaves", lambda axes: _left(axes, sides)))
     return Sheet(
         title="Dumps side by side",
-        summary="; ".join(f"{name}: {' '.join(text.split())}" for name, text in legend(sides)),
+        summary="; ".join(
+            joined(f"{name}: {' '.join(text.split())}", last_change(dump.comparison.inputs))
+            for (name, text), dump in zip(legend(sides), sides.dumps, strict=True)
+        ),
         headline=headline(sides),
         status="warn" if any(dump.comparison.recommendation.plan is None for dump in sides.dumps) else "ok",
         sections=sections,
         panels=panels,
         facts=[
             *(
-                (f"{dump.name}, {clean(source.path)}", plural(source.rows, "row"))
+                (f"{dump.name}, {clean(source.path)}", joined(plural(source.rows, "row"), last_change([source])))
                 for dump in sides.dumps
-                for source in dump.comparison.inputs[:20]
+                for source in dump.comparison.inputs[:FILES]
             ),
             ("rlcorr", __version__),
         ],

@@ -8,7 +8,7 @@ from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.present.figures import Axes, style
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
-from rlcorr_cli.present.inputs import named
+from rlcorr_cli.present.inputs import input_facts, joined, last_change, named
 from rlcorr_cli.present.numbers import plural, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.swept import headline, point_rows
@@ -30,10 +30,14 @@ def sheet(sweep: Sweep) -> Sheet:
     counts, target = sweep.counts, sweep.target
     reached = target is not None and target.reached
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]
-    facts += [("input", clean(source.path)) for source in sweep.inputs[:20]]
+    facts += input_facts(sweep.inputs)
     return Sheet(
         title=named(sweep.inputs),
-        summary=f"{plural(counts['sequences'], 'sequence')}, {plural(counts['tokens'], 'token')}; {sweep.what}",
+        summary=joined(
+            plural(counts["sequences"], "sequence"),
+            f"{plural(counts['tokens'], 'token')}; {sweep.what}",
+            last_change(sweep.inputs),
+        ),
         headline=f"{headline(sweep)} {target.option}" if target is not None and reached else headline(sweep),
         status="ok" if target is None or reached else "warn",
         sections=[Section("Curve", "From the tightest bounds to the loosest.", point_rows(sweep))],

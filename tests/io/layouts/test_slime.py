@@ -1,5 +1,6 @@
 """slime's rollout and training files, held to files of its own writers."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -73,8 +74,11 @@ def test_a_rollout_file_and_the_training_file_of_its_step_are_one_wherever_they_
     generated, trained = tmp_path / "a" / "r.pt", tmp_path / "b" / "c" / "t.pt"
     generated.write_bytes((FOLDER / "rollout_data" / "0.pt").read_bytes())
     trained.write_bytes((FOLDER / "train_data" / "0.pt").read_bytes())
+    for path, seconds in ((generated, 1234567890), (trained, 1e9)):
+        os.utime(path, (seconds, seconds))
     (source,) = find([str(generated), str(trained)])
     assert (source.path, [path for path, _ in source.companions]) == (str(trained), [str(generated)])
+    assert source.modified == "2009-02-13T23:31Z", "the newest of them"
 
 
 def test_files_of_one_id_and_of_two_runs_are_not_joined(tmp_path: Path) -> None:
