@@ -20,6 +20,7 @@ from rlcorr_cli.places import STDIN, scheme
 
 DUMP = "DUMP"
 """What a dump's files are named by, as options name other files."""
+LINKED_DIRECTORY = "a link to a directory"
 
 Identity = tuple[int | str, ...]
 """Device and inode, then the names below them that are not there yet; of a URI itself."""
@@ -81,6 +82,9 @@ class Destination:
         if not kind:
             return False
         wanted = "a directory" if self.directory else "a regular file"
+        if kind == LINKED_DIRECTORY and self.directory:
+            hint = f"Name the directory itself: {os.path.realpath(place)}."
+            raise OutputError(f"{self.path} is a link to a directory, and a link is not replaced.", hint)
         if kind != wanted:
             raise OutputError(f"{self.path} is {kind}, not {wanted}.", self.elsewhere)
         if not self.directory:
@@ -224,7 +228,7 @@ def kind_at(path: Path) -> str:
         if stat.S_ISLNK(mode):
             mode = os.stat(path).st_mode if os.path.exists(path) else 0
             if not mode or stat.S_ISDIR(mode):
-                return "a link to a directory" if mode else "a link that leads nowhere"
+                return LINKED_DIRECTORY if mode else "a link that leads nowhere"
     except FileNotFoundError:
         return ""
     return next((kind for is_kind, kind in KINDS if is_kind(mode)), "no regular file")

@@ -87,6 +87,7 @@ def test_every_other_column_comes_through(tmp_path: Path) -> None:
     metadata = found.schema.metadata
     assert (metadata[b"huggingface"], metadata[b"mine"]) == (b'{"info": {}}', b"kept")
     written = json.loads(pq.read_metadata(tmp_path / "out.parquet").metadata[b"rlcorr"])
+    assert json.loads(pl.read_parquet_metadata(tmp_path / "out.parquet")["rlcorr"]) == written
     assert written["plan"]["name"] == "decoupled_token_is"
     assert written["rows_in"] == written["rows_out"] == 3
 

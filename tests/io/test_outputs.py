@@ -108,7 +108,7 @@ def test_an_empty_directory_is_filled_and_a_link_to_one_refused(tmp_path: Path) 
     check_run((dataset(tmp_path / "real", "-o", False),))
     written(tmp_path / "real")
     for overwrite in (False, True):
-        with pytest.raises(OutputError, match="link is a link to a directory, not a directory"):
+        with pytest.raises(OutputError, match="link is a link to a directory, and a link is not replaced"):
             check_run((dataset(tmp_path / "link", "-o", overwrite),))
     with pytest.raises(OutputError, match="real exists"):
         check_run((dataset(tmp_path / "real", "-o", False),))
