@@ -248,3 +248,11 @@ def test_python_takes_a_name_or_an_objective() -> None:
         analyze(BF16, mode="bypass", objective=chosen)
     with pytest.raises(UsageError, match="objective must be one of auto, ppo"):
         analyze(BF16, objective="sft")  # type: ignore[arg-type]
+
+
+def test_commands_in_the_objectives_words_are_code_in_pages_and_markdown(tmp_path: Path) -> None:
+    outputs = [tmp_path / name for name in ("r.html", "r.md")]
+    assert run("analyze", *TOKEN_IS, *(word for path in outputs for word in ("-o", str(path))), "-q").status == 0
+    page, markdown = (path.read_text() for path in outputs)
+    assert "<code>rlcorr help objectives</code>" in page
+    assert " `rlcorr help objectives` says" in markdown

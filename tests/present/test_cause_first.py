@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from rlcorr_cli import analyze
 from rlcorr_cli.cli import main
+from rlcorr_cli.present.forms.content import content
 
 CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"
 
@@ -29,3 +31,9 @@ def test_a_cause_that_columns_or_ids_could_turn_over_is_left_to_diagnose(
     assert told.endswith("`rlcorr diagnose` looks at columns and token ids, too, and says what to do.")
     assert "RoPE" not in told
     assert "no column marks" not in told
+
+
+def test_what_to_do_begins_with_the_fault_that_was_named() -> None:
+    first, *broken = content(analyze(str(CAUSES / "temp07_processed_vs_raw.parquet"))).todo
+    assert first == ("fail", "Mend temperature first", "Then measure again: broken limits may only follow from it.")
+    assert broken

@@ -140,7 +140,7 @@ def _todo(report: Report) -> list[tuple[str, str, str]]:
     act = f"Mend {report.cause.cause}" if report.cause is not None and told else f"Explain {causes}"
     first = [("fail", f"{act} first", "Then measure again: broken limits may only follow from it.")]
     return [
-        *(first if causes else []),
+        *(first if report.faults else []),
         *broken,
         *(("warn", takes, f"{keeps} {bounds}") for takes, keeps, bounds in words),
     ]

@@ -61,7 +61,7 @@ def _correction(contents: Content) -> list[str]:
 
 def _objective(contents: Content) -> list[str]:
     tables = [line for rows in contents.objective for line in (*_rows(rows), "")]
-    words = [line for sentence in contents.objective_words for line in (escaped(sentence), "")]
+    words = [line for sentence in contents.objective_words for line in (prose(sentence), "")]
     return ["## Objective", "", *words, *tables] if tables else []
 
 
