@@ -96,7 +96,7 @@ def compare_dump(
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
         measured, layouts = measure(dump, observation, computing, bounds, progress, log)
         log.check(sum(measured.rows.values()))
-        notes = [*dump.notes, *(note for each in chosen if named for note in each.notes)]
+        notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]
         if dump.roles.advantages is None:
             notes.append(NO_ADVANTAGES)
         comparison = compared(
@@ -162,6 +162,17 @@ def _possible(dump: Dump, plans: Sequence[NamedPlan]) -> tuple[list[NamedPlan], 
     reasons = [(named, lacking(dump, named.plan)) for named in plans]
     skipped = tuple(Skipped(named.name, why) for named, why in reasons if why)
     return [named for named, why in reasons if not why], skipped
+
+
+def _plan_notes(chosen: Sequence[ChosenPlan], skipped: Sequence[Skipped]) -> list[str]:
+    """The notes of the plans that are compared, one that several have once, with all their names."""
+    left_out = {plan.name for plan in skipped}
+    names_of: dict[str, list[str]] = {}
+    for each in chosen:
+        of_plan = f"{each.plan.name}: "
+        for note in each.notes if each.plan.name not in left_out else ():
+            names_of.setdefault(note.removeprefix(of_plan), []).extend([each.plan.name] * note.startswith(of_plan))
+    return [f"{', '.join(dict.fromkeys(names))}: {note}" if names else note for note, names in names_of.items()]
 
 
 def lacking(dump: Dump, plan: Plan) -> str:

@@ -1,7 +1,8 @@
 """Tables before any form lays them out: the terminal, the page and Markdown show the same rows with the same marks."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 
 from rlcorr_cli.present.numbers import number, share
 from rlcorr_cli.report.report import Report
@@ -35,7 +36,8 @@ class Rows:
     """A table: its headings, of which the first says what the rows are, and its rows.
 
     n_keys: how many columns, from the first on, say what a row is of.  words: headings of other columns of text; all
-    others hold numbers.  has_total: whether the last row takes all others together.
+    others hold numbers.  has_total: whether the last row takes all others together.  spare: headings of what is left
+    out where there is no room, in this order.
     """
 
     headings: tuple[str, ...]
@@ -43,11 +45,29 @@ class Rows:
     n_keys: int = 1
     words: tuple[str, ...] = ()
     has_total: bool = False
+    spare: tuple[str, ...] = ()
 
     @property
     def has_marks(self) -> bool:
         """Whether any cell breaks a rule."""
         return any(cell.status for row in self.rows for cell in row)
+
+    def within(self, width: int) -> tuple["Rows", tuple[str, ...]]:
+        """The table without as many of its spare columns as do not fit, and their headings."""
+        widths = {
+            heading: 2 + max(len(heading), *(len(row[i].marked) for row in self.rows))
+            for i, heading in enumerate(self.headings)
+            if self.rows
+        }
+        left_out: list[str] = []
+        for heading in self.spare:
+            if sum(widths.values()) - 2 <= width:
+                break
+            del widths[heading]
+            left_out.append(heading)
+        stays = [heading not in left_out for heading in self.headings]
+        rows = tuple(tuple(compress(row, stays)) for row in self.rows)
+        return replace(self, headings=tuple(compress(self.headings, stays)), rows=rows, spare=()), tuple(left_out)
 
 
 def statuses(findings: Iterable[Finding]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rlcorr_cli.present.cells import Cell, Rows, number_of
 from rlcorr_cli.present.numbers import NOTHING, more, number, plural, share
+from rlcorr_cli.present.objective import settings_sentences
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.compared import ComparedGroup, Comparison, Sort
 from rlcorr_cli.report.recommend import PlanValues
@@ -19,6 +20,8 @@ OBJECTIVE_COLUMNS = {
     "cos_to_sequence_is": "to seq IS",
 }
 """Metric of an objective -> its heading."""
+OBJECTIVE_SPARE = ("objective", "clipped", "to seq IS", "eff seqs")
+"""What goes first where a terminal has no room; a sentence names the objective."""
 WIDE = ("length", "k3 left", "ESS")
 """Columns that a terminal of 80 has no room for."""
 NAMES_SHOWN = 3
@@ -47,7 +50,50 @@ def objective_rows(comparison: Comparison, sort: Sort = "worth") -> Rows | None:
         )
         for plan, report in reports
     ]
-    return Rows(headings=("plan", "objective", *headings), rows=tuple(rows), words=("objective",))
+    return Rows(
+        headings=("plan", "objective", *headings), rows=tuple(rows), words=("objective",), spare=OBJECTIVE_SPARE
+    )
+
+
+def group_objective_rows(comparison: Comparison, most: int, sort: Sort = "worth") -> Rows | None:
+    """A row per group and plan of what the objective makes of it; of over `most` the plan that is taken in each group.
+
+    None without an objective or groups.
+    """
+    groups, names = comparison.groups, [plan.name for plan in comparison.sorted_plans(sort)]
+    if not groups or not any(plan.objective_metrics for plan in groups[0].plans):
+        return None
+    takes_each = len(groups) * len(names) <= most
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups[:most]:
+        plans = {plan.name: plan for plan in group.plans}
+        taken = group.recommendation.plan or comparison.recommendation.plan or names[0]
+        rows += [_group_objective(group, plans[name]) for name in (names if takes_each else [taken])]
+    keys = tuple(clean(name) for name in groups[0].key)
+    if len(groups) > most:
+        rows.append((Cell(more(len(groups) - most, "group")), *(Cell("") for _ in range(len(keys) + 5))))
+    headings = (*keys, "plan", *OBJECTIVE_COLUMNS.values())
+    return Rows(headings=headings, rows=tuple(rows), n_keys=len(keys), words=("plan",), spare=OBJECTIVE_SPARE[1:])
+
+
+def _group_objective(group: ComparedGroup, plan: PlanValues) -> tuple[Cell, ...]:
+    of_plan = {name.rpartition("/")[2]: value for name, value in plan.objective_metrics.items()}
+    numbers = (Cell(number(of_plan.get(name)), of_plan.get(name)) for name in OBJECTIVE_COLUMNS)
+    return *map(_key, group.key.values()), Cell(clean(plan.name)), *numbers
+
+
+def objective_notes(comparison: Comparison) -> list[str]:
+    """Which objectives they are, of which batches."""
+    reports = [plan.objective for plan in comparison.whole.plans if plan.objective is not None]
+    return list(dict.fromkeys(sentence for report in reports for sentence in settings_sentences(report)))
+
+
+def group_objective_note(comparison: Comparison, most: int) -> str:
+    """What the rows by group are of."""
+    alone = "By group the numbers are those of its rows alone, as though they were the training batch."
+    if len(comparison.groups) * len(comparison.whole.plans) <= most:
+        return alone
+    return f"{alone} Of each group the plan to take is shown; --json and .csv have all."
 
 
 def skipped(comparison: Comparison) -> list[str]:

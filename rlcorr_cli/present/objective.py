@@ -30,11 +30,7 @@ def objective_sentences(report: Report) -> list[str]:
     made = report.objective
     if made is None:
         return []
-    sentences = [f"{_settings(made)}; {_scope(made)}."]
-    if not made.moved and made.objective.name != "reinforce":
-        sentences.append(
-            "Without current_log_probs every ratio is 1, as on a batch's first minibatch: nothing is clipped."
-        )
+    sentences = settings_sentences(made)
     if made.mistakes:
         sentences.append(
             "size and cos hold a mistake's coefficients against the plan's: their length over its, and their "
@@ -46,6 +42,16 @@ def objective_sentences(report: Report) -> list[str]:
         sentences.append(f"The first and the last of {len(report.groups):,} groups are shown; --json has all.")
     if len(made.batches) > MOST_BATCHES:
         sentences.append(f"The first and the last of {len(made.batches):,} batches are shown; --json has all.")
+    return sentences
+
+
+def settings_sentences(made: ObjectiveReport) -> list[str]:
+    """Which objective it is, of which batches, and whether anything can be clipped."""
+    sentences = [f"{_settings(made)}; {_scope(made)}."]
+    if not made.moved and made.objective.name != "reinforce":
+        sentences.append(
+            "Without current_log_probs every ratio is 1, as on a batch's first minibatch: nothing is clipped."
+        )
     return sentences
 
 

@@ -1,6 +1,6 @@
 """A Comparison: what each of several plans makes of one dump, and which to take; as values, for any form to show."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -9,16 +9,16 @@ from rlcorr_cli.batch import Input
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
 from rlcorr_cli.plans.objective import Objective
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.build import by_batch, refuse_empty, sequence_distances, with_whole_tails
 from rlcorr_cli.report.build import counts as counts_of
 from rlcorr_cli.report.impossible import Impossible, impossible_ratio
-from rlcorr_cli.report.objective import ObjectiveReport, objective_report
+from rlcorr_cli.report.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.report.order import key_order
 from rlcorr_cli.report.recommend import KEEP, Evidence, PlanValues, Recommendation, recommend
 from rlcorr_cli.report.report import plain_key
-from rlcorr_cli.report.suggest import geometric_bounds
+from rlcorr_cli.report.suggest import GeometricBounds, geometric_bounds
 from rlcorr_cli.totals.comparison import (
     COMPARISON,
     ComparedTotals,
@@ -29,7 +29,7 @@ from rlcorr_cli.totals.comparison import (
 )
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.measured import Measured
-from rlcorr_cli.totals.summary import Layouts, Summary, total
+from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary, total
 from rlcorr_cli.totals.view import DiagnosticsView
 
 SCHEMA = 1
@@ -70,9 +70,15 @@ class ComparedGroup:
             "key": plain_key(self.key),
             "counts": dict(self.counts),
             "metrics": dict(self.metrics),
-            "plans": [{"name": plan.name, "values": dict(plan.values)} for plan in self.plans],
+            "plans": [_of_group(plan) for plan in self.plans],
             "recommendation": self.recommendation.to_dict(),
         }
+
+
+def _of_group(plan: PlanValues) -> dict[str, Any]:
+    """The JSON form of a plan in a group."""
+    objective = {"objective": dict(plan.objective_metrics)} if plan.objective_metrics else {}
+    return {"name": plan.name, "values": dict(plan.values), **objective}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +177,6 @@ def compared(
     metrics = diagnostics(DiagnosticsView(whole_total, mode))
     cause = _cause(anomalies, impossible_ratio(metrics, drawn_intervals, n_distinct))
     whole = _group({}, whole_total, plans, counts, metrics, cause, drawn, n_batches)
-    if objectives:
-        whole = _with_objectives(whole, by_batch(measured.groups, layouts, None), objectives, batch_by)
     groups = [
         _group(
             dict(zip(group_by, key, strict=True)),
@@ -185,6 +189,10 @@ def compared(
         for key in keys
         for summary in (total(by_values[key], layouts),)
     ]
+    if objectives:
+        batches = by_batch(measured.groups, layouts, None)
+        whole = _with_objectives(whole, batches, objectives, batch_by)
+        groups = _with_group_objectives(groups, measured.groups, batches, objectives) if groups else groups
     return Comparison(
         inputs=inputs,
         whole=whole,
@@ -230,10 +238,20 @@ def _group(
         metrics=metrics,
         plans=values,
         advantages_differ=advantages_differ(of_nothing),
-        bounds=geometric_bounds(sequence_distances(DiagnosticsView(summary, nothing.mode)), KEEP),
+        bounds=_bounds(summary, {named.plan.mode for named in plans}),
         cause=cause,
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
+
+
+def _bounds(summary: Summary, modes: Iterable[Mode]) -> dict[Mode, GeometricBounds]:
+    """Of each mode, the bounds that keep KEEP of the sequences."""
+    of_modes: dict[Mode, GeometricBounds] = {}
+    for mode in modes:
+        bounds = geometric_bounds(sequence_distances(DiagnosticsView(summary, mode)), KEEP)
+        if bounds is not None:
+            of_modes[mode] = bounds
+    return of_modes
 
 
 def _with_objectives(
@@ -242,12 +260,39 @@ def _with_objectives(
     """The same with what each plan's objective makes of the training batches."""
 
     def report(plan: Plan) -> ObjectiveReport:
-        means = (
-            {batch: weight_mean(summary, plan) for batch, summary in batches.items()} if divides_by_mean(plan) else {}
-        )
+        means = _batch_means(batches, plan)
         return objective_report(batches, plan, objectives[plan], batch_means=means, batch_by=batch_by)
 
-    return replace(whole, plans=tuple(replace(each, objective=report(each.plan)) for each in whole.plans))
+    reports = [(each, report(each.plan)) for each in whole.plans]
+    return replace(
+        whole,
+        plans=tuple(replace(each, objective=made, objective_metrics=made.named_metrics) for each, made in reports),
+    )
+
+
+def _with_group_objectives(
+    groups: Sequence[ComparedGroup],
+    by_group: Mapping[GroupKey, Summary],
+    batches: Mapping[Any, Summary],
+    objectives: Mapping[Plan, Objective],
+) -> list[ComparedGroup]:
+    """The same with what each plan's objective makes of the rows of each group alone."""
+    of_plans = {
+        plan: group_objectives(by_group, plan, objective, batch_means=_batch_means(batches, plan))
+        for plan, objective in objectives.items()
+    }
+
+    def with_objectives(group: ComparedGroup) -> ComparedGroup:
+        key = tuple(group.key.values())
+        plans = (replace(each, objective_metrics=of_plans[each.plan].get(key, {})) for each in group.plans)
+        return replace(group, plans=tuple(plans))
+
+    return [with_objectives(group) for group in groups]
+
+
+def _batch_means(batches: Mapping[Any, Summary], plan: Plan) -> dict[Any, float]:
+    """What each batch's weights are divided by, where they are."""
+    return {batch: weight_mean(summary, plan) for batch, summary in batches.items()} if divides_by_mean(plan) else {}
 
 
 def _cause(anomalies: Sequence[AnomalyFinding], impossible: Impossible | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rlcorr_cli.metrics.comparison import corrects_mismatch
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Mode, Plan, Rejection
 from rlcorr_cli.report.in_words import apart, number, share
 from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.suggest import GeometricBounds
@@ -50,7 +50,8 @@ FEWEST_KEPT = 20
 class PlanValues:
     """A plan that was compared.  also: other names of it.  values: its columns.  intervals: 95 % ones of some.
 
-    is_named: whether it was asked for by name.  objective: what a policy objective makes of it, if one was asked for.
+    is_named: whether it was asked for by name.  objective: what a policy objective makes of it, if one was asked for;
+    of a group there are its numbers alone, objective_metrics, by full name.
     """
 
     name: str
@@ -60,6 +61,7 @@ class PlanValues:
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     is_named: bool = False
     objective: ObjectiveReport | None = None
+    objective_metrics: Mapping[str, Value] = field(default_factory=dict[str, Value])
 
     @property
     def worth(self) -> float:
@@ -122,17 +124,17 @@ class Recommendation:
 class Evidence:
     """What a recommendation is made of.
 
-    n_sequences: of at least one valid token.  metrics: the dump's diagnostics, with advantage_shift and its standard
-    error advantage_shift_se, None where they cannot be told.  plans: in the order of preference.
-    advantages_differ: whether there are any that are not all equal.  bounds: geometric bounds that keep KEEP of the
-    sequences.  cause: what was found in the data that voids all of these numbers, in a sentence.
+    n_sequences: of at least one valid token.  metrics: the dump's diagnostics in the mode of the first plan, with
+    advantage_shift and its standard error advantage_shift_se, None where they cannot be told.  plans: in the order of
+    preference.  advantages_differ: whether there are any that are not all equal.  bounds: by mode, geometric bounds
+    that keep KEEP of the sequences.  cause: what was found in the data that voids all of these numbers, in a sentence.
     """
 
     n_sequences: int
     metrics: Mapping[str, Value]
     plans: Sequence[PlanValues]
     advantages_differ: bool
-    bounds: GeometricBounds | None = None
+    bounds: Mapping[Mode, GeometricBounds] = field(default_factory=dict[Mode, GeometricBounds])
     cause: str = ""
 
 
@@ -330,13 +332,12 @@ def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
     losing = [plan for plan in weighed if plan is not chosen and plan.info < USABLE_INFO]
     losing = [plan for plan in losing if plan.is_named] or losing
     losing = sorted(losing, key=lambda plan: plan.info)[:1]
-    return [_loses(plan, evidence.bounds) for plan in losing]
+    return [_loses(plan, evidence.bounds.get(plan.plan.mode)) for plan in losing]
 
 
 def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
     leaves, values = f"{plan.name} leaves {share(plan.info)} of the batch.", {"info": plan.info}
-    rejects = any((rule.statistic, rule.scope) == ("ratio", "seq_mean") for rule in plan.plan.rejections)
-    if not rejects or bounds is None:
+    if bounds is None or not any(map(_bounds_geometric_ratio, plan.plan.rejections)):
         return Reason(code="loses", text=leaves, values=values)
     return Reason(
         code="loses",
@@ -346,11 +347,18 @@ def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
     )
 
 
+def _bounds_geometric_ratio(rejection: Rejection) -> bool:
+    """Whether it drops all sequences whose geometric ratio lies too far out; k1 is -l, and its mean the log of that."""
+    is_ratio = rejection.statistic in ("ratio", "k1") and rejection.scope == "seq_mean"
+    return is_ratio and rejection.of == "mismatch" and rejection.gate == "any"
+
+
 def _heavy_tails(evidence: Evidence) -> list[Reason]:
-    """A plan that weights at a scope whose weights have too heavy a tail."""
+    """A plan that weights at a scope whose weights have too heavy a tail, in the mode that the metrics are of."""
+    plans = [plan for plan in evidence.plans if plan.plan.mode == evidence.plans[0].plan.mode]
     for scope, name in (("sequence", "pareto_k_seq"), ("token", "pareto_k_token")):
         shape, limit = evidence.metrics.get(name), evidence.metrics.get(f"{name}_limit")
-        plan = next((plan for plan in evidence.plans if _weights_at(plan.plan, scope)), None)
+        plan = next((plan for plan in plans if _weights_at(plan.plan, scope)), None)
         if shape is None or limit is None or shape <= limit or plan is None:
             continue
         above = "{} is above {}".format(*apart(shape, limit))

@@ -41,9 +41,8 @@ def decided(
     advantages_differ: bool = True,
     bounds: GeometricBounds | None = None,
 ) -> Recommendation:
-    return recommend(
-        Evidence(n_sequences=n, metrics=metrics, plans=plans, advantages_differ=advantages_differ, bounds=bounds)
-    )
+    evidence = Evidence(n_sequences=n, metrics=metrics, plans=plans, advantages_differ=advantages_differ)
+    return recommend(evidence if bounds is None else replace(evidence, bounds={"decoupled": bounds}))
 
 
 def reason(recommendation: Recommendation, code: str) -> str:
@@ -227,6 +226,12 @@ def test_the_plan_that_loses_most_is_named_with_bounds_that_keep_the_batch() -> 
     )
     assert reason(decided(*plans), "loses") == "geo_rs leaves 10 % of the batch."
     assert reason(decided(*plans[:2], bounds=bounds), "loses") == "sequence leaves 40 % of the batch."
+    by_k1 = replace(GEOMETRIC, rejections=(Rejection("k1", "seq_mean", Bounds(-0.001, 0.001)),))
+    assert "--rs ratio.seq_mean" in reason(decided(plans[0], of(by_k1, 0.1), bounds=bounds), "loses")
+    # Bounds hold in the mode that they are of, and for a rejection of all sequences by the mismatch.
+    gated = replace(by_k1, rejections=(Rejection("k1", "seq_mean", Bounds(None, 1e-4), gate="negative"),))
+    for other in (replace(GEOMETRIC, mode="bypass"), gated):
+        assert reason(decided(plans[0], of(other, 0.1), bounds=bounds), "loses") == "geo_rs leaves 10 % of the batch."
     assert "loses" not in {each.code for each in decided(of(TOKEN, 0.95), of(SEQUENCE, 0.5)).reasons}
 
 
@@ -246,6 +251,8 @@ def test_a_heavy_tail_is_told_of_a_plan_that_weights_at_its_scope() -> None:
     for harmless in ({**metrics, "pareto_k_seq": 0.4463}, {**metrics, "pareto_k_seq": None}):
         assert "heavy_tail" not in {each.code for each in decided(*plans, metrics=harmless).reasons}
     assert "heavy_tail" not in {each.code for each in decided(plans[0], metrics=metrics).reasons}
+    elsewhere = of(replace(SEQUENCE, mode="bypass"), 0.84)
+    assert "heavy_tail" not in {each.code for each in decided(plans[0], elsewhere, metrics=metrics).reasons}
     token = {**WEIGHT, "pareto_k_token": 0.8, "pareto_k_token_limit": 0.7}
     assert reason(decided(*plans, metrics=token), "heavy_tail").startswith("token costs 5.0 % of the batch;")
 

@@ -5,7 +5,17 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped
+from rlcorr_cli.present.compared import (
+    PLAN_NOTE,
+    agreement,
+    group_objective_note,
+    group_objective_rows,
+    group_rows,
+    objective_notes,
+    objective_rows,
+    plan_rows,
+    skipped,
+)
 from rlcorr_cli.present.figures import Axes, Drawn, style
 from rlcorr_cli.present.figures.names import name_points
 from rlcorr_cli.present.forms import sheet as sheets
@@ -45,9 +55,13 @@ def sheet(comparison: Comparison) -> Sheet:
     sections = [Section("Plans", PLAN_NOTE, plan_rows(comparison))]
     of_objective = objective_rows(comparison)
     if of_objective is not None:
-        sections.append(Section("Objective", "Means over the training batches.", of_objective))
+        sections.append(Section("Objective", " ".join(objective_notes(comparison)), of_objective))
     if comparison.groups:
         sections.append(Section("Groups", agreement(comparison), group_rows(comparison, MOST_GROUPS)))
+    of_groups = group_objective_rows(comparison, MOST_GROUPS)
+    if of_groups is not None:
+        note = group_objective_note(comparison, MOST_GROUPS)
+        sections.append(Section("Objective by group", note, of_groups))
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]
     facts += [("columns", ", ".join(clean(column) for column in comparison.inputs[0].columns.values()))]
     facts += input_facts(comparison.inputs)
@@ -82,7 +96,7 @@ def _records(comparison: Comparison) -> list[dict[str, Any]]:
     for scope, group in (("total", comparison.whole), *(("group", group) for group in comparison.groups)):
         of_group: dict[str, Any] = {"scope": scope, **{name: group.key.get(name) for name in keys}}
         for plan in group.plans:
-            for name, value in plan.values.items():
+            for name, value in {**plan.values, **plan.objective_metrics}.items():
                 low, high = plan.intervals.get(name, (None, None))
                 records.append(of_group | {"plan": plan.name, "column": name, "value": value, "low": low, "high": high})
     return records

@@ -5,7 +5,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlcorr_cli.present.compared import PLAN_NOTE, agreement, group_rows, objective_rows, plan_rows, skipped
+from rlcorr_cli.present.compared import (
+    PLAN_NOTE,
+    agreement,
+    group_objective_note,
+    group_objective_rows,
+    group_rows,
+    objective_notes,
+    objective_rows,
+    plan_rows,
+    skipped,
+)
 from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import duration, plural
 from rlcorr_cli.present.stdout import clean, render
@@ -43,7 +53,11 @@ def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
         print_rows(console, of_objective)
     if comparison.groups:
         print_rows(console, group_rows(comparison, MOST_GROUPS))
-    for note in (*skipped(comparison), *map(clean, comparison.notes)):
+    of_groups = group_objective_rows(comparison, MOST_GROUPS, sort)
+    if of_groups is not None:
+        print_rows(console, of_groups)
+        print_quiet(console, group_objective_note(comparison, MOST_GROUPS))
+    for note in (*objective_notes(comparison), *skipped(comparison), *map(clean, comparison.notes)):
         print_quiet(console, note)
     print_quiet(console, PLAN_NOTE)
 

@@ -39,7 +39,7 @@ from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
 SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")
-LEFT = ("", "keeps", "read as", "row", "rejected by", "take", "flag", "verdict", "parameter")
+LEFT = ("", "keeps", "read as", "row", "rejected by", "take", "flag", "plan", "objective", "verdict", "parameter")
 
 
 def print_report(report: Report) -> None:
@@ -193,7 +193,11 @@ def _objective(console: Console, report: Report) -> None:
 
 
 def print_rows(console: Console, rows: Rows) -> None:
-    """Print a table; beside a marked value, the others of its column leave the mark's room free."""
+    """Print a table, and which of its spare columns have no room.
+
+    Beside a marked value, the others of its column leave the mark's room free.
+    """
+    rows, left_out = rows.within(console.width - 2)
     table = bare_table(*rows.headings)
     widened = [any(row[i].status for row in rows.rows) for i in range(len(rows.headings))]
     for row in rows.rows:
@@ -203,7 +207,9 @@ def print_rows(console: Console, rows: Rows) -> None:
             for cell, wide in zip(row, widened, strict=True)
         ]
         table.add_row(*cells, style="bold" if is_total else None)
-    _print(console, table)
+    _print(console, table, gap=not left_out)
+    if left_out:
+        console.print(Padding(Text(f"no room here for {', '.join(left_out)}", style="dim"), (0, 0, 1, 2)))
 
 
 def _framework_metrics(console: Console, report: Report) -> None:
