@@ -20,6 +20,7 @@ from rlcorr_cli.report.run_totals import RunTotals, summed_anomalies
 from rlcorr_cli.report.saved_totals import AGAIN, Head, grouped_totals, read_head, read_totals, report_in
 from rlcorr_cli.storage import filesystem
 from rlcorr_cli.totals.measured import Gathering, Measured
+from rlcorr_cli.totals.provenance import refuse_differing
 from rlcorr_cli.totals.row_keys import Keys, RowSketch, shared_fraction
 from rlcorr_cli.totals.summary import Layouts
 
@@ -110,7 +111,10 @@ def _check_adds(first_path: str, first: RunTotals, path: str, run: RunTotals) ->
     if first.profile != run.profile:
         what = f"profile is {first.profile} in {first_path} and {run.profile} in {path}"
         raise UsageError(f"These totals do not add: {what}.", "Measure both under one profile.")
-    first.provenance.check_same(run.provenance, (first_path, path))
+    differences = first.provenance.differences(run.provenance, (first_path, path))
+    if first.plan.id != run.plan.id and first.plan.name != run.plan.name:
+        differences.insert(0, f"the plan is {first.plan.name} in {first_path} and {run.plan.name} in {path}")
+    refuse_differing(differences)
 
 
 def _refuse_overlap(contents: Mapping[str, RowSketch]) -> None:

@@ -5,7 +5,7 @@ weights of the same name.  So totals carry a Provenance, and add only to totals 
 """
 
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -65,21 +65,25 @@ class Provenance:
 
     def check_same(self, other: "Provenance", sides: tuple[str, str] = ("one", "the other")) -> None:
         """A UsageError that names what differs, as either side has it.  sides: what they are called."""
+        refuse_differing(self.differences(other, sides))
+
+    def differences(self, other: "Provenance", sides: tuple[str, str] = ("one", "the other")) -> list[str]:
+        """What differs, each in a clause; of a record that one side alone has, only that."""
         # The records say what the ids stand for.
         if self is other or (self.plans.keys() == other.plans.keys() and self._facts == other._facts):
-            return
+            return []
         mine, theirs = self._described, other._described
-        names = [name for name in dict.fromkeys((*mine, *theirs)) if mine.get(name) != theirs.get(name)]
         here, there = sides
-        differences = [
-            f"{name} is {_shown(mine.get(name))} in {here} and {_shown(theirs.get(name))} in {there}"
-            for name in names[:_SHOWN]
-        ]
-        more = f"; and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        raise UsageError(
-            f"These totals do not add: {'; '.join(differences)}{more}.",
-            "Measure both with the same plan, settings and columns.",
-        )
+        owner = dict.fromkeys(_records_of(mine) - _records_of(theirs), here)
+        owner |= dict.fromkeys(_records_of(theirs) - _records_of(mine), there)
+        clauses: dict[str, None] = {}
+        for name in dict.fromkeys((*mine, *theirs)):
+            record, my_value, their_value = name.rpartition(".")[0], mine.get(name), theirs.get(name)
+            if record in owner:
+                clauses[f"{record} is in {owner[record]} alone"] = None
+            elif my_value != their_value:
+                clauses[f"{name} is {_shown(my_value)} in {here} and {_shown(their_value)} in {there}"] = None
+        return list(clauses)
 
     @property
     def _facts(self) -> dict[str, Any]:
@@ -100,6 +104,17 @@ class Provenance:
         prefixes = [""] if len(plans) == 1 else [f"plan {number}: " for number in range(1, len(plans) + 1)]
         flat = [_flat(plan, prefix) for prefix, plan in zip(prefixes, plans, strict=True)]
         return {name: value for part in flat for name, value in part.items()} | self._facts
+
+
+def refuse_differing(differences: Sequence[str]) -> None:
+    """A UsageError of what keeps totals from being added, if anything does."""
+    if not differences:
+        return
+    more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+    raise UsageError(
+        f"These totals do not add: {'; '.join(differences[:_SHOWN])}{more}.",
+        "Measure both with the same plan, settings and columns.",
+    )
 
 
 @dataclass
@@ -149,6 +164,11 @@ def _items(records: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
             yield from _items({str(item["name"]): item for item in value}, f"{prefix}{name}.")
         else:
             yield prefix + name, value
+
+
+def _records_of(facts: Mapping[str, Any]) -> set[str]:
+    """The records whose numbers have dotted names."""
+    return {name.rpartition(".")[0] for name in facts}
 
 
 def _shown(value: Any) -> str:

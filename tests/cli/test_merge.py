@@ -133,12 +133,19 @@ def test_tensorboard_takes_groups_by_one_column(steps: list[str], tmp_path: Path
 
 
 OTHERS = {
-    "plan": (("--preset", "token_is"), "weighting.scope is unset in A and token in B"),
+    "plan": (
+        ("--preset", "token_is"),
+        "the plan is disabled in A and decoupled_token_is in B; weighting is in B",
+    ),
     "seed": (("--seed", "1"), "seed is 0 in A and 1 in B"),
     "thresholds": (("--extreme-ratio", "3"), "extreme_ratio is 2.0 in A and 3.0 in B"),
     "columns": (("--map", "old_log_probs=other"), "columns.old_log_probs is old_log_probs in A and other in B"),
     "groups": (("--group-by", "step"), "groups is none in A and step in B"),
     "mode": (("--mode", "bypass", "--map", "current_log_probs=other"), "mode is decoupled in A and bypass in B"),
+    "objective": (
+        ("--objective", "ppo", "--batch-by", "none"),
+        "objective is in B alone; columns.advantages is",
+    ),
     "profile": (("--profile", "verl-0.9"), "profile is canonical in A and verl-0.9 in B"),
 }
 
@@ -182,7 +189,8 @@ def test_the_same_rows_are_refused_unless_they_are_allowed(steps: list[str], tmp
 
 def test_one_dump_under_two_plans_is_told_for_its_plans(tmp_path: Path) -> None:
     plain, tight = saved(BF16, tmp_path / "a.rlcorr"), saved(BF16, tmp_path / "b.rlcorr", "--preset", "geo_rs")
-    refused(run("merge", plain, tight), 2, "These totals do not add: rejections.geometric")
+    names = f"the plan is disabled in {plain} and decoupled_geo_rs in {tight}; rejections.geometric is in {tight} alone"
+    refused(run("merge", plain, tight), 2, f"These totals do not add: {names}; rejections.veto is in {tight} alone.")
     assert run("merge", plain, "-q").status == 0
 
 
