@@ -50,6 +50,10 @@ class NoTrainedPolicy(DataError):
     """A dump of the rollout policy's log-probs alone."""
 
 
+class NoCurrentPolicy(DataError):
+    """A dump without the policy after updates, where bypass mode compares that."""
+
+
 class OutputError(RlcorrError):
     """A result that could not be written."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from rlcorr_cli.errors import LONGEST_NAME, DataError, UsageError, nearest, shortened
+from rlcorr_cli.errors import LONGEST_NAME, DataError, NoCurrentPolicy, UsageError, nearest, shortened
 from rlcorr_cli.io.duplicates import DRAW, SPLIT
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS
@@ -201,7 +201,7 @@ def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str])
 def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, str], mode: Mode) -> DataError:
     message = f"There is no column for {canonical}; the columns are {listed(available)}."
     if mode == "bypass" and canonical == "current_log_probs" and candidates("old_log_probs", available, {}):
-        return DataError(message, "--mode decoupled compares old_log_probs, which the dump has.")
+        return NoCurrentPolicy(message, "--mode decoupled compares old_log_probs, which the dump has.")
     if mode == "decoupled" and canonical == "current_log_probs" and _one(canonical, available, overrides):
         return DataError(
             "The plan compares the current policy with another, and the dump has but one trained policy.",

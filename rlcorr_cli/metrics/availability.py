@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.metrics.catalog import logged_name
-from rlcorr_cli.metrics.comparison import COMPARISON
+from rlcorr_cli.metrics.comparison import COMPARISON, OF_DUMP
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE, full_name
@@ -48,9 +48,9 @@ SOURCES: tuple[Source, ...] = (
         "It comes with its objective: --objective ppo, say.",
     ),
     Source(
-        frozenset(metric.name for metric in COMPARISON),
+        frozenset(metric.name for metric in (*COMPARISON, *OF_DUMP)),
         lambda plan: False,
-        "It is of plans beside each other, which `rlcorr compare DUMP` reports; no rule can be on it.",
+        "`rlcorr compare DUMP` reports it, beside plans; no rule can be on it.",
     ),
     Source(
         frozenset(metric.name for metric in DRIFT),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rlcorr_cli.metrics.comparison import COMPARISON
+from rlcorr_cli.metrics.comparison import COMPARISON, OF_DUMP
 from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
@@ -22,7 +22,7 @@ GROUPS: dict[str, tuple[Definition, ...]] = {
     "All rejections together": (*ALL_REJECTIONS, *VETO),
     "What is kept": KEPT,
     "Policy objective": OBJECTIVE,
-    "Plans beside each other": COMPARISON,
+    "Plans beside each other": (*COMPARISON, *OF_DUMP),
 }
 """Every definition under its heading; NAME stands for a rejection's name."""
 

@@ -225,6 +225,27 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
 """The columns of a plan, in the order of the JSON report."""
 
 
+OF_DUMP = (
+    Definition(
+        name="advantage_shift",
+        formula="(A_IS - mean A) / sd A",
+        unit="standard deviations",
+        meaning="By how much more the policy in training earns than the one that sampled: the shift of no correction, "
+        "turned round.",
+        worry="Beyond 0.2 and three standard errors: the policies earn differently, which is staleness.",
+        note="compare reports it, since it takes advantages, which analyze does not read.  Null as shift is.",
+    ),
+    Definition(
+        name="advantage_shift_se",
+        formula="standard error of advantage_shift",
+        unit="standard deviations",
+        meaning="How far advantage_shift may be off by chance.",
+        note="compare reports it.",
+    ),
+)
+"""What `compare` says of the dump itself beside its diagnostics."""
+
+
 def compared_values(totals: "ComparedTotals", plan: Plan) -> Values:
     """Every column of one plan; None where there is nothing to take it of."""
     return {metric.name: finite(lambda metric=metric: metric.value(totals, plan)) for metric in COMPARISON}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import NoCurrentPolicy, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.analyze import Watch, analyze_dump, opened
@@ -49,7 +49,8 @@ def diff(
         if run is not None:
             _check_asked(request, run, chosen, settings)
     saved = [run and _grouped(request, run) for request, run in zip((a, b), saved, strict=True)]
-    opening = [None if run else opened(request, chosen) for request, run in zip((a, b), saved, strict=True)]
+    totals = next((request.paths[0] for request, run in zip((a, b), saved, strict=True) if run), None)
+    opening = [None if run else _opened(request, chosen, totals) for request, run in zip((a, b), saved, strict=True)]
     drawn_by = _drawn_by(opening, saved)
     reports = [
         report_in(request.paths[0], run)
@@ -58,6 +59,19 @@ def diff(
         for request, run, dump in zip((a, b), saved, opening, strict=True)
     ]
     return _compared(reports[0], reports[1], settings)
+
+
+def _opened(request: ReadRequest, chosen: ChosenPlan, totals: str | None) -> Dump:
+    """totals: the saved ones on the other side, whose mode a dump is to be read in."""
+    try:
+        return opened(request, chosen)
+    except NoCurrentPolicy as error:
+        if totals is None:
+            raise
+        raise UsageError(
+            f"{totals} is of bypass mode, and {request.paths[0]} has no current_log_probs to compare so.",
+            "Save totals of decoupled mode, or name the column of the dump: --map current_log_probs=COLUMN.",
+        ) from error
 
 
 def _is_totals(request: ReadRequest) -> bool:

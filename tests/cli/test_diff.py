@@ -202,6 +202,7 @@ def test_modes_and_settings_are_not_mixed(tmp_path: Path) -> None:
     assert run("analyze", BF16, "-o", decoupled).status == 0
     refused(run("diff", decoupled, bypass), 2, "bypass.rlcorr is of bypass mode, and decoupled mode is compared")
     refused(run("diff", BF16, bypass, "--mode", "decoupled"), 2, "bypass.rlcorr is of bypass mode")
+    refused(run("diff", BF16, bypass), 2, "bypass.rlcorr is of bypass mode, and", "has no current_log_probs")
     refused(run("diff", BF16, other), 2, "extreme_ratio is 2", "and 3 in")
     assert diffed(bypass, bypass)["side"]["moved"] == "neither"
 
