@@ -23,7 +23,7 @@ def explain(
         typer.Option(
             "--schema",
             help="The JSON Schema of report, filter, check, inspect, row, diff, diagnose, compare, side_by_side, "
-            "sweep, convert, error; or all.",
+            "sweep, convert, plot, presets, parts (_rlcorr.json), error; or all.",
         ),
     ] = False,
     debug: o.Debug = False,

@@ -12,12 +12,13 @@ import jsonschema_rs
 import pytest
 from running import BF16, STEPS, jsonl, parquet, row, run
 
+from rlcorr_cli.io.outputs import Part, seal
 from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.report.report import SCHEMA
 
 NAMES = (
     *("report", "filter", "check", "inspect", "row", "diff", "diagnose"),
-    *("compare", "side_by_side", "sweep", "convert", "error"),
+    *("compare", "side_by_side", "sweep", "convert", "plot", "presets", "parts", "error"),
 )
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
 
@@ -244,6 +245,23 @@ WRONG: dict[str, dict[str, Callable[[Any], None]]] = {
         "a key less": drop("swept"),
     },
     "convert": {"rows below 0": put(-1, "rows"), "one unmatched": put([1], "unmatched"), "a key more": put(1, "more")},
+    "plot": {
+        "no pictures": lambda data: data.clear(),
+        "a picture without words": drop(0, "caption"),
+        "a picture with more": put(1, 0, "more"),
+    },
+    "presets": {
+        "no presets": lambda data: data.clear(),
+        "a preset without its records": drop(0, "rejections"),
+        "a preset with more": put(1, 0, "more"),
+        "aliases as text": put("token_is", 0, "aliases"),
+    },
+    "parts": {
+        "no parts": put([], "parts"),
+        "half a row": put(0.5, "parts", 0, "rows"),
+        "a plan of nothing": put({}, "plan"),
+        "a key more": put(1, "more"),
+    },
     "error": {
         "no hint": drop("error", "hint"),
         "a status of success": put(0, "error", "exit_status"),
@@ -258,7 +276,13 @@ def right(name: str) -> Any:
     if name == "convert":
         with TemporaryDirectory() as folder:
             return run("convert", BF16, "-o", f"{folder}/dump.parquet", "--json").json
+    if name == "parts":
+        return json.loads(seal('{"version": "0.1.0"}', [Part("part-00000.parquet", 1, 100)]))
+    if name == "plot":
+        with TemporaryDirectory() as folder:
+            return run("plot", BF16, "-o", f"{folder}/p.png", "--json").json
     given = {
+        "presets": ("presets", "token_is"),
         "report": ("analyze", STEPS, "--group-by", "step", "--preset", "token_is"),
         "filter": ("filter", BF16, "--preset", "geo_rs", "--dry-run"),
         "check": ("check", BF16),
@@ -320,5 +344,10 @@ def test_sweeps_are_as_the_schema_says(more: tuple[str, ...]) -> None:
     assert_is("sweep", run("sweep", BF16, *more, "--json").json)
 
 
-def test_what_convert_prints_is_as_the_schema_says() -> None:
-    assert_is("convert", right("convert"))
+@pytest.mark.parametrize("name", ["convert", "plot", "parts"])
+def test_what_is_said_of_files_written_is_as_the_schema_says(name: str) -> None:
+    assert_is(name, right(name))
+
+
+def test_presets_are_as_the_schema_says() -> None:
+    assert_is("presets", json.loads(run("presets", "--json").out))

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from stores import Proxy, get, keys, put, server
 from stores import store as store
 
 from rlcorr_cli.io.outputs import SEAL
+from rlcorr_cli.present.terminal.schema import schema
 
 pytestmark = pytest.mark.xdist_group("processes")
 PROCESSES = ("--engine", "processes", "--workers", "2")
@@ -126,6 +128,7 @@ def test_workers_upload_what_is_written_on_a_disk(store: Proxy, dump: str, tmp_p
     for name in ("kept", "dropped"):
         assert rows(f"written/{name}").equals(local_rows(tmp_path / name))
         told = json.loads(get(server(), f"written/{name}/{SEAL}"))
+        jsonschema.validate(told, {**schema(), "$ref": "#/$defs/parts"})
         assert [f"written/{name}/{part['name']}" for part in told["parts"]] == keys(server(), f"written/{name}")[1:]
     assert {key.split("/")[1] for key in keys(server(), "written")} == {"in", "kept", "dropped"}
     assert run("analyze", "s3://dumps/written/kept", "--json").json["counts"]["rows"] == len(rows("written/kept"))
