@@ -52,16 +52,16 @@ class Rows:
         """Whether any cell breaks a rule."""
         return any(cell.status for row in self.rows for cell in row)
 
-    def within(self, width: int) -> tuple["Rows", tuple[str, ...]]:
-        """The table without as many of its spare columns as do not fit, and their headings."""
+    def within(self, width: int, gap: int = 2) -> tuple["Rows", tuple[str, ...]]:
+        """The table without as many of its spare columns as do not fit, and their headings.  gap: between columns."""
         widths = {
-            heading: 2 + max(len(heading), *(len(row[i].marked) for row in self.rows))
+            heading: gap + max(len(heading), *(len(row[i].marked) for row in self.rows))
             for i, heading in enumerate(self.headings)
             if self.rows
         }
         left_out: list[str] = []
         for heading in self.spare:
-            if sum(widths.values()) - 2 <= width:
+            if sum(widths.values()) - gap <= width:
                 break
             del widths[heading]
             left_out.append(heading)

@@ -1,6 +1,7 @@
 """A comparison's tables and sentences, which every form shows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rlcorr_cli.present.cells import Cell, Rows, number_of
 from rlcorr_cli.present.numbers import NOTHING, more, number, plural, share
@@ -24,16 +25,32 @@ OBJECTIVE_SPARE = ("objective", "clipped", "to seq IS", "eff seqs")
 """What goes first where a terminal has no room; a sentence names the objective."""
 WIDE = ("length", "k3 left", "ESS")
 """Columns that a terminal of 80 has no room for."""
+PLAN_SPARE = ("top 1 %", "A shift")
+"""What goes first of these where names are long."""
 NAMES_SHOWN = 3
 
 
-def plan_rows(comparison: Comparison, sort: Sort = "worth", *, narrow: bool = False) -> Rows:
-    """A row per plan; narrow: without the columns of WIDE.  Advantages that are all equal have no column of shifts."""
+def plan_rows(
+    comparison: Comparison, sort: Sort = "worth", *, narrow: bool = False, with_other_names: bool = True
+) -> Rows:
+    """A row per plan; narrow: without the columns of WIDE.  Advantages that are all equal have no column of shifts.
+
+    with_other_names: beside each plan's own; else `other_names` tells them.
+    """
     plans = comparison.sorted_plans(sort)
     headings = [heading for heading in HEADINGS if not (narrow and heading in WIDE)]
     if all(plan.values["shift"] is None for plan in plans):
         headings.remove("A shift")
-    return Rows(headings=tuple(headings), rows=tuple(_row(plan, headings) for plan in plans))
+    shown = plans if with_other_names else [replace(plan, also=()) for plan in plans]
+    return Rows(headings=tuple(headings), rows=tuple(_row(plan, headings) for plan in shown), spare=PLAN_SPARE)
+
+
+def other_names(comparison: Comparison) -> list[str]:
+    """Which plans are equal, in a sentence."""
+    several = [
+        f"{clean(plan.name)} is {', '.join(map(clean, plan.also))}, too" for plan in comparison.whole.plans if plan.also
+    ]
+    return [f"{'; '.join(several)}."] if several else []
 
 
 def objective_rows(comparison: Comparison, sort: Sort = "worth") -> Rows | None:

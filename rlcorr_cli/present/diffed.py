@@ -16,6 +16,8 @@ METHOD = (
 )
 NO_EVIDENCE = "no evidence"
 HEADINGS = ("metric", "A", "B", "change", "95 %", "p Holm")
+SPARE = ("95 %",)
+"""What goes where numbers are too long for a terminal; --json has all."""
 SIDES = {
     "training": "The training policy's log-probs moved, the rollout's are the same.",
     "rollout": "The rollout policy's log-probs moved, the training's are the same.",
@@ -95,11 +97,12 @@ def rows(section: DiffSection) -> Rows:
 
 def other_rows(section: DiffSection) -> Rows:
     """The same of what is not tested, without p."""
-    return Rows(headings=HEADINGS[:-1], rows=tuple(_row(*item)[:-1] for item in section.not_tested.items()))
+    rows = tuple(_row(*item)[:-1] for item in section.not_tested.items())
+    return Rows(headings=HEADINGS[:-1], rows=rows, spare=SPARE)
 
 
 def _table(changes: list[tuple[str, Change]]) -> Rows:
-    return Rows(headings=HEADINGS, rows=tuple(_row(name, change) for name, change in changes))
+    return Rows(headings=HEADINGS, rows=tuple(_row(name, change) for name, change in changes), spare=SPARE)
 
 
 def _row(name: str, change: Change) -> tuple[Cell, ...]:

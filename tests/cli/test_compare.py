@@ -296,3 +296,11 @@ def test_the_function_names_what_the_command_shows() -> None:
     assert [plan.name for plan in api.compare(BF16, "token_is").whole.plans] == ["decoupled_token_is"]
     with pytest.raises(UsageError, match="Unknown preset"):
         api.compare(BF16, "nope")
+
+
+def test_no_number_is_cut_beside_plans_of_several_names() -> None:
+    ran = run("compare", BF16, "--all")
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "…" not in ran.out
+    assert "decoupled_token_is is skyrl_tis_token, too;" in ran.out
+    assert "A shift" in ran.out

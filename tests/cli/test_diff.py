@@ -304,3 +304,10 @@ def test_errors_on_the_rows_column_speak_of_by(tmp_path: Path) -> None:
     refused(run("diff", BF16, BF16, "--by", "foo"), 2, "--by foo: there is no column 'foo'.")
     ran = run("diff", BF16, BF16, "--by", "response_mask")
     refused(ran, 3, "response_mask", "name the rows' own with --by COLUMN.")
+
+
+def test_no_number_is_cut_where_changes_are_huge() -> None:
+    ran = run("diff", FP32, INT8)
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "…" not in ran.out
+    assert "no room here for 95 %" in ran.out

@@ -13,6 +13,7 @@ from rlcorr_cli.present.compared import (
     group_rows,
     objective_notes,
     objective_rows,
+    other_names,
     plan_rows,
     skipped,
 )
@@ -47,7 +48,12 @@ def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
     if comparison.groups:
         print_item(console, agreement(comparison))
     console.print()
-    print_rows(console, plan_rows(comparison, sort, narrow=console.width < WIDE_ENOUGH))
+    is_narrow = console.width < WIDE_ENOUGH
+    plans = plan_rows(comparison, sort, narrow=is_narrow)
+    _, crowded_out = plans.within(console.width - 2)
+    if crowded_out:
+        plans = plan_rows(comparison, sort, narrow=is_narrow, with_other_names=False)
+    print_rows(console, plans)
     of_objective = objective_rows(comparison, sort)
     if of_objective is not None:
         print_rows(console, of_objective)
@@ -57,7 +63,8 @@ def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
     if of_groups is not None:
         print_rows(console, of_groups)
         print_quiet(console, group_objective_note(comparison, MOST_GROUPS))
-    for note in (*objective_notes(comparison), *skipped(comparison), *map(clean, comparison.notes)):
+    equal = other_names(comparison) if crowded_out else []
+    for note in (*objective_notes(comparison), *equal, *skipped(comparison), *map(clean, comparison.notes)):
         print_quiet(console, note)
     print_quiet(console, PLAN_NOTE)
 

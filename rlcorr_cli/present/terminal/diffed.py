@@ -1,11 +1,13 @@
 """What `diff` found, on a terminal: the sentence, the family's table, groups, and what is not tested."""
 
+from dataclasses import replace
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlcorr_cli.present.cells import Rows
+from rlcorr_cli.present.cells import Cell, Rows
 from rlcorr_cli.present.diffed import NO_EVIDENCE, detectable, headline, other_rows, rows, sides
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.checked import where
@@ -38,16 +40,18 @@ def _draw(console: Console, diff: Diff) -> None:
 
 
 def _print_table(console: Console, table: Rows) -> None:
+    # What would have been seen of a metric without evidence stands below.
+    blank = [(*row[:-2], Cell(""), row[-1]) if row[-1].text == NO_EVIDENCE else row for row in table.rows]
+    table, left_out = replace(table, rows=tuple(blank)).within(console.width - 2, gap=1)
     grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, heading in enumerate(table.headings):
         grid.add_column(heading, justify="right" if place else "left", no_wrap=True, header_style="dim")
     for row in table.rows:
         style = "bold" if any(cell.status for cell in row) else ""
-        texts = [clean(cell.text) for cell in row]
-        if texts[-1] == NO_EVIDENCE:
-            texts[-2] = ""  # what would have been seen stands below
-        grid.add_row(*(Text(text, style=style) for text in texts))
+        grid.add_row(*(Text(clean(cell.text), style=style) for cell in row))
     console.print(Padding(grid, (0, 0, 0, 2)))
+    if left_out:
+        _line(console, f"no room here for {', '.join(left_out)}", "dim")
 
 
 def _line(console: Console, text: str, style: str = "") -> None:
