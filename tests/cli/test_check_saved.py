@@ -298,7 +298,13 @@ def test_a_missing_part_is_status_3(reports: Reports, folder: Path, name: str, w
     for step in place[:-1]:
         inner = inner[step]
     del inner[place[-1]]
-    optional = place[0] in ("pictures", "plan") or place[-1] in ("bad_rows", "impossible", "suggestions", "geometric")
+    optional = place[0] in ("pictures", "plan") or place[-1] in (
+        "bad_rows",
+        "geometric",
+        "impossible",
+        "modified",
+        "suggestions",
+    )
     optional |= len(place) == 1 and place[0] in ("verdict", "onset", "trends")  # computed again
     optional |= (
         place in (("cause",), ("objective",)) or place[:2] == ("objective", "metrics") or place[-2:-1] == ("mistakes",)
