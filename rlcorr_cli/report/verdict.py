@@ -32,6 +32,8 @@ POLICIES = ("kl", "k3_kl", "chi2_token")
 """Metrics whose failing rule says that the policies themselves are too far apart."""
 WEIGHTS = ("rollout_is_mean", "rollout_is_std", "rollout_is_eff_sample_size")
 """Metrics whose failing rule says that the plan's own weights are not usable."""
+OF_SEQUENCES = ("seq_ess", "pareto_k_seq")
+"""Metrics whose broken rule says that weights of whole sequences are not usable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +121,7 @@ def _usable(
     refused = any(name in broken and broken[name].status == "fail" for name in WEIGHTS)
     if refused and plan.weighting is not None and plan.weighting.scope == "token":
         return ()
-    if refused or values.get("seq_ess") is None or "seq_ess" in broken:
+    if refused or values.get("seq_ess") is None or not broken.keys().isdisjoint(OF_SEQUENCES):
         return ("token",)
     return ("token", "sequence")
 

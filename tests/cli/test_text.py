@@ -74,7 +74,9 @@ def test_piped_text_is_plain(report: str) -> None:
 
 
 def test_the_first_sentence_says_what_is_usable() -> None:
-    assert "Close: token-level and sequence-level weights are both usable." in run("analyze", BF16).out
+    text = " ".join(run("analyze", BF16).out.split())
+    assert "Close: token-level weights stay usable, sequence-level ones do not." in text
+    assert "! pareto_k_seq 0.727 should be <= 0.7. Do not weight whole sequences on this data" in text
 
 
 def test_ascii_terminals_get_ascii() -> None:

@@ -84,6 +84,11 @@ CASES = {
         says="Close: token-level weights stay usable, sequence-level ones do not. Weight token by token (--preset "
         "token_is).",
     ),
+    "sequence weights with too heavy a tail": Case(
+        values={**CLOSE, "pareto_k_seq": 0.727},
+        says="Close: token-level weights stay usable, sequence-level ones do not. Weight token by token (--preset "
+        "token_is).",
+    ),
     "equal columns": Case(
         values={**CLOSE, "logprob_abs_diff_max": 0.0, "k3_kl": 0.0},
         n_sequences=2,
