@@ -19,6 +19,8 @@ from rlcorr_cli.totals.tail import Tail
 
 TARGET = 0.9
 """The share of its units that a suggested bound keeps."""
+WIDE = 10.0
+"""A ratio above which bounds correct hardly anything: one that they keep counts for so many of the others."""
 MAX_LOG = 700.0
 """Beyond this float64 has no exp."""
 ROOM = 0.01
@@ -46,6 +48,11 @@ class SuggestedBounds:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return asdict(self)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether such bounds keep their share only by letting pass what a rejection of ratios is there to take."""
+        return self.statistic == "ratio" and self.high is not None and self.high > WIDE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -175,6 +175,19 @@ def test_suggested_bounds_stand_in_every_form(capsys: pytest.CaptureFixture[str]
     assert content(looser).todo == content(report).todo[:-1]
 
 
+def test_bounds_too_wide_to_correct_anything_are_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ChosenPlan(plan=Plan("tight", rejections=(replace(GEOMETRIC, scope="seq_sum"),)))
+    report = measure(request(), chosen)
+    (bounds,) = (replace(bounds, exact=True) for bounds in report.suggestions)
+    wide, narrow = (
+        " ".join(printed(replace(report, suggestions=(replace(bounds, high=high),)), capsys).split())
+        for high in (10.1, 10.0)
+    )
+    keeps = share(bounds.kept_fraction)
+    assert f"What keeps {keeps} of them lets ratios up to 10.1 pass, and corrects hardly anything: --rs" in wide
+    assert f"To keep {keeps} of them: --rs" in narrow
+
+
 def test_bounds_are_no_advice_where_the_numbers_are_void(capsys: pytest.CaptureFixture[str]) -> None:
     report = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,))))
     proof = Impossible(metric="ratio_mean", value=0.9, interval=(0.8, 0.95), proves="The columns are shifted")

@@ -162,6 +162,9 @@ def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
     takes = f"{clean(bounds.rejection)} takes {share(bounds.lost_fraction)} of the {bounds.units}."
     at_least = "" if bounds.exact or bounds.kept_fraction == 1 else "at least "
     keeps = f"To keep {at_least}{share(bounds.kept_fraction)} of them:"
+    if bounds.is_idle and bounds.high is not None:
+        passing = f"lets ratios up to {plain(bounds.high)} pass, and corrects hardly anything"
+        keeps = f"What keeps {at_least}{share(bounds.kept_fraction)} of them {passing}:"
     low, high = ("" if end is None else plain(end) for end in (bounds.low, bounds.high))
     if profile == "canonical":
         return takes, keeps, f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
