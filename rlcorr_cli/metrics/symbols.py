@@ -36,10 +36,29 @@ SYMBOLS: dict[str, str] = {
     "eps": "PPO's clip, set by --ppo-clip (0.2)",
 }
 
+_RESTS_ON: dict[str, str] = {
+    "l": "a b",
+    "rho": "l",
+    "S": "l",
+    "g": "S n",
+    "d": "a b",
+    "m": "w",
+    "q": "a",
+    "A_f": "A f",
+    "A_IS": "A S",
+    "z": "L N B",
+    "c": "z w L theta",
+    "M": "c",
+}
+"""Symbol -> those that its meaning is said in, which a search cannot tell from words: "a" is an article, too."""
+
 _WORD = re.compile(r"[A-Za-z_]+")
 
 
 def symbols_in(formula: str) -> dict[str, str]:
-    """The symbols that a formula uses, in the table's order, and what they mean."""
+    """The symbols that a formula uses, in the table's order, then those that their meanings are said in."""
     words = set(_WORD.findall(formula))
-    return {symbol: meaning for symbol, meaning in SYMBOLS.items() if symbol in words}
+    symbols = [symbol for symbol in SYMBOLS if symbol in words]
+    for symbol in symbols:  # which grows meanwhile
+        symbols += [name for name in _RESTS_ON.get(symbol, "").split() if name not in symbols]
+    return {symbol: SYMBOLS[symbol] for symbol in symbols}

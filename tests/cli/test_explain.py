@@ -38,7 +38,8 @@ def test_every_metric_has_formula_meaning_and_unit() -> None:
 
 def test_a_formula_is_followed_by_its_symbols() -> None:
     text = explained("ppl_ratio")
-    assert f"seq e^d where seq: {SYMBOLS['seq']} d: {SYMBOLS['d']} Training" in text
+    legend = " ".join(f"{symbol}: {SYMBOLS[symbol]}" for symbol in ("seq", "d", "a", "b"))
+    assert f"seq e^d where {legend} Training" in text
 
 
 def test_a_metric_says_who_else_logs_it() -> None:
@@ -173,7 +174,8 @@ def test_near_misses_are_nearest_first() -> None:
 def test_a_statistic_a_term_and_a_preset_are_followed_by_their_symbols() -> None:
     assert f"where l: {SYMBOLS['l']}" in explained("k3")
     assert f"where g: {SYMBOLS['g']}" in explained("geometric")
-    assert f"where l: {SYMBOLS['l']} rho: {SYMBOLS['rho']} decoupled" in explained("token")
+    legend = " ".join(f"{symbol}: {SYMBOLS[symbol]}" for symbol in ("l", "rho", "a", "b"))
+    assert f"where {legend} decoupled" in explained("token")
     assert f"where l: {SYMBOLS['l']}" in explained("m2po")
     assert explained("prime_dppo").endswith(f"where A: {SYMBOLS['A']}")
     assert "where" not in explained("icepop")

@@ -135,9 +135,15 @@ def test_each_name_is_defined_once() -> None:
 
 
 def test_symbols_are_whole_words_in_the_tables_order() -> None:
-    assert list(symbols_in("seq exp(2 S) - 1")) == ["seq", "S"]
+    assert list(symbols_in("seq exp(2 B) - 1")) == ["seq", "B"]
     assert list(symbols_in("tok (b - a)")) == ["tok", "a", "b"]
     assert symbols_in("max x")["x"] == SYMBOLS["x"]
+
+
+def test_symbols_are_followed_by_those_that_they_are_said_in() -> None:
+    assert list(symbols_in("seq exp(2 S) - 1")) == ["seq", "S", "l", "a", "b"]
+    assert list(symbols_in("tok rho l")) == ["tok", "l", "rho", "a", "b"]
+    assert list(symbols_in("M")) == ["M", "c", "z", "w", "L", "theta", "N", "B"]
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)

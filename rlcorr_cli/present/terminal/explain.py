@@ -151,7 +151,7 @@ def _explained(name: str, key: str) -> list[str]:
         _column(name),
         _term(key),
         _framework(key),
-        [name, *indented(f"Symbol: {SYMBOLS[name]}.")] if name in SYMBOLS else [],
+        _symbol(name),
     ]
     lines = [line for part in parts if part for line in (*part, "")][:-1]
     return lines or ([] if "/" not in name else _explained(name.rsplit("/", 1)[-1], key.rsplit("/", 1)[-1]))
@@ -190,6 +190,13 @@ def _where(formula: str) -> list[str]:
             f"{symbol}: {meaning}", WIDTH, initial_indent=head, subsequent_indent=" " * (len(head) + 2)
         )
     return lines
+
+
+def _symbol(name: str) -> list[str]:
+    """The lines on a symbol, with those that its meaning is said in."""
+    if name not in SYMBOLS:
+        return []
+    return [name, *indented(f"Symbol: {SYMBOLS[name]}."), *_where(" ".join(list(symbols_in(name))[1:]))]
 
 
 def _where_in(*texts: str) -> list[str]:
