@@ -51,6 +51,15 @@ def test_padded_arrays_give_the_numbers_of_ragged_rows(kind: Callable[[Any], Any
     assert {name: values[name] for name in RIGHT} == pytest.approx(RIGHT, rel=1e-6, abs=1e-9, nan_ok=True)
 
 
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
+def test_a_list_of_arrays_is_a_ragged_column(kind: Callable[[Any], Any]) -> None:
+    columns = ("rollout_log_probs", "old_log_probs", "response_mask")
+    batch = {name: [kind(row) for row in TABLE.column(name).to_pylist()] for name in columns}
+    values = analyze(batch).whole.values
+    assert values["k3_kl"] == pytest.approx(RIGHT["k3_kl"], rel=1e-6)
+    assert analyze({name: tuple(column) for name, column in batch.items()}).whole.values == values
+
+
 def test_bfloat16_on_its_way_from_a_card_is_read() -> None:
     batch = padded(torch.tensor)
     batch["old_log_probs"] = batch["old_log_probs"].bfloat16().requires_grad_()

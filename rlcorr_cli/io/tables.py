@@ -17,7 +17,7 @@ from rlcorr_cli.io.original_rows import OriginalRows
 
 Table: TypeAlias = pa.Table
 NAME = "<table in memory>"
-LAY_OUT = "Give each column as [rows] or [rows, tokens], padded ones with a response_mask."
+LAY_OUT = "Give each column as [rows] or [rows, tokens], padded ones with a response_mask, or as a list of its rows."
 
 
 class InMemory(str):
@@ -37,8 +37,8 @@ def in_memory(value: Any) -> InMemory | None:
     """A table's name; None of what is no table.
 
     A mapping has a column for each key: arrays or tensors of any device, [B] a value a row and [B, T] tokens, padded
-    as response_mask tells; lists of lists are ragged rows.  Its arrays are not copied where they lie in this memory.
-    A batch of a framework's trainer is known by its keys.
+    as response_mask tells; lists of lists or of tensors are ragged rows.  Its arrays are not copied where they lie in
+    this memory.  A batch of a framework's trainer is known by its keys.
     """
     if hasattr(value, "__arrow_c_stream__"):
         return InMemory(_decoded(pa.table(value)))
@@ -82,7 +82,7 @@ def _column(name: str, values: Any) -> pa.Array:
     array = _array(values)
     if array is None:
         try:
-            return pa.array(values)
+            return pa.array([*map(_row, values)] if isinstance(values, list | tuple) else values)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(f"{name} of the table in memory is no column: {error}.", LAY_OUT) from error
     if array.ndim == 1:
@@ -92,6 +92,12 @@ def _column(name: str, values: Any) -> pa.Array:
     rows, tokens = array.shape
     flat = pa.array(np.ascontiguousarray(array).reshape(-1))
     return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * tokens), flat)
+
+
+def _row(values: Any) -> Any:
+    """A row of a ragged column: a tensor as an array, all else as it is."""
+    array = _array(values)
+    return values if array is None else array
 
 
 def _array(values: Any) -> NDArray[Any] | None:
