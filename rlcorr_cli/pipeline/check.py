@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from rlcorr_cli.report.checked import Checked, Measurements, doubts, failures
+from rlcorr_cli.report.checked import Checked, Fault, Measurements, doubts, failures
 from rlcorr_cli.report.diagnosed import DiagnosedDump
 from rlcorr_cli.report.flagged import caused, flagged
 from rlcorr_cli.rules.policy import FLAGS, FailOn, Policy, apply
@@ -22,12 +22,13 @@ def check(measurements: Measurements, policy: Policy, diagnosed: DiagnosedDump |
     of_flags = tuple(finding for flag in flags for finding in flagged(flag, measurements.sections))
     of_causes = () if diagnosed is None else tuple(caused(diagnosed))
     faults_fail = policy.strict or "anomaly" in policy.fail_on
-    doubtful = () if faults_fail else measurements.faults
-    if diagnosed is None and measurements.cause is not None:
-        doubtful = (measurements.cause, *doubtful)
+    anomalies = () if faults_fail else measurements.faults
+    causes = () if diagnosed is not None or measurements.cause is None else (measurements.cause,)
+    unjudged: tuple[tuple[FailOn, tuple[Fault, ...]], ...] = (("cause", causes), ("anomaly", anomalies))
     return Checked(
         measurements=measurements,
         n_rules=judged.n_rules + len(flags) + (diagnosed is not None),
         findings=(*(failures(measurements.faults) if faults_fail else ()), *of_causes, *of_flags, *findings),
-        notes=(*measurements.notes, *doubts(doubtful), *judged.notes),
+        notes=(*measurements.notes, *doubts((*causes, *anomalies)), *judged.notes),
+        unjudged=tuple(flag for flag, faults in unjudged if faults),
     )

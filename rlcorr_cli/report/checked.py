@@ -12,6 +12,7 @@ from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
+from rlcorr_cli.rules.policy import FailOn
 from rlcorr_cli.rules.remedies import Situation
 
 
@@ -45,13 +46,15 @@ class Measurements:
 class Checked:
     """Measurements held to n_rules rules.
 
-    notes: on what was not read, then faults unless they fail, then what no rule judged.  command: which held them.
+    notes: on what was not read, then faults unless they fail, then what no rule judged.  unjudged: the flags under
+    which those faults would fail.  command: which held them.
     """
 
     measurements: Measurements
     n_rules: int
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
+    unjudged: tuple[FailOn, ...] = ()
     command: str = "check"
 
     @property

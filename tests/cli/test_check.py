@@ -343,6 +343,22 @@ def test_a_frameworks_name_of_the_same_number_stands_for_ours(name: str, small: 
     assert [finding["metric"] for finding in held["findings"]] == ["k3_kl"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ((), "--fail-on cause and --fail-on anomaly would fail on it."),
+        (("--fail-on", "anomaly"), "--fail-on cause would fail on it."),
+        (("--fail-on", "cause"), "--fail-on anomaly would fail on it."),
+        (("--fail-on", "cause", "--fail-on", "anomaly"), None),
+    ],
+)
+def test_what_no_rule_judges_is_said_with_the_flags_that_would(flags: tuple[str, ...], named: str | None) -> None:
+    ran = run("check", str(Path(__file__).parents[1] / "diagnosis" / "causes" / "top_p095.parquet"), *flags)
+    assert ran.status == (1 if flags else 0)
+    text = " ".join(ran.out.split())
+    assert (f"No rule judges what ? shows: {named}" in text) if named else ("No rule judges" not in text)
+
+
 def test_a_profile_keeps_its_own_names(small: str) -> None:
     held = checked(1, small, "--profile", "verl-0.9", "--max", "rollout_corr/kl=5")
     assert "rollout_corr/kl" in [finding["metric"] for finding in held["findings"]]

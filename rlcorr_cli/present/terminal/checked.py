@@ -32,6 +32,9 @@ def _draw(console: Console, checked: Checked) -> None:
     broken = worst_first(checked.findings)
     for note in checked.notes:
         console.print(Padding(Text(clean(note), style="yellow" if note.startswith("?") else "dim"), (0, 2)))
+    if checked.unjudged:
+        flags = " and ".join(f"--fail-on {flag}" for flag in checked.unjudged)
+        console.print(Padding(Text(f"No rule judges what ? shows: {flags} would fail on it."), (0, 2)))
     if checked.notes:
         console.print()
     for _, same in groupby(broken, key=lambda finding: (finding.metric, finding.rule, finding.status)):
