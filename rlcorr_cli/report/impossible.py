@@ -12,6 +12,8 @@ from typing import Any
 
 from rlcorr_cli.totals.families import Value
 
+LOWERED_BY = ("top_p", "min_p", "top_k", "temperature_and_truncation", "padded_vocabulary")
+"""Causes of a gap that put the mean ratio below 1: what is named as one of them explains it."""
 STANDARD_ERRORS = 5.0
 """How many bootstrap standard errors a mean must lie away.  Dumps without such a fault reach 3.6, with one 5 to 31."""
 LEAST = 0.001
@@ -28,6 +30,10 @@ class Impossible:
     value: float
     interval: tuple[float, float]
     proves: str
+
+    def follows_from(self, cause: str) -> bool:
+        """Whether the cause of a gap explains the value, so that there is nothing else to look for."""
+        return self.value < 1 and cause in LOWERED_BY
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> "Impossible | None":

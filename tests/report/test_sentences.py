@@ -181,9 +181,21 @@ def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
     assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, {mend} Failing: k3_kl."
     assert "by a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
     impossible = Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW)
-    assert caused(replace(report, impossible=impossible), named("top_p")) == (
-        "No verdict before top_p is mended and the mean ratio explained: until then no number below can be trusted."
+    assert caused(replace(report, impossible=impossible), named("temperature")) == (
+        "No verdict before temperature is mended and the mean ratio explained: until then no number below can be "
+        "trusted."
     )
+
+
+def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: Report) -> None:
+    low, high = (Impossible("ratio_mean", value, (value - 0.01, value + 0.01), "so") for value in (0.87, 1.13))
+    void = replace(report, impossible=low)
+    trusted = "until then no number below can be trusted."
+    follows = "No verdict before top_p is mended, from which the mean ratio follows"
+    assert caused(void, named("top_p")) == f"{follows}: {trusted}"
+    both = caused(replace(void, anomalies=(SHIFTED,)), named("top_p"))
+    assert both == f"{follows}, and shifted_columns explained: {trusted}"
+    assert "is mended and the mean ratio explained" in caused(replace(report, impossible=high), named("top_p"))
 
 
 def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:

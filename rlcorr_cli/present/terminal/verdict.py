@@ -48,7 +48,7 @@ LITTLE_KEPT = 0.5
 def verdict(report: Report) -> str:
     """One to five sentences in plain words, of which the second says what to do next."""
     conclusion, fault = report.verdict, _fault(report)
-    first = [_level(conclusion), _next(report)] if fault is None else [_at_fault(conclusion, fault)]
+    first = [_level(conclusion), _next(report)] if fault is None else [_at_fault(report, fault)]
     sentences = [*first, _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
         sentences += [_onset(report.onset), _kept(conclusion.kept_fraction)]
@@ -63,11 +63,15 @@ def _fault(report: Report) -> str | None:
     return cause.cause
 
 
-def _at_fault(conclusion: Verdict, fault: str) -> str:
+def _at_fault(report: Report, fault: str) -> str:
     """What to do about a gap that a fault makes: no weights, which are for two policies that are as they should be."""
+    conclusion, impossible = report.verdict, report.impossible
     if conclusion.level == "void":
-        others = " and ".join(_cause(name) for name in conclusion.causes)
-        return f"No verdict before {fault} is mended and {others} explained: until then no number below can be trusted."
+        follows = impossible.metric if impossible is not None and impossible.follows_from(fault) else None
+        others = " and ".join(_cause(name) for name in conclusion.causes if name != follows)
+        because = f", from which {_cause(follows)} follows" if follows else ""
+        also = f"{',' if because else ''} and {others} explained" if others else ""
+        return f"No verdict before {fault} is mended{because}{also}: until then no number below can be trusted."
     return f"{BY_FAULT[conclusion.level]}, by a fault: {fault}. Mend it before you train; weights would only hide it."
 
 
