@@ -302,7 +302,9 @@ def _cause(anomalies: Sequence[AnomalyFinding], impossible: Impossible | None) -
         return f"The data are not what they are taken for ({voiding[0]})."
     if impossible is None:
         return ""
-    return f"The mean ratio is {impossible.value:.3f}, and must be 1: {impossible.proves}."
+    return (
+        f"The mean ratio is {impossible.value:.3f}, and must be 1: {impossible.proves}. `rlcorr diagnose` tells which."
+    )
 
 
 def _intervals(measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]:
