@@ -187,6 +187,15 @@ def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
     )
 
 
+def test_a_fault_that_is_named_is_to_be_mended_however_few_the_sequences(report: Report) -> None:
+    counts = {**report.whole.counts, "sequences": 24}
+    few = replace(report, whole=replace(report.whole, counts=counts))
+    said = caused(few, named("temperature"), k3_kl=0.04)
+    assert said == (
+        "Too few to tell: 24 sequences are measured, and a verdict takes 32. Mend temperature first in any case."
+    )
+
+
 def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: Report) -> None:
     low, high = (Impossible("ratio_mean", value, (value - 0.01, value + 0.01), "so") for value in (0.87, 1.13))
     void = replace(report, impossible=low)

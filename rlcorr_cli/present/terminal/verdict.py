@@ -37,7 +37,7 @@ NEXT: dict[tuple[str, tuple[str, ...]], str] = {
     ("apart", ("token",)): f"{LOOK} weight token by token (--preset token_is).",
 }
 """Level and usable weights -> what to do next, for whoever has chosen no correction yet."""
-BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": ""}
+BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": "", "too few": ""}
 """Levels that a fault may be the reason of, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
 """Metric -> its name in a sentence."""
@@ -72,6 +72,8 @@ def _at_fault(report: Report, fault: str) -> str:
         because = f", from which {_cause(follows)} follows" if follows else ""
         also = f"{',' if because else ''} and {others} explained" if others else ""
         return f"No verdict before {fault} is mended{because}{also}: until then no number below can be trusted."
+    if conclusion.level == "too few":
+        return f"{_level(conclusion)} Mend {fault} first in any case."
     return f"{BY_FAULT[conclusion.level]}, by a fault: {fault}. Mend it before you train; weights would only hide it."
 
 
