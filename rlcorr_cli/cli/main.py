@@ -35,6 +35,8 @@ _REFUSED_CHOICE = re.compile(
 """What typer says of a value that is none of an option's choices."""
 COMPLETE = "_RLCORR_COMPLETE"
 """The variable in which a shell says that it asks what could come next."""
+_UNFOLDED = "100000"
+"""A width at which no description of a value is folded: fish takes each further line of one for a value, too."""
 INTERRUPTED = 130
 _SELDOM = 50_000, 20, 100
 """When Python looks for garbage that refers to itself: what is kept of many groups is gone through each time, and of a
@@ -84,6 +86,8 @@ def run(args: Sequence[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     tame_environment()
+    if COMPLETE in os.environ:
+        os.environ["TERMINAL_WIDTH"] = _UNFOLDED
     try:
         with _debug_lines() if "--debug" in arguments else nullcontext():
             return fast_path(arguments)

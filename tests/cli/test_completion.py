@@ -1,5 +1,6 @@
 """What a shell offers for the value of an option, by what bash, zsh and fish ask and read, and how light asking is."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -94,6 +95,13 @@ def test_zsh_and_fish_are_told_what_each_name_is() -> None:
     assert '"trl_opsm":"As opsm, against the policy that sampled."' in in_line("zsh", "rlcorr presets trl_o").out
     assert in_line("fish", "rlcorr presets trl_o").out == "trl_opsm\tAs opsm, against the policy that sampled.\n"
     assert '"old_log_probs=step"' in in_line("zsh", f"rlcorr analyze {STEPS} --map old_log_probs=").out
+
+
+@pytest.mark.parametrize("line", ["explain ", "analyze --rs ", "check --max ", "analyze --"])
+def test_fish_is_told_one_line_a_value_however_long_the_line_and_narrow_the_terminal(line: str) -> None:
+    values = in_line("fish", f"rlcorr {line}").out.splitlines()
+    assert max(map(len, values)) > 100
+    assert not [value for value in values if re.match("[^\t]* ", value)]
 
 
 def test_fish_offers_files_where_nothing_else_is_offered() -> None:
