@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from rlcorr_cli.cli import completion
-from rlcorr_cli.io.formats import CONTAINERS, NAMES, STREAMED, WRITTEN
+from rlcorr_cli.io.formats import NAMES, STREAMED, WRITTEN
 from rlcorr_cli.plans.plan import SCOPES, Mode, Normalize, WeightScope
 from rlcorr_cli.present.forms import FORMS
 from rlcorr_cli.quality.bad_rows import BadRowAction, NonfiniteAction
@@ -101,7 +101,7 @@ Quarantine = Annotated[
     typer.Option(
         "--quarantine",
         metavar="PATH",
-        help=f"Where bad rows go, with the reason: {' or '.join(row.written[0] for row in CONTAINERS)} as the dump.",
+        help="Where bad rows go, with the reason: .jsonl for JSON lines, else .parquet.",
         rich_help_panel=READING,
     ),
 ]
