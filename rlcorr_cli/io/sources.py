@@ -215,8 +215,10 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
         return None
     titles = " nor ".join(row.title for row in CONTAINERS)
-    options = " or ".join(f"--format {row.name}" for row in CONTAINERS)
-    raise DataError(f"{path} is neither {titles}, nor a framework's own dump.", f"Say which with {options}.")
+    raise DataError(
+        f"{path} is neither {titles}, nor a framework's own dump.",
+        "`rlcorr help dumps` lists what is read, and has the lines that write a dump.",
+    )
 
 
 def _check_whole(path: str, start: bytes) -> None:

@@ -53,6 +53,11 @@ def _zip_of_torch(head: Head) -> bool:
     return head.start[:4] == b"PK\x03\x04" and bool(head.words)
 
 
+def _is_document(head: Head) -> bool:
+    # A first line that is a whole object begins JSON lines, which many name .json.
+    return head.name.lower().endswith(".json") and head.start.lstrip()[:1] == b"{" and not head.row
+
+
 REFUSED: tuple[Refused, ...] = (
     Refused(
         "AReaL's log of rollouts (texts and rewards)",
@@ -87,10 +92,21 @@ REFUSED: tuple[Refused, ...] = (
         lambda head: head.start[:14] == b"rlcorr totals ",
     ),
     Refused(
-        "a JSON array or document",
+        "a JSON array",
         "JSON lines hold one object a line: `jq -c '.[]' FILE > dump.jsonl`.",
-        lambda head: head.name.lower().endswith(".json") and head.start.lstrip()[:1] in (b"[", b"{"),
+        lambda head: head.start.lstrip()[:1] == b"[" and not _named(".jsonl", ".ndjson")(head),
     ),
+    Refused(
+        "a JSON document",
+        "JSON lines hold one object a line: `jq -c . FILE > dump.jsonl`; of rows below a key, `jq -c '.KEY[]' FILE`.",
+        _is_document,
+    ),
+    Refused(
+        "a page of HTML",
+        "A page that rlcorr wrote holds no rows: name the dump it is of.",
+        lambda head: head.start.lstrip()[:14].lower() in (b"<!doctype html", b"<html>"),
+    ),
+    Refused("a picture", "Name the dump it was drawn from.", _named(".png", ".svg", ".pdf")),
     Refused(
         "a table of text",
         "Lists do not fit in CSV. Write Parquet where the lists are made: polars.DataFrame(rows).write_parquet(...).",

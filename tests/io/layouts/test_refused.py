@@ -24,6 +24,10 @@ MADE = {
     "x.csv": (b"a,b\n1,2\n", "a table of text"),
     "x.safetensors": (b"\x10\x00\x00\x00", "a file of safetensors"),
     "rows.json": (b'[{"a": 1}]', "a JSON array"),
+    "rows.txt": (b'[{"a": 1}]', "a JSON array"),
+    "document.json": (b'{\n "a": 1\n}', "a JSON document"),
+    "report.html": (b"<!doctype html>\n<html>", "a page of HTML"),
+    "report.png": (b"\x89PNG\r\n\x1a\n", "a picture"),
     "report.json": (b'{"rlcorr": {"version": "0.1.0"}}', "a report of rlcorr's"),
     "x.pkl": (pickle.dumps({"a": 1}), "a pickle"),
 }
@@ -75,6 +79,19 @@ def test_another_kind_of_file_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=f" is {what}"):
         find([str(tmp_path / name)])
+
+
+def test_json_lines_are_read_under_the_name_of_a_document(tmp_path: Path) -> None:
+    row = {"rollout_log_probs": [-1.0], "old_log_probs": [-1.0]}
+    (tmp_path / "dump.json").write_text(f"{json.dumps(row)}\n" * 2)
+    assert find([str(tmp_path / "dump.json")])[0].format == "jsonl"
+
+
+def test_a_file_of_nothing_known_is_told_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello\n")
+    with pytest.raises(DataError, match="is neither Parquet nor JSON lines nor Arrow IPC") as caught:
+        find([str(tmp_path / "notes.txt")])
+    assert "`rlcorr help dumps`" in caught.value.hint
 
 
 def test_a_checkpoint_is_no_dump(tmp_path: Path) -> None:
