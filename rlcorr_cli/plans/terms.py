@@ -1,4 +1,4 @@
-"""TERMS: words that name a kind of correction rather than one preset, for `explain`."""
+"""TERMS: words that name a kind of correction rather than one preset, and SCOPE_TERMS: what a rejection looks at."""
 
 from rlcorr_cli.plans.presets import PRESETS, Preset
 
@@ -17,6 +17,16 @@ TERMS: dict[str, str] = {
     "decoupled": "Three policies: weights correct rollout to old, PPO's own ratio old to current (--mode decoupled).",
     "bypass": "Two policies: the rollout policy takes the old one's place (--mode bypass).",
 }
+
+SCOPE_TERMS: dict[str, str] = {
+    "seq_sum": "A sequence by the sum of its tokens' statistics; of ratio by their product e^S, which grows with "
+    "length: --rs ratio.seq_sum:0.5,2.",
+    "seq_mean": "A sequence by the mean of its tokens' statistics; of ratio by their geometric mean e^g, which does "
+    "not depend on length: --rs ratio.seq_mean:0.999,1.001.",
+    "seq_max": "A sequence by the largest statistic of its tokens: --rs ratio.seq_max:,100.",
+    "seq_min": "A sequence by the smallest statistic of its tokens: --rs ratio.seq_min:1e-4, is the veto.",
+}
+"""The scopes of a rejection but token, which is a term: each rejects whole sequences."""
 
 
 def presets_with(term: str) -> list[Preset]:

@@ -6,9 +6,10 @@ from running import STEPS, analyzed, run
 from rlcorr_cli.frameworks.releases import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, names
 from rlcorr_cli.metrics.symbols import SYMBOLS
+from rlcorr_cli.plans.plan import SCOPES
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.statistics import STATISTICS
-from rlcorr_cli.plans.terms import TERMS, presets_with
+from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.present.terminal.choice import FLAGS
 from rlcorr_cli.present.terminal.explain import TOPICS, near_misses
 from rlcorr_cli.quality.anomalies import ANOMALIES
@@ -86,7 +87,7 @@ def test_every_rule_is_told_with_its_remedy() -> None:
         assert f"Rule ({rule.severity}): {rule}. {rule.remedy}" in text
 
 
-@pytest.mark.parametrize("name", [*STATISTICS, *PRESETS, *TERMS, *SYMBOLS])
+@pytest.mark.parametrize("name", [*STATISTICS, *PRESETS, *TERMS, *SCOPES, *SYMBOLS])
 def test_every_statistic_preset_term_and_symbol_is_explained(name: str) -> None:
     assert explained(name).startswith(name)
 
@@ -132,7 +133,7 @@ def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
         "columns": list(COLUMNS),
         "weights": [row.name for row in GROUPS["Importance weights"]],
         "profiles": list(RELEASES),
-        "terms": list(TERMS),
+        "terms": [*TERMS, *SCOPE_TERMS],
         "symbols": list(SYMBOLS),
         "compare": ["compare"],
     }
@@ -145,13 +146,24 @@ def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
         assert [word for word in first_words if word in expected] == expected
 
 
+def test_the_list_of_columns_says_where_frameworks_names_of_them_are() -> None:
+    assert "`rlcorr explain old_log_probs` lists what frameworks call" in run("explain", "columns").out
+    assert "prox_logp" in explained("old_log_probs")
+
+
 def test_lists_of_explain_cut_nothing() -> None:
     metrics, problems = (" ".join(run("explain", topic).out.split()) for topic in ("metrics", "problems"))
     assert [row.name for rows in GROUPS.values() for row in rows if row.meaning not in metrics] == []
     assert [row.name for row in (*PROBLEMS, *ANOMALIES) if row.meaning not in problems] == []
 
 
-NEAR = {"sentinell": "sentinel", "k4_kl": "k2_kl, k3_kl", "seq_es": "seq_ess, seq_rs, seq_is", "geors": "geo_rs"}
+NEAR = {
+    "seq_mena": "seq_mean, seq_min",
+    "sentinell": "sentinel",
+    "k4_kl": "k2_kl, k3_kl",
+    "seq_es": "seq_ess, seq_rs, seq_is",
+    "geors": "geo_rs",
+}
 
 
 @pytest.mark.parametrize(("name", "near"), NEAR.items())

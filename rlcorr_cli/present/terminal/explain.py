@@ -13,7 +13,7 @@ from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.presets.families import families
 from rlcorr_cli.plans.statistics import STATISTICS
-from rlcorr_cli.plans.terms import TERMS, presets_with
+from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.present.terminal.choice import about_choice
 from rlcorr_cli.present.terminal.presets import WIDTH, about_family, about_preset, indented, records
@@ -34,7 +34,7 @@ TOPICS = {
     "problems": "what can be wrong with rows and files",
     "causes": "why policies may differ: what `diagnose` names",
     "statistics": "what rejections can bound",
-    "terms": "kinds of corrections",
+    "terms": "kinds of corrections, and scopes of rejections",
     "columns": "what a dump holds, and what frameworks call it",
     "weights": "what weights a plan can give, and what is measured of them",
     "profiles": "a framework release's own numbers",
@@ -87,7 +87,7 @@ def _edit_distance(first: str, second: str) -> int:
 def known() -> list[str]:
     """Every name that can be explained but symbols and what hangs on a plan."""
     problems = (*(row.name for row in PROBLEMS), *ALL_CAUSES)
-    tables = (names(), STATISTICS, PRESETS, PRESET_ALIASES, problems, TERMS, TOPICS, COLUMNS, RELEASES)
+    tables = (names(), STATISTICS, PRESETS, PRESET_ALIASES, problems, TERMS, SCOPE_TERMS, TOPICS, COLUMNS, RELEASES)
     return list(dict.fromkeys(name for table in tables for name in table))
 
 
@@ -107,9 +107,10 @@ def _topic(name: str) -> list[str]:
         case "statistics":
             return _table((row.name, row.formula) for row in STATISTICS.values())
         case "terms":
-            return _table(TERMS.items())
+            return _table((*TERMS.items(), *SCOPE_TERMS.items()))
         case "columns":
-            return _table(COLUMNS.items())
+            more = "`rlcorr explain old_log_probs` lists what frameworks call that one."
+            return [*_table(COLUMNS.items()), "", more]
         case "weights":
             return [*_about_weights(), *_metrics(GROUPS["Importance weights"])]
         case "profiles":
@@ -242,7 +243,9 @@ def _paragraphs(*texts: str) -> list[str]:
 
 
 def _term(name: str) -> list[str]:
-    """The lines on a kind of correction, with its presets."""
+    """The lines on a kind of correction, with its presets, or on a rejection's scope."""
+    if name in SCOPE_TERMS:
+        return [name, *indented(f"Scope of a rejection. {SCOPE_TERMS[name]}"), *_where_in(SCOPE_TERMS[name])]
     if name not in TERMS:
         return []
     rows = presets_with(name)
