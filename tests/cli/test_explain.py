@@ -151,6 +151,12 @@ def test_the_list_of_columns_says_where_frameworks_names_of_them_are() -> None:
     assert "prox_logp" in explained("old_log_probs")
 
 
+def test_no_metric_speaks_of_units_where_tokens_or_sequences_are_meant() -> None:
+    rows = [row for rows in GROUPS.values() for row in rows]
+    assert [row.name for row in rows if "unit" in f"{row.formula} {row.meaning} {row.note}"] == []
+    assert [symbol for symbol, meaning in SYMBOLS.items() if "unit" in meaning] == []
+
+
 def test_lists_of_explain_cut_nothing() -> None:
     metrics, problems = (" ".join(run("explain", topic).out.split()) for topic in ("metrics", "problems"))
     assert [row.name for rows in GROUPS.values() for row in rows if row.meaning not in metrics] == []

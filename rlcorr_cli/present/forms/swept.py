@@ -58,7 +58,11 @@ def _curve(axes: Axes, sweep: Sweep) -> str:
     """Shares over the bound that moves, and the chosen one as a line."""
     ends = [_bound(point) for point in sweep.points]
     lines = (
-        ("units kept" if not sweep.is_cap else "not capped", style.BLUE, [point.kept_units for point in sweep.points]),
+        (
+            f"{sweep.units} kept" if not sweep.is_cap else "not capped",
+            style.BLUE,
+            [point.kept_units for point in sweep.points],
+        ),
         ("info", style.ORANGE, [point.values["info"] for point in sweep.points]),
         ("ESS", style.GREEN, [point.values["ess"] for point in sweep.points]),
     )
