@@ -79,6 +79,11 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     return ", ".join(shown) + (", …" if len(close) > 12 else "")
 
 
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: '1 token', '2,000 tokens'."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def cut(text: str, longest: int = LONGEST) -> str:
     """A text of at most about `longest` characters: its start and its end, and between them how many it had."""
     if len(text) <= longest:

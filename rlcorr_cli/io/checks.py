@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rlcorr_cli.errors import plural
 from rlcorr_cli.io.as_numpy import as_numpy
 from rlcorr_cli.quality.bad_rows import ABOVE_ZERO, SENTINEL, worded
 
@@ -130,7 +131,7 @@ def structural(lists: Mapping[str, Lists], rollout: str) -> Iterator[Fault]:
         if not np.array_equal(column.offsets, base.offsets):
             ours, theirs = np.diff(column.offsets), np.diff(base.offsets)
             for row in _where(ours != theirs):
-                says = f"{column.column} has {ours[row]} tokens, {rollout} has {theirs[row]}"
+                says = f"{column.column} has {plural(ours[row], 'token')}, {rollout} has {theirs[row]}"
                 yield Fault(row, "unequal_lengths", says)
 
 

@@ -172,6 +172,10 @@ def _standard_input() -> Stdin:
     return Stdin(sys.stdin.buffer)
 
 
+def _limit_note(limit: int) -> str:
+    return "Only the first row is read." if limit == 1 else f"Only the first {limit:,} rows are read."
+
+
 def _settled(
     request: ReadRequest,
     plan_columns: PlanColumns,
@@ -184,7 +188,7 @@ def _settled(
     schemas = {path: index.all_columns for path, index in indexes.items()}
     resolved = resolve_schema(schemas, request, plan_columns)
     first, *others = (schema.names for schema in schemas.values())
-    limit = () if request.limit is None else (f"Only the first {request.limit:,} rows are read.",)
+    limit = () if request.limit is None else (_limit_note(request.limit),)
     return Dump(
         request=request,
         plan_columns=plan_columns,

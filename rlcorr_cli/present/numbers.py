@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from rlcorr_cli.errors import plural as plural
 from rlcorr_cli.totals.histogram import Histogram
 
 NOTHING = "–"
@@ -51,11 +52,6 @@ def _from_one(value: float) -> str:
 def metric_value(value: float | None, profile: str) -> str:
     """A metric's value: as `number`, but with six digits under a framework's names, which are there to be compared."""
     return number(value) if value is None or profile == "canonical" else f"{value:.6g}"
-
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun: '1 token', '2,000 tokens'."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def more(count: int, noun: str) -> str:

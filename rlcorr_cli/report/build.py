@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlcorr_cli.batch import Input
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
@@ -186,11 +186,15 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
         raise DataError(f"{where}: no rows.", "Name a dump that holds at least one sequence.")
     bad = counts["bad_rows"]
     if bad == counts["rows"]:
-        raise DataError(f"{where}: all {bad:,} rows are bad.", "`rlcorr inspect DUMP` says what is wrong with them.")
-    if not counts["tokens"]:
-        rows = f"{counts['rows'] - bad:,} rows are masked" + (f", and {bad:,} more rows are bad" if bad else "")
+        rows = "the only row is bad" if bad == 1 else f"all {bad:,} rows are bad"
         raise DataError(
-            f"{where}: no valid token; all {counts['masked_tokens']:,} tokens of {rows}.",
+            f"{where}: {rows}.", f"`rlcorr inspect DUMP` says what is wrong with {'it' if bad == 1 else 'them'}."
+        )
+    if not counts["tokens"]:
+        left_out = f"; {plural(bad, 'bad row')} left out" if bad else ""
+        masked = f"{plural(counts['masked_tokens'], 'token')} of {plural(counts['rows'] - bad, 'row')}"
+        raise DataError(
+            f"{where}: no valid token, {masked} masked{left_out}.",
             "If another column is the mask, name it: --map response_mask=COLUMN.",
         )
 
@@ -246,9 +250,9 @@ def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str
 def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
     notes = [QUANTILE_NOTE]
     left_out = problems.to_dict().items()
-    notes += [f"{name}: {problem['rows']:,} rows left out; {problem['first']}." for name, problem in left_out]
+    notes += [f"{name}: {plural(problem['rows'], 'row')} left out; {problem['first']}." for name, problem in left_out]
     if problems.cleared:
-        notes.append(f"{problems.cleared:,} tokens that are not finite were masked.")
+        notes.append(f"{plural(problems.cleared, 'token')} masked for values that are not finite.")
     if (values["logprob_abs_diff_max"] or 0) > 340:
         notes.append("Some log-ratios lie beyond +-340; metrics that float64 cannot hold are null.")
     return notes

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
+from rlcorr_cli.errors import plural
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.diagnosis.causes import CAUSES
@@ -188,7 +189,7 @@ class Report:
     def __repr__(self) -> str:
         paths = self.inputs[0].path if len(self.inputs) == 1 else f"{len(self.inputs)} files"
         counts = self.whole.counts
-        numbers = f"{counts['sequences']:,} sequences, {counts['tokens']:,} tokens"
+        numbers = f"{plural(counts['sequences'], 'sequence')}, {plural(counts['tokens'], 'token')}"
         return f"<Report of {paths!r}: {numbers}, plan {self.plan.name}, {self.verdict.level}>"
 
     def _repr_html_(self) -> str:

@@ -14,7 +14,7 @@ LONGEST_LINE = 2_000
 """Characters of one line of an error."""
 FAULT = 70
 COUNTS = re.compile(
-    r"([\d,]+) rows in = ([\d,]+) out \+ ([\d,]+) dropped(?:[^\n]*?\+ ([\d,]+) (?:quarantined|skipped))?"
+    r"([\d,]+) rows? in = ([\d,]+) out \+ ([\d,]+) dropped(?:[^\n]*?\+ ([\d,]+) (?:quarantined|skipped))?"
 )
 LIBRARY = re.compile(r"\w+Warning\b|^\S+\.py:\d+|^(?:WARNING|INFO|DEBUG)[: ]", re.MULTILINE)
 ANNOTATION = re.compile(r"::(?:error|warning|notice) title=[^:]*::|::(?:group|endgroup)::")

@@ -34,9 +34,9 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "other length": (
         "unequal_lengths",
         bad(old_log_probs=[-0.5]),
-        "old_log_probs has 1 tokens, rollout_log_probs has 2",
+        "old_log_probs has 1 token, rollout_log_probs has 2",
     ),
-    "mask of other length": ("unequal_lengths", bad(response_mask=[1]), "response_mask has 1 tokens"),
+    "mask of other length": ("unequal_lengths", bad(response_mask=[1]), "response_mask has 1 token"),
     "mask of 2": ("mask_values", bad(response_mask=[1, 2]), "response_mask[1] is 2; a mask holds 0 and 1"),
     "null token": ("not_finite", bad(rollout_log_probs=[None, -1.0]), "rollout_log_probs[0] is null on a valid token"),
     "NaN": ("not_finite", bad(old_log_probs=[-1.0, NAN]), "old_log_probs[1] is nan"),
@@ -194,7 +194,7 @@ def test_a_dump_of_bad_rows_only_is_no_dump(tmp_path: Path) -> None:
     some = parquet(tmp_path / "some.parquet", [bad(rollout_log_probs=[None, None]), bad(response_mask=[0, 0])])
     ran = run("analyze", some, *SKIP)
     assert ran.status == 3
-    assert "no valid token; all 2 tokens of 1 rows are masked, and 1 more rows are bad" in ran.err
+    assert "no valid token, 2 tokens of 1 row masked; 1 bad row left out" in ran.err
 
 
 def test_no_quarantine_is_written_where_there_are_no_bad_rows(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_single_tokens_that_are_not_finite_can_be_masked(form: str, tmp_path: Pa
     wanted = analyzed(WRITERS[form](tmp_path / f"m.{form}", masked))
     assert found["metrics"] == wanted["metrics"]
     assert found["counts"] == wanted["counts"]
-    assert "2 tokens that are not finite were masked." in found["notes"]
+    assert "2 tokens masked for values that are not finite." in found["notes"]
     out = tmp_path / f"out.{form}"
     assert run("filter", path, "--is", "token", "--nonfinite", "mask", "-o", str(out)).status == 0
     assert [one["response_mask"] for one in rows_of(out)] == [[0, 1], [1, 1], [1, 0]]
@@ -229,7 +229,7 @@ def test_masking_clears_single_tokens_and_other_problems_stay(tmp_path: Path) ->
     found = analyzed(path, "--nonfinite", "mask", *SKIP)
     assert {name: one["rows"] for name, one in found["problems"].items()} == {"above_zero": 1}
     assert found["counts"]["masked_tokens"] == 1
-    assert "1 tokens that are not finite were masked." in found["notes"]
+    assert "1 token masked for values that are not finite." in found["notes"]
 
 
 def test_advantages_are_looked_at_only_where_the_plan_does(tmp_path: Path) -> None:
@@ -337,6 +337,6 @@ def test_text_says_what_was_left_out(tmp_path: Path) -> None:
     path = parquet(tmp_path / "d.parquet", [*good(3), bad(old_log_probs=None)])
     text = " ".join(run("analyze", path, *SKIP).out.split())
     assert "1 bad row left out" in text
-    assert "null_list: 1 rows left out;" in text
+    assert "null_list: 1 row left out;" in text
     summary = " ".join(run("filter", path, "--is", "token", *SKIP, "--dry-run").out.split())
     assert "4 rows in = 3 out + 0 dropped + 1 skipped." in summary

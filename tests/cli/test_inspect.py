@@ -130,7 +130,7 @@ def test_a_bad_row_is_shown_as_it_stands(tmp_path: Path) -> None:
     rows = [row(sample_id="a"), row([-1.0, None, -2.0], [-1.0], sample_id="b"), row([None, -1.0], sample_id="c")]
     for path in (parquet(tmp_path / "d.parquet", rows), jsonl(tmp_path / "d.jsonl", rows)):
         found = run("inspect", path, "--row", "b", "--json").json
-        assert found["problem"].startswith("unequal_lengths: old_log_probs has 1 tokens, rollout_log_probs has 3")
+        assert found["problem"].startswith("unequal_lengths: old_log_probs has 1 token, rollout_log_probs has 3")
         assert found["log_probs"] == {"rollout_log_probs": [-1.0, None, -2.0], "old_log_probs": [-1.0]}
         assert "! bad row, not_finite" in run("inspect", path, "--row", "c").out
 

@@ -119,6 +119,7 @@ def test_limit_reads_the_first_rows(tmp_path: Path) -> None:
     pq.write_table(table.drop_columns(["sample_id"]), tmp_path / "groups.parquet", row_group_size=4)
     both = [first, str(tmp_path / "groups.parquet")]
     assert [one["rows"] for one in analyzed(*both, "--limit", "12")["inputs"]] == [10, 2]
+    assert "Only the first row is read." in analyzed(first, "--limit", "1")["notes"]
     assert analyzed(first, "--limit", "1000")["counts"] == wanted["counts"]
 
 

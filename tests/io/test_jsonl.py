@@ -136,7 +136,7 @@ LINES: list[tuple[bytes, str]] = [
     (b'{"rollout_log_probs": [-1], "old_log_probs": [-1], "uid": 3}', "line 5 has a number in uid"),
     (b'{"rollout_log_probs": [-1], "old_log_probs": [-1]} {}', "line 5 is not JSON: Extra data"),
     (b'{"rollout_log_probs": [-1],\n "old_log_probs": [-1]}', "line 5 is not JSON"),
-    (b'{"rollout_log_probs": [-1, -1], "old_log_probs": [-1]}', "line 5: old_log_probs has 1 tokens"),
+    (b'{"rollout_log_probs": [-1, -1], "old_log_probs": [-1]}', "line 5: old_log_probs has 1 token"),
     (b'{"rollout_log_probs": [-1]}', "line 5: old_log_probs is null"),
     (b'{"rollout_log_probs": [-1], "old_log_probs": [1e400]}', r"line 5: old_log_probs\[0\] is inf"),
     (

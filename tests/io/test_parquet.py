@@ -70,7 +70,7 @@ def test_a_masked_token_may_hold_anything(tmp_path: Path) -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    (row([-1.0, -1.0], [-1.0], [1, 1]), r"old_log_probs has 1 tokens, rollout_log_probs has 2\."),
+    (row([-1.0, -1.0], [-1.0], [1, 1]), r"old_log_probs has 1 token, rollout_log_probs has 2\."),
     (row([-1.0], [-1.0], [1, 1]), r"response_mask has 2 tokens, rollout_log_probs has 1\."),
     (row([-1.0, -1.0], [-1.0, float("nan")], [1, 1]), r"old_log_probs\[1\] is nan on a valid token"),
     (row([-1.0, None], [-1.0, -1.0], [1, 1]), r"rollout_log_probs\[1\] is null on a valid token"),
@@ -97,7 +97,7 @@ def test_a_bad_row_is_named_by_file_and_row(tmp_path: Path, bad: Any, message: s
 
 def test_lengths_must_agree_row_by_row_and_not_only_in_total(tmp_path: Path) -> None:
     rows = [row([-1.0], [-1.0]), row([-1.0, -1.0], [-1.0]), row([-1.0], [-1.0, -1.0])]
-    with pytest.raises(DataError, match=r"row 1 \(0-based\): old_log_probs has 1 tokens, rollout_log_probs has 2"):
+    with pytest.raises(DataError, match=r"row 1 \(0-based\): old_log_probs has 1 token, rollout_log_probs has 2"):
         read_rows(opened(parquet(tmp_path / "a.parquet", rows)))
 
 

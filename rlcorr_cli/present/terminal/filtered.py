@@ -52,7 +52,7 @@ def _draw(console: Console, filtered: Filtered) -> None:
 
 
 def _where(console: Console, filtered: Filtered) -> None:
-    target, rows = filtered.target, f"{filtered.rows_in:,} rows in"
+    target, rows = filtered.target, f"{plural(filtered.rows_in, 'row')} in"
     gone = f"{filtered.rows_dropped:,} " + ("never drawn" if target.resample is not None else "dropped")
     bad = f"{filtered.rows_bad:,} {'skipped' if filtered.quarantine is None and filtered.rows_bad else 'quarantined'}"
     accounts = f"{rows} = {filtered.rows_out:,} out + {gone} + {bad}."
