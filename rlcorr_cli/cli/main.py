@@ -86,8 +86,6 @@ def run(args: Sequence[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     tame_environment()
-    # Arrow's own pools keep what a batch has freed from torch's tensors of the next: a tenth of the peak.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if COMPLETE in os.environ:
         os.environ["TERMINAL_WIDTH"] = _UNFOLDED
     try:
