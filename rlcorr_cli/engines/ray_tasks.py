@@ -30,8 +30,8 @@ Reference = Any
 """To what a task will give: a ray.ObjectRef."""
 LOOK_SECONDS = 0.01
 """Between one look at the tasks and the next."""
-ENDING_SECONDS = 1.5
-"""What tasks that are ended have to be gone: Ctrl-C is to end a run within two seconds."""
+ENDING_SECONDS = 5.0
+"""What tasks that are ended have to be gone; on a machine that is not busy it takes a few tenths."""
 SILENT_SECONDS = 60.0
 """Without a result, after which it is looked, and said, whether there is any node to wait for."""
 OF_ONE_MACHINE = {

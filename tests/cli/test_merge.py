@@ -37,7 +37,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def saved(dump: "str | Path", path: Path, *args: str) -> str:
+def saved(dump: "str | Path", path: "str | Path", *args: str) -> str:
     """The totals that `rlcorr analyze DUMP ARGS -o PATH` writes."""
     ran = run("analyze", str(dump), *args, "-o", str(path))
     assert ran.status == 0, ran.err
@@ -151,14 +151,17 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_totals_of_another_kind_are_refused_with_both_names(what: str, tmp_path: Path) -> None:
+def test_totals_of_another_kind_are_refused_with_both_names(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     table = pq.read_table(STEPS)
     half = len(table) // 2
     options, words = OTHERS[what]
     for name, rows in (("a", table.slice(0, half)), ("b", table.slice(half))):
-        pq.write_table(rows.append_column("other", rows["old_log_probs"]), tmp_path / f"{name}.parquet")
-    a = saved(tmp_path / "a.parquet", tmp_path / "a.rlcorr")
-    b = saved(tmp_path / "b.parquet", tmp_path / "b.rlcorr", *options)
+        pq.write_table(rows.append_column("other", rows["old_log_probs"]), f"{name}.parquet")
+    a = saved("a.parquet", "a.rlcorr")
+    b = saved("b.parquet", "b.rlcorr", *options)
     refused(run("merge", b, a), 2, "do not add", words.replace(" A", f" {a}").replace(" B", f" {b}"))
 
 
