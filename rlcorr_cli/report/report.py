@@ -148,8 +148,9 @@ class Report:
 
     @property
     def advised_bounds(self) -> tuple[SuggestedBounds, ...]:
-        """The suggestions as advice: like default remedies left out where a cause is known that voids the numbers."""
-        return () if self.faults else self.suggestions
+        """The suggestions as advice: like default remedies left out where a cause is known that voids the numbers, and
+        where the policies are farther apart than a correction can repair."""
+        return () if self.faults or self.verdict.level == "far" else self.suggestions
 
     @cached_property
     def situation(self) -> Situation:
@@ -157,7 +158,7 @@ class Report:
         rejects_already = any((r.statistic, r.scope) == ("ratio", "seq_mean") for r in self.plan.rejections)
         # A framework's own config has no --rs, and a plan that rejects so already has its own suggested bounds.
         if self.geometric is None or rejects_already or self.profile != "canonical":
-            return Situation(plan=self.plan, causes=self.faults)
+            return Situation(plan=self.plan, causes=self.faults, is_far=self.verdict.level == "far")
         bounds = Bounds(low=self.geometric.low, high=self.geometric.high)
         return Situation(
             plan=self.plan,
@@ -165,6 +166,7 @@ class Report:
             geometric=bounds,
             geometric_kept=self.geometric.kept_fraction,
             is_exact=self.geometric.exact,
+            is_far=self.verdict.level == "far",
         )
 
     def findings(self, group: Group) -> tuple[Finding, ...]:
@@ -174,7 +176,7 @@ class Report:
     @cached_property
     def verdict(self) -> Verdict:
         """How close the policies are, and which weights that leaves usable."""
-        return verdict(self.whole.counts, self.whole.values, self.health, self.plan, self.causes)
+        return verdict(self.whole.counts, self.whole.values, self.findings(self.whole), self.plan, self.causes)
 
     @cached_property
     def onset(self) -> Onset | None:

@@ -3,7 +3,8 @@
 A default rule's own text (`defaults.py`) is the general advice, which `explain` shows.  A row of REMEDIES says it more
 exactly where the plan or the data tell how: with the plan's own bound, or with bounds that were measured.  A user's
 remedy is said as the user wrote it.  Where a cause is known that voids the numbers (shifted columns, say), the default
-remedies are left out: each would treat a consequence.
+remedies are left out: each would treat a consequence.  Where the policies are farther apart than weights can repair, no
+remedy takes weights.
 
 tests/rules/test_remedies.py applies each remedy to data that break its rule, and sees that it helps.
 """
@@ -21,7 +22,8 @@ class Situation:
     """The plan whose numbers are judged, and what else is known of them.
 
     causes: names of what voids the numbers.  geometric: bounds on a sequence's geometric mean ratio that keep
-    `geometric_kept` of the sequences, at least or (is_exact) just that; None where that is not measured.
+    `geometric_kept` of the sequences, at least or (is_exact) just that; None where that is not measured.  is_far:
+    whether no weights repair the gap, as the verdict has it.
     """
 
     plan: Plan
@@ -29,6 +31,7 @@ class Situation:
     geometric: Bounds | None = None
     geometric_kept: float = 0.0
     is_exact: bool = False
+    is_far: bool = False
 
 
 def advised(findings: Iterable[Finding], situation: Situation) -> tuple[Finding, ...]:
@@ -42,8 +45,17 @@ def advised(findings: Iterable[Finding], situation: Situation) -> tuple[Finding,
 def _remedy(finding: Finding, situation: Situation) -> str | None:
     if situation.causes:
         return None
+    if situation.is_far and finding.metric in OF_WEIGHTS:
+        return "No weights repair a gap as wide as this: find its cause first."
     specific = REMEDIES.get(finding.metric)
     return (None if specific is None else specific(situation)) or finding.fix
+
+
+def _look_first(situation: Situation) -> str:
+    """Few tokens with a large ratio: weights that are clamped bear them, but for a gap that none repair."""
+    return (
+        "A few tokens carry the gap: look at them first (`rlcorr inspect DUMP --worst 5`)." if situation.is_far else ""
+    )
 
 
 def _no_sequence_weights(situation: Situation) -> str:
@@ -97,6 +109,7 @@ def _is_veto(rejection: Rejection) -> bool:
 
 
 REMEDIES: Mapping[str, Callable[[Situation], str]] = {
+    "chi2_token": _look_first,
     "seq_ess": _no_sequence_weights,
     "pareto_k_seq": _no_sequence_weights,
     "rollout_is_mean": _mean_of_weights,
@@ -107,3 +120,9 @@ REMEDIES: Mapping[str, Callable[[Situation], str]] = {
     "rollout_is_catastrophic_token_fraction": _lower_veto,
 }
 """Metric -> its default remedy in a situation; empty where the general one says all there is."""
+OF_WEIGHTS = (
+    *("seq_ess", "pareto_k_seq"),
+    *("rollout_is_mean", "rollout_is_std", "rollout_is_eff_sample_size", "rollout_is_seq_max_deviation"),
+    "rollout_rs_masked_fraction",
+)
+"""Metrics whose remedies take other weights, or weights at all."""

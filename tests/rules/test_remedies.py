@@ -107,6 +107,27 @@ def test_every_rule_has_a_remedy_in_every_situation_and_none_beside_a_cause(metr
     assert remedy(metric, plan, causes=("shifted_columns",)) is None
 
 
+@pytest.mark.parametrize("metric", [rule.metric for rule in RULES])
+@pytest.mark.parametrize("plan", [PLAIN, TOKEN, SEQUENCE])
+def test_no_remedy_takes_weights_where_none_repair_the_gap(metric: str, plan: Plan) -> None:
+    advice = remedy(metric, plan, is_far=True) or ""
+    assert advice
+    assert not any(weights in advice for weights in ("--is", "--preset", "--rs", "take weights"))
+
+
+def test_a_report_whose_policies_are_far_apart_says_nothing_of_weights_below_that(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rollout = [-rng.exponential(1.0, 40) - 6 for _ in range(40)]
+    train = [row + rng.normal(-0.6, np.sqrt(1.2), 40) for row in rollout]
+    pq.write_table(pa.table({"rollout_log_probs": rollout, "old_log_probs": train}), tmp_path / "far.parquet")
+    for plan in ("disabled", "decoupled_seq_is_rs"):
+        report = analyze(str(tmp_path / "far.parquet"), plan)
+        assert report.verdict.level == "far"
+        said = [finding.remedy or "" for finding in report.health if finding.broken]
+        assert not any("--is" in remedy or "--preset" in remedy for remedy in said)
+        assert "No weights repair a gap as wide as this: find its cause first." in said
+
+
 def test_every_specific_remedy_is_of_a_metric_with_a_default_rule() -> None:
     assert set(REMEDIES) <= {rule.metric for rule in RULES}
 
