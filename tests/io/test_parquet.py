@@ -1,3 +1,4 @@
+import gc
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -350,3 +351,21 @@ def test_a_type_that_arrow_does_not_read_is_no_damage(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"64 bits not implemented") as caught:
         read_rows(opened(str(tmp_path / "a.parquet")))
     assert caught.value.hint == "Write it again in types that Arrow reads."
+
+
+def test_a_footer_is_let_go_of_with_its_shard(tmp_path: Path) -> None:
+    # Parsed it takes sixty times its bytes, and a dump may have thousands of shards: what waits for the garbage
+    # collector makes memory grow along the dump.
+    paths = [parquet(tmp_path / f"{i}.parquet", plain(4)) for i in range(3)]
+    gc.collect()
+    gc.disable()
+    try:
+        before = _footers()
+        assert len(read_rows(opened(paths))) == 12
+        assert _footers() == before
+    finally:
+        gc.enable()
+
+
+def _footers() -> int:
+    return sum(isinstance(held, pq.FileMetaData) for held in gc.get_objects())

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,7 +54,7 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
         schema = file.schema_arrow
         _ = schema.names  # decoded only when they are asked for, and a name need not be UTF-8
         metadata, names = file.metadata, needed(schema)
-        columns = {name: _indices(metadata, [name]) for name in names}
+        columns = {name: _indices(file, [name]) for name in names}
         wanted = [j for of_name in columns.values() for j in of_name]
         _check_descriptions(metadata, wanted)
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
@@ -89,8 +89,11 @@ def _check_descriptions(metadata: pq.FileMetaData, columns: list[int]) -> None:
     It looks at all of them before it reads, and it reads a file here that has no bytes to give.
     """
     unread = pa.PythonFile(_Unread(), mode="r")
-    with pq.ParquetFile(unread, metadata=metadata, pre_buffer=True) as file, suppress(_Read):
-        next(file.reader.iter_batches(1, list(range(metadata.num_row_groups)), columns, False), None)
+    with pq.ParquetFile(unread, metadata=metadata, pre_buffer=True) as file:
+        try:
+            next(file.reader.iter_batches(1, list(range(metadata.num_row_groups)), columns, False), None)
+        except _Read as asked:
+            asked.__traceback__ = None  # it holds this frame and so the footer, and Arrow never lets go of the error
 
 
 class _Read(Exception):
@@ -142,7 +145,7 @@ def read(
         groups = range(first, stop)
         row = sum(file.metadata.row_group(i).num_rows for i in range(first))
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
-        step = _step(file.metadata, groups, roles.rollout, batch_tokens, whole)
+        step = _step(file, groups, roles.rollout, batch_tokens, whole)
         for batch in file.iter_batches(step, list(groups), None if whole else roles.needed, use_threads=False):
             yield Rows(
                 data=batch.select(roles.needed) if whole else batch,
@@ -160,7 +163,7 @@ def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
         return next(steps, None)
 
 
-def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_tokens: int, whole: bool) -> int:
+def _step(file: pq.ParquetFile, groups: Sequence[int], tokens: str, batch_tokens: int, whole: bool) -> int:
     """Rows of equal steps that hold less than batch_tokens each: rows differ in length, and few should be cut in two.
 
     whole: no more than WHOLE_ROWS, and WHOLE_BYTES by the footer, which does not tell how long text in a dictionary is.
@@ -168,7 +171,7 @@ def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_t
     # Seven eighths: a step that is a little too long is cut into a full batch and a remnant, one that is a little too
     # short makes one batch, which costs less.  Equal, because a short last step costs as many calls as a full one.
     low, high = STEP_TOKENS
-    wanted = _indices(metadata, [tokens])
+    metadata, wanted = file.metadata, _indices(file, [tokens])
     n_tokens = sum(metadata.row_group(i).column(j).num_values for i in groups for j in wanted)
     n_rows = sum(metadata.row_group(i).num_rows for i in groups)
     n_steps = math.ceil(8 * n_tokens / (7 * min(max(batch_tokens, low), high)))
@@ -179,8 +182,9 @@ def _step(metadata: pq.FileMetaData, groups: Sequence[int], tokens: str, batch_t
     return min(max(1, step), 1 << 30)
 
 
-def _indices(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
-    paths = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
+def _indices(file: pq.ParquetFile, names: Sequence[str]) -> list[int]:
+    # Not by metadata.schema: it and the footer hold each other, and a long run kept the footer of every shard.
+    paths = [".".join(path) for path in file.reader.column_paths]
     return [j for j, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in names)]
 
 
