@@ -219,7 +219,7 @@ def in_precision(model: Any, precision: str) -> Any:
 
 
 def decode(
-    model: Any, prompt: list[int], samples: int, limit: int, stop: int, rng: Any
+    model: Any, prompt: list[int], *, samples: int, limit: int, stop: int, rng: Any
 ) -> list[tuple[list[int], list[float]]]:
     """Sample responses token by token with a KV cache (temperature 1, no top-p); return ids and their log-probs."""
     import torch
@@ -297,7 +297,7 @@ def generate(args: argparse.Namespace) -> pa.Table:
         chat = [{"role": "user", "content": prompt}]
         prompt_ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)["input_ids"]
         rows: list[Row] = []
-        for ids, scored in decode(engine, prompt_ids, args.samples, args.max_tokens, stop, rng):
+        for ids, scored in decode(engine, prompt_ids, samples=args.samples, limit=args.max_tokens, stop=stop, rng=rng):
             rows.append(
                 {
                     "sample_id": f"s{g * args.samples + len(rows):03d}",

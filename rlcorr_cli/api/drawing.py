@@ -124,7 +124,15 @@ def plot(
             with computing(
                 device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
             ) as compute:
-                drawn = _read(wanted, reading, choose_plan(plan, mode=mode), compute, watch, staging, by_step)
+                drawn = _read(
+                    wanted,
+                    reading,
+                    choose_plan(plan, mode=mode),
+                    computing=compute,
+                    watch=watch,
+                    staging=staging,
+                    by_step=by_step,
+                )
         pictures = tuple(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
         staging.publish()
     return pictures
@@ -163,6 +171,7 @@ def _measured(
     kinds: Sequence[str],
     reading: ReadRequest,
     chosen: "ChosenPlan",
+    *,
     computing: "Computing",
     watch: "Watch | None",
     staging: Staging,
@@ -224,6 +233,7 @@ def _read(
     kinds: Sequence[str],
     reading: ReadRequest,
     chosen: "ChosenPlan",
+    *,
     computing: "Computing",
     watch: "Watch | None",
     staging: Staging,
@@ -231,7 +241,11 @@ def _read(
 ) -> "dict[str, Drawn]":
     """The pictures of a dump, those of its reports first; each of the others reads it once more."""
     of_plan = [kind for kind in kinds if kind not in NO_REPORT]
-    drawn = _drawn(_measured(of_plan, reading, chosen, computing, watch, staging, by_step)) if of_plan else {}
+    drawn: dict[str, Drawn] = {}
+    if of_plan:
+        drawn = _drawn(
+            _measured(of_plan, reading, chosen, computing=computing, watch=watch, staging=staging, by_step=by_step)
+        )
     for kind, draw in ((COMPARE, _compared), (DIAGNOSE, _diagnosed)):
         if kind in kinds:
             drawn[kind] = draw(_without_quarantine(reading) if drawn else reading, computing, watch, staging)

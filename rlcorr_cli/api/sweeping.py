@@ -63,7 +63,7 @@ def sweep(
 
     refuse_outside(2, MOST_POINTS, points=points)
     targets = Targets(target_keep, target_ess)
-    swept = _swept(plan, rs, is_scope, bound, side, mode)
+    swept = _swept(plan, rs=rs, is_scope=is_scope, bound=bound, side=side, mode=mode)
     outputs = sheet_files(output)
     if batch_by is not None and not divides_by_mean(swept.base):
         raise UsageError("--batch-by changes nothing here: the plan looks at no batches.", "Leave it out.")
@@ -94,6 +94,7 @@ def sweep(
 
 def _swept(
     plan: Any,
+    *,
     rs: str | Rejection | Sequence[str | Rejection],
     is_scope: WeightScope | None,
     bound: Any,

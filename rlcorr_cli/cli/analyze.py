@@ -7,6 +7,7 @@ from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingO
 
 def analyze(
     dumps: o.Dumps,
+    *,
     read: ReadingOptions,
     plan: PlanOptions,
     objective: ObjectiveOptions,

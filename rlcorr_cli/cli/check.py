@@ -30,6 +30,7 @@ class RuleOptions:
 
 def check(
     dumps: o.DumpsOrReport,
+    *,
     read: ReadingOptions,
     plan: PlanOptions,
     objective: ObjectiveOptions,

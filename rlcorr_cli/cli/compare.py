@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def compare(
     dumps: o.Dumps,
+    *,
     read: ReadingOptions,
     compute: ComputingOptions,
     objective: ObjectiveOptions,

@@ -11,6 +11,7 @@ JOINING = "Two engines"
 
 def convert(
     dumps: o.Dumps,
+    *,
     output: o.Dataset = None,
     join: Annotated[
         str | None,

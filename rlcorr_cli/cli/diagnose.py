@@ -15,6 +15,7 @@ COLUMNS = "step, policy_version, worker, data_source, finish_reason"
 
 def diagnose(
     dumps: o.Dumps,
+    *,
     read: ReadingOptions,
     compute: ComputingOptions,
     group_by: o.GroupBy = None,

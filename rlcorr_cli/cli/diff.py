@@ -17,6 +17,7 @@ COMPARING = "Comparing"
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="A dump, as for analyze, or one part.rlcorr.")],
     b: Annotated[str, typer.Argument(metavar="B", help="What it is compared with, likewise.")],
+    *,
     compute: ComputingOptions,
     by: Annotated[
         str | None,

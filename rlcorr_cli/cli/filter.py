@@ -7,6 +7,7 @@ from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingO
 
 def filter(
     dumps: o.Dumps,
+    *,
     read: ReadingOptions,
     plan: PlanOptions,
     objective: ObjectiveOptions,

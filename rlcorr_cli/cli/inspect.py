@@ -18,6 +18,7 @@ LOOKING = "What to look at"
 
 def inspect(
     dumps: o.Dumps,
+    *,
     read: ReadingOptions,
     plan: PlanOptions,
     compute: ComputingOptions,

@@ -11,6 +11,7 @@ def merge(
     parts: Annotated[
         list[str], typer.Argument(metavar="PART...", help="Files that analyze -o part.rlcorr or merge wrote.")
     ],
+    *,
     group_by: o.GroupBy = None,
     allow_overlap: Annotated[
         bool,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def plot(
     dumps: o.DumpsOrReport,
+    *,
     read: ReadingOptions,
     plan: PlanOptions,
     compute: ComputingOptions,

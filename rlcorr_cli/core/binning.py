@@ -54,9 +54,9 @@ def draw_groups(
     moments, of_tokens = _moments(tokens.log_ratio), ragged.broadcast(rows)
     n_tokens = {"tokens": ragged.lengths, "kept_tokens": ragged.lengths}
     spread = {
-        "surprise": _spreads(-tokens.rollout_logp, SURPRISE, moments, of_tokens, n),
-        "position": _spreads(ragged.positions() + 1, POSITION, moments, of_tokens, n),
-        "length": _spreads(ragged.lengths, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens, rows, n),
+        "surprise": _spreads(-tokens.rollout_logp, SURPRISE, moments, group=of_tokens, n_groups=n),
+        "position": _spreads(ragged.positions() + 1, POSITION, moments, group=of_tokens, n_groups=n),
+        "length": _spreads(ragged.lengths, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens, group=rows, n_groups=n),
     }
     return {key: BinnedTotals(spread={axis: spread[axis][place] for axis in spread}) for key, place in places.items()}
 
@@ -150,12 +150,12 @@ def _moments(values: Tensor) -> dict[str, Tensor]:
 
 def _spread(axis: Tensor, binning: Octaves, values: dict[str, Tensor]) -> Binned[Octaves]:
     """Counts and the values' sums by bin of the axis."""
-    (spread,) = _spreads(axis, binning, values, None, 1)
+    (spread,) = _spreads(axis, binning, values, group=None, n_groups=1)
     return spread
 
 
 def _spreads(
-    axis: Tensor, binning: Octaves, values: dict[str, Tensor], group: Tensor | None, n_groups: int
+    axis: Tensor, binning: Octaves, values: dict[str, Tensor], *, group: Tensor | None, n_groups: int
 ) -> list[Binned[Octaves]]:
     """The same of each of some groups; group: which one each value is of, None of a single one."""
     at, n = _octave(axis, binning), n_groups * binning.n

@@ -42,7 +42,7 @@ class RowGaps:
 
 
 def gap_totals(
-    batch: Batch, around: Surroundings, rows: Index, device: torch.device, mode: Mode = "decoupled"
+    batch: Batch, around: Surroundings, rows: Index, *, device: torch.device, mode: Mode = "decoupled"
 ) -> RowGaps:
     """The statistics of some rows of a batch, in the order of these rows; those without a valid token are none.
 
@@ -53,7 +53,7 @@ def gap_totals(
     filled = np.flatnonzero(batch.filled[rows])
     for first in range(0, len(filled), MOST_ROWS):
         portion = filled[first : first + MOST_ROWS]
-        of_portion = _Sums(GapRows.of(batch, around, rows[portion], device, mode))
+        of_portion = _Sums(GapRows.of(batch, around, rows[portion], device=device, mode=mode))
         totals += of_portion.totals
         odd[portion], far[portion] = of_portion.odd_gap, of_portion.far_size
     return RowGaps(totals, odd, far)
@@ -235,7 +235,13 @@ class _Sums:
         tokens = np.flatnonzero(counted)
         surprise, row = (column.cpu().numpy()[tokens] for column in (self.rows.values.surprise, self.rows.row))
         d = to_numpy(self.rows.values.d)[tokens]
-        return vocabulary(self.rows.token_ids[tokens], self.rows.again[tokens], surprise, self.rows.prompts[row], d)
+        return vocabulary(
+            self.rows.token_ids[tokens],
+            again=self.rows.again[tokens],
+            surprise=surprise,
+            prompts=self.rows.prompts[row],
+            d=d,
+        )
 
     def _jackknifed(self) -> tuple[Floats, Floats, Floats]:
         """moments, curves, lines of GapTotals."""

@@ -48,7 +48,7 @@ class GapRows:
     again: NDArray[np.bool_] | None
 
     @classmethod
-    def of(cls, batch: Batch, around: Surroundings, rows: Index, device: torch.device, mode: Mode) -> "GapRows":
+    def of(cls, batch: Batch, around: Surroundings, rows: Index, *, device: torch.device, mode: Mode) -> "GapRows":
         """Some rows of a batch."""
         if len(rows) < batch.n_rows:
             batch, around = chosen(batch, around, rows)

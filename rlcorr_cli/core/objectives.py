@@ -50,7 +50,7 @@ class TokenLosses:
 def token_losses(tokens: Tokens, corrected: Corrected, objective: Objective) -> TokenLosses:
     """The objective of corrected tokens, whose advantages must be there."""
     weights = token_weights(tokens.ragged, corrected) if objective.takes_weights else None
-    return _losses(tokens, objective, _change(tokens, objective), weights, corrected.keep)
+    return _losses(tokens, objective, change=_change(tokens, objective), weights=weights, keep=corrected.keep)
 
 
 def objective_columns(tokens: Tokens, corrected: Corrected, objective: Objective) -> tuple[Columns, dict[str, Floats]]:
@@ -100,7 +100,7 @@ def objective_columns(tokens: Tokens, corrected: Corrected, objective: Objective
 def uncorrected(tokens: Tokens, objective: Objective) -> TokenLosses:
     """The objective with nothing weighted or rejected; in bypass mode, where PPO's ratio corrects, reinforce's."""
     plain = replace(objective, name="reinforce", dual_clip=None) if objective.mode == "bypass" else objective
-    return _losses(tokens, plain, _change(tokens, objective), None, None)
+    return _losses(tokens, plain, change=_change(tokens, objective), weights=None, keep=None)
 
 
 def counted_twice(tokens: Tokens, corrected: Corrected, objective: Objective) -> TokenLosses:
@@ -110,7 +110,9 @@ def counted_twice(tokens: Tokens, corrected: Corrected, objective: Objective) ->
         replace(objective, name="ppo", clip_low=0.2, clip_high=0.2) if objective.name == "reinforce" else objective
     )
     change = _current(tokens) - tokens.rollout_logp
-    return _losses(tokens, clipping, change, token_weights(tokens.ragged, corrected), corrected.keep)
+    return _losses(
+        tokens, clipping, change=change, weights=token_weights(tokens.ragged, corrected), keep=corrected.keep
+    )
 
 
 def token_weights(ragged: Ragged, corrected: Corrected) -> Tensor | None:
@@ -162,7 +164,7 @@ def _ppo(ratio: Tensor, limited: Tensor, advantages: Tensor, objective: Objectiv
 
 
 def _losses(
-    tokens: Tokens, objective: Objective, change: Tensor, weights: Tensor | None, keep: Tensor | None
+    tokens: Tokens, objective: Objective, *, change: Tensor, weights: Tensor | None, keep: Tensor | None
 ) -> TokenLosses:
     """Each token's terms under its weight, 0 where rejected, averaged within its sequence where the objective does."""
     ragged = tokens.ragged

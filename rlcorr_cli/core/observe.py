@@ -166,7 +166,9 @@ def observe(
                 columns, masses = objective_columns(tokens[plan.mode], verdict, objective)
                 parts[plan_block(plan)] = [Part(columns=columns, fold=fold, log_weights=masses)]
                 continue
-            parts[plan_block(plan)] = _plan_parts(tokens[plan.mode], verdict, settings, fold, rewards, objective)
+            parts[plan_block(plan)] = _plan_parts(
+                tokens[plan.mode], verdict, settings=settings, fold=fold, rewards=rewards, objective=objective
+            )
         resampled: dict[str, Columns] = {**base}
         if observation.compares:
             columns, masses = _compared(batch, observation, tokens, budget_bounds or {})
@@ -270,7 +272,7 @@ def _plan_layout(
     tokens = _one_token(plan.mode, has_current)
     fold = Fold(np.zeros(1, np.int64), tokens.ragged)
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
-    parts = _plan_parts(tokens, corrected, settings, fold, None, objective)
+    parts = _plan_parts(tokens, corrected, settings=settings, fold=fold, rewards=None, objective=objective)
     if len(parts) == 1 and plan.rules:
         # The plan rejects even l = 0, so that nothing is kept of this one token.
         parts.append(Part.of_tokens(_diagnostics(tokens, settings, None), fold, tokens, KEPT))
@@ -320,6 +322,7 @@ def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold
 def _plan_parts(
     tokens: Tokens,
     corrected: Corrected,
+    *,
     settings: DiagnosticSettings,
     fold: Fold,
     rewards: Floats | None,

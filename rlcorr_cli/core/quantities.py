@@ -78,7 +78,7 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
         weighted = corrected.weighted
         bounds, units = weighted.weighting.bounds, Units(tokens.ragged, weighted.weighting.scope == "token")
         spread = _spread(tokens, units, weighted.raw, 1.0)
-        raw = _family(units, weighted.raw, reciprocal(bounds), 1.0, spread, weighted.gate_mask)
+        raw = _family(units, weighted.raw, reciprocal(bounds), centre=1.0, spread=spread, gate_mask=weighted.gate_mask)
         columns |= (raw | _log_extremes(tokens, units, weighted.log_raw)).prefixed("weight.")
         outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
         columns |= _applied(units, weighted, spread, outside).prefixed("applied.")
@@ -257,7 +257,7 @@ def _spread(tokens: Tokens, units: Units, x: Tensor, centre: float) -> Spread:
 
 
 def _family(
-    units: Units, x: Tensor, ends: Ends, centre: float, spread: Spread, gate_mask: Tensor | None = None
+    units: Units, x: Tensor, ends: Ends, *, centre: float, spread: Spread, gate_mask: Tensor | None = None
 ) -> Columns:
     """Moments, extremes and out-of-bounds counts of a statistic x over its units; ends: low, high.
 
@@ -267,7 +267,7 @@ def _family(
     spread: of x.  gate_mask: bool over units, where any can be outside at all.
     """
     lengths = units.ragged.sizes
-    trimmed, (low, high) = _bounded(units, x, ends, centre, spread, gate_mask)
+    trimmed, (low, high) = _bounded(units, x, ends, centre=centre, spread=spread, gate_mask=gate_mask)
     tok_high, tok_low = high * units.tokens, low * units.tokens
     mean = spread.sum / lengths
     seq_low, seq_high = outside_of(mean, ends)
@@ -294,7 +294,7 @@ def _family(
 
 
 def _bounded(
-    units: Units, x: Tensor, ends: Ends, centre: float, spread: Spread, gate_mask: Tensor | None
+    units: Units, x: Tensor, ends: Ends, *, centre: float, spread: Spread, gate_mask: Tensor | None
 ) -> tuple[Spread, tuple[Floats, Floats]]:
     """The spread of x clamped into its bounds, and units outside them; only sequences with any are looked at again."""
     low, high = np.zeros((2, units.ragged.n_sequences))
@@ -365,7 +365,7 @@ def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
     ends = rejection.bounds.low, rejection.bounds.high
     centre = 0.0 if rejected.log_value is None else 1.0
     spread = _spread(tokens, units, rejected.value, centre)
-    columns = _family(units, rejected.value, ends, centre, spread, rejected.gate_mask)
+    columns = _family(units, rejected.value, ends, centre=centre, spread=spread, gate_mask=rejected.gate_mask)
     columns |= _losses(tokens.ragged, ~units.broadcast(rejected.keep))
     if rejected.log_value is not None:
         columns |= _log_extremes(tokens, units, rejected.log_value)

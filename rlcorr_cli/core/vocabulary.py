@@ -11,7 +11,12 @@ REPEAT_LIMIT, ID_LIMIT = 5.0, 2.0
 
 
 def vocabulary(
-    ids: NDArray[np.int64], again: NDArray[np.bool_], surprise: NDArray[np.int64], prompts: NDArray[np.int64], d: Floats
+    ids: NDArray[np.int64],
+    *,
+    again: NDArray[np.bool_],
+    surprise: NDArray[np.int64],
+    prompts: NDArray[np.int64],
+    d: Floats,
 ) -> Vocabulary:
     """Of inside body tokens that have an id, each [V]: whether it came before in its row, its bin of u, its prompt's
     bucket and d, the difference in log-odds."""

@@ -90,7 +90,7 @@ class SetAside:
 
 
 def checked_batches(
-    rows: Rows, roles: Roles, batch_tokens: int, bad_rows: BadRowPolicy | None = None, seen: Seen | None = None
+    rows: Rows, roles: Roles, batch_tokens: int, *, bad_rows: BadRowPolicy | None = None, seen: Seen | None = None
 ) -> Iterator[CheckedRows | SetAside]:
     """The rows in order, cut where the next would pass batch_tokens.
 
@@ -194,7 +194,9 @@ def _unsound(cut: _Cut) -> list[Fault]:
 
 
 def _valid(rows: Rows, lists: Mapping[str, Lists], roles: Roles, finite: NDArray[np.bool_] | None) -> Valid:
-    return checks.valid(lists, roles.log_probs, roles.mask, _advantages(rows, lists, roles), finite)
+    return checks.valid(
+        lists, roles.log_probs, mask=roles.mask, advantages=_advantages(rows, lists, roles), finite=finite
+    )
 
 
 def _advantages(rows: Rows, lists: Mapping[str, Lists], roles: Roles) -> NDArray[np.float64] | None:

@@ -104,6 +104,7 @@ class Valid:
 def valid(
     lists: Mapping[str, Lists],
     log_probs: Iterable[str],
+    *,
     mask: str | None,
     advantages: NDArray[np.float64] | None,
     finite: Flags | None = None,

@@ -95,9 +95,9 @@ def resolve(
     available: Sequence[str],
     overrides: Mapping[str, str],
     mode: Mode,
+    *,
     needs: Sequence[str] = (),
     wanted: Sequence[str] = (),
-    *,
     compares: bool = True,
 ) -> dict[str, str]:
     """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any,

@@ -56,13 +56,16 @@ class Dump:
         """The same files with other groups; nothing is opened again to settle their columns."""
         if names == self.request.group_by:
             return self
-        request = replace(self.request, group_by=names)
-        return _settled(request, self.plan_columns, self.sources, self.indexes, self.search_notes, self.stdin)
+        return self._settled_anew(replace(self.request, group_by=names))
 
     def drawn_by(self, names: tuple[str, ...]) -> "Dump":
         """The same files with rows known to the bootstrap by some of `marks`."""
-        request = replace(self.request, drawn_by=names)
-        return _settled(request, self.plan_columns, self.sources, self.indexes, self.search_notes, self.stdin)
+        return self._settled_anew(replace(self.request, drawn_by=names))
+
+    def _settled_anew(self, request: ReadRequest) -> "Dump":
+        return _settled(
+            request, self.plan_columns, self.sources, self.indexes, search_notes=self.search_notes, stdin=self.stdin
+        )
 
     @cached_property
     def reader(self) -> ShardReader:
@@ -149,7 +152,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
 
     is_remote = len(sources) > 1 and filesystem(sources[0].path).remote
     indexes = _with_all_columns(dict(answers(indexed, sources) if is_remote else map(indexed, sources)))
-    return _settled(request, plan_columns, tuple(sources), indexes, search_notes, stdin)
+    return _settled(request, plan_columns, tuple(sources), indexes, search_notes=search_notes, stdin=stdin)
 
 
 def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:
@@ -181,6 +184,7 @@ def _settled(
     plan_columns: PlanColumns,
     sources: tuple[Source, ...],
     indexes: Mapping[str, Index],
+    *,
     search_notes: tuple[str, ...],
     stdin: Stdin | None,
 ) -> Dump:

@@ -93,6 +93,8 @@ def _equal(ids: pa.Array, name: str) -> list[int]:
 
 
 def _found(dump: Dump, rows: Rows) -> Found:
-    (read,) = checked_batches(rows, dump.roles, STEP_TOKENS, replace(dump.request.bad_rows, action="quarantine"))
+    (read,) = checked_batches(
+        rows, dump.roles, STEP_TOKENS, bad_rows=replace(dump.request.bad_rows, action="quarantine")
+    )
     assert rows.original is not None
     return Found(resolved(rows.places[0]).text, rows.original.values(0), read)

@@ -111,7 +111,7 @@ class ShardParts:
         if self._part is None:
             place = self._place
             file = JointFile(place.directory, place.name(self._shard, len(self._written)))
-            self._part = writer(".parquet", file.file, None, place.columns, place.first), file
+            self._part = writer(".parquet", file.file, None, place.columns, first=place.first), file
         return self._part[0]
 
     def _close(self) -> None:

@@ -69,7 +69,7 @@ class ShardReader:
 
     def _rows(self, shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Rows]:
         read = container(shard.format).reader.read
-        for rows in read(shard, shard.partition.without(self.roles), self.stdin, batch_tokens, whole):
+        for rows in read(shard, shard.partition.without(self.roles), self.stdin, batch_tokens, whole=whole):
             yield shard.partition.given_to(rows, self.roles.needed)
 
     def checked(
@@ -86,7 +86,9 @@ class ShardReader:
             return
         with self._unchanged(shard):
             for rows in self._rows(shard, batch_tokens, whole or self.bad_rows.keeps):
-                yield from checked_batches(state.cut(rows), self.roles, batch_tokens, self.bad_rows, state.seen)
+                yield from checked_batches(
+                    state.cut(rows), self.roles, batch_tokens, bad_rows=self.bad_rows, seen=state.seen
+                )
                 if state.rows == 0:
                     break
 

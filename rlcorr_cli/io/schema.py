@@ -46,7 +46,7 @@ def resolve_schema(
     notes: list[str] = []
     optional = _optional(plan_columns)
     resolved = {
-        path: _resolved(path, schema, request.columns, plan_columns, optional, notes)
+        path: _resolved(path, schema, request.columns, plan_columns=plan_columns, optional=optional, notes=notes)
         for path, schema in schemas.items()
     }
     columns = _shared(resolved, optional)
@@ -85,7 +85,7 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     At least what `resolve_schema` will name, so that a file is checked while it is open for the first time.
     """
     optional = _optional(plan_columns)
-    columns = _resolved(path, schema, request.columns, plan_columns, optional, [])
+    columns = _resolved(path, schema, request.columns, plan_columns=plan_columns, optional=optional, notes=[])
     batch = plan_columns.batch
     required = (batch,) if batch is not None and plan_columns.batch_required else ()
     keys = _keys(path, schema, (*required, *request.group_by), request)
@@ -121,6 +121,7 @@ def _resolved(
     path: str,
     schema: pa.Schema,
     overrides: Mapping[str, str],
+    *,
     plan_columns: PlanColumns,
     optional: Collection[str],
     notes: list[str],
@@ -131,8 +132,8 @@ def _resolved(
             schema.names,
             overrides,
             plan_columns.mode,
-            plan_columns.needed,
-            plan_columns.wanted,
+            needs=plan_columns.needed,
+            wanted=plan_columns.wanted,
             compares=plan_columns.compares,
         )
         for name, column in list(columns.items()):
@@ -158,7 +159,7 @@ def _batch(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns:
 
 
 def _keys(
-    path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, purpose: str = "to group by"
+    path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, *, purpose: str = "to group by"
 ) -> dict[str, str]:
     with _named(path):
         keys = {name: key_column(name, schema.names, request.columns, purpose) for name in names}
@@ -182,7 +183,7 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
         return next(shared, None)
 
     purpose = "to look at level by level"
-    by = {path: _keys(path, schema, plan_columns.by, request, purpose) for path, schema in schemas.items()}
+    by = {path: _keys(path, schema, plan_columns.by, request, purpose=purpose) for path, schema in schemas.items()}
     asked = _shared(by, ())
     named = {name: (request.columns[name],) if name in request.columns else names for name, names in LEVELS.items()}
     columns = {name: everywhere(names, types.holds_key) for name, names in named.items()}

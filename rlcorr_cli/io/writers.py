@@ -123,6 +123,7 @@ def writer(
     file: BinaryIO,
     losses: Losses | None,
     columns: pa.Schema | None,
+    *,
     first: pa.Schema | None = None,
 ) -> Writer:
     """The Writer of a suffix, which closes nothing but what it opens itself.  losses: where it counts

@@ -122,7 +122,14 @@ def analyze_dump(
     budgets = search_budgets(dump, plan, computing)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
         measured, _ = measure(
-            dump, observation, computing, budgets.bounds, progress, log, share=gap_share(dump), by_group=by_group
+            dump,
+            observation,
+            computing,
+            bounds=budgets.bounds,
+            progress=progress,
+            log=log,
+            share=gap_share(dump),
+            by_group=by_group,
         )
         run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
         report = report_of(run, layouts_of(observation))
@@ -184,10 +191,10 @@ def measure(
     dump: Dump,
     observation: Observation,
     computing: Computing,
+    *,
     bounds: BudgetBounds,
     progress: Progress | None = None,
     log: BadRowLog | None = None,
-    *,
     share: int = 0,
     by_group: bool = False,
 ) -> tuple[Measured, Layouts]:

@@ -94,7 +94,7 @@ def compare_dump(
     for plan in observed:
         bounds.update(search_budgets(dump, plan, computing).bounds)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
-        measured, layouts = measure(dump, observation, computing, bounds, progress, log)
+        measured, layouts = measure(dump, observation, computing, bounds=bounds, progress=progress, log=log)
         log.check(sum(measured.rows.values()))
         notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]
         if dump.roles.advantages is None:

@@ -17,7 +17,14 @@ def correct(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> T
     dump = opened(request, chosen)
     check_added(dump.available)
     budget_bounds = search_budgets(dump, chosen.plan, computing).bounds
-    work = filter_work(dump, chosen, Target(path=None, keep_rejected=True), computing, budget_bounds, writes=True)
+    work = filter_work(
+        dump,
+        chosen,
+        Target(path=None, keep_rejected=True),
+        computing=computing,
+        budget_bounds=budget_bounds,
+        writes=True,
+    )
     corrected = [batch.written for batch in filtered_rows(dump, work, computing) if batch.written is not None]
     if not corrected:
         raise DataError("The table has no rows.", "Give a table that holds at least one sequence.")

@@ -149,7 +149,7 @@ class DiagnoseShard:
         gaps: dict[Key, GroupGaps] = {}
         for group in np.unique(batch.group_index).tolist():
             at = np.flatnonzero(batch.group_index == group)
-            of_group = gap_totals(batch, around, at, self.reading.device)
+            of_group = gap_totals(batch, around, at, device=self.reading.device)
             worst = {
                 name: WorstRows.of(self._worst(rows, at, values))
                 for name, values in (("odd_rows", of_group.odd), ("far_rows", of_group.far))

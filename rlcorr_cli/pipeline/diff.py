@@ -55,7 +55,7 @@ def diff(
     reports = [
         report_in(request.paths[0], run)
         if run is not None
-        else _measured(dump, chosen, settings, drawn_by, computing, watch)
+        else _measured(dump, chosen, settings, drawn_by=drawn_by, computing=computing, watch=watch)
         for request, run, dump in zip((a, b), saved, opening, strict=True)
     ]
     return _compared(reports[0], reports[1], settings)
@@ -119,6 +119,7 @@ def _measured(
     dump: Dump | None,
     chosen: ChosenPlan,
     settings: DiffSettings,
+    *,
     drawn_by: tuple[str, ...],
     computing: Computing,
     watch: Watch | None,

@@ -60,7 +60,7 @@ def filter_dump(
         computing = computing.as_named  # names of parts are an engine's own
     budgets = search_budgets(dump, plan, computing)
     writes = target.path is not None or target.rejected is not None
-    work = filter_work(dump, chosen, target, computing, budgets.bounds, writes=writes)
+    work = filter_work(dump, chosen, target, computing=computing, budget_bounds=budgets.bounds, writes=writes)
     draws = row_draws(dump, work, computing)
     with ExitStack() as stack:
         writing = Writing(
@@ -111,7 +111,7 @@ def _written_in_order(
     )
     with closing(batches):
         for batch in batches:
-            _write(batch, tally, draws, kept, dropped)
+            _write(batch, tally, draws=draws, kept=kept, dropped=dropped)
     return tally, outputs
 
 
@@ -198,7 +198,7 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
 
 
 def _write(
-    batch: FilteredRows, tally: Tally, draws: NDArray[np.int64] | None, kept: Output | None, dropped: Output | None
+    batch: FilteredRows, tally: Tally, *, draws: NDArray[np.int64] | None, kept: Output | None, dropped: Output | None
 ) -> None:
     """Send one batch's rows where they belong."""
     times = batch.stays.astype(np.int64)

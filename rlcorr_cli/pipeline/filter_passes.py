@@ -211,7 +211,7 @@ class FilterShard:
 
 
 def filter_work(
-    dump: Dump, chosen: ChosenPlan, target: Target, computing: Computing, budget_bounds: BudgetBounds, *, writes: bool
+    dump: Dump, chosen: ChosenPlan, target: Target, *, computing: Computing, budget_bounds: BudgetBounds, writes: bool
 ) -> FilterShard:
     """What is done with each shard under a plan; measures first what weights and coefficients are divided by."""
     plan, objective = chosen.plan, target.objective
@@ -221,7 +221,9 @@ def filter_work(
         seed=None,
         objectives={} if objective is None else {plan: objective},
     )
-    scales, divisors = _divided_by(dump, chosen, target, observation, computing, budget_bounds)
+    scales, divisors = _divided_by(
+        dump, chosen, target, observation=observation, computing=computing, budget_bounds=budget_bounds
+    )
     return FilterShard(
         reading=ShardReading.of(dump, computing, whole=True, streams=True),
         observation=observation,
@@ -238,6 +240,7 @@ def _divided_by(
     dump: Dump,
     chosen: ChosenPlan,
     target: Target,
+    *,
     observation: Observation,
     computing: Computing,
     budget_bounds: BudgetBounds,
@@ -247,7 +250,7 @@ def _divided_by(
     objective = target.objective if target.divides_coefs else None
     if not plan.normalizes and objective is None:
         return None, None
-    measured, layouts = measure(dump, observation, computing, budget_bounds)
+    measured, layouts = measure(dump, observation, computing, bounds=budget_bounds)
     scales = factors(measured.groups, layouts, plan, batch_mean) if plan.normalizes else None
     if objective is None:
         return scales, None

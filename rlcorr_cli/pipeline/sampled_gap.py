@@ -44,4 +44,4 @@ class SampledGap:
         if not sampled:
             return None
         batch, around = pooled(sampled)
-        return gap_totals(batch, around, np.arange(batch.n_rows), self.reading.device, self.mode).totals
+        return gap_totals(batch, around, np.arange(batch.n_rows), device=self.reading.device, mode=self.mode).totals

@@ -74,13 +74,13 @@ def sweep(
         log.check(sum(measured.rows.values()))
         summary = total(measured.groups.values(), layouts_of(observation))
         curve = curve_of(totals, swept, measured.groups) if totals else None
-        candidates = {} if curve is None else _candidates(dump, computing, swept, curve, targets)
+        candidates = {} if curve is None else _candidates(dump, computing, swept=swept, curve=curve, targets=targets)
         result = swept_report(
             summary,
             curve,
             swept,
-            targets,
-            candidates,
+            targets=targets,
+            candidates=candidates,
             n_points=n_points,
             inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
             notes=tuple(dump.notes),
@@ -111,7 +111,7 @@ def curve_of(totals: Mapping[Any, UnitTotals], swept: Swept, groups: Mapping[Gro
 
 
 def _candidates(
-    dump: Dump, computing: Computing, swept: Swept, curve: Curve, targets: Targets
+    dump: Dump, computing: Computing, *, swept: Swept, curve: Curve, targets: Targets
 ) -> Mapping[int, Candidates]:
     """The units of the groups of buckets that targets cut, by the group's place; one more reading of the dump."""
     places = _places(curve, targets)

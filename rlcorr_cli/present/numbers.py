@@ -94,7 +94,7 @@ def sparkline(values: Sequence[float | None], unicode: bool, low: float | None =
     return "".join(" " if v is None else blocks[round((v - bottom) * scale)] for v in values)
 
 
-def histogram_line(histogram: Histogram, low: float, high: float, width: int, unicode: bool) -> str:
+def histogram_line(histogram: Histogram, low: float, high: float, *, width: int, unicode: bool) -> str:
     """A histogram between two values as one line, log counts, so that tails show."""
     values, counts = histogram.by_value
     bins = [0] * width

@@ -80,7 +80,9 @@ def build(
     groups = [
         group
         for first in range(0, len(keys), GROUPS_AT_ONCE)
-        for group in _groups(keys[first : first + GROUPS_AT_ONCE], by_values, group_by, layouts, plan, profile)
+        for group in _groups(
+            keys[first : first + GROUPS_AT_ONCE], by_values, group_by, layouts=layouts, plan=plan, profile=profile
+        )
     ]
     if of_objective is not None:
         nothing = dict.fromkeys(of_objective.named_metrics)
@@ -88,7 +90,7 @@ def build(
     if group_replicates and profile is None:
         groups = [_with_intervals(group, group_replicates, plan.mode) for group in groups]
     if group_bins:
-        groups = [_with_curves(group, group_bins, by_values, layouts, plan) for group in groups]
+        groups = [_with_curves(group, group_bins, by_values, layouts=layouts, plan=plan) for group in groups]
     whole = Group(
         key={},
         counts=whole_counts,
@@ -203,6 +205,7 @@ def _groups(
     keys: Sequence[tuple[Any, ...]],
     by_values: Mapping[tuple[Any, ...], Sequence[Summary]],
     group_by: Sequence[str],
+    *,
     layouts: Layouts,
     plan: Plan,
     profile: Profile | None,
@@ -232,6 +235,7 @@ def _with_curves(
     group: Group,
     bins: Mapping[tuple[Any, ...], BinnedTotals],
     by_values: Mapping[tuple[Any, ...], Sequence[Summary]],
+    *,
     layouts: Layouts,
     plan: Plan,
 ) -> Group:

@@ -176,15 +176,17 @@ def compared(
     drawn_intervals = {} if drawn is None else intervals(drawn.replicates.get(mode))
     metrics = diagnostics(DiagnosticsView(whole_total, mode))
     cause = _cause(anomalies, impossible_ratio(metrics, drawn_intervals, n_distinct))
-    whole = _group({}, whole_total, plans, counts, metrics, cause, drawn, n_batches)
+    whole = _group(
+        {}, whole_total, plans, counts=counts, diagnosed=metrics, cause=cause, drawn=drawn, n_batches=n_batches
+    )
     groups = [
         _group(
             dict(zip(group_by, key, strict=True)),
             summary,
             plans,
-            counts_of(summary, mode),
-            diagnostics(DiagnosticsView(summary, mode)),
-            cause,
+            counts=counts_of(summary, mode),
+            diagnosed=diagnostics(DiagnosticsView(summary, mode)),
+            cause=cause,
         )
         for key in keys
         for summary in (total(by_values[key], layouts),)
@@ -209,6 +211,7 @@ def _group(
     key: Mapping[str, Any],
     summary: Summary,
     plans: Sequence[NamedPlan],
+    *,
     counts: Mapping[str, int],
     diagnosed: Values,
     cause: str,

@@ -236,7 +236,13 @@ def _section(key: Mapping[str, Any], a: Drawn, b: Drawn, *, everything: bool) ->
 
     def changes(names: Sequence[str]) -> dict[str, Change]:
         return {
-            name: _change(a.values.get(name), b.values.get(name), draws_a.get(name), draws_b.get(name), rounding)
+            name: _change(
+                a.values.get(name),
+                b.values.get(name),
+                draws_a=draws_a.get(name),
+                draws_b=draws_b.get(name),
+                rounding=rounding,
+            )
             for name in names
         }
 
@@ -248,7 +254,9 @@ def _is_rounding(a: float | None, b: float | None) -> bool:
     return a is not None and b is not None and a < ROUNDING and b < ROUNDING
 
 
-def _change(a: float | None, b: float | None, draws_a: Floats | None, draws_b: Floats | None, rounding: bool) -> Change:
+def _change(
+    a: float | None, b: float | None, *, draws_a: Floats | None, draws_b: Floats | None, rounding: bool
+) -> Change:
     """A metric's change with its interval and the p of one test; without them where that cannot be had."""
     if a is None or b is None or draws_a is None or draws_b is None or rounding or (a == 0 and b == 0):
         return Change(a=a, b=b)

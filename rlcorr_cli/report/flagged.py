@@ -54,10 +54,10 @@ def _cause_finding(dump: DiagnosedDump, group: DiagnosedGroup) -> Finding:
 
 
 def _of_cause(key: Mapping[str, Any], status: Status, message: str, fix: str | None = None) -> Finding:
-    return _absent("cause", key, status, message, fix)
+    return _absent("cause", key, status, message=message, fix=fix)
 
 
-def _absent(name: str, key: Mapping[str, Any], status: Status, message: str, fix: str | None) -> Finding:
+def _absent(name: str, key: Mapping[str, Any], status: Status, *, message: str, fix: str | None) -> Finding:
     """That something is absent, or not."""
     return Finding(
         key=key,
@@ -89,7 +89,7 @@ def _finding(flag: FailOn, section: Section) -> Finding:
 
 
 def _of(flag: FailOn, section: Section, status: Status, message: str) -> Finding:
-    return _absent(flag, section.key, status, message, _FIXES[flag])
+    return _absent(flag, section.key, status, message=message, fix=_FIXES[flag])
 
 
 def _number(value: float | None) -> str:

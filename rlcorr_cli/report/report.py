@@ -176,7 +176,9 @@ class Report:
     @cached_property
     def verdict(self) -> Verdict:
         """How close the policies are, and which weights that leaves usable."""
-        return verdict(self.whole.counts, self.whole.values, self.findings(self.whole), self.plan, self.causes)
+        return verdict(
+            self.whole.counts, self.whole.values, health=self.findings(self.whole), plan=self.plan, causes=self.causes
+        )
 
     @cached_property
     def onset(self) -> Onset | None:

@@ -74,6 +74,7 @@ class Onset:
 def verdict(
     counts: Mapping[str, int],
     values: Mapping[str, Value],
+    *,
     health: Iterable[Finding],
     plan: Plan,
     causes: tuple[str, ...] = (),

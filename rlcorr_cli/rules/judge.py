@@ -144,6 +144,7 @@ def written(
     metric: str,
     low: float | None,
     high: float | None,
+    *,
     absolute: bool | None = None,
     severity: Severity = "fail",
     over: Over = "both",

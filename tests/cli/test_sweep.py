@@ -75,7 +75,7 @@ def test_the_option_names_the_whole_plan() -> None:
         free += [({"rs": f"{rule.statistic}.{rule.scope}"}, None) for rule in plan.rejections]
         free += [({"bound": end}, None) for end in ("low", "high") if plan.weighting and plan.applies_weights]
         for asked, side in free:
-            swept = _swept(name, asked.get("rs", ()), None, asked.get("bound"), side, None)
+            swept = _swept(name, rs=asked.get("rs", ()), is_scope=None, bound=asked.get("bound"), side=side, mode=None)
             words = swept.option(swept.bounds(0.0)).split()
             options = dict(zip(words[::2], words[1::2], strict=True))
             knobs: dict[str, Any] = {names[key]: value for key, value in options.items() if key in names}
@@ -90,13 +90,21 @@ def test_the_option_keeps_what_stands_beside_it() -> None:
     knobs: dict[str, Any] = {"is_scope": "token", "is_high": 1.5, "is_outside": "zero", "veto": 1e-4}
     chosen = api.choose_plan("slime_tis", **knobs, rs="k3.token:,0.02")
     beside = "--preset slime_tis --is token --is-outside zero --veto 0.0001 --rs k3.token:,0.02"
-    assert _swept(chosen, (), None, "high", None, None).option(Bounds(None, 1.25)) == f"{beside} --is-high 1.25"
-    of_veto = _swept(chosen, "ratio.seq_min", None, None, "low", None).option(Bounds(0.5, None))
+    assert (
+        _swept(chosen, rs=(), is_scope=None, bound="high", side=None, mode=None).option(Bounds(None, 1.25))
+        == f"{beside} --is-high 1.25"
+    )
+    of_veto = _swept(chosen, rs="ratio.seq_min", is_scope=None, bound=None, side="low", mode=None).option(
+        Bounds(0.5, None)
+    )
     assert (
         of_veto
         == "--preset slime_tis --is token --is-high 1.5 --is-outside zero --rs k3.token:,0.02 --rs ratio.seq_min:0.5,"
     )
-    assert _swept(chosen.plan, (), None, "low", None, None).option(Bounds(0.5, 1.5)) == "--is token --is-low 0.5"
+    assert (
+        _swept(chosen.plan, rs=(), is_scope=None, bound="low", side=None, mode=None).option(Bounds(0.5, 1.5))
+        == "--is token --is-low 0.5"
+    )
 
 
 def test_normalized_weights_are_swept_batch_by_batch() -> None:

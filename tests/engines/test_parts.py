@@ -371,7 +371,9 @@ def test_a_worker_killed_in_the_middle_of_its_part_leaves_no_trace(
 def test_what_a_worker_is_sent_and_sends_back_is_small(tmp_path: Path) -> None:
     dump = opened(ReadRequest(paths=(cut(STEPS, tmp_path / "dump"),)), ChosenPlan(plan=TOKEN))
     computing = Computing("cpu", BATCH_TOKENS)
-    filtering = filter_work(dump, ChosenPlan(plan=TOKEN), Target(path=tmp_path / "out"), computing, {}, writes=True)
+    filtering = filter_work(
+        dump, ChosenPlan(plan=TOKEN), Target(path=tmp_path / "out"), computing=computing, budget_bounds={}, writes=True
+    )
     place = PartsPlace(path=tmp_path / "out", option="-o", directory=tmp_path, digits=5, rows_per_file=100, about="{}")
     work = pickle.loads(
         pickle.dumps(WriteParts(reading=filtering.reading, filtering=filtering, kept=place, dropped=None))

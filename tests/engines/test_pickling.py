@@ -93,7 +93,7 @@ def works(case: Case) -> Iterator[Callable[[Shard], Any]]:
     )
     yield InspectShard(reading=case.reading(), n_worst=3, by="k3")
     target, computing = Target(path=Path("out.parquet")), Computing("cpu", 16)
-    yield filter_work(case.dump, case.chosen, target, computing, budget_bounds, writes=True)
+    yield filter_work(case.dump, case.chosen, target, computing=computing, budget_bounds=budget_bounds, writes=True)
 
 
 def plain(result: Any) -> Any:

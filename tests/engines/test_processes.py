@@ -107,7 +107,7 @@ def test_processes_measure_what_threads_measure(dump: Dump, processes: ProcessEn
     results, logs = [], []
     for computing in computings(processes):
         log = BadRowLog(dump.request.bad_rows, None)
-        results.append(measure(dump, observation, computing, {}, log=log)[0])
+        results.append(measure(dump, observation, computing, bounds={}, log=log)[0])
         logs.append(log.counts)
     here, there = results
     assert_same(there, here)
@@ -125,7 +125,9 @@ def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) ->
     chosen = ChosenPlan(plan=preset("geo_rs").plan)
     results: list[list[FilteredRows]] = []
     for computing in computings(processes):
-        work = filter_work(dump, chosen, Target(path=Path("out.parquet")), computing, {}, writes=True)
+        work = filter_work(
+            dump, chosen, Target(path=Path("out.parquet")), computing=computing, budget_bounds={}, writes=True
+        )
         results.append(list(filtered_rows(dump, work, computing)))
     here, there = results
     assert [written(batch) for batch in there] == [written(batch) for batch in here]
@@ -155,4 +157,4 @@ def test_an_id_in_two_files_is_found_by_processes_too(tmp_path: Path, processes:
     dump = opened(ReadRequest(paths=(str(tmp_path),)), ChosenPlan(plan=plan))
     for computing in computings(processes):
         with pytest.raises(DataError, match=r"sample_id s7 is there twice"):
-            measure(dump, Observation(plans=(plan,)), computing, {})
+            measure(dump, Observation(plans=(plan,)), computing, bounds={})

@@ -31,7 +31,9 @@ def sizes(folder: Path, n_files: int) -> list[int]:
     works = (
         MeasureShard(reading=reading, observation=observation, budget_bounds={}, provenance=provenance),
         InspectShard(reading=reading, n_worst=3, by="k3"),
-        filter_work(dump, chosen, Target(path=Path("out.jsonl")), Computing("cpu"), {}, writes=True),
+        filter_work(
+            dump, chosen, Target(path=Path("out.jsonl")), computing=Computing("cpu"), budget_bounds={}, writes=True
+        ),
     )
     return [len(pickle.dumps((work, dump.shards[0]))) for work in works]
 

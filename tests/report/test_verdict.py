@@ -23,7 +23,7 @@ FINE = {"logprob_abs_diff_max": 0.5, "k3_kl": 0.005, "kl": 0.0, "token_ess": 0.9
 def concluded(plan: Plan = NOTHING, n_sequences: int = 100, **changes: float | None) -> Verdict:
     values = {**FINE, **changes}
     counts = {"sequences": n_sequences, "tokens": 1000}
-    return verdict(counts, values, judge([Section({}, values)], RULES), plan)
+    return verdict(counts, values, health=judge([Section({}, values)], RULES), plan=plan)
 
 
 @pytest.fixture(scope="module")

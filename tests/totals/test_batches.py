@@ -33,7 +33,7 @@ def dump_for(plan: Plan, group_by: tuple[str, ...]) -> Dump:
 def reports(dump: Dump, *plans: Plan) -> list[dict[str, Any]]:
     """Each plan's report of one reading with all of them."""
     bounds = {name: of for plan in plans for name, of in search_budgets(dump, plan, CPU).bounds.items()}
-    measured, layouts = measure(dump, Observation(plans=plans), CPU, bounds)
+    measured, layouts = measure(dump, Observation(plans=plans), CPU, bounds=bounds)
     return [
         build(
             by_group=measured.groups,

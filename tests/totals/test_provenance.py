@@ -43,7 +43,7 @@ def measured(
         seed=seed,
         pictures=pictures,
     )
-    return measure(found, observation, CPU, search_budgets(found, plan, CPU).bounds)[0]
+    return measure(found, observation, CPU, bounds=search_budgets(found, plan, CPU).bounds)[0]
 
 
 def refusal(a: Measured, b: Measured) -> str:

@@ -52,7 +52,7 @@ def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
 
 
 def read(
-    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, whole: bool = False
+    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
 ) -> Generator[Rows]:
     """The part's rows, at most a record batch at a time; whole: with all columns."""
     with _opened(shard.path, None if whole else roles.needed) as reader:

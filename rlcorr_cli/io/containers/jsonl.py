@@ -66,6 +66,7 @@ def read(
     roles: Roles,
     stdin: Stdin | None = None,
     batch_tokens: int = 0,
+    *,
     whole: bool = False,
 ) -> Iterator[Rows]:
     """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
@@ -75,16 +76,16 @@ def read(
             continue
         if roles.mask is None:
             _refuse_late_mask(block, shard.path)
-        yield _rows(block, declared, roles, shard.path, whole)
+        yield _rows(block, declared, roles, shard.path, whole=whole)
 
 
 def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows:
     """The first rows, about HEAD_BYTES of them; standard input stays unread."""
     start = stdin.head if shard.path == STDIN and stdin else head(shard.path)
-    return _rows(Block(start), _declared(shard.schema, roles), roles, shard.path, False)
+    return _rows(Block(start), _declared(shard.schema, roles), roles, shard.path, whole=False)
 
 
-def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: bool) -> Rows:
+def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool) -> Rows:
     """A block that is not blank."""
     lines = [line for _, line in numbered(block.data, 0)] if whole else None
     numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
@@ -93,7 +94,9 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, whole: boo
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
     table, unread = None if nested else _fast(block.data, declared, len(numbers)), {}
     if table is None:
-        table, unread = parsed(lines or (line for _, line in numbered(block.data, 0)), declared, path, ids, roles.mask)
+        table, unread = parsed(
+            lines or (line for _, line in numbered(block.data, 0)), declared, path, ids=ids, mask=roles.mask
+        )
     (batch,) = table.combine_chunks().to_batches()
     places = Places(path, "line", numbers, block.start)
     return Rows(data=batch, places=places, original=None if lines is None else LineRows(lines), unread=unread)

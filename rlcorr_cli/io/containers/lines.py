@@ -75,7 +75,7 @@ def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
 
 
 def parsed(
-    lines: Iterable[bytes], schema: pa.Schema, path: str, ids: Sequence[str] = (), mask: str | None = None
+    lines: Iterable[bytes], schema: pa.Schema, path: str, *, ids: Sequence[str] = (), mask: str | None = None
 ) -> tuple[pa.Table, dict[int, str]]:
     """The schema's columns of all lines, and what is wrong with those that cannot be read: their rows are null.
 

@@ -33,7 +33,7 @@ def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
 
 
 def read(
-    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, whole: bool = False
+    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
 ) -> Generator[Rows]:
     """The part's rows; whole: with all columns."""
     table = _named(shard.path).table

@@ -58,7 +58,7 @@ def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
 
 
 def read(
-    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, whole: bool = False
+    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
 ) -> Iterator[Rows]:
     """The unit's rows; whole: with every canonical column."""
     with _named(shard.path):

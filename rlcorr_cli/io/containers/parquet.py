@@ -133,6 +133,7 @@ def read(
     roles: Roles,
     stdin: Stdin | None = None,
     batch_tokens: int = STEP_TOKENS[1],
+    *,
     whole: bool = False,
 ) -> Generator[Rows]:
     """The part's rows, about batch_tokens tokens at a time; whole: with all columns.
@@ -145,7 +146,7 @@ def read(
         groups = range(first, stop)
         row = sum(file.metadata.row_group(i).num_rows for i in range(first))
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
-        step = _step(file, groups, roles.rollout, batch_tokens, whole)
+        step = _step(file, groups, roles.rollout, batch_tokens=batch_tokens, whole=whole)
         for batch in file.iter_batches(step, list(groups), None if whole else roles.needed, use_threads=False):
             yield Rows(
                 data=batch.select(roles.needed) if whole else batch,
@@ -163,7 +164,7 @@ def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
         return next(steps, None)
 
 
-def _step(file: pq.ParquetFile, groups: Sequence[int], tokens: str, batch_tokens: int, whole: bool) -> int:
+def _step(file: pq.ParquetFile, groups: Sequence[int], tokens: str, *, batch_tokens: int, whole: bool) -> int:
     """Rows of equal steps that hold less than batch_tokens each: rows differ in length, and few should be cut in two.
 
     whole: no more than WHOLE_ROWS, and WHOLE_BYTES by the footer, which does not tell how long text in a dictionary is.

@@ -9,7 +9,7 @@ from rlcorr_cli.plans.presets.preset import Preset
 
 
 def _weights(
-    name: str, weighting: Weighting, when: str, source: str, aliases: tuple[str, ...] = (), note: str = ""
+    name: str, weighting: Weighting, *, when: str, source: str, aliases: tuple[str, ...] = (), note: str = ""
 ) -> Preset:
     return Preset(
         plan=Plan(name, weighting, log_ratio_limit=None), aliases=aliases, when=when, source=source, note=note
@@ -28,7 +28,7 @@ _NEMO_OVERFLOW = "A weight beyond float32 (a log-ratio above 88.7) is 0 and not 
 _TRAINER = "prime-rl has no old policy: where the dump has both, --mode bypass compares the current one, as it does."
 
 
-def _areal(name: str, when: str, options: str, rejection: Rejection, note: str = "") -> Preset:
+def _areal(name: str, *, when: str, options: str, rejection: Rejection, note: str = "") -> Preset:
     plan = Plan(name, Weighting("token"), (rejection,), log_ratio_limit=None)
     return Preset(plan=plan, when=when, source=f"{_AREAL}, {options}", note=note)
 
@@ -47,15 +47,15 @@ ROWS: tuple[Preset, ...] = (
     _weights(
         "slime_tis",
         Weighting("token", Bounds(0.0, 2.0)),
-        "slime's own token weights, without its mis.py.",
-        f"{_SLIME}, --use-tis, --tis-clip 2.0, --tis-clip-low 0",
+        when="slime's own token weights, without its mis.py.",
+        source=f"{_SLIME}, --use-tis, --tis-clip 2.0, --tis-clip-low 0",
     ),
     _weights(
         "slime_icepop",
         Weighting("token", Bounds(0.5, 5.0), "zero"),
-        "Token weights, zero outside IcePop's own 0.5 and 5.0.",
-        f"{_SLIME} and miles, icepop function, --tis-clip-low, --tis-clip",
-        ("miles_icepop",),
+        when="Token weights, zero outside IcePop's own 0.5 and 5.0.",
+        source=f"{_SLIME} and miles, icepop function, --tis-clip-low, --tis-clip",
+        aliases=("miles_icepop",),
     ),
     Preset(
         plan=Plan(
@@ -74,39 +74,39 @@ ROWS: tuple[Preset, ...] = (
     _weights(
         "trl_token_truncate",
         Weighting("token", Bounds(None, 3.0)),
-        "Token weights, capped.",
-        f"{_TRL}, mode token_truncate",
+        when="Token weights, capped.",
+        source=f"{_TRL}, mode token_truncate",
     ),
     _weights(
         "trl_token_mask",
         Weighting("token", Bounds(None, 3.0), "zero"),
-        "Token weights, zero beyond the cap.",
-        f"{_TRL}, mode token_mask",
+        when="Token weights, zero beyond the cap.",
+        source=f"{_TRL}, mode token_mask",
     ),
     _weights(
         "trl_sequence_truncate",
         Weighting("sequence", Bounds(None, 3.0)),
-        "Sequence weights (the product), capped.",
-        f"{_TRL}, mode sequence_truncate",
+        when="Sequence weights (the product), capped.",
+        source=f"{_TRL}, mode sequence_truncate",
     ),
     _weights(
         "trl_sequence_mask",
         Weighting("sequence", Bounds(None, 3.0), "zero"),
-        "TRL's default: sequence weights, zero beyond the cap.",
-        f"{_TRL}, mode sequence_mask",
+        when="TRL's default: sequence weights, zero beyond the cap.",
+        source=f"{_TRL}, mode sequence_mask",
     ),
     _weights(
         "nemo_tis",
         Weighting("token", Bounds(None, 2.0), infinite="zero"),
-        "Capped token weights; NeMo-RL has no default cap.",
-        f"{_NEMO}, truncated_importance_sampling_type tis",
+        when="Capped token weights; NeMo-RL has no default cap.",
+        source=f"{_NEMO}, truncated_importance_sampling_type tis",
         note=_NEMO_OVERFLOW,
     ),
     _weights(
         "nemo_icepop",
         Weighting("token", Bounds(0.5, 5.0), "zero"),
-        "Token weights, nothing outside 0.5 to 5.0.",
-        f"{_NEMO}, truncated_importance_sampling_type icepop",
+        when="Token weights, nothing outside 0.5 to 5.0.",
+        source=f"{_NEMO}, truncated_importance_sampling_type icepop",
     ),
     Preset(
         plan=Plan(
@@ -128,14 +128,14 @@ ROWS: tuple[Preset, ...] = (
     _weights(
         "openrlhf_tis",
         Weighting("token", Bounds(0.5, 5.0)),
-        "Token weights clamped from both sides.",
-        f"{_OPENRLHF}, tis",
+        when="Token weights clamped from both sides.",
+        source=f"{_OPENRLHF}, tis",
     ),
     _weights(
         "openrlhf_icepop",
         Weighting("token", Bounds(0.5, 5.0), "zero"),
-        "Token weights, nothing outside the bounds.",
-        f"{_OPENRLHF}, icepop",
+        when="Token weights, nothing outside the bounds.",
+        source=f"{_OPENRLHF}, icepop",
     ),
     Preset(
         plan=Plan(
@@ -181,29 +181,29 @@ ROWS: tuple[Preset, ...] = (
     ),
     _areal(
         "areal_ratio_token",
-        "Raw token weights, tokens above a ratio masked.",
-        "level token, metric ratio",
-        Rejection("ratio", "token", Bounds(None, 5.0)),
+        when="Raw token weights, tokens above a ratio masked.",
+        options="level token, metric ratio",
+        rejection=Rejection("ratio", "token", Bounds(None, 5.0)),
     ),
     _areal(
         "areal_kl_k1",
-        "Raw token weights, sequences dropped by mean log-ratio.",
-        "level sequence, metric kl_k1, agg mean",
-        Rejection("log_ratio", "seq_mean", Bounds(None, 5.0)),
-        "AReaL's k1 is +l.",
+        when="Raw token weights, sequences dropped by mean log-ratio.",
+        options="level sequence, metric kl_k1, agg mean",
+        rejection=Rejection("log_ratio", "seq_mean", Bounds(None, 5.0)),
+        note="AReaL's k1 is +l.",
     ),
     _areal(
         "areal_kl_k2",
-        "Raw token weights, sequences dropped by mean k2.",
-        "level sequence, metric kl_k2, agg mean",
-        Rejection("k2", "seq_mean", Bounds(None, 5.0)),
+        when="Raw token weights, sequences dropped by mean k2.",
+        options="level sequence, metric kl_k2, agg mean",
+        rejection=Rejection("k2", "seq_mean", Bounds(None, 5.0)),
     ),
     _areal(
         "areal_kl_k3",
-        "Raw token weights, sequences dropped by mean k3.",
-        "level sequence, metric kl_k3, agg mean",
-        Rejection("k3_reverse", "seq_mean", Bounds(None, 5.0)),
-        "AReaL's k3 is that of the reverse direction, against its own help text.",
+        when="Raw token weights, sequences dropped by mean k3.",
+        options="level sequence, metric kl_k3, agg mean",
+        rejection=Rejection("k3_reverse", "seq_mean", Bounds(None, 5.0)),
+        note="AReaL's k3 is that of the reverse direction, against its own help text.",
     ),
     Preset(
         plan=Plan("m2po", None, log_ratio_limit=None, budgets=(Budget(0.04, name="m2po"),)),

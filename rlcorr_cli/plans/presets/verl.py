@@ -21,6 +21,7 @@ def _row(
     weighting: Weighting | None,
     rejection: Rejection | None,
     when: str,
+    *,
     mode: Mode = "decoupled",
     loss: Loss = "ppo_clip",
 ) -> Preset:
@@ -37,9 +38,11 @@ ROWS: tuple[Preset, ...] = (
     _row("decoupled_k3_rs", None, _K3, "Drop sequences with a large mean k3."),
     _row("decoupled_k3_rs_seq_tis", _SEQUENCE, _K3, "k3 rejection, then sequence weights."),
     _row("decoupled_k3_rs_token_tis", _TOKEN, _K3, "k3 rejection, then token weights."),
-    _row("bypass_ppo_clip_geo_rs", None, _GEO, "Bypass PPO on what geometric rejection keeps.", "bypass"),
-    _row("bypass_ppo_clip_k3_rs", None, _K3, "Bypass PPO on what k3 rejection keeps.", "bypass"),
-    _row("bypass_pg_token_icepop", _ICEPOP, None, "REINFORCE with IcePop weights.", "bypass", "reinforce"),
-    _row("bypass_pg_geo_rs_seq_tis", _SEQUENCE, _GEO, "REINFORCE, geometric, sequence.", "bypass", "reinforce"),
-    _row("bypass_pg_geo_rs_token_tis", _TOKEN, _GEO, "REINFORCE, geometric, token.", "bypass", "reinforce"),
+    _row("bypass_ppo_clip_geo_rs", None, _GEO, "Bypass PPO on what geometric rejection keeps.", mode="bypass"),
+    _row("bypass_ppo_clip_k3_rs", None, _K3, "Bypass PPO on what k3 rejection keeps.", mode="bypass"),
+    _row("bypass_pg_token_icepop", _ICEPOP, None, "REINFORCE with IcePop weights.", mode="bypass", loss="reinforce"),
+    _row(
+        "bypass_pg_geo_rs_seq_tis", _SEQUENCE, _GEO, "REINFORCE, geometric, sequence.", mode="bypass", loss="reinforce"
+    ),
+    _row("bypass_pg_geo_rs_token_tis", _TOKEN, _GEO, "REINFORCE, geometric, token.", mode="bypass", loss="reinforce"),
 )

@@ -74,7 +74,7 @@ def _along(ax: Axes, report: Report, metrics: Sequence[tuple[str, str]], ideal: 
     else:
         _lines(ax, curves, drawn)
     if ideal is not None:
-        mark(ax, ideal, f"ideal {ideal:g}", GREEN, vertical=False, style="-")
+        mark(ax, ideal, f"ideal {ideal:g}", color=GREEN, vertical=False, style="-")
     return {name: np.sort(values) for name, values in known.items()} if curves.labels else known
 
 
@@ -118,12 +118,12 @@ def _band(ax: Axes, places: Floats, ends: Floats, color: str) -> None:
         ax.fill_between(places, *ends, color=color, alpha=0.25, linewidth=0, label=named)
 
 
-def _rule_lines(ax: Axes, report: Report, metric: str, about: str = "", line: str = "--") -> None:
+def _rule_lines(ax: Axes, report: Report, metric: str, *, about: str = "", line: str = "--") -> None:
     """The limits of the rule on a metric, where there is one."""
     rule = rule_on(metric, report.rules)
     for bound in () if rule is None else (rule.low, rule.high):
         if bound is not None:
-            mark(ax, bound, f"{about}limit {bound:g}", RED, vertical=False, style=line)
+            mark(ax, bound, f"{about}limit {bound:g}", color=RED, vertical=False, style=line)
 
 
 def _ends(values: Floats) -> str:
@@ -182,7 +182,7 @@ def rejected(ax: Axes, report: Report) -> str:
     ax.set_ylabel("share rejected")
     _rule_lines(ax, report, "rollout_rs_masked_fraction")
     if len(lines) > 1:
-        _rule_lines(ax, report, "rollout_is_veto_fraction", "veto ", ":")
+        _rule_lines(ax, report, "rollout_is_veto_fraction", about="veto ", line=":")
     ticks.linear(ax.yaxis)
     words = {
         "rollout_rs_masked_fraction": "share of tokens rejected",
@@ -211,7 +211,7 @@ def chi2(ax: Axes, report: Report) -> str:
     """chi squared of token and sequence ratios."""
     known = _along(ax, report, [("chi2_token", "tokens"), ("chi2_seq", "sequences")], None)
     ax.set_ylabel("χ²")
-    _rule_lines(ax, report, "chi2_token", "tokens: ")
+    _rule_lines(ax, report, "chi2_token", about="tokens: ")
     ticks.symmetric(ax.yaxis, 1e-3)
     return f"χ² of tokens {_ends(known['chi2_token'])}" if "chi2_token" in known else "χ² overflows"
 

@@ -60,7 +60,7 @@ def bound(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     p = None if finding is None else finding.parameters.get("top_p")
     if not isinstance(p, float) or not 0 < p < 1:
         return f"{rollout} is exactly 0 on {_tokens(zero)}, and no one bound parts them from the others."
-    mark(ax, -float(np.log(p)), f"log {p:.3g}", INK, style="-")
+    mark(ax, -float(np.log(p)), f"log {p:.3g}", color=INK, style="-")
     zero_above, zero_below, unsure_above, unsure_below = gap_data.against_bound(totals, p)
     left, right = zero_above + unsure_above, zero_below + unsure_below
     return (
@@ -87,7 +87,7 @@ def line(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
         raise Missing("The log-odds agree to a thousandth.")
     ax.fill_between(course.u, course.low, course.high, color=BLUE, alpha=0.2, linewidth=0, label="middle 68 %")
     ax.plot(course.u, course.d, "o-", color=BLUE, label="mean")
-    mark(ax, 0.0, "equal", INK, vertical=False, style="-")
+    mark(ax, 0.0, "equal", color=INK, vertical=False, style="-")
     slope, intercept = gap_data.line(totals)
     is_lined = finding is not None and finding.cause in LINED
     if is_lined:
@@ -265,7 +265,7 @@ def rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     ax.set(xlabel="typical size of a row's tokens, |r|", ylabel="rows")
     ticks.linear(ax.yaxis)
     middle = float(np.interp(0.5 * counts.sum(), np.cumsum(counts), edges[1:]))
-    mark(ax, middle, "median", INK, style="-")
+    mark(ax, middle, "median", color=INK, style="-")
     return (
         f"Half of the {int(counts.sum()):,} rows lie below {number(middle)}, and the farthest at {number(edges[-1])}."
     )
@@ -280,7 +280,7 @@ def repeated(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
         raise Missing("Too few tokens that repeat.")
     ax.plot(u, again, "o-", color=ORANGE, label="token stood there before")
     ax.plot(u, first, "o-", color=BLUE, label="new token")
-    mark(ax, 0.0, "equal", INK, vertical=False, style="-")
+    mark(ax, 0.0, "equal", color=INK, vertical=False, style="-")
     ax.set(xlabel="log-odds of the token under rollout, rarer to the left", ylabel=SIDE)
     ticks.linear(ax.xaxis)
     ticks.linear(ax.yaxis)

@@ -54,11 +54,11 @@ def ratio(ax: Axes, report: Report) -> str:
     edges = np.linspace(-reach, reach, 82)
     drawn = rebinned(report.log_ratios, edges)
     ax.stairs(drawn, edges, fill=True, color=BLUE, alpha=0.85)
-    mark(ax, 0, "equal", INK, style="-")
+    mark(ax, 0, "equal", color=INK, style="-")
     for name, places, color in bounds:
         for at in places:
             if abs(at) <= reach:
-                mark(ax, at, name, color)
+                mark(ax, at, name, color=color)
     ax.set(xlabel="log-ratio, training − rollout (nats)", ylabel="tokens", xlim=(-reach, reach))
     ticks.linear(ax.xaxis)
     ticks.counts(ax.yaxis)

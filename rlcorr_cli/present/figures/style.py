@@ -105,7 +105,7 @@ def label(value: object, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def mark(ax: Axes, at: float, text: str, color: str = RED, vertical: bool = True, style: str = "--") -> None:
+def mark(ax: Axes, at: float, text: str, *, color: str = RED, vertical: bool = True, style: str = "--") -> None:
     """Draw a reference line; its name stands in the legend, where no curve hides it, once for all lines called so."""
     labels = ax.get_legend_handles_labels()[1]
     draw = ax.axvline if vertical else ax.axhline

@@ -163,5 +163,5 @@ def _set_limits(axis: Axis, low: float, high: float) -> None:
     set_limits(low, high)
 
 
-def _set(axis: Axis, low: float, high: float, ticks: Sequence[float], logarithmic: bool = False) -> None:
+def _set(axis: Axis, low: float, high: float, ticks: Sequence[float], *, logarithmic: bool = False) -> None:
     fixed(axis, low, high, list(zip(ticks, texts(ticks, logarithmic), strict=True)))

@@ -35,7 +35,7 @@ def weights(ax: Axes, report: Report) -> str:
         ax.stairs(rebinned(kept, edges), edges, fill=True, color=PURPLE, label="kept")
     stage = ", before division by the batch mean" if weighting.normalize == "batch" else ""
     ax.set(ylabel="tokens", xlabel=f"applied weight{stage}")
-    mark(ax, 1.0, "weight 1", INK, style="-")
+    mark(ax, 1.0, "weight 1", color=INK, style="-")
     for end in (weighting.bounds.low, weighting.bounds.high):
         if end and edges[0] <= end <= edges[-1]:
             mark(ax, end, bounds_words(weighting.bounds))

@@ -25,15 +25,16 @@ def pieces(report: Report) -> Iterator[str]:
     columns = ("scope", *keys, "sequences", "tokens", "metric", "value", "low", "high")
     metrics = {metric: _cell(metric) for metric in report.whole.all_metrics}
     yield line(columns)
-    yield _lines("total", keys, report.whole, metrics, report.intervals)
+    yield _lines("total", keys, report.whole, metrics=metrics, intervals=report.intervals)
     for group in report.groups:
-        yield _lines("group", keys, group, metrics, {})
+        yield _lines("group", keys, group, metrics=metrics, intervals={})
 
 
 def _lines(
     scope: str,
     keys: Iterable[str],
     group: Group,
+    *,
     metrics: Mapping[str, str],
     intervals: Mapping[str, tuple[float, float]],
 ) -> str:

@@ -153,7 +153,7 @@ def _distribution(console: Console, report: Report) -> None:
     low, high = values["log_ratio_p01"], values["log_ratio_p999"]
     if low is not None and high is not None and high > low:
         reach = max(abs(low), abs(high))
-        line = histogram_line(report.log_ratios, -reach, reach, 41, is_unicode())
+        line = histogram_line(report.log_ratios, -reach, reach, width=41, unicode=is_unicode())
         console.print(Padding(Text(f"{number(-reach)} |{line}| +{number(reach)}  log counts"), (0, 2)))
     console.print()
 
