@@ -160,15 +160,13 @@ def observe(
         base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], settings, rewards) for mode in tokens}
         parts = {diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold)] for mode in tokens}
         for plan, verdict in corrected.items():
-            objective = observation.objectives.get(plan)
             if observation.compares:
-                assert objective is not None
-                columns, masses = objective_columns(tokens[plan.mode], verdict, objective)
-                parts[plan_block(plan)] = [Part(columns=columns, fold=fold, log_weights=masses)]
-                continue
-            parts[plan_block(plan)] = _plan_parts(
-                tokens[plan.mode], verdict, settings=settings, fold=fold, rewards=rewards, objective=objective
-            )
+                columns, masses = objective_columns(tokens[plan.mode], verdict, observation.objectives[plan])
+                of_plan = [Part(columns=columns, fold=fold, log_weights=masses)]
+            else:
+                objective = observation.objectives.get(plan)
+                of_plan = _plan_parts(tokens[plan.mode], verdict, settings, fold, rewards=rewards, objective=objective)
+            parts[plan_block(plan)] = of_plan
         resampled: dict[str, Columns] = {**base}
         if observation.compares:
             columns, masses = _compared(batch, observation, tokens, budget_bounds or {})
@@ -266,13 +264,11 @@ def _diagnosis_layout(mode: Mode, settings: DiagnosticSettings, has_current: boo
 
 
 @lru_cache(maxsize=256)
-def _plan_layout(
-    plan: Plan, settings: DiagnosticSettings, has_current: bool, objective: Objective | None = None
-) -> Layout:
+def _plan_layout(plan: Plan, settings: DiagnosticSettings, has_current: bool, objective: Objective | None) -> Layout:
     tokens = _one_token(plan.mode, has_current)
     fold = Fold(np.zeros(1, np.int64), tokens.ragged)
     corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
-    parts = _plan_parts(tokens, corrected, settings=settings, fold=fold, rewards=None, objective=objective)
+    parts = _plan_parts(tokens, corrected, settings, fold, rewards=None, objective=objective)
     if len(parts) == 1 and plan.rules:
         # The plan rejects even l = 0, so that nothing is kept of this one token.
         parts.append(Part.of_tokens(_diagnostics(tokens, settings, None), fold, tokens, KEPT))
@@ -322,11 +318,11 @@ def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold
 def _plan_parts(
     tokens: Tokens,
     corrected: Corrected,
-    *,
     settings: DiagnosticSettings,
     fold: Fold,
+    *,
     rewards: Floats | None,
-    objective: Objective | None = None,
+    objective: Objective | None,
 ) -> list[Part]:
     """What the plan, and an objective under it, does to all tokens, and the diagnostics of those it keeps."""
     columns, masses = corrections(tokens, corrected), dict[str, Floats]()
