@@ -73,7 +73,7 @@ def computing(
     if threads is not None and (workers is not None or engine not in ("auto", "threads")):
         raise UsageError("--threads stands for --engine threads --workers.", "Name the engine and its --workers alone.")
     if ray_address is not None and (engine != "ray" or not isinstance(ray_address, str)):
-        raise UsageError("--ray-address is a text that goes with --engine ray.", "Add --engine ray, or leave it out.")
+        raise UsageError("--ray-address is a string that goes with --engine ray.", "Add --engine ray, or leave it out.")
     name = engine if threads is None else "threads"
     return scan.computing(device, batch_tokens, engine=name, workers=workers or threads, ray_address=ray_address)
 

@@ -38,7 +38,7 @@ NO_REPORT = {
         "Choose plans with `rlcorr compare DUMP --preset NAME --preset NAME -o plans.png`.",
     ),
     DIAGNOSE: (
-        "A report does not hold what causes are told from.",
+        "A report does not hold what causes are found from.",
         "The picture `diagnose` is of the two policies, and takes no plan.",
         "Leave the plan out.",
     ),
@@ -303,7 +303,7 @@ def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
     suffix = path.suffix.lower().removeprefix(".")
     if not suffix or os.path.isdir(path):
         if os.path.exists(path) and not os.path.isdir(path):
-            raise OutputError(f"{path} is no directory.", "Name a picture .png, .svg or .pdf, or another directory.")
+            raise OutputError(f"{path} is not a directory.", "Name a picture .png, .svg or .pdf, or another directory.")
         return {kind: Destination(path=path / f"{kind}.png", overwrite=True, makes_parents=True) for kind in kinds}
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")

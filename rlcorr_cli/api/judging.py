@@ -115,7 +115,7 @@ def check(
         if report is not None:
             refuse_beside_report(reading, plan, profile=profile, mode=mode)
             if wanted is not None:
-                raise UsageError("--objective takes the dump: a saved report has the one it was made with.", NAME_DUMP)
+                raise UsageError("--objective needs the dump: a saved report has the one it was made with.", NAME_DUMP)
         else:
             from rlcorr_cli.pipeline.analyze import analyze  # here, because a saved report needs no torch
 
@@ -141,7 +141,9 @@ def _refuse_cause(asked: Policy, report: Report | None, reading: ReadRequest) ->
     if "cause" not in asked.fail_on:
         return
     if report is not None:
-        raise UsageError("--fail-on cause takes the dump: a report does not hold what causes are told from.", NAME_DUMP)
+        raise UsageError(
+            "--fail-on cause needs the dump: a report does not hold what causes are found from.", NAME_DUMP
+        )
     if STDIN in reading.paths:
         raise UsageError(
             "--fail-on cause reads the dump twice, and standard input can be read only once.",

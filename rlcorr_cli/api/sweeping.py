@@ -123,7 +123,7 @@ def _swept(
         return swept_rejection(base, free[0], side, chosen.options)
     one_of("--bound", bound, Literal["low", "high"])
     if side is not None:
-        raise UsageError("--side is of a rejection.", "--bound says which bound of the weights moves.")
+        raise UsageError("--side applies to a rejection.", "--bound says which bound of the weights moves.")
     if base.weighting is None:
         raise UsageError("There are no weights whose bound could move.", "Add --is token, or a --preset with weights.")
     if not base.applies_weights:

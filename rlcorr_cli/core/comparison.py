@@ -325,7 +325,7 @@ def _token_records(plan: Plan) -> tuple[Weighting | None, list[Rejection | Budge
 
 
 def _key(plan: Plan, record: Weighting | Rejection | Budget) -> Key:
-    """What a record's verdict hangs on; names and batch means change nothing."""
+    """What a record's verdict depends on; names and batch means change nothing."""
     if isinstance(record, Weighting):
         return replace(record, normalize="none"), plan.log_ratio_limit
     same = record if isinstance(record, Budget) else replace(record, name="rule")

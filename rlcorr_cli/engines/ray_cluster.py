@@ -84,7 +84,7 @@ def connected(address: str | None, workers: int) -> Cluster:
     try:
         _init(ray, named)
     except ConnectionError as error:
-        what = f"What answers at {named} is no cluster that Ray {ray.__version__} can join."
+        what = f"What answers at {named} is not a cluster that Ray {ray.__version__} can join."
         hint = "Does the cluster have the same Ray and Python, and is this HOST:PORT of its head (6379 as a rule)?"
         raise UsageError(what, hint) from error
     return Cluster(ray=ray, address=named, ours=True)
@@ -113,7 +113,7 @@ def _joined() -> str | None:
 def _check_address(address: str) -> None:
     if not ADDRESS.fullmatch(address):
         raise UsageError(
-            f"{shortened(address)} is no address that a node of a Ray cluster connects to.",
+            f"{shortened(address)} is not an address that a node of a Ray cluster connects to.",
             "Write HOST:PORT of its head (port 6379 as a rule), or local; from elsewhere, submit a job to the cluster "
             "(`rlcorr help clusters`).",
         )

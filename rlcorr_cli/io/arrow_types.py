@@ -7,7 +7,7 @@ LOG_PROBS = "a list of floats per row"
 MASK = "a list of 0/1 or booleans per row"
 REWARD = "one number per row"
 ADVANTAGES = "one number per row, or a list of numbers per row"
-KEY = "one value per row, such as a number, a text or a date"
+KEY = "one value per row, such as a number, a string or a date"
 
 
 def holds_log_probs(type: pa.DataType) -> bool:

@@ -244,7 +244,7 @@ def _can_go_without(
 def _flatten_hint(name: str, type: pa.DataType) -> str:
     if types.is_nested_list(type):
         return "Some frameworks wrap each row in a list of one: write it flat, one list of numbers per row."
-    return f"Name another column with --map {name}=COLUMN, or write this one so."
+    return f"Name another column with --map {name}=COLUMN, or write this one in that form."
 
 
 def _choices(columns: Mapping[str, str], available: Collection[str], request: ReadRequest) -> Iterator[str]:

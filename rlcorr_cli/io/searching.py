@@ -37,7 +37,9 @@ def within(directory: str) -> Hits:
     others = [path for path in files if not is_searched(path)]
     if not paths:
         raise no_dump(
-            f"{directory} holds no dump", others, f"A directory is searched for {SEARCHED}; name other files singly."
+            f"{directory} holds no dump",
+            others,
+            f"A directory is searched for {SEARCHED}; name other files one by one.",
         )
     return Hits(paths, tuple(others))
 
@@ -48,7 +50,7 @@ def matching(pattern: str) -> Hits:
     named, below = filesystem(pattern).matches(pattern)
     chosen = {path for path in named | below if is_searched(path)} or named
     if not chosen and below:
-        hint = f"Directories are searched for {SEARCHED}; name other files singly."
+        hint = f"Directories are searched for {SEARCHED}; name other files one by one."
         raise no_dump(f"{pattern} matches no dump", sorted(below), hint)
     if not chosen:
         raise DataError(

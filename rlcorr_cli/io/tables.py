@@ -84,7 +84,7 @@ def _column(name: str, values: Any) -> pa.Array:
         try:
             return pa.array([*map(_row, values)] if isinstance(values, list | tuple) else values)
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise DataError(f"{name} of the table in memory is no column: {error}.", LAY_OUT) from error
+            raise DataError(f"{name} of the table in memory is not a column: {error}.", LAY_OUT) from error
     if array.ndim == 1:
         return pa.array(array)
     if array.ndim != 2:

@@ -29,7 +29,7 @@ GROUPS: dict[str, tuple[Definition, ...]] = {
 DEFINITIONS: dict[str, Definition] = {
     row.name: row for heading, rows in GROUPS.items() if heading != "Each rejection" for row in rows
 }
-"""Every metric whose name does not hang on the plan."""
+"""Every metric whose name does not depend on the plan."""
 
 _EACH = {row.name: row for row in EACH_REJECTION}
 _WEIGHT_STEMS = {row.name.removeprefix("rollout_is_"): row for row in WEIGHTS}

@@ -169,7 +169,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         formula="info, times (1 - seq_tv) where no weight of the mismatch acts on every token",
         unit="share",
         meaning="info less what the gap between the policies may cost an uncorrected batch: what plans are ranked by. "
-        "A floor and a heuristic, no estimate.",
+        "A floor and a heuristic, not an estimate.",
         value=_worth,
     ),
     ComparedMetric(
@@ -231,7 +231,7 @@ OF_DUMP = (
         formula="(A_IS - mean A) / sd A",
         unit="standard deviations",
         meaning="By how much more the policy in training earns than the one that sampled: the shift of no correction, "
-        "turned round.",
+        "with its sign reversed.",
         worry="Beyond 0.2 and three standard errors: the policies earn differently, which is staleness.",
         note="compare reports it, since it takes advantages, which analyze does not read.  Null as shift is.",
     ),

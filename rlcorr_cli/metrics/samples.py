@@ -89,7 +89,7 @@ def _pareto(scope: str, weight: str, count: str, tail: str) -> tuple[Metric, Met
             formula=f"shape of the generalised Pareto distribution that fits the upper tail of {weight}",
             unit="none",
             meaning="How heavy the tail of raw weights is: above its limit no mean of them can be trusted.",
-            worry=f"Above pareto_k_{scope}_limit: raw weights at this scope are ruled by a few; truncate or reject.",
+            worry=f"Above pareto_k_{scope}_limit: a few raw weights at this scope dominate; truncate or reject.",
             source=source,
             value=lambda n: n.tail(tail).pareto_k,
             resampled=False,

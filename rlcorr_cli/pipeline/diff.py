@@ -69,7 +69,7 @@ def _opened(request: ReadRequest, chosen: ChosenPlan, totals: str | None) -> Dum
         if totals is None:
             raise
         raise UsageError(
-            f"{totals} is of bypass mode, and {request.paths[0]} has no current_log_probs to compare so.",
+            f"{totals} is of bypass mode, and {request.paths[0]} has no current_log_probs to compare that way.",
             "Save totals of decoupled mode, or name the column of the dump: --map current_log_probs=COLUMN.",
         ) from error
 
@@ -84,7 +84,7 @@ def _check_asked(request: ReadRequest, run: RunTotals, chosen: ChosenPlan, setti
     if run.plan.mode != chosen.plan.mode:
         raise UsageError(
             f"{path} is of {run.plan.mode} mode, and {chosen.plan.mode} mode is compared.",
-            f"Compare dumps of one mode: --mode {run.plan.mode} measures a dump so.",
+            f"Compare dumps of one mode: --mode {run.plan.mode} measures a dump that way.",
         )
     if run.provenance.seed != settings.seed:
         raise UsageError(

@@ -176,8 +176,8 @@ def _losses(outputs: Sequence[Output | PartsOutput | None]) -> tuple[str, ...]:
     """Notes on values that JSON lines have no form for."""
     losses = [output.losses for output in outputs if output is not None]
     n_numbers, n_texts = sum(loss.numbers for loss in losses), sum(loss.texts for loss in losses)
-    numbers = f"Numbers that are NaN or infinite, which JSON has not, are written as null: {n_numbers:,}."
-    texts = f"Texts that are not UTF-8 are written with their other bytes as \\x..: {n_texts:,}; .parquet keeps them."
+    numbers = f"Numbers that are NaN or infinite, which JSON lacks, are written as null: {n_numbers:,}."
+    texts = f"Strings that are not UTF-8 are written with their other bytes as \\x..: {n_texts:,}; .parquet keeps them."
     return (numbers,) * bool(n_numbers) + (texts,) * bool(n_texts)
 
 

@@ -68,9 +68,9 @@ def _tried(work: Any, run: Callable[[Any], R]) -> R:
         # Here, because the error's traceback holds what is on the card.
         devices.free()
         n_tokens = work.reading.batch_tokens
-        _LOG.warning("The card's memory ran out at batches of %s tokens: half as many are taken.", f"{n_tokens:,}")
+        _LOG.warning("The GPU's memory ran out at batches of %s tokens: half as many are taken.", f"{n_tokens:,}")
         work = replace(work, reading=replace(work.reading, batch_tokens=n_tokens // 2))
 
 
 def _full() -> DataError:
-    return DataError("The card's memory ran out.", "Use a smaller --batch-tokens, fewer --workers, or --device cpu.")
+    return DataError("The GPU's memory ran out.", "Use a smaller --batch-tokens, fewer --workers, or --device cpu.")

@@ -60,7 +60,7 @@ class Computing:
 
     @property
     def as_named(self) -> "Computing":
-        """The same by threads where nobody named an engine: for what must not hang on how many cores there are."""
+        """The same by threads where nobody named an engine: for what must not depend on how many cores there are."""
         return replace(self, engine=self.engine.local()) if isinstance(self.engine, AutoEngine) else self
 
     def engine_for(self, dump: Dump, *, streams: bool = False) -> Engine:
@@ -137,7 +137,7 @@ def _processes(workers: int, cards: int) -> ProcessEngine:
 def _on_ray(device: str, workers: int | None, address: str | None) -> RayEngine:
     on_cards = devices.resolve(device).type == "cuda"
     if on_cards and device not in ("auto", "cuda"):
-        raise UsageError(f"Ray gives each worker a card, so --device {device} names none.", "Write --device cuda.")
+        raise UsageError(f"Ray gives each worker a GPU, so --device {device} names none.", "Write --device cuda.")
     return RayEngine(workers, address, prepare=PREPARE, on_cards=on_cards)
 
 

@@ -30,7 +30,7 @@ LEVEL_NOTE = (
     "size: how far off its typical token is over the others'; ! stands out."
 )
 EXPLAIN_NOTE = "`rlcorr explain {}`: how sure that is, and what else looks like it."
-VOIDED = "What follows is read from numbers that this voids: mend it, and diagnose again."
+VOIDED = "What follows is read from numbers that this voids: fix it, and diagnose again."
 ENDS = {"below": f"below {SURPRISE_EDGES[0]:g}", "certain": "certain: exactly 0"}
 """Levels of surprise that are no numbers, in words."""
 TURN, LENGTH = "turn", "length"

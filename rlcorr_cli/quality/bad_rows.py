@@ -37,7 +37,7 @@ class Problem:
 PROBLEMS: tuple[Problem, ...] = (
     Problem(
         "unreadable_line",
-        "A line of JSON lines that is no JSON object, has a key twice, or holds a value of another kind than its "
+        "A line of JSON lines that is not a JSON object, has a key twice, or holds a value of another kind than its "
         "column.",
         "Repair or delete the line; a last line that was cut short can go.",
         "a writer that was stopped, or two that wrote at once",
@@ -52,7 +52,7 @@ PROBLEMS: tuple[Problem, ...] = (
         "unequal_lengths",
         "A row whose lists are not as long as its rollout log-probs.",
         "They are compared token by token: repair the row, or use --map to name another column.",
-        "a tokenizer that splits text anew; a last token scored by one side only",
+        "a tokenizer that splits text again; a last token scored by one side only",
     ),
     Problem(
         "mask_values",
@@ -63,7 +63,7 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem(
         "not_finite",
         "A null, NaN or infinite log-prob (or advantage, where the plan looks at it) on a valid token.",
-        "Set the mask to 0 there if it is no response token; --nonfinite mask does so.",
+        "Set the mask to 0 there if it is not a response token; --nonfinite mask does so.",
         "a policy with top-k or top-p gives -inf to a token outside; prime-rl writes null for what is not finite",
     ),
     Problem(
@@ -75,7 +75,7 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem(
         "sentinel",
         f"A log-prob of {SENTINEL:g} or lower on a valid token: a mark for a missing one.",
-        "Set the mask to 0 there if it is no response token.",
+        "Set the mask to 0 there if it is not a response token.",
         "OpenAI's interface gives -9999 to tokens outside the top ones",
     ),
     Problem(

@@ -6,7 +6,7 @@ from typing import Literal
 Kind = Literal["file", "policy"]
 KINDS: dict[Kind, str] = {
     "file": "of whole files, suspected from their first rows",
-    "policy": "of a gap between the policies, told from sums over all rows",
+    "policy": "of a gap between the policies, found from sums over all rows",
 }
 
 
@@ -16,7 +16,7 @@ class Cause:
 
     meaning: what is the matter.  looks: what it leaves in the data.  certainty: how sure one can be.  alike: what else
     looks like it.  advice: what to do.  source: which framework is known for it, or the fact that this rests on.
-    is_fault: whether it is a fault or a setting to be mended, so that bounds and weights would treat a consequence.
+    is_fault: whether it is a fault or a setting to be fixed, so that bounds and weights would treat a consequence.
     """
 
     name: str

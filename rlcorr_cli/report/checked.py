@@ -31,7 +31,7 @@ class Measurements:
 
     inputs: as the JSON report has them.  sections: the whole dump, then its groups.  situation: what remedies depend
     on.  faults: what is wrong with the data, whatever their numbers are.  cause: why the policies differ, where
-    that is a fault to be mended.  notes: on what of the dump was not read.
+    that is a fault to be fixed.  notes: on what of the dump was not read.
     """
 
     inputs: tuple[Mapping[str, Any], ...]
@@ -118,7 +118,7 @@ def faults(anomalies: Iterable[AnomalyFinding], impossible: Impossible | None) -
 
 
 def _cause(cause: CauseFinding | None) -> Fault | None:
-    """Its headline and advice, where it is to be mended; of staleness, say, rules tell how far it went."""
+    """Its headline and advice, where it is to be fixed; of staleness, say, rules tell how far it went."""
     if cause is None or not CAUSES[cause.cause].is_fault:
         return None
     return Fault(name=cause.cause, evidence=f"{cause.cause}: {cause.headline}.", fix=cause.advice)

@@ -316,7 +316,7 @@ def _intervals(measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]
 
 
 def _advantage_shift(of_nothing: ComparedTotals, nothing: Plan) -> Values:
-    """(A_IS - A) / sd A and its standard error: the shift of no correction, turned round."""
+    """(A_IS - A) / sd A and its standard error: the shift of no correction, with its sign reversed."""
     values = compared_values(of_nothing, nothing)
     shift = values["shift"]
     return {"advantage_shift": None if shift is None else -shift, "advantage_shift_se": values["shift_se"]}

@@ -1,6 +1,6 @@
 """What differs between two dumps (`Diff`): the changes of metrics, tested on paired replicates, as values.
 
-Both were resampled by draws that hang on the seed and on the row alone, so that a row which both hold has the same
+Both were resampled by draws that depend on the seed and on the row alone, so that a row which both hold has the same
 weight in either, and the difference of the two's replicates is a paired bootstrap.  Rows of one alone add noise of
 their own.  A metric that is positive in both, and in all replicates, changes by a factor (its log is tested), any other
 by a difference.  z = change / standard deviation of the replicates' changes, normal; Holm over the family.

@@ -76,7 +76,7 @@ def _finding(flag: FailOn, section: Section) -> Finding:
     if lacking:
         raise DataError(
             f"--fail-on {flag} looks at {lacking[0]}, which the report does not have.",
-            "Measure the dump anew: name the dump itself, or a report of this release.",
+            "Measure the dump again: name the dump itself, or a report of this release.",
         )
     ess, variation = (section.values[name] for name in _NEEDS)
     if variation is None:  # no valid token: as of a rule, what nobody can judge does not pass

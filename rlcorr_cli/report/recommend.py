@@ -201,7 +201,7 @@ def _n_records(plan: Plan) -> int:
 def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
     """Why no plan is named, and what would settle it; None where one is."""
     if evidence.cause:
-        return f"{evidence.cause} No plan can be named before that is mended."
+        return f"{evidence.cause} No plan can be named before that is fixed."
     n = evidence.n_sequences
     if n < FEWEST_SEQUENCES:
         counted = "One sequence" if n == 1 else f"{n} sequences"

@@ -142,7 +142,7 @@ class Report:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """The causes, and the fault that explains the gap: to be mended before bounds and weights are chosen."""
+        """The causes, and the fault that explains the gap: to be fixed before bounds and weights are chosen."""
         is_fault = self.cause is not None and CAUSES[self.cause.cause].is_fault
         return (*self.causes, *([self.cause.cause] if self.cause is not None and is_fault else []))
 

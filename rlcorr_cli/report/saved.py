@@ -75,7 +75,7 @@ def load(path: str) -> dict[str, Any]:
         raise DataError(f"{path} is not a report of rlcorr's.", f"A dump of JSON lines is called .jsonl. {AGAIN}")
     for keys, (what, instead) in _OTHERS.items():
         if set(keys) <= set(data):
-            raise DataError(f"{path} is {what}, and no report of a dump.", instead)
+            raise DataError(f"{path} is {what}, not a report of a dump.", instead)
     head = data["rlcorr"]
     if not isinstance(head, Mapping) or type(head.get("schema")) is not int or head["schema"] != SCHEMA:
         raise DataError(f"{path} was written by another version of rlcorr.", AGAIN)
@@ -83,7 +83,7 @@ def load(path: str) -> dict[str, Any]:
 
 
 def _refused(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def read_report(path: str) -> Report:
@@ -98,7 +98,7 @@ def read_report(path: str) -> Report:
     try:
         return _report(data)
     except (ValueError, LookupError, OverflowError, UsageError) as error:  # pydantic's error is a ValueError
-        raise DataError(f"{path} is not a whole report: {_first(error)}.", AGAIN) from None
+        raise DataError(f"{path} is not a complete report: {_first(error)}.", AGAIN) from None
 
 
 def refuse_undrawable(report: Report, name: str) -> None:
@@ -107,7 +107,7 @@ def refuse_undrawable(report: Report, name: str) -> None:
         raise DataError(f"{name} holds no counts to draw pictures from.", AGAIN)
     lacking = sorted({metric.name for metric in METRICS} - set(report.whole.values))
     if lacking:
-        raise DataError(f"{name} is not a whole report: it has no {', '.join(lacking)}.", AGAIN)
+        raise DataError(f"{name} is not a complete report: it has no {', '.join(lacking)}.", AGAIN)
 
 
 def _first(error: Exception) -> str:

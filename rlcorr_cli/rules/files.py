@@ -94,7 +94,7 @@ def _checked(data: Mapping[Any, Any], keys: Mapping[str, Key], where: str) -> No
 
 def _rule(data: Any, where: str) -> NamedRule:
     if not isinstance(data, Mapping):
-        raise UsageError(f"{where} is {shortened(data)}, no record.", EXAMPLE)
+        raise UsageError(f"{where} is {shortened(data)}, not a record.", EXAMPLE)
     _checked(data, KEYS, where)
     low, high = data.get("min"), data.get("max")
     if "metric" not in data:

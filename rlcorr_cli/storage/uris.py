@@ -23,7 +23,9 @@ def located(typed: str) -> str:
     if kind not in SERVICES:
         known = ", ".join(f"{name}://" for name in ("file", *SERVICES))
         fetch = " What lies behind a web address: fetch it first (`curl -O URL`)." if kind in ("http", "https") else ""
-        raise UsageError(f"{shortened(typed)} is no place that is read or written.", f"Known are {known}.{fetch}")
+        raise UsageError(
+            f"{shortened(typed)} is not a place that rlcorr reads or writes.", f"Known are {known}.{fetch}"
+        )
     if SECRETS.search(typed):
         raise UsageError(
             f"A URI of {kind}:// holds a password or a key, which reports and logs would show.",

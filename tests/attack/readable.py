@@ -119,7 +119,7 @@ def validator() -> Any:
 
 
 def _constant(name: str) -> None:
-    raise Broken(f"{name} is no JSON")
+    raise Broken(f"{name} is not JSON")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

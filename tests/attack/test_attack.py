@@ -22,7 +22,7 @@ FINDINGS = (
     *("F1", "F3", "F4", "F5", "F7b", "F9", "F10", "F13", "F15", "F16", "F17", "F18", "F19", "F20", "F22", "F25"),
     *("F26", "F30", "F32", "F35"),
 )
-"""Those of the findings that have been mended and tried again; run.py tries all."""
+"""Those of the findings that have been fixed and tried again; run.py tries all."""
 
 
 @cache

@@ -137,7 +137,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "a list for a head": ('{"rlcorr": [["schema", 1]]}', "another version"),
     "another schema": ('{"rlcorr": {"version": "9", "schema": 2}}', "another version"),
     "true for a schema": ('{"rlcorr": {"version": "9", "schema": true}}', "another version"),
-    "a result of check": ('{"rlcorr": {"version": "0", "schema": 1}, "findings": []}', "not a whole report"),
+    "a result of check": ('{"rlcorr": {"version": "0", "schema": 1}, "findings": []}', "not a complete report"),
     "deep": ('{"rlcorr": ' + "[" * 100_000, "cannot be read as a report"),
     "a long number": ('{"rlcorr": 1' + "0" * 5000 + "}", "cannot be read as a report"),
 }
@@ -169,7 +169,7 @@ def test_results_of_other_commands_are_named_with_how_to_draw_them(
     path = tmp_path / "other.json"
     assert run(*command, "-o", str(path)).status == 0
     for reader in ("plot", "check"):
-        refused(run(reader, str(path)), 3, f"{what}, and no report of a dump", f"`rlcorr {command[0]} ")
+        refused(run(reader, str(path)), 3, f"{what}, not a report of a dump", f"`rlcorr {command[0]} ")
 
 
 def test_bytes_that_are_no_text_are_status_3(tmp_path: Path) -> None:

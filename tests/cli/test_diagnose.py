@@ -198,9 +198,9 @@ def test_an_anomaly_that_voids_the_numbers_is_a_cause_too() -> None:
 def test_check_says_where_no_cause_can_be_looked_for(tmp_path: Path) -> None:
     saved = tmp_path / "report.json"
     assert run("analyze", BF16, "-o", str(saved)).status == 0
-    refused(run("check", str(saved), "--fail-on", "cause"), 2, "takes the dump", "Name the dump itself.")
+    refused(run("check", str(saved), "--fail-on", "cause"), 2, "needs the dump", "Name the dump itself.")
     refused(run("check", "-", "--fail-on", "cause"), 2, "reads the dump twice", "Save it to a file first.")
-    assert as_arguments("--fail-on cause takes the dump") == 'fail_on="cause" takes the dump'
+    assert as_arguments("--fail-on cause needs the dump") == 'fail_on="cause" needs the dump'
 
 
 # plot --kind diagnose

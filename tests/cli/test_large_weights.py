@@ -66,4 +66,4 @@ def read(path: Path) -> list[dict[str, object]]:
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

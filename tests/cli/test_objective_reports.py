@@ -152,7 +152,7 @@ def test_rules_are_on_the_numbers_of_an_objective(tmp_path: Path) -> None:
     saved = str(tmp_path / "r.json")
     assert run("analyze", *TOKEN_IS, "--group-by", "step", "-o", saved).status == 0
     assert json.loads(run("check", saved, *rule[:2], "--json").out)["findings"][-6:] == findings
-    refused(run("check", saved, "--objective", "ppo"), 2, "--objective takes the dump")
+    refused(run("check", saved, "--objective", "ppo"), 2, "--objective needs the dump")
     for named in ((), ("--objective", "gspo")):
         refused(run("check", STEPS, *rule[:2], *named), 2, "It comes with its objective: --objective ppo")
     refused(run("check", STEPS, "--max", "clip_fraction=1"), 2, "--max objective/ppo/clip_fraction=")
@@ -243,11 +243,11 @@ def test_python_takes_a_name_or_an_objective() -> None:
         (by_name.metrics["loss"] or 0) * by_name.batches[0].divisor / by_choice.batches[0].divisor / 96
     )
     with pytest.raises(UsageError, match="clip_low should be a number"):
-        choose_objective(None, "ppo", clip_low="0.2")  # type: ignore[arg-type]
+        choose_objective(None, "ppo", clip_low="0.2")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(UsageError, match="The objective is one of decoupled mode"):
         analyze(BF16, mode="bypass", objective=chosen)
     with pytest.raises(UsageError, match="objective must be one of auto, ppo"):
-        analyze(BF16, objective="sft")  # type: ignore[arg-type]
+        analyze(BF16, objective="sft")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_commands_in_the_objectives_words_are_code_in_pages_and_markdown(tmp_path: Path) -> None:

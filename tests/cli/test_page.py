@@ -237,7 +237,7 @@ def test_a_column_that_has_the_name_itself_is_named_once(steps: tuple[str, str])
 def test_nothing_to_do_is_said_in_plain_words(tmp_path: Path) -> None:
     report = replace(analyze(BF16), rules=())
     assert content(report).todo == []
-    assert content(report).nothing_to_do == "Nothing has to be mended: every number is within its limit."
+    assert content(report).nothing_to_do == "Nothing has to be fixed: every number is within its limit."
     equal = parquet(tmp_path / "equal.parquet", [row((-1.0,), (-1.0,))] * 3)
     assert all("Nothing: the two columns are equal." in text for text in written(tmp_path, equal))
     few = parquet(tmp_path / "few.parquet", [row((-1.0, -2.0), (-1.001, -1.999))] * 3)

@@ -259,7 +259,7 @@ def test_what_plot_refuses(tmp_path: Path) -> None:
     for broken, part in (
         ({**whole, "plan": {"nome": 1}}, "nome"),
         ({key: value for key, value in whole.items() if key != "pictures"}, "no counts"),
-        ({key: value for key, value in whole.items() if key != "counts"}, "not a whole report"),
+        ({key: value for key, value in whole.items() if key != "counts"}, "not a complete report"),
         ({**whole, "rlcorr": {"version": "9", "schema": 9}}, "another version"),
         ({"a": 1}, "not a report"),
         ([1], "not a report"),

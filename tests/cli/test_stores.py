@@ -255,7 +255,7 @@ def test_an_object_that_is_written_again_while_it_is_read_is_an_error(store: Pro
 @pytest.mark.parametrize(
     ("uri", "parts"),
     [
-        ("http://host/a.parquet", ("is no place that is read or written", "s3://", "`curl -O URL`")),
+        ("http://host/a.parquet", ("is not a place that rlcorr reads or writes", "s3://", "`curl -O URL`")),
         ("s3://user:secret@dumps/a.parquet", ("holds a password or a key", "AWS_SECRET_ACCESS_KEY")),
         ("s3://", ("names no bucket", "s3://BUCKET/PATH")),
         ("file://host/a.parquet", ("names another machine", "file:///path")),

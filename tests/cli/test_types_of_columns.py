@@ -163,7 +163,7 @@ def test_numbers_that_json_has_not_become_null_are_counted_and_read_back(tmp_pat
     source, out = dump(tmp_path / "a.parquet", columns, masked), tmp_path / "out.jsonl"
     plan = ("--is", "token", "--is-high", "2")
     ran = run("filter", source, *plan, "-o", str(out), "--json")
-    assert "Numbers that are NaN or infinite, which JSON has not, are written as null: 3." in ran.json["notes"]
+    assert "Numbers that are NaN or infinite, which JSON lacks, are written as null: 3." in ran.json["notes"]
     rows = [json.loads(line, parse_constant=pytest.fail) for line in out.read_text().splitlines()]
     assert [row["rollout_log_probs"] for row in rows] == [[-0.5, None], [-0.5, -1.0], [None, -0.25]]
     assert [(row["reward"], row["say"]) for row in rows] == [(1.0, "NaN"), (None, "Infinity"), (2.0, "x")]
@@ -184,7 +184,7 @@ def test_texts_that_are_not_utf8_are_escaped_in_json_and_counted(tmp_path: Path)
     source = dump(tmp_path / "a.parquet", {"prompt": IN_PARQUET["not UTF-8"]})
     ran = run("filter", source, "--is", "token", "-o", str(tmp_path / "out.jsonl"), "--json")
     (note,) = [note for note in ran.json["notes"] if "UTF-8" in note]
-    assert note == "Texts that are not UTF-8 are written with their other bytes as \\x..: 2; .parquet keeps them."
+    assert note == "Strings that are not UTF-8 are written with their other bytes as \\x..: 2; .parquet keeps them."
 
 
 def test_a_row_with_values_that_are_not_finite_is_shown(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ COMMANDS = {
 def test_of_what_is_no_store_are_refused(case: str, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     args = [arg.format(uri=uri) for arg in COMMANDS[case]]
-    refused(run(*args), 2, "is no place that is read or written", "s3://")
+    refused(run(*args), 2, "is not a place that rlcorr reads or writes", "s3://")
     assert not any(tmp_path.iterdir())
 
 

@@ -80,7 +80,7 @@ def test_a_shard_is_begun_anew_in_smaller_batches(dump: Dump, caplog: pytest.Log
         for name, block in summary.blocks.items():
             np.testing.assert_array_equal(found.groups[key].blocks[name].sums, block.sums)
     assert [record.getMessage() for record in caplog.records] == [
-        f"The card's memory ran out at batches of {tokens} tokens: half as many are taken."
+        f"The GPU's memory ran out at batches of {tokens} tokens: half as many are taken."
         for tokens in ("65,536", "32,768")
     ]
 
@@ -89,7 +89,7 @@ def test_a_shard_is_begun_anew_in_smaller_batches(dump: Dump, caplog: pytest.Log
 def test_what_cannot_be_helped_is_told(dump: Dump, alone: bool) -> None:
     of_card = reading(dump, LEAST_TOKENS if alone else 4 * LEAST_TOKENS, alone=alone)
     small = OnSmallCard(work=work(dump, of_card), reading=of_card, card_tokens=0 if alone else LEAST_TOKENS)
-    with pytest.raises(DataError, match="The card's memory ran out") as caught:
+    with pytest.raises(DataError, match="The GPU's memory ran out") as caught:
         Portioned(small)(dump.shards[0])
     assert "--device cpu" in caught.value.hint
 
@@ -114,7 +114,7 @@ def test_a_stream_is_begun_anew_while_nothing_of_it_is_out(dump: Dump) -> None:
     assert list(stream(dump.shards[0])) == [0, 1, 2]
     results = PortionedStream(StreamOnSmallCard(reading=of_card, full_at=2))(dump.shards[0])
     assert [next(results), next(results)] == [0, 1]
-    with pytest.raises(DataError, match="The card's memory ran out"):
+    with pytest.raises(DataError, match="The GPU's memory ran out"):
         next(results)
 
 

@@ -46,7 +46,7 @@ def test_ray_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://127.0.0.1:8265", "ray://127.0.0.1:10001", "host:port"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    refused(run("analyze", BF16, *BY_RAY, "--ray-address", address), 2, "is no address", "HOST:PORT")
+    refused(run("analyze", BF16, *BY_RAY, "--ray-address", address), 2, "is not an address", "HOST:PORT")
 
 
 def test_an_address_where_no_cluster_answers_is_named(
@@ -60,7 +60,7 @@ def test_an_address_where_no_cluster_answers_is_named(
 
 
 def test_an_address_goes_with_the_engine() -> None:
-    refused(run("analyze", BF16, "--ray-address", "local"), 2, "--ray-address is a text that goes with --engine ray.")
+    refused(run("analyze", BF16, "--ray-address", "local"), 2, "--ray-address is a string that goes with --engine ray.")
 
 
 @pytest.fixture

@@ -180,7 +180,7 @@ def test_a_file_reached_twice_is_a_usage_error(tree: Path) -> None:
 
 
 def test_urls_unknown_formats_and_no_paths_are_usage_errors(tree: Path) -> None:
-    with pytest.raises(UsageError, match=r"is no place that is read") as caught:
+    with pytest.raises(UsageError, match=r"is not a place that") as caught:
         find(["https://host/dump.parquet"])
     assert "s3://" in caught.value.hint
     with pytest.raises(UsageError, match=r"Unknown format"):

@@ -35,5 +35,5 @@ def test_a_cause_that_columns_or_ids_could_turn_over_is_left_to_diagnose(
 
 def test_what_to_do_begins_with_the_fault_that_was_named() -> None:
     first, *broken = content(analyze(str(CAUSES / "temp07_processed_vs_raw.parquet"))).todo
-    assert first == ("fail", "Mend temperature first", "Then measure again: broken limits may only follow from it.")
+    assert first == ("fail", "Fix temperature first", "Then measure again: broken limits may only follow from it.")
     assert broken

@@ -7,7 +7,7 @@ from rlcorr_cli.rules.defaults import RULES
 
 def test_the_page_of_metrics_is_up_to_date() -> None:
     written = METRICS_PAGE.read_text(encoding="utf-8")
-    assert written == metrics_page(), "write it anew: python -m rlcorr_cli.present.manual"
+    assert written == metrics_page(), "write it again: python -m rlcorr_cli.present.manual"
 
 
 def test_the_page_has_a_section_for_every_metric_and_tells_every_rule() -> None:

@@ -361,7 +361,7 @@ def test_a_report_that_is_not_whole_is_refused(report: Report, tmp_path: Path) -
         {**whole["pictures"], "log_ratios": [[1, 2], [1]]},
         {**whole["pictures"], "log_ratios": [[70_000], [1]]},
     ):
-        with pytest.raises(DataError, match="not a whole report"):
+        with pytest.raises(DataError, match="not a complete report"):
             saved({**whole, "pictures": wrong}, tmp_path)
     for section in (whole, *whole["groups"]):
         section["metrics"] = {name: value for name, value in section["metrics"].items() if name != "k3_kl"}

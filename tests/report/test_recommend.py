@@ -289,7 +289,7 @@ def test_no_plan_is_named_where_the_data_are_not_what_they_are_taken_for() -> No
     )
     recommendation = recommend(evidence)
     assert recommendation.plan is None
-    assert recommendation.headline == "The columns are swapped. No plan can be named before that is mended."
+    assert recommendation.headline == "The columns are swapped. No plan can be named before that is fixed."
     assert recommendation.reasons == ()
 
 

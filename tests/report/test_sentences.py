@@ -176,13 +176,13 @@ def caused(report: Report, cause: CauseFinding, **values: float) -> str:
 
 
 def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
-    mend = "by a fault: temperature. Mend it before you train; weights would only hide it."
-    assert caused(report, named("temperature"), k3_kl=0.04) == f"Apart, {mend}"
-    assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, {mend} Failing: k3_kl."
+    fix = "by a fault: temperature. Fix it before you train; weights would only hide it."
+    assert caused(report, named("temperature"), k3_kl=0.04) == f"Apart, {fix}"
+    assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, {fix} Failing: k3_kl."
     assert "by a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
     impossible = Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW)
     assert caused(replace(report, impossible=impossible), named("temperature")) == (
-        "No verdict before temperature is mended and the mean ratio explained: until then no number below can be "
+        "No verdict before temperature is fixed and the mean ratio explained: until then no number below can be "
         "trusted."
     )
 
@@ -192,7 +192,7 @@ def test_a_fault_that_is_named_is_to_be_mended_however_few_the_sequences(report:
     few = replace(report, whole=replace(report.whole, counts=counts))
     said = caused(few, named("temperature"), k3_kl=0.04)
     assert said == (
-        "Too few to tell: 24 sequences are measured, and a verdict takes 32. Mend temperature first in any case."
+        "Too few to tell: 24 sequences are measured, and a verdict takes 32. Fix temperature first in any case."
     )
 
 
@@ -200,11 +200,11 @@ def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: R
     low, high = (Impossible("ratio_mean", value, (value - 0.01, value + 0.01), "so") for value in (0.87, 1.13))
     void = replace(report, impossible=low)
     trusted = "until then no number below can be trusted."
-    follows = "No verdict before top_p is mended, from which the mean ratio follows"
+    follows = "No verdict before top_p is fixed, from which the mean ratio follows"
     assert caused(void, named("top_p")) == f"{follows}: {trusted}"
     both = caused(replace(void, anomalies=(SHIFTED,)), named("top_p"))
     assert both == f"{follows}, and shifted_columns explained: {trusted}"
-    assert "is mended and the mean ratio explained" in caused(replace(report, impossible=high), named("top_p"))
+    assert "is fixed and the mean ratio explained" in caused(replace(report, impossible=high), named("top_p"))
 
 
 def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:

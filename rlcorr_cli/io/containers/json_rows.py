@@ -43,7 +43,7 @@ def _numbered(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise DataError(f"line {number} is no JSON: is the file still being written?", CUT) from error
+                raise DataError(f"line {number} is not JSON: is the file still being written?", CUT) from error
             if not isinstance(row, dict):
-                raise DataError(f"line {number} is no object.", CUT)
+                raise DataError(f"line {number} is not an object.", CUT)
             yield number, row

@@ -114,7 +114,7 @@ def _id(value: Any) -> str | None:
 
 def _text(value: str) -> str:
     if not _is_text(value):
-        raise _UnfitError("half a surrogate pair, which is no text,")
+        raise _UnfitError("half a surrogate pair, which is not text,")
     return value
 
 

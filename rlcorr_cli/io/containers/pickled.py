@@ -90,7 +90,7 @@ def _check_size(n_bytes: int) -> None:
     try:
         limit = DEFAULT_LIMIT if text is None else float(text)
     except ValueError as error:
-        raise UsageError(f"{LIMIT}={text} is no number.", f"Set it in GB, such as {LIMIT}=16.") from error
+        raise UsageError(f"{LIMIT}={text} is not a number.", f"Set it in GB, such as {LIMIT}=16.") from error
     if not n_bytes <= limit * 1e9:
         raise DataError(
             f"its pickle has {n_bytes / 1e9:,.3g} GB, over {limit:g}: it is unpickled as a whole, in memory, where "

@@ -120,4 +120,4 @@ def _jagged(values: Array, offsets: Array, lengths: Array | None) -> Jagged:
 
 
 def _broken() -> DataError:
-    return DataError("it holds something else where its tensors are to be.", HINT)
+    return DataError("it holds something else where its tensors should be.", HINT)

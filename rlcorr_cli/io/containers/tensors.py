@@ -80,7 +80,7 @@ def is_tensor(value: Any) -> bool:
 def tensor(value: Any, storage: Storage) -> Array:
     """The array of a torch tensor, a copy only where it is bfloat16."""
     if not is_tensor(value) or len(value.args) < 4:
-        raise DataError("its pickle holds something else where a tensor is to be.", HINT)
+        raise DataError("its pickle holds something else where a tensor should be.", HINT)
     persistent, offset, size, stride = value.args[:4]
     kind, key, numel = _storage_of(persistent)
     flat = _flat(storage(key), DTYPES[kind])
@@ -111,7 +111,7 @@ def array(value: Any) -> Array | list[Any]:
         buffer, dtype, shape, order = value.args
         return _shaped(_flat(_raw(buffer), _dtype(dtype)), _shape(shape), "F" if order == "F" else "C")
     if not isinstance(value, Inert) or not isinstance(value.state, tuple) or len(value.state) != 5:
-        raise DataError("its pickle holds something else where an array is to be.", HINT)
+        raise DataError("its pickle holds something else where an array should be.", HINT)
     _, shape, dtype, fortran, data = value.state
     if isinstance(data, list):
         return data
@@ -146,7 +146,7 @@ def _raw(data: Any) -> Any:
 def _flat(data: Any, dtype: np.dtype[Any]) -> Array:
     """The values of raw bytes."""
     if not isinstance(data, bytes | bytearray | memoryview) or len(data) % dtype.itemsize:
-        raise DataError("its pickle holds something else where the bytes of an array are to be.", HINT)
+        raise DataError("its pickle holds something else where the bytes of an array should be.", HINT)
     return np.frombuffer(data, dtype)
 
 
@@ -156,7 +156,7 @@ def _texts(data: Any, width: int) -> list[Any]:
     try:
         texts = [flat[at : at + width].decode("utf-32-le") for at in range(0, len(flat), width)]
     except UnicodeDecodeError as error:
-        raise DataError("its pickle holds texts that are none.", HINT) from error
+        raise DataError("its pickle holds strings that are not valid.", HINT) from error
     return [text.rstrip("\0") for text in texts]
 
 

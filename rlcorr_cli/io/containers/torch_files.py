@@ -72,7 +72,7 @@ def _members(data: memoryview) -> tuple[memoryview, dict[str, tuple[int, int]]]:
     What torch would have stored uncompressed, and is not, may be of any size: a DataError.
     """
     if not is_torch(data):
-        raise DataError("it is no file of torch.", HINT)
+        raise DataError("it is not a torch file.", HINT)
     try:
         with zipfile.ZipFile(_Bytes(data)) as archive:
             entries = archive.infolist()

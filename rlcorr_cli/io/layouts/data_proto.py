@@ -100,16 +100,16 @@ def _tensors(batch: Any, names: Collection[str]) -> Mapping[str, Array]:
             raise DataError("its tensors are of rows of unequal lengths.", HINT)
         return {name: values for name, values in read.items() if not isinstance(values, Jagged)}
     if not isinstance(batch, tuple) or len(batch) != 3 or not isinstance(batch[2], dict):
-        raise DataError("it holds something else where its tensors are to be.", HINT)
+        raise DataError("it holds something else where its tensors should be.", HINT)
     return {name: _of_array(batch[2][name], name) for name in names if name in batch[2]}
 
 
 def _of_array(field: Any, name: str) -> Array:
     """One tensor as (type, shape, bytes)."""
     if not isinstance(field, tuple) or len(field) != 3:
-        raise DataError(f"its {name} is no tensor.", HINT)
+        raise DataError(f"its {name} is not a tensor.", HINT)
     dtype, shape, data = field
     raw = array(data)
     if isinstance(raw, list) or raw.dtype != np.uint8:
-        raise DataError(f"its {name} is no tensor.", HINT)
+        raise DataError(f"its {name} is not a tensor.", HINT)
     return of_bytes(raw.data if raw.size else b"", dtype, shape)

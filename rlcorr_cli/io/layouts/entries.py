@@ -15,7 +15,7 @@ from rlcorr_cli.io.layouts.canonical import OTHER
 def mapping(value: Any, what: str) -> dict[Any, Any]:
     """The value, a dict.  what: its name in the error."""
     if not isinstance(value, dict):
-        raise DataError(f"{what} is no dict.", OTHER)
+        raise DataError(f"{what} is not a dict.", OTHER)
     return value
 
 
@@ -50,7 +50,7 @@ def numbers(value: Any, what: str, file: TorchFile, whole: bool = False) -> Arra
     if isinstance(value, list):
         value = _of_list(value, whole)
     if not isinstance(value, np.ndarray) or value.ndim != 1:
-        raise DataError(f"{what} is no list of numbers.", OTHER)
+        raise DataError(f"{what} is not a list of numbers.", OTHER)
     return value
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
 
-HINT = "Is it a dump of this framework, whole and as it was written?"
+HINT = "Is it a dump of this framework, complete and as it was written?"
 LARGEST = 1 << 63
 """The first whole number that int64 does not hold."""
 
@@ -96,7 +96,7 @@ def text(row: Row, key: str) -> str | None:
     try:
         str(value).encode()
     except UnicodeEncodeError as error:  # half of a character, which JSON can write
-        raise _other(key, "a text of whole characters") from error
+        raise _other(key, "a string of complete characters") from error
     return None if value is None else str(value)
 
 

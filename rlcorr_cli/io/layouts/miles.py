@@ -68,12 +68,12 @@ def _in_loss(file: TorchFile, sample: dict[Any, Any], number: int) -> dict[str, 
         if sample.get(key) is None:
             continue
         if not is_tensor(sample[key]):
-            raise DataError(f"{key} of sample {number} is no tensor.", OTHER)
+            raise DataError(f"{key} of sample {number} is not a tensor.", OTHER)
         values[name] = file.array(sample[key])
         if values[name].shape != (length,):
             raise DataError(
                 f"sample {number} has {values[name].size:,} {key} for a response of {length:,} tokens.",
-                "It is a slice of context parallelism, whose place its file does not tell; read train_data instead.",
+                "It is a slice of context parallelism, whose place its file does not say; read train_data instead.",
             )
     return values
 

@@ -21,7 +21,7 @@ COLUMNS = ("sample_index", "response_length", "total_length", "tokens", "loss_ma
 NAME = re.compile(r"rollout_(?:eval_)?(\d{1,18})\.[^/]*$")
 LISTS = {"tokens": "token_ids", "loss_mask": "response_mask", "rollout_log_probs": "rollout_log_probs"}
 TYPES = {"rollout_log_probs": pa.list_(pa.float32()), "token_ids": pa.list_(pa.int32())}
-IGNORES_REMOVED = "miles' dashboard does not tell of remove_sample: sequences that training left out count."
+IGNORES_REMOVED = "miles' dashboard does not record remove_sample: sequences that training left out count."
 LACKS = (
     "The dashboard's columns are of the rollout alone. Name rollout_data/{id}.pt and train_data/{id}_{rank}.pt, which "
     "--dump-details has written beside it."
@@ -74,7 +74,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 def _flat(lists: pa.Array, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The values of lists, where each begins and ends, and which are not null."""
     if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
-        raise DataError(f"its {key} is {lists.type}, no list.", OTHER)
+        raise DataError(f"its {key} is {lists.type}, not a list.", OTHER)
     floats = pa.types.is_floating(lists.type.value_type)
     if not floats and (lists.values.null_count or not pa.types.is_integer(lists.type.value_type)):
         raise DataError(f"its {key} hold nulls, or something else than numbers.", OTHER)

@@ -35,7 +35,7 @@ COLUMNS = (
     "worker",
 )
 NOTES = (
-    "Rows run from the first to the last trained token: values before it are no log-probs of samples.",
+    "Rows run from the first to the last trained token: values before it are not log-probs of samples.",
     "The training side is the current policy, of the training forward; prime-rl keeps no other.",
 )
 UNMARKED = "No STABLE is beside it, by which prime-rl says that a step is complete."

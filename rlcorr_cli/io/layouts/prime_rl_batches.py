@@ -93,13 +93,13 @@ def _micro_batches(path: str) -> Iterator[list[msgspec.Raw]]:
     data = opened(path)
     count = _count(data)
     if count is None or count[0] > len(data) // MIN_BYTES:
-        raise DataError("it is no msgpack array of micro batches, or not whole.", CUT)
+        raise DataError("it is not a msgpack array of micro batches, or is incomplete.", CUT)
     if count[0] > MAX_MICRO_BATCHES:
         raise DataError(f"it has {count[0]:,} micro batches; at most {MAX_MICRO_BATCHES:,} are read.", HINT)
     for micro_batch in _decoded(data, list[msgspec.Raw]):
         content = memoryview(micro_batch)
         if bytes(content[: len(START)]) != START:
-            raise DataError(f"a micro batch is no array of {N_FIELDS}.", HINT)
+            raise DataError(f"a micro batch is not an array of {N_FIELDS}.", HINT)
         yield _decoded(content, list[msgspec.Raw])
 
 
@@ -173,7 +173,7 @@ def _length(data: memoryview, name: str) -> int:
 def _header(data: memoryview, name: str) -> tuple[int, int]:
     count = _count(data)
     if count is None:
-        raise DataError(f"{name} is no list.", HINT)
+        raise DataError(f"{name} is not a list.", HINT)
     if count[0] > MAX_TOKENS:
         raise DataError(f"{name} has {count[0]:,} values; at most {MAX_TOKENS:,} are read.", HINT)
     return count

@@ -112,7 +112,7 @@ def _field(fields: dict[Any, Any], name: str) -> Array | None:
     if value is None or isinstance(value, memoryview):
         return None if value is None else _of_torch(value)
     if not isinstance(value, dict):
-        raise DataError(f"its {name} is no tensor.", HINT)
+        raise DataError(f"its {name} is not a tensor.", HINT)
     form = value.get("format")
     form = form.args[0] if isinstance(form, Inert) and form.args else form
     if form == "numpy":
@@ -121,7 +121,7 @@ def _field(fields: dict[Any, Any], name: str) -> Array | None:
         return _of_torch(value["data"])
     values = array(value.get("data")) if form == "numpy_view" else []
     if isinstance(values, list):
-        raise DataError(f"its {name} is no tensor.", HINT)
+        raise DataError(f"its {name} is not a tensor.", HINT)
     return values
 
 
@@ -149,7 +149,7 @@ def _groups(ranges: list[Any], n_rows: int) -> list[str | None]:
     for number, bounds in enumerate(ranges):
         start, end = bounds if isinstance(bounds, tuple | list) and len(bounds) == 2 else (None, None)
         if type(start) is not int or type(end) is not int or not last <= start <= end:
-            raise DataError("its policy_prompt_boundaries are no ranges of rows.", HINT)
+            raise DataError("its policy_prompt_boundaries are not ranges of rows.", HINT)
         last = end
         groups[start:end] = [str(number)] * (min(end, n_rows) - min(start, n_rows))
     return groups

@@ -46,7 +46,7 @@ def open_unit(paths: Sequence[str]) -> Opened:
         raise DataError("its lines hold texts and rewards, no log-probs: it is a trajectory of miles.", NO_LOG_PROBS)
     if "" in kinds:
         pickle_of(opened(kinds[""][0]))  # says what is wrong with a file of torch
-        raise DataError("it is no rollout file and no training file of slime or miles.", OTHER)
+        raise DataError("it is neither a rollout file nor a training file of slime or miles.", OTHER)
     if STEP in kinds or RANK in kinds:
         rows, notes = read_ranks(kinds[RANK]) if RANK in kinds else ([], ())
         rows += [row for path in kinds.get(STEP, ()) for row in read_step(path)]

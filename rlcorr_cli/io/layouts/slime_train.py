@@ -111,7 +111,7 @@ class TrainRow:
             values = self._list(0, key)
             if len(values) != response:
                 what = f"{self._what} has {len(values):,} {key} for a response of {response:,} tokens."
-                raise DataError(what, "It may be a slice of context parallelism, whose place its file does not tell.")
+                raise DataError(what, "It may be a slice of context parallelism, whose place its file does not say.")
             return values
         chunked = whole(dict(self.values), "max_seq_lens", self._what) if self.bshd else total
         slices = [self._list(i, key) for i in range(len(self.pieces))]
@@ -236,7 +236,7 @@ def _read_rank(path: str) -> _Rank:
     indices = sequence(data, "sample_indices")
     lists = (indices, *(sequence(data, key, length=len(indices)) for key in ("response_lengths", "total_lengths")))
     if any(type(number) is not int for numbers in lists for number in numbers):
-        raise DataError("its sample_indices or lengths are no whole numbers.", OTHER)
+        raise DataError("its sample_indices or lengths are not whole numbers.", OTHER)
     sequence(data, "tokens", length=len(indices))
     cp_size = whole(value, "cp_size") if "cp_size" in value else 1
     cp_rank = whole(value, "cp_rank") if "cp_rank" in value else 0

@@ -69,7 +69,7 @@ def _n_rows(tokens: Mapping[str, Rows]) -> int:
 
 def _rows(rows: Rows) -> Rows:
     if not isinstance(rows, Jagged) and rows.ndim != 2:
-        raise DataError(f"its tensors have the shape {rows.shape}, where one of rows is to be.", HINT)
+        raise DataError(f"its tensors have the shape {rows.shape}, not that of a batch of rows.", HINT)
     return rows
 
 

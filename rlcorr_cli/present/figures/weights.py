@@ -85,7 +85,7 @@ def gradient(ax: Axes, report: Report) -> str:
     """Lorenz curve: which share of sequences carries which share of weight times |advantage|, or of the weight where
     there are no advantages."""
     if report.plan.normalizes:
-        raise Missing("Each batch's weights are divided by their own mean: who carries the gradient is not counted.")
+        raise Missing("Each batch has its own mean weight: which sequences carry the gradient is not counted.")
     histograms = counted(report).histograms
     loads = histograms.get("gradient", Histogram.empty())
     has_advantages = len(loads.buckets) > 0

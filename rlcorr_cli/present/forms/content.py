@@ -29,7 +29,7 @@ MOST_PROFILE_COLUMNS = 8
 MARKS = "! marks a value that breaks its limit."
 OWN_DEFINITIONS = "These numbers follow rlcorr's own definitions; those of the profile stand under Metrics."
 
-IN_LIMITS = "Nothing has to be mended: every number is within its limit."
+IN_LIMITS = "Nothing has to be fixed: every number is within its limit."
 NOTHING_TO_DO = {
     "equal": "Nothing: the two columns are equal.",
     "too few": "Measure more sequences. So far every number is within its limit.",
@@ -42,7 +42,7 @@ STATUS_OF_LEVEL = {"equal": "ok", "same": "ok", "close": "ok", "apart": "warn", 
 
 @dataclass(frozen=True)
 class Cause:
-    """What was found in the data and voids or endangers the numbers: the finding, and how to mend it where known."""
+    """What was found in the data and voids or endangers the numbers: the finding, and how to fix it where known."""
 
     status: str
     finding: str
@@ -137,7 +137,7 @@ def _todo(report: Report) -> list[tuple[str, str, str]]:
     words = [suggestion(bounds, report.profile) for bounds in report.advised_bounds]
     causes = " and ".join(report.causes)
     told = report.cause is not None and report.cause.cause in report.faults
-    act = f"Mend {report.cause.cause}" if report.cause is not None and told else f"Explain {causes}"
+    act = f"Fix {report.cause.cause}" if report.cause is not None and told else f"Explain {causes}"
     first = [("fail", f"{act} first", "Then measure again: broken limits may only follow from it.")]
     return [
         *(first if report.faults else []),

@@ -29,7 +29,7 @@ _EVIDENCE = (
     "(Zheng et al. 2025), at almost no variance. Sequence weights are unbiased and pay 1 / info: on average no better "
     "even at 65,536 sequences, and with a cap of 2 biased under drift.",
     "Noise that is new in every call biases nothing, so that corrections only cost. A dump cannot tell it from lasting "
-    "noise: under `weight` it is said what token weights cost in case.",
+    "noise: under `weight`, `compare` says what token weights would cost.",
     "Geometric rejection at +-0.001 fails by what it keeps, and where l goes with the reward it removes the signal "
     "itself. g spreads as 1 / sqrt(n): it keeps long sequences, rejection on S short ones.",
     "In simulation (tabular policies with exact gradients, 396 settings of eleven kinds of mismatch) the choice lost "

@@ -85,7 +85,7 @@ def _edit_distance(first: str, second: str) -> int:
 
 
 def known() -> list[str]:
-    """Every name that can be explained but symbols and what hangs on a plan."""
+    """Every name that can be explained but symbols and what depends on a plan."""
     problems = (*(row.name for row in PROBLEMS), *ALL_CAUSES)
     tables = (names(), STATISTICS, PRESETS, PRESET_ALIASES, problems, TERMS, SCOPE_TERMS, TOPICS, COLUMNS, RELEASES)
     return list(dict.fromkeys(name for table in tables for name in table))

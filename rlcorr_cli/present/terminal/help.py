@@ -19,7 +19,7 @@ PAGES = {
     "diagnose": "the cause of a gap: what a dump tells, and what it cannot",
     "corrections": "presets, flags, plan files, frameworks' own configs",
     "choosing": "which correction to take, and what each costs",
-    "objectives": "what PPO and its kin make of a batch, and what mistakes cost",
+    "objectives": "what PPO and similar objectives make of a batch, and what mistakes cost",
     "dataset": "what `filter` writes",
     "pictures": "what `plot` draws, and the forms of a report",
     "engines": "two engines or releases compared",

@@ -71,10 +71,10 @@ def _at_fault(report: Report, fault: str) -> str:
         others = " and ".join(_cause(name) for name in conclusion.causes if name != follows)
         because = f", from which {_cause(follows)} follows" if follows else ""
         also = f"{',' if because else ''} and {others} explained" if others else ""
-        return f"No verdict before {fault} is mended{because}{also}: until then no number below can be trusted."
+        return f"No verdict before {fault} is fixed{because}{also}: until then no number below can be trusted."
     if conclusion.level == "too few":
-        return f"{_level(conclusion)} Mend {fault} first in any case."
-    return f"{BY_FAULT[conclusion.level]}, by a fault: {fault}. Mend it before you train; weights would only hide it."
+        return f"{_level(conclusion)} Fix {fault} first in any case."
+    return f"{BY_FAULT[conclusion.level]}, by a fault: {fault}. Fix it before you train; weights would only hide it."
 
 
 def _level(conclusion: Verdict) -> str:
@@ -165,7 +165,7 @@ def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
     They are --rs where that option works; a profile's plan is written in the framework's own config, which it cannot
     change.
     """
-    takes = f"{clean(bounds.rejection)} takes {share(bounds.lost_fraction)} of the {bounds.units}."
+    rejects = f"{clean(bounds.rejection)} rejects {share(bounds.lost_fraction)} of the {bounds.units}."
     at_least = "" if bounds.exact or bounds.kept_fraction == 1 else "at least "
     keeps = f"To keep {at_least}{share(bounds.kept_fraction)} of them:"
     if bounds.is_idle and bounds.high is not None:
@@ -173,9 +173,9 @@ def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
         keeps = f"What keeps {at_least}{share(bounds.kept_fraction)} of them {passing}:"
     low, high = ("" if end is None else plain(end) for end in (bounds.low, bounds.high))
     if profile == "canonical":
-        return takes, keeps, f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
+        return rejects, keeps, f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
     ends = (f"{name} {end}" for name, end in (("low", low), ("high", high)) if end)
-    return takes, keeps, f"bounds {', '.join(ends)} on {bounds.statistic} in the framework's config"
+    return rejects, keeps, f"bounds {', '.join(ends)} on {bounds.statistic} in the framework's config"
 
 
 def anomaly_sentence(anomaly: AnomalyFinding) -> str:

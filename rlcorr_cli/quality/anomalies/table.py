@@ -97,7 +97,7 @@ ANOMALIES: tuple[Anomaly, ...] = (
         meaning="Rows were padded to one length, and the padding counts as tokens.",
         looks="All rows are of one length, and a tenth of them or more end or start with a long run of one value in "
         "both columns.",
-        certainty="Runs as common inside rows are no padding: a policy that repeats itself is sure of it in both "
+        certainty="Runs as common inside rows are not padding: a policy that repeats itself is sure of it in both "
         "columns.",
         alike="Rows that were cut at one length and end in a long repetition.",
         advice="Mask the padding (response_mask 0), or cut each row to its own length.",

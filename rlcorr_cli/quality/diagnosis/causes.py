@@ -19,8 +19,8 @@ _ROWS = (
         meaning="A column is stored on a coarse grid: rounded to bf16, to fp16, or to a few decimals.",
         looks="99 % of its values other than 0 lie on the grid. Rounding to it moves a value by step^2 / 12 in the "
         "mean square, whose sum over the gap is the share.",
-        certainty="That a column is on a grid is certain from 64 values on, and always told as a fact; it is a cause "
-        "where this rounding alone makes half of the gap.",
+        certainty="That a column is on a grid is certain from 64 values on, and always reported as a fact; it is a "
+        "cause where this rounding alone makes half of the gap.",
         alike="noise of bf16 size comes from arithmetic in bf16, and leaves values off the grid.",
         advice="Write log-probs as float32, computed by a log-softmax in float32.",
     ),
@@ -64,7 +64,7 @@ _ROWS = (
         "the others, beyond chance.",
         certainty="Two such tokens at least, and a rate that chance gives fewer than 3 in 10,000 dumps.",
         alike="position_grows, where what follows a tool's output stays off.",
-        advice="Hand tokens, not text, from turn to turn: text that is tokenized anew gives other tokens at the seam.",
+        advice="Hand tokens, not text, from turn to turn: text that is tokenized again gives other tokens at the seam.",
         source="TRL #5224",
     ),
     Cause(
@@ -110,7 +110,7 @@ _ROWS = (
         is_fault=True,
         meaning="One side's log-probs are after another temperature and after a cut (top-p, top-k, min-p).",
         looks="As of top_p, and among unlikely tokens the log-odds lie on a line that is not level.",
-        certainty="That both are there is told by two independent signs; the parameters of neither are told.",
+        certainty="Two independent signs show that both are there; the parameters of neither are known.",
         alike="A cut under softcapped logits.",
         advice="Return log-probs from before the sampler, or apply the same temperature and cut in training.",
     ),
@@ -121,8 +121,8 @@ _ROWS = (
         looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
         "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean of e^l is "
         "below 1.",
-        certainty="10 tokens at 0 at least, and 2 % of all. p is told by the bound that most tokens keep; the interval "
-        "holds all bounds that so few tokens break.",
+        certainty="10 tokens at 0 at least, and 2 % of all. p is estimated by the bound that most tokens keep; the "
+        "interval holds all bounds that so few tokens break.",
         alike="min_p, whose bound is not sharp; top_k, which sets hardly any token to 0.",
         advice="Return log-probs from before truncation, or apply the same top-p in training.",
         source="TRL #6789",
@@ -133,7 +133,7 @@ _ROWS = (
         meaning="One side's log-probs are after min-p sampling, the other's are not.",
         looks="Log-probs of exactly 0, and a mean of e^l below 1, as of top_p, but without a bound at one probability; "
         "no token other than these comes closer to 0 than m leaves it.",
-        certainty="m is told from the largest log-prob below 0, and comes out up to a tenth too large.",
+        certainty="m is estimated from the largest log-prob below 0, and comes out up to a tenth too large.",
         alike="top_p near 1, where hardly any token lies near the bound.",
         advice="Return log-probs from before truncation, or apply the same min-p in training.",
     ),
@@ -143,7 +143,7 @@ _ROWS = (
         meaning="The two sides' log-probs are of different temperatures.",
         looks="The log-odds of one policy over those of the other are a straight line, whose slope is the ratio of the "
         "temperatures.",
-        certainty="The ratio is told with its interval; 0.8 against 1 and 1 against 1.25 are the same ratio. That "
+        certainty="The ratio is reported with its interval; 0.8 against 1 and 1 against 1.25 are the same ratio. That "
         "tokens were drawn from training's policy (so that rollout's log-probs are raw) is told by the means of e^l "
         "and e^-l.",
         alike="logit_softcap bends the line and fans out among likely tokens; changed weights scatter around it.",
@@ -155,14 +155,14 @@ _ROWS = (
         is_fault=True,
         meaning="One side caps its logits (c tanh(z / c)), the other does not.",
         looks="A line as of temperature, around which likely tokens scatter more than the others.",
-        certainty="Which side caps is told by the sign of the slope; the cap itself is not told.",
+        certainty="The sign of the slope shows which side caps; the cap itself is unknown.",
         alike="temperature, whose spread is level.",
         advice="Give both sides the same softcap of the final logits.",
     ),
     Cause(
         name="unnormalised",
         is_fault=True,
-        meaning="One side's numbers are no log-probs: they do not sum to 1 over the vocabulary.",
+        meaning="One side's numbers are not log-probs: they do not sum to 1 over the vocabulary.",
         looks="Nearly all tokens lie on one side of 0, and neither mean, of e^l or of e^-l, is 1: no policy could have "
         "drawn these tokens. Log-probs, not logits, were divided by the temperature, or a mean over them was taken.",
         certainty="Both means must be four errors from 1, on the sides that no pair of distributions allows.",
@@ -174,7 +174,7 @@ _ROWS = (
         is_fault=True,
         meaning="One side's log-probs are after top-k sampling, the other's are not.",
         looks="The mean of e^l is below 1, most tokens lie below 0, and no token is set to exactly 0.",
-        certainty="The mass that is kept is told; k cannot be.",
+        certainty="The mass that is kept is estimated; k cannot be.",
         alike="padded_vocabulary, whose loss stands in few tokens; mild top_p.",
         advice="Return log-probs from before truncation, or apply the same top-k in training.",
     ),
@@ -184,8 +184,8 @@ _ROWS = (
         looks="Their typical token is 1.5 times as far off as the others' or more, beyond chance among all levels of "
         "all columns that were tried, and their share of the gap exceeds what the surprise of their tokens alone "
         "gives.",
-        certainty="Chance is counted over everything that was tried, so a column more makes no level guilty. Where the "
-        "gap sits is told, and within these rows a temperature, a cut and the like.",
+        certainty="Chance is counted over everything that was tried, so one more column accuses no level. Where the "
+        "gap sits is reported, and within these rows a temperature, a cut and the like.",
         alike="Another column with the same rows in its levels: each stands out, and neither is more of a cause.",
         advice="Look at what these rows have of their own: worker, engine settings, version of the weights.",
     ),
@@ -193,7 +193,7 @@ _ROWS = (
         name="some_rows",
         meaning="A minority of rows is farther off than the others, and no column says what they have in common.",
         looks="3 rows at least and 45 % at most lie far above the median in the typical distance of their tokens.",
-        certainty="That they stand apart is told, not why. It takes 16 rows.",
+        certainty="It is certain that they stand apart, not why. It takes 16 rows.",
         alike="column, where the dump names what these rows share; mispaired_rows, where the columns do not go "
         "together at all.",
         advice="Look at some of them (`rlcorr inspect DUMP --row ID`), and try columns with --by.",
@@ -211,7 +211,7 @@ _ROWS = (
         name="drift",
         meaning="Rows lean up or down as wholes: the policies differ, not their arithmetic.",
         looks="Rows differ in their shares of tokens that went up by more than chance gives.",
-        certainty="That the policies differ is told; whether by updates or otherwise is not, without advantages.",
+        certainty="It is certain that the policies differ; whether by updates or otherwise takes advantages.",
         alike="stale_policy, whose rows lean with the advantage; other_weights; repetition_penalty without token_ids.",
         advice="Check how old the rollout's weights are, and which checkpoint each side loaded.",
     ),

@@ -102,7 +102,7 @@ def softcap(case: Case) -> CauseFinding | None:
         share=features.curve_share,
         share_interval=features.curve_interval,
         parameters={"side": capped},
-        headline=f"a soft-cap on the logits of {capped} that {free} has not, or another one",
+        headline=f"a soft-cap on the logits of {capped} that {free} lacks, or another one",
         evidence=(
             f"Log-odds differ along a line (slope {line.slope:.3f} +- {2 * line.error:.3f}, R2 {line.r2:.2f}), and "
             f"spread {features.fan:.1f} times as wide among sure tokens as among even ones (temperature: at most 1.4).",

@@ -69,8 +69,8 @@ def _bound_sentence(case: Case, step: Step) -> str:
             f"tokens, {against}."
         )
     return (
-        f"{rollout} is exactly 0 on {step.cut:,} tokens, told best by whether {train} lies above log {step.bound:.3f}, "
-        f"with {against}: some rows may be uncut."
+        f"{rollout} is exactly 0 on {step.cut:,} tokens, best explained by whether {train} lies above log "
+        f"{step.bound:.3f}, with {against}: some rows may be uncut."
     )
 
 

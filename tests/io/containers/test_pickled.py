@@ -156,5 +156,5 @@ def test_a_pickle_above_the_limit_is_refused_with_the_way_to_set_another(
 
 def test_a_limit_that_is_no_number_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT, "4GB")
-    with pytest.raises(UsageError, match=f"{LIMIT}=4GB is no number"):
+    with pytest.raises(UsageError, match=f"{LIMIT}=4GB is not a number"):
         unpickle(dumped(1))

@@ -81,7 +81,7 @@ def test_values_that_were_not_finite_stay_null_and_stop_analyze() -> None:
         ("token_ids", [2**63] * 125, "token_ids is not a list of whole numbers"),
         ("loss_mask", [None] * 125, "loss_mask is not a list of true and false"),
         ("step", 2**64, "step is not a whole number"),
-        ("env_name", "\ud800", "env_name is not a text of whole characters"),
+        ("env_name", "\ud800", "env_name is not a string of complete characters"),
         ("env_name", {}, "env_name is not a text"),
     ],
 )
@@ -96,12 +96,12 @@ def test_a_value_of_another_kind_is_named_with_its_line(tmp_path: Path, key: str
 def test_a_line_that_is_cut_off_says_that_the_file_may_still_be_written(tmp_path: Path) -> None:
     path = tmp_path / "rank_0.jsonl"
     path.write_bytes((FOLDER / FILES[0]).read_bytes()[:-100])
-    with pytest.raises(DataError, match=r"rank_0\.jsonl: line 3 is no JSON: is the file still being written"):
+    with pytest.raises(DataError, match=r"rank_0\.jsonl: line 3 is not JSON: is the file still being written"):
         rows_of([path])
 
 
 def test_a_line_of_a_million_levels_is_no_json(tmp_path: Path) -> None:
     path = tmp_path / "rank_0.jsonl"
     path.write_bytes((FOLDER / FILES[0]).read_bytes() + b'{"a":' + b"[" * 1_000_000)
-    with pytest.raises(DataError, match="line 4 is no JSON"):
+    with pytest.raises(DataError, match="line 4 is not JSON"):
         rows_of([path])

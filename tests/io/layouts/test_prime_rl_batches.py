@@ -95,7 +95,7 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path: Path, name: str) -
     [
         (0, encode([1.5]), "input_ids is not a list of one kind"),
         (0, encode([2**64 - 1]), "input_ids is not a list of whole numbers"),
-        (0, encode({"a": 1}), "input_ids is no list"),
+        (0, encode({"a": 1}), "input_ids is not a list"),
         (1, encode([1]), "loss_mask is not a list of true and false"),
         (2, b"\x91\xd6\xff\x00\x00\x00\x01", "advantages is not a list of one kind"),
         (3, encode([-1.0, -2.0]), "inference_logprobs has 2 values, input_ids has 1"),
@@ -144,7 +144,8 @@ def test_a_micro_batch_of_more_tokens_than_are_read_is_refused(tmp_path: Path) -
 def test_a_file_of_more_micro_batches_than_any_has_is_refused(tmp_path: Path, n: int) -> None:
     path = tmp_path / "rank_0.bin"
     path.write_bytes(b"\xdd" + n.to_bytes(4, "big") + micro_batch(ONE_TOKEN) + micro_batch({}) * 1_000_000)
-    with pytest.raises(DataError, match=r"no msgpack array of micro batches, or not whole|1,000,000 micro batches"):
+    refused = r"not a msgpack array of micro batches, or is incomplete|1,000,000 micro batches"
+    with pytest.raises(DataError, match=refused):
         rows_of([path])
 
 
