@@ -215,7 +215,7 @@ def hugging_face() -> Generator[str]:
 def azurite() -> Generator[str]:
     """The one that runs already, with an empty container."""
     endpoint = os.environ["AZURITE"]
-    files = files_of("abfs", endpoint).files  # type: ignore[union-attr]
+    files = files_of("abfs", endpoint).files  # type: ignore[union-attr]  # not the Hub's
     with suppress(OSError):
         files.delete_dir(PLACE)
     files.create_dir(PLACE)

@@ -113,6 +113,7 @@ class Table:
     """Something in memory."""
 
 
+# Values of wrong types on purpose, which the type checker is not to refuse.
 WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "a table for a path": (lambda: analyze(Table()), "a Table"),  # type: ignore[arg-type]
     "one policy in memory": (lambda: analyze({"rollout_log_probs": [[1.0]]}), "<table in memory>: There is no column"),
@@ -170,7 +171,7 @@ def test_errors_speak_of_arguments(case: str) -> None:
 def test_what_is_asked_beside_a_report_is_refused(report: Report) -> None:
     for extra in ({"plan": "geo_rs"}, {"group_by": "step"}, {"limit": 3}, {"profile": "slime"}, {"mode": "bypass"}):
         with pytest.raises(errors.UsageError, match="another plan or grouping"):
-            check(report, **extra)  # type: ignore[arg-type]
+            check(report, **extra)  # type: ignore[arg-type]  # one value stands for all types
 
 
 def test_the_face_has_every_command_and_loads_when_asked() -> None:

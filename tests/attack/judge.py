@@ -60,8 +60,8 @@ def _error(tried: Tried) -> Iterator[str]:
     err, status, args = _text(tried.err), tried.ended.status, tried.case.args
     if tried.err is None or status == FAULT or "Traceback" in err:
         return
-    if LIBRARY.search(err):
-        yield f"library: {LIBRARY.search(err).group()!r} on stderr: {err.strip()[:300]}"  # type: ignore[union-attr]
+    if library := LIBRARY.search(err):
+        yield f"library: {library.group()!r} on stderr: {err.strip()[:300]}"
     if status not in REFUSED:
         return
     rows = err.splitlines()

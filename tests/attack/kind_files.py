@@ -129,13 +129,13 @@ def _paths(document: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 def _changed(document: Any, path: tuple[str | int, ...], value: Any) -> Any:
     if not path:
         return value
-    copy = dict(document) if isinstance(document, dict) else list(document)
+    copy: Any = dict(document) if isinstance(document, dict) else list(document)
     if len(path) == 1 and value is GONE:
-        del copy[path[0]]  # type: ignore[arg-type]
+        del copy[path[0]]
     elif len(path) == 1:
-        copy[path[0]] = value  # type: ignore[index]
+        copy[path[0]] = value
     else:
-        copy[path[0]] = _changed(document[path[0]], path[1:], value)  # type: ignore[index]
+        copy[path[0]] = _changed(document[path[0]], path[1:], value)
     return copy
 
 

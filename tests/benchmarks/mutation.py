@@ -145,6 +145,7 @@ def prepare(copied: Path) -> None:
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     os.chdir(copied)
     sys.path[:0] = [str(copied)]
+    # Imported to be in the forks, not to be used here.
     import arviz_stats.base.array  # noqa: F401
     import matplotlib.pyplot  # noqa: F401
     import polars  # noqa: F401

@@ -139,7 +139,7 @@ def _taken_over(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["rlcorr", *args]
-    stdin = open(0, encoding="utf-8", closefd=False) if 0 in numbers else None  # noqa: SIM115
+    stdin = open(0, encoding="utf-8", closefd=False) if 0 in numbers else None  # noqa: SIM115  # stays open
     sys.stdin = sys.__stdin__ = stdin
     sys.stdout = sys.__stdout__ = _text(1, "strict") if 1 in numbers else None
     sys.stderr = sys.__stderr__ = _text(2, "backslashreplace") if 2 in numbers else None

@@ -18,10 +18,12 @@ from rlcorr_cli.plans.plan import (
     Gate,
     Normalize,
     Of,
+    Outside,
     Plan,
     Rejection,
     Scope,
     Weighting,
+    WeightScope,
     veto,
 )
 from rlcorr_cli.plans.presets import PRESETS
@@ -149,8 +151,10 @@ def test_rejections(scope: Scope, rows: list[Row], ends: str) -> None:
 @pytest.mark.parametrize("scope", ["token", "sequence", "geometric"])
 @settings(max_examples=30)
 @given(rows=dumps(), bounds=st.sampled_from(WEIGHT_BOUNDS))
-def test_weightings(scope: str, outside: str, normalize: str, rows: list[Row], bounds: Bounds) -> None:
-    assert_equal_to_oracle(rows, Plan(weighting=Weighting(scope, bounds, outside, normalize)))  # type: ignore[arg-type]
+def test_weightings(
+    scope: WeightScope, outside: Outside, normalize: Normalize, rows: list[Row], bounds: Bounds
+) -> None:
+    assert_equal_to_oracle(rows, Plan(weighting=Weighting(scope, bounds, outside, normalize)))
 
 
 def test_equal_weights_have_no_spread_once_normalised() -> None:

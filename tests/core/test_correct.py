@@ -1,6 +1,7 @@
 """Weights and rejections, computed on paper."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,16 +21,16 @@ def corrected(rows: list[Row], plan: Plan) -> Corrected:
     return correct(Tokens.of(batch(rows), CPU), plan)
 
 
-def kept(rows: list[Row], *rejections: Rejection, **plan: object) -> list[bool]:
-    verdict = corrected(rows, Plan(rejections=rejections, **plan)).keep  # type: ignore[arg-type]
+def kept(rows: list[Row], *rejections: Rejection, **plan: Any) -> list[bool]:
+    verdict = corrected(rows, Plan(rejections=rejections, **plan)).keep
     assert verdict is not None
     return verdict.tolist()
 
 
 def applied(
-    rows: list[Row], scope: WeightScope, bounds: Bounds = OPEN, outside: Outside = "clamp", **plan: object
+    rows: list[Row], scope: WeightScope, bounds: Bounds = OPEN, outside: Outside = "clamp", **plan: Any
 ) -> list[float]:
-    weighted = corrected(rows, Plan(weighting=Weighting(scope, bounds, outside), **plan)).weighted  # type: ignore[arg-type]
+    weighted = corrected(rows, Plan(weighting=Weighting(scope, bounds, outside), **plan)).weighted
     assert weighted is not None
     return [round(w, 12) for w in weighted.applied.tolist()]
 

@@ -10,7 +10,7 @@ from made import CPU, batch, metrics, row
 
 from rlcorr_cli.core.observe import Observation, layouts_of, observe
 from rlcorr_cli.core.quantities import Columns
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, WeightScope
 from rlcorr_cli.totals.block import plan_block
 
 FAR = row([999.9, -0.1, -0.2], probs=[-0.1, -1.0, -0.5])
@@ -61,8 +61,8 @@ def test_a_gap_rejection_sees_ratios_beyond_e_to_the_700() -> None:
 
 
 @pytest.mark.parametrize("scope", ["token", "sequence"])
-def test_spread_of_weights_near_0_keeps_its_digits(scope: str) -> None:
-    found = metrics([row([-16.0]), row([-18.0])], Plan(weighting=Weighting(scope, Bounds(), "clamp")))  # type: ignore[arg-type]
+def test_spread_of_weights_near_0_keeps_its_digits(scope: WeightScope) -> None:
+    found = metrics([row([-16.0]), row([-18.0])], Plan(weighting=Weighting(scope, Bounds(), "clamp")))
     weights = math.exp(-16), math.exp(-18)
     half = (weights[0] - weights[1]) / 2
     assert found["rollout_is_std"] == pytest.approx(half, rel=1e-9)

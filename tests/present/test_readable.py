@@ -147,7 +147,7 @@ def texts_of(figure: Figure) -> list[Text]:
     texts = list(figure.texts)
     for ax in figure.axes:
         legend = ax.get_legend()
-        texts += [ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]  # type: ignore[attr-defined]
+        texts += [ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]  # type: ignore[attr-defined]  # no public name
         texts += [] if legend is None else legend.get_texts()
         texts += [label for axis in axes_with_ticks(ax) for label in shown_labels(axis)]
     return [text for text in texts if text.get_text() and text.get_visible()]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,17 +36,17 @@ def spread(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def value(dump: str, metric: str, **knobs: object) -> float:
-    found = analyze(dump, choose_plan(**knobs)).whole.values[metric]  # type: ignore[arg-type]
+def value(dump: str, metric: str, **knobs: Any) -> float:
+    found = analyze(dump, choose_plan(**knobs)).whole.values[metric]
     assert found is not None
     return found
 
 
-def remedy(metric: str, plan: Plan = PLAIN, **situation: object) -> str | None:
+def remedy(metric: str, plan: Plan = PLAIN, **situation: Any) -> str | None:
     """What is said of a broken default rule."""
     (rule,) = (rule for rule in RULES if rule.metric == metric)
     bad = -1e9 if rule.high is None else 1e9
-    (finding,) = advised(judge([Section({}, {metric: bad})], [rule]), Situation(plan=plan, **situation))  # type: ignore[arg-type]
+    (finding,) = advised(judge([Section({}, {metric: bad})], [rule]), Situation(plan=plan, **situation))
     return finding.remedy
 
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +32,10 @@ def measured(
     thresholds: DiagnosticSettings | None = None,
     seed: int | None = None,
     pictures: bool = False,
-    **request: object,
+    **request: Any,
 ) -> Measured:
     """A sample dump's totals, as a run has them."""
-    read = ReadRequest(paths=(str(SAMPLES / dump),), **request)  # type: ignore[arg-type]
+    read = ReadRequest(paths=(str(SAMPLES / dump),), **request)
     found = opened(read, ChosenPlan(plan=plan))
     observation = Observation(
         plans=(plan,),
