@@ -1,4 +1,4 @@
-"""`rlcorr presets`: the named plans by framework; of a framework's name those, of a preset's name all of that one."""
+"""`rlcorr presets`: the named plans by framework; those of one framework, or one preset with its plan file, by name."""
 
 from typing import Annotated
 

@@ -26,8 +26,9 @@ def _draw(console: Console, filtered: Filtered) -> None:
     report = filtered.report
     counts, values = report.whole.counts, report.whole.values
     print_headline(console, report)
-    tokens = values.get("kept_tokens")
-    tokens = counts["tokens"] if tokens is None else int(tokens)
+    print_anomalies(console, report.anomalies)
+    kept_tokens = values.get("kept_tokens")
+    tokens = counts["tokens"] if kept_tokens is None else int(kept_tokens)
     sequences = int(values.get("kept_sequences", counts["sequences"]) or 0)
     kept = tokens / counts["tokens"]
     line = (
@@ -35,7 +36,6 @@ def _draw(console: Console, filtered: Filtered) -> None:
         f"({share(sequences / counts['sequences'])}) and {tokens:,} of {plural(counts['tokens'], 'token')} "
         f"({share(kept)})."
     )
-    print_anomalies(console, report.anomalies)
     console.print(Padding(Text(line, style="bold"), (0, 2)))
     print_suggestions(console, report.suggestions, report.profile)
     console.print()
@@ -48,17 +48,18 @@ def _draw(console: Console, filtered: Filtered) -> None:
         )
         console.print(Padding(Text(words), (0, 2)))
     print_notes(console, report)
-    _where(console, filtered)
+    _print_written(console, filtered)
 
 
-def _where(console: Console, filtered: Filtered) -> None:
+def _print_written(console: Console, filtered: Filtered) -> None:
+    """What was written where, and where every row of the dump went."""
     target, rows = filtered.target, f"{plural(filtered.rows_in, 'row')} in"
-    gone = f"{filtered.rows_dropped:,} " + ("never drawn" if target.resample is not None else "dropped")
+    dropped = f"{filtered.rows_dropped:,} " + ("never drawn" if target.resample is not None else "dropped")
     bad = f"{filtered.rows_bad:,} {'skipped' if filtered.quarantine is None and filtered.rows_bad else 'quarantined'}"
-    accounts = f"{rows} = {filtered.rows_out:,} out + {gone} + {bad}."
+    accounts = f"{rows} = {filtered.rows_out:,} out + {dropped} + {bad}."
     if target.resample is not None:
-        left = f", {bad}" if filtered.rows_bad else ""
-        accounts = f"{rows}, {filtered.rows_out:,} drawn in proportion to their weights, {gone}{left}."
+        skipped = f", {bad}" if filtered.rows_bad else ""
+        accounts = f"{rows}, {filtered.rows_out:,} drawn in proportion to their weights, {dropped}{skipped}."
     if target.path is None:
         text = f"Dry run, nothing written. {accounts}"
     else:
