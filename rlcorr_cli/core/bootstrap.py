@@ -22,7 +22,7 @@ from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import MOST_RESAMPLED, GroupReplicates
-from rlcorr_cli.totals.row_keys import Keys, joined, keys_of, mix, stream
+from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats, mix, stream
 from rlcorr_cli.totals.summary import Replicates
 
 REPLICATES = 200
@@ -69,9 +69,7 @@ def row_keys(tokens: Tokens, ids: Keys | None) -> Keys:
     """One 64-bit identity per sequence, u64[B]; ids: from the dump's own, 0 where a row has none."""
     if ids is not None and ids.all():
         return ids
-    # + 0, because -0.0 and 0.0 are the same log-prob.
-    values = to_numpy(tokens.rollout_logp.float() + 0.0).view(np.uint32)
-    keys = keys_of(values, tokens.ragged.offsets)
+    keys = keys_of_floats(to_numpy(tokens.rollout_logp.float()), tokens.ragged.offsets)
     return keys if ids is None else np.where(ids == 0, keys, ids)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Surroundings
 from rlcorr_cli.core.ragged import stretches
-from rlcorr_cli.totals.row_keys import joined, keys_of
+from rlcorr_cli.totals.row_keys import joined, keys_of_floats
 
 HEAD = 16
 """Tokens of a row that a sample of rows is drawn by."""
@@ -29,9 +29,7 @@ def sampled_rows(batch: Batch, share: int) -> Index:
     heads = np.minimum(lengths, HEAD)
     ends = _offsets(heads)
     at = stretches(batch.offsets[:-1], heads)
-    # + 0, because -0.0 and 0.0 are the same log-prob.
-    values = (batch.rollout_logp[at].astype(np.float32) + np.float32(0)).view(np.uint32)
-    keys = joined(keys_of(values, ends), lengths.astype(np.uint64))
+    keys = joined(keys_of_floats(batch.rollout_logp[at], ends), lengths.astype(np.uint64))
     return np.flatnonzero(keys % np.uint64(share) == 0)
 
 

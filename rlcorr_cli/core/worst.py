@@ -56,13 +56,13 @@ def worst(batch: Batch, measure: str, n: int, device: torch.device) -> Worst:
         none = np.zeros(0, np.int64)
         return Worst(none, np.zeros(0), none.reshape(0, 2), np.zeros(0))
     sequences, each = (to_numpy(values) for values in MEASURES[measure](Tokens.of(batch, device)))
-    rows, tokens = _largest(sequences, n), _largest(each, n)
+    rows, tokens = largest(sequences, n), largest(each, n)
     inside = np.searchsorted(batch.offsets, tokens, side="right") - 1
     at = np.stack([inside, tokens - batch.offsets[inside]], axis=1)
     return Worst(filled[rows], sequences[rows], at, each[tokens])
 
 
-def _largest(values: Floats, n: int) -> NDArray[np.int64]:
+def largest(values: Floats, n: int) -> NDArray[np.int64]:
     """Indices of the n largest, largest first, the earlier one first among equals."""
     if n < len(values):
         bound = np.partition(values, len(values) - n)[len(values) - n]

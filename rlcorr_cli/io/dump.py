@@ -97,6 +97,11 @@ class Dump:
         ]
 
     @property
+    def n_bytes(self) -> int:
+        """What all shards have to be read of, in bytes."""
+        return sum(shard.n_bytes for shard in self.shards)
+
+    @property
     def all_columns(self) -> dict[str, pa.Schema]:
         """Path -> all its columns, those that its folders name after its own."""
         return {path: index.all_columns for path, index in self.indexes.items()}

@@ -155,7 +155,7 @@ def opened(
 
 def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress | None]:
     """A context around reading the dump once."""
-    return watch(sum(shard.n_bytes for shard in dump.shards)) if watch else nullcontext()
+    return watch(dump.n_bytes) if watch else nullcontext()
 
 
 def run_totals(

@@ -14,6 +14,7 @@ from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.gap import gap_totals
+from rlcorr_cli.core.worst import largest
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import open_dump
@@ -170,7 +171,7 @@ class DiagnoseShard:
     def _worst(self, rows: CheckedRows, at: NDArray[np.int64], values: Floats) -> Iterable[WorstRow]:
         """The rows of the largest values that are known."""
         known = np.flatnonzero(~np.isnan(values))
-        for i in known[np.argsort(-values[known], kind="stable")][:WORST].tolist():
+        for i in known[largest(values[known], WORST)].tolist():
             row = int(at[i])
             n_tokens = int(rows.batch.offsets[row + 1] - rows.batch.offsets[row])
             yield WorstRow(float(values[i]), rows.places[row], row_id(rows, self.reading.reader.roles, row), n_tokens)

@@ -287,7 +287,7 @@ def filtered_rows(
     log: BadRowLog | None = None,
 ) -> Generator[FilteredRows]:
     """The dump's batches in order.  outputs: told what share of the input they stand for."""
-    total, so_far = sum(shard.n_bytes for shard in dump.shards), 0
+    total, so_far = dump.n_bytes, 0
     results = running(dump, computing, streams=True).stream(dump.shards, PortionedStream(work))
     ids = IdsAcrossShards(dump)
     for shard, batches in zip(dump.shards, results, strict=True):

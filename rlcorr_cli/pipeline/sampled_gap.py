@@ -21,8 +21,7 @@ GAP_BYTES = 2 << 20
 
 def gap_share(dump: Dump) -> int:
     """One of how many rows is looked at: a power of 4, for about GAP_BYTES of them."""
-    n_bytes = sum(shard.n_bytes for shard in dump.shards)
-    return 4 ** max(0, round(math.log(max(n_bytes, 1) / GAP_BYTES, 4)))
+    return 4 ** max(0, round(math.log(max(dump.n_bytes, 1) / GAP_BYTES, 4)))
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Computing:
             return self.engine.local(1)
         if dump.is_here:
             return self.engine.local()
-        return self.engine.sized(sum(shard.n_bytes for shard in dump.shards))
+        return self.engine.sized(dump.n_bytes)
 
     def warn(self, dump: Dump, *, streams: bool) -> None:
         """Say once, on stderr, that what was asked for is not what reads a dump."""
@@ -245,8 +245,8 @@ def scan(
 def running(dump: Dump, computing: Computing, *, streams: bool = False) -> Engine:
     """The engine for a dump, which is about to be read by it: `--debug` says by which."""
     computing.warn(dump, streams=streams)
-    engine, n_bytes = computing.engine_for(dump, streams=streams), sum(shard.n_bytes for shard in dump.shards)
-    _LOG.debug("Reading %s bytes in %s parts by %s.", f"{n_bytes:,}", f"{len(dump.shards):,}", engine.named)
+    engine = computing.engine_for(dump, streams=streams)
+    _LOG.debug("Reading %s bytes in %s parts by %s.", f"{dump.n_bytes:,}", f"{len(dump.shards):,}", engine.named)
     return engine
 
 

@@ -43,6 +43,12 @@ def keys_of(values: NDArray[np.uint32] | NDArray[np.uint8], offsets: NDArray[np.
     return mix(mix(sums) ^ mix(lengths.astype(np.uint64) + _GOLDEN))
 
 
+def keys_of_floats(values: NDArray[np.floating[Any]], offsets: NDArray[np.int64]) -> Keys:
+    """One key per row of some numbers, as float32 has them."""
+    # + 0, because -0.0 and 0.0 are the same number.
+    return keys_of((values.astype(np.float32, copy=False) + np.float32(0)).view(np.uint32), offsets)
+
+
 def joined(first: Keys, second: Keys) -> Keys:
     """One key of two, in this order."""
     return mix(mix(first) + second)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlcorr_cli.quality.diagnosis.lines import line_of
+from rlcorr_cli.quality.diagnosis.numbers import ratio, typical
 from rlcorr_cli.totals.gap import (
     CERTAIN_LEAST,
     CERTAIN_STEP,
@@ -31,8 +33,6 @@ FEWEST = 15
 FEWEST_OF_INDEX = 40
 MIDDLE = (0.1587, 0.8413)
 """Ends of the middle 68 %."""
-TYPICAL = 0.635
-"""The mean of ln|r| of a normal r lies this far below the logarithm of its standard deviation."""
 _SIDE: Floats = SPREAD_LEAST * np.power(SPREAD_FACTOR, np.arange(SPREAD_STEPS + 1), dtype=np.float64)
 SPREAD_EDGES: Floats = np.concatenate([-_SIDE[::-1], _SIDE])
 """Edges of the bins of d."""
@@ -69,12 +69,10 @@ def quantile(counts: Floats, q: float) -> float:
 
 def line(totals: GapTotals) -> tuple[float, float]:
     """Slope and intercept of d on u over the body's inside tokens."""
-    sums = dict(
-        zip(LINE_SUMS, totals.lines[FIELDS.index("body"), :, LINES.index("u")].sum(axis=0).tolist(), strict=True)
-    )
-    n, scatter = sums["n"], sums["n"] * sums["x2"] - sums["x"] ** 2
-    slope = (n * sums["xd"] - sums["x"] * sums["d"]) / scatter if scatter > 0 else 0.0
-    return slope, (sums["d"] - slope * sums["x"]) / n if n else 0.0
+    groups = totals.lines[FIELDS.index("body"), :, LINES.index("u")]
+    sums = dict(zip(LINE_SUMS, groups.sum(axis=0).tolist(), strict=True))
+    slope = line_of(groups).slope
+    return slope, ratio(sums["d"] - slope * sums["x"], sums["n"])
 
 
 def spread(totals: GapTotals, low: float, high: float, part: str = "body") -> Floats:
@@ -101,7 +99,7 @@ def sizes_by_index(totals: GapTotals) -> tuple[Floats, Floats]:
     ends = np.array([*INDEX_EDGES[1:], 2 * INDEX_EDGES[-1]])
     middle = (np.array(INDEX_EDGES) + ends - 1) / 2
     kept = columns["n_graded"] >= FEWEST_OF_INDEX
-    return middle[kept], np.exp(columns["x"][kept] / columns["n_graded"][kept] + TYPICAL)
+    return middle[kept], np.array([typical(x) for x in columns["x"][kept] / columns["n_graded"][kept]])
 
 
 def rows_by_size(totals: GapTotals) -> tuple[Floats, Floats]:
@@ -111,7 +109,7 @@ def rows_by_size(totals: GapTotals) -> tuple[Floats, Floats]:
     if not len(filled):
         return np.zeros(0), np.zeros(0)
     first, last = int(filled[0]), int(filled[-1])
-    edges = np.exp(SIZE_LEAST + SIZE_STEP * np.arange(first, last + 2) + TYPICAL)
+    edges = np.array([typical(SIZE_LEAST + SIZE_STEP * k) for k in range(first, last + 2)])
     return edges, rows[first : last + 1]
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+
+import numpy as np
 
 from rlcorr_cli.quality.diagnosis.case import Case
 from rlcorr_cli.quality.diagnosis.causes import CAUSES
@@ -10,13 +11,14 @@ from rlcorr_cli.quality.diagnosis.columns import Attribution
 from rlcorr_cli.quality.diagnosis.curves import LINE_R2, MIN_CURVE, is_sloped, temperature_of
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, LevelGap
 from rlcorr_cli.quality.diagnosis.features import curve_of
-from rlcorr_cli.quality.diagnosis.lines import Line
-from rlcorr_cli.quality.diagnosis.numbers import ratio
+from rlcorr_cli.quality.diagnosis.lines import Line, line_of_tokens
 from rlcorr_cli.quality.diagnosis.wording import figures, roundest
 from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS
 from rlcorr_cli.totals.histogram import Floats
 
 MIN_SHARE = 0.3
+LINE_SUMS_OF_TOKENS = ("n_inside", "u", "d", "u2", "d2", "ud")
+"""Those of TOKEN_SUMS that are LINE_SUMS with x = u."""
 HIGH_BINS = slice(SURPRISE_EDGES.index(1.0), len(SURPRISE_EDGES) - 1)
 
 
@@ -102,11 +104,5 @@ def _within(body: Floats) -> _Within:
 
 
 def _line(sums: dict[str, Floats]) -> Line:
-    """Of d on u, with the error of independent tokens: a level has no groups of rows."""
-    n, u, d, u2, ud, d2 = (float(sums[name].sum()) for name in ("n_inside", "u", "d", "u2", "ud", "d2"))
-    if n < 3:
-        return Line(slope=0.0, error=0.0, r2=0.0, match=0.0, n=int(n))
-    var_u, var_d, cov = u2 / n - (u / n) ** 2, d2 / n - (d / n) ** 2, ud / n - u * d / n**2
-    slope = ratio(cov, var_u)
-    r2 = min(1.0, ratio(cov * cov, var_u * var_d))
-    return Line(slope=slope, error=sqrt(max(0.0, ratio(var_d * (1 - r2), var_u * n))), r2=r2, match=1.0, n=int(n))
+    """Of d on u; a level has no groups of rows."""
+    return line_of_tokens(np.array([sums[name].sum() for name in LINE_SUMS_OF_TOKENS]))

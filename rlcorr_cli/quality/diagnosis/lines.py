@@ -1,6 +1,7 @@
 """Straight lines of d on u or v, from sums."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import sqrt
 
 from rlcorr_cli.quality.diagnosis.numbers import jackknife, ratio
 from rlcorr_cli.totals.gap import LINE_SUMS
@@ -25,7 +26,19 @@ NO_LINE = Line(slope=0.0, error=0.0, r2=0.0, match=0.0, n=0)
 
 def line_of(groups: Floats, *, on_train: bool = False) -> Line:
     """Of f64[GROUPS, LINE_SUMS].  on_train: x is v, whose counterpart is u = v - d; else u, and v = u + d."""
-    sums = groups.sum(axis=0)
+    line = _line(groups.sum(axis=0), on_train=on_train)
+    return replace(line, error=jackknife(_slope, groups)) if line.n else line
+
+
+def line_of_tokens(sums: Floats) -> Line:
+    """Of f64[LINE_SUMS] with x = u, which no groups of rows are kept of: the error is that of independent tokens."""
+    line = _line(sums, on_train=False)
+    var_x, var_d, _ = _moments(sums)
+    return replace(line, error=sqrt(max(0.0, ratio(var_d * (1 - line.r2), var_x * line.n))))
+
+
+def _line(sums: Floats, *, on_train: bool) -> Line:
+    """All but the error."""
     if sums[N] < 3:
         return NO_LINE
     var_x, var_d, cov = _moments(sums)
@@ -35,7 +48,7 @@ def line_of(groups: Floats, *, on_train: bool = False) -> Line:
     var_y = max(0.0, var_x + 2 * sign * cov + var_d)
     return Line(
         slope=ratio(cov, var_x),
-        error=jackknife(_slope, groups),
+        error=0.0,
         r2=min(1.0, ratio(cov * cov, var_x * var_d)),
         match=min(1.0, ratio(cov_xy * cov_xy, var_x * var_y)),
         n=int(sums[N]),

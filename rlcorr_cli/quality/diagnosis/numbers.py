@@ -44,5 +44,6 @@ def jackknife(statistic: Callable[[Floats], float], groups: Floats) -> float:
 
 
 def typical(mean_x: float) -> float:
-    """The typical |r| for a mean of x = ln|r|, which for a normal z is 0.635 short of ln of its deviation."""
+    """The typical |r| for a mean of x = ln|r|."""
+    # For a normal r this mean lies 0.635 below the logarithm of its standard deviation.
     return exp(mean_x + 0.635)
