@@ -1,6 +1,8 @@
 """One function per formula, and the tables that rejections pick from: every row of `plans/statistics.py` is in one, but
 `prob_gap`, which needs both probabilities.
 
+A new statistic is a function and its row here, and a row in `plans/statistics.py`, without which no plan knows it.
+
 All take float64 tensors of any one shape and return the same shape; nats.  log_ratio l = a - b (training minus
 rollout).  A formula that grows like e^l wants l limited first.
 """

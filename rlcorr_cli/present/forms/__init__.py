@@ -1,4 +1,6 @@
-"""FORMS: suffix -> how a report is written there.  A new form is one module with `write` and its row here.
+"""FORMS: suffix -> how a report is written there.
+
+A new form is one module with `write`, its row here, and its suffix in `manual/pictures.md`.
 
 Modules are imported when used: the page takes jinja2 and matplotlib.  The command line's help names the suffixes, so
 nothing heavy is imported above.
