@@ -107,7 +107,7 @@ def _bound(raw: Tensor, weighting: Weighting) -> Tensor:
     if low is None and high is None:
         return raw
     if weighting.outside == "zero":
-        return torch.where(_inside(raw, low, high), raw, torch.zeros_like(raw))
+        return torch.where(inside(raw, low, high), raw, torch.zeros_like(raw))
     return raw.clamp(low, high)
 
 
@@ -124,7 +124,7 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
         value, keep = ratio, _inside_log(log_limited, rejection.bounds)
     else:
         value = statistic(tokens, rejection, plan)
-        keep = _inside(value, rejection.bounds.low, rejection.bounds.high)
+        keep = inside(value, rejection.bounds.low, rejection.bounds.high)
     gate_mask = tokens.gate_mask(rejection.gate, rejection.scope == "token")
     return Rejected(
         rejection=rejection,
@@ -224,15 +224,16 @@ def _reduce(ragged: Ragged, values: Tensor, scope: Scope) -> Tensor:
             return ragged.min(values)
 
 
-def _inside(values: Tensor, low: float | None, high: float | None) -> Tensor:
-    inside = torch.ones_like(values, dtype=torch.bool) if low is None else values >= low
-    return inside if high is None else inside & (values <= high)
+def inside(values: Tensor, low: float | None, high: float | None) -> Tensor:
+    """Where values lie inside their bounds, which are inclusive; None: no bound."""
+    above_low = torch.ones_like(values, dtype=torch.bool) if low is None else values >= low
+    return above_low if high is None else above_low & (values <= high)
 
 
 def _inside_log(log_values: Tensor, bounds: Bounds) -> Tensor:
     """Ratios inside their bounds, by their logs."""
     low, high = bounds.low, bounds.high
-    return _inside(log_values, None if low is None else _log(low), None if high is None else _log(high))
+    return inside(log_values, None if low is None else _log(low), None if high is None else _log(high))
 
 
 def _limit(values: Tensor, limit: float | None) -> Tensor:

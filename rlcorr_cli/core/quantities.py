@@ -4,8 +4,8 @@ Grouping, resampling and selection then work on that small table.  A Columns map
 sums (added over sequences), mins and maxs, and logs (log of a sum of exponentials, one value per sequence).
 `metrics/` turns the totals into metrics; the names here are what it reads.
 
-Deviations are taken about a centre (1 for ratios, 0 for log-ratios), so that a spread of 1e-6 around 1 keeps its
-digits; plain sums and squares are kept beside them where weights of 1e-9 must keep theirs.
+Deviations are taken about the value of equal policies (1 for ratios, 0 for log-ratios), so that a spread of 1e-6 around
+1 keeps its digits; plain sums and squares are kept beside them where weights of 1e-9 must keep theirs.
 """
 
 import math
@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlcorr_cli.core.correct import MAX_WEIGHT, Corrected, Rejected, Weighted
+from rlcorr_cli.core.correct import MAX_WEIGHT, Corrected, Rejected, Weighted, inside
 from rlcorr_cli.core.elementwise import exp, expm1, log1p
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.core.units import Ends, Spread, Units, outside_of
+from rlcorr_cli.core.units import Ends, Spread, Units, as_decided, outside_of
 from rlcorr_cli.metrics.settings import CHI2_LIMIT, RETENTION_BANDS, DiagnosticSettings
 from rlcorr_cli.plans.plan import Bounds
+from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.totals.histogram import Floats
 
 Table = dict[str, Floats]
@@ -78,7 +79,9 @@ def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
         weighted = corrected.weighted
         bounds, units = weighted.weighting.bounds, Units(tokens.ragged, weighted.weighting.scope == "token")
         spread = _spread(tokens, units, weighted.raw, 1.0)
-        raw = _family(units, weighted.raw, reciprocal(bounds), centre=1.0, spread=spread, gate_mask=weighted.gate_mask)
+        ends = reciprocal(bounds)
+        keep = None if weighted.gate_mask is None else ~weighted.gate_mask | inside(weighted.raw, *ends)
+        raw = _family(units, weighted.raw, ends, centre=1.0, spread=spread, keep=keep)
         columns |= (raw | _log_extremes(tokens, units, weighted.log_raw)).prefixed("weight.")
         outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
         columns |= _applied(units, weighted, spread, outside).prefixed("applied.")
@@ -256,18 +259,16 @@ def _spread(tokens: Tokens, units: Units, x: Tensor, centre: float) -> Spread:
     )
 
 
-def _family(
-    units: Units, x: Tensor, ends: Ends, *, centre: float, spread: Spread, gate_mask: Tensor | None = None
-) -> Columns:
+def _family(units: Units, x: Tensor, ends: Ends, *, centre: float, spread: Spread, keep: Tensor | None) -> Columns:
     """Moments, extremes and out-of-bounds counts of a statistic x over its units; ends: low, high.
 
     tok: sum over tokens (a sequence's value counts once per token); trim: of x clamped into the bounds (verl's
     spread); seq: over sequences, of the sequence's token mean; *_dev: of (x - centre)^2; *_sq: of x^2.  high, low:
     units outside, tok_*: their tokens, *_share: the share of a sequence's tokens, added over sequences.
-    spread: of x.  gate_mask: bool over units, where any can be outside at all.
+    spread: of x.  keep: bool over units, which of them are inside; None where x itself tells.
     """
     lengths = units.ragged.sizes
-    trimmed, (low, high) = _bounded(units, x, ends, centre=centre, spread=spread, gate_mask=gate_mask)
+    trimmed, (low, high) = _bounded(units, x, ends, centre=centre, spread=spread, keep=keep)
     tok_high, tok_low = high * units.tokens, low * units.tokens
     mean = spread.sum / lengths
     seq_low, seq_high = outside_of(mean, ends)
@@ -294,26 +295,20 @@ def _family(
 
 
 def _bounded(
-    units: Units, x: Tensor, ends: Ends, *, centre: float, spread: Spread, gate_mask: Tensor | None
+    units: Units, x: Tensor, ends: Ends, *, centre: float, spread: Spread, keep: Tensor | None
 ) -> tuple[Spread, tuple[Floats, Floats]]:
     """The spread of x clamped into its bounds, and units outside them; only sequences with any are looked at again."""
     low, high = np.zeros((2, units.ragged.n_sequences))
     beyond = spread.beyond(ends)
+    if keep is not None and ends != (None, None):
+        beyond |= units.any_of(~keep)
     if not beyond.any():
         return spread, (low, high)
     some, at = units.some(beyond)
     values = x[at]
     trimmed = some.spread(values.clamp(*ends), centre)
-    gated = values if gate_mask is None else _inside_elsewhere(gate_mask[at], values, ends)
-    low[beyond], high[beyond] = some.outside(gated, ends)
+    low[beyond], high[beyond] = some.outside(values if keep is None else as_decided(keep[at], values, ends), ends)
     return spread.with_some(beyond, trimmed), (low, high)
-
-
-def _inside_elsewhere(gate_mask: Tensor, x: Tensor, ends: Ends) -> Tensor:
-    """x where a gate is open, and a value inside the bounds elsewhere."""
-    low, high = ends
-    inside = high if high is not None else low if low is not None else 1.0
-    return torch.where(gate_mask, x, torch.full_like(x, inside))
 
 
 def _applied(units: Units, weighted: Weighted, raw: Spread, outside: Floats) -> Columns:
@@ -363,9 +358,9 @@ def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
     rejection = rejected.rejection
     units = Units(tokens.ragged, rejection.scope == "token")
     ends = rejection.bounds.low, rejection.bounds.high
-    centre = 0.0 if rejected.log_value is None else 1.0
+    centre = STATISTICS[rejection.statistic].where_equal
     spread = _spread(tokens, units, rejected.value, centre)
-    columns = _family(units, rejected.value, ends, centre=centre, spread=spread, gate_mask=rejected.gate_mask)
+    columns = _family(units, rejected.value, ends, centre=centre, spread=spread, keep=rejected.keep)
     columns |= _losses(tokens.ragged, ~units.broadcast(rejected.keep))
     if rejected.log_value is not None:
         columns |= _log_extremes(tokens, units, rejected.log_value)

@@ -1,5 +1,6 @@
 """What a statistic has one value for, a token or a sequence, and what is added up of it over each sequence."""
 
+import math
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -73,6 +74,10 @@ class Units:
         none = np.zeros(self.ragged.n_sequences)
         return none if low is None else counts[0], none if high is None else counts[-1]
 
+    def any_of(self, marked: Tensor) -> NDArray[np.bool_]:
+        """Sequences with any unit that is marked; marked: bool over units."""
+        return to_numpy(self.ragged.sum(marked.double()) if self.token_scope else marked) > 0
+
     def broadcast(self, x: Tensor) -> Tensor:
         """A value for every token."""
         return x if self.token_scope else self.ragged.broadcast(x)
@@ -83,6 +88,19 @@ def outside_of(values: Floats, ends: Ends) -> tuple[Floats, Floats]:
     low, high = ends
     below = np.zeros_like(values) if low is None else (values < low).astype(np.float64)
     return below, np.zeros_like(values) if high is None else (values > high).astype(np.float64)
+
+
+def as_decided(keep: Tensor, x: Tensor, ends: Ends) -> Tensor:
+    """A value inside the bounds where x is kept, and one beyond the nearer bound elsewhere.
+
+    A ratio is judged by its log, and within rounding of a bound its e^l need not lie on the same side.
+    """
+    low, high = ends
+    middle = math.inf if high is None else -math.inf if low is None else (low + high) / 2
+    inside_value = high if high is not None else low
+    assert inside_value is not None
+    beyond = torch.where(x < middle, torch.full_like(x, -math.inf), torch.full_like(x, math.inf))
+    return torch.where(keep, torch.full_like(x, inside_value), beyond)
 
 
 def _squared_distance(x: Tensor, centre: float, *, out: Tensor) -> None:

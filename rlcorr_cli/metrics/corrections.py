@@ -10,6 +10,7 @@ from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, EACH_REJECTION, KEPT, VETO
 from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS, Weights
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
+from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.totals.families import StatisticFamily, Values
 
 if TYPE_CHECKING:
@@ -62,6 +63,6 @@ def rejection_metrics(numbers: "TotalsView", plan: Plan) -> Values:
 
 
 def _each_rejection(numbers: "TotalsView", rejection: Rejection | Budget) -> Values:
-    centre = 1.0 if rejection.statistic == "ratio" else 0.0
-    family = StatisticFamily(numbers, f"rs.{rejection.name}.", rejection.scope == "token", centre)
+    where_equal = STATISTICS[rejection.statistic].where_equal
+    family = StatisticFamily(numbers, f"rs.{rejection.name}.", rejection.scope == "token", where_equal)
     return {f"rollout_rs_{rejection.name}_{row.name}": row.value(family, rejection.bounds) for row in EACH_REJECTION}

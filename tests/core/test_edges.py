@@ -10,7 +10,7 @@ from made import CPU, batch, metrics, row
 
 from rlcorr_cli.core.observe import Observation, layouts_of, observe
 from rlcorr_cli.core.quantities import Columns
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, WeightScope
+from rlcorr_cli.plans.plan import SCOPES, Bounds, Plan, Rejection, Scope, Weighting, WeightScope
 from rlcorr_cli.totals.block import plan_block
 
 FAR = row([999.9, -0.1, -0.2], probs=[-0.1, -1.0, -0.5])
@@ -95,3 +95,25 @@ def test_kept_columns_are_the_diagnostics_alone_where_a_plan_rejects_equal_polic
 def test_columns_of_one_name_do_not_join() -> None:
     with pytest.raises(ValueError, match="two columns are named a"):
         operator.or_(Columns(sums={"a": np.zeros(1)}), Columns(sums={"a": np.zeros(1), "b": np.zeros(1)}))
+
+
+@pytest.mark.parametrize("scope", ["token", "seq_mean", "seq_max"])
+def test_spread_of_a_statistic_that_is_1_for_equal_policies_keeps_its_digits(scope: Scope) -> None:
+    plan = Plan(rejections=(Rejection("exp_abs_log_ratio", scope, Bounds(None, 2.0), "error"),))
+    found = metrics([row([1e-7]), row([-3e-7])], plan)
+    assert found["rollout_rs_error_std"] == pytest.approx(1e-7, rel=1e-5)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("bounds", [Bounds(None, 3.0), Bounds(0.95, None), Bounds(0.95, 8.0), Bounds(1e-4, 1.002)])
+def test_as_many_units_lie_beyond_a_ratio_s_bounds_as_it_rejects(scope: Scope, bounds: Bounds) -> None:
+    # Logs within rounding of a bound's, whose e^l need not lie on the same side of the bound.
+    ends = [end for end in (bounds.low, bounds.high) if end]
+    near = [math.log(end) + step * 2.0**-52 for end in ends for step in range(-20, 21)]
+    found = metrics(
+        [row([log_ratio]) for log_ratio in near], Plan(rejections=(Rejection("ratio", scope, bounds, "x"),))
+    )
+    beyond = [found[f"rollout_rs_x_fraction_{end}"] for end in ("low", "high")]
+    assert [share is None for share in beyond] == [bounds.low is None, bounds.high is None]
+    assert 0.2 < found["rollout_rs_x_masked_fraction"] < 0.8
+    assert sum(filter(None, beyond)) == pytest.approx(found["rollout_rs_x_masked_fraction"], abs=1e-12)

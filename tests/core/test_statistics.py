@@ -70,6 +70,11 @@ def test_the_statistics_that_are_never_negative_are_marked_so(name: str) -> None
     assert plans.STATISTICS[name].nonnegative == bool((values >= 0).all())
 
 
+@pytest.mark.parametrize("name", STATISTICS)
+def test_spreads_are_taken_about_the_value_of_equal_policies(name: str) -> None:
+    assert plans.STATISTICS[name].where_equal == STATISTICS[name](of(0.0)).item()
+
+
 def test_a_budget_is_kept_on_what_is_0_where_the_policies_agree() -> None:
     at_equal = {name: function(of(0.0)).item() for name, function in STATISTICS.items()}
     assert set(plans.BUDGETABLE) == {name for name, value in at_equal.items() if value == 0}
