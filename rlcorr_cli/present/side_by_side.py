@@ -8,6 +8,7 @@ from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import number, plural, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.report.impossible import FEWEST
 from rlcorr_cli.report.side_by_side import METRICS, DumpColumn, SideBySide
 from rlcorr_cli.totals.families import Value
 
@@ -30,7 +31,7 @@ def headline(sides: SideBySide) -> str:
 def _largest(sides: SideBySide) -> str:
     largest = sides.largest
     if largest is None:
-        return "No metric tells these dumps apart: 95 % intervals overlap in all."
+        return _nothing_apart(sides)
     most, least = (
         _value(largest.metric, sides.of(name).metrics[largest.metric]) for name in (largest.most, largest.least)
     )
@@ -40,6 +41,25 @@ def _largest(sides: SideBySide) -> str:
         else f"over {LARGEST_FACTOR:,} times"
     )
     return f"{largest.metric} differs most: {most} in {largest.most}, {beside} the {least} in {largest.least}."
+
+
+def _nothing_apart(sides: SideBySide) -> str:
+    """Why no metric tells the dumps apart."""
+    few = {dump.name: dump.comparison.whole.counts["sequences"] for dump in sides.too_few}
+    enough = [dump.name for dump in sides.dumps if dump.name not in few]
+    if len(enough) < 2:
+        counts = _listed([f"{name} has {plural(n, 'sequence')}" for name, n in few.items()])
+        return f"Too few to tell these dumps apart: {counts}, and it takes {FEWEST}."
+    if sides.is_rounding:
+        return "The policies are equal but for rounding in all dumps: nothing tells them apart."
+    told = _listed(enough) if few else "these dumps"
+    left_out = f" {_listed(list(few))} {'has' if len(few) == 1 else 'have'} too few sequences to tell." if few else ""
+    return f"No metric tells {told} apart: 95 % intervals overlap in all.{left_out}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    *others, last = parts
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _plan(sides: SideBySide) -> str:

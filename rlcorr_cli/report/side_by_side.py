@@ -44,6 +44,11 @@ class DumpColumn:
         """The first of its files."""
         return self.comparison.inputs[0].path
 
+    @property
+    def is_tellable(self) -> bool:
+        """Whether it has sequences enough: a bootstrap of few does not know how far a metric may be off."""
+        return self.comparison.whole.counts["sequences"] >= FEWEST
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         of_dump = self.comparison.to_dict()
@@ -67,7 +72,7 @@ class SideBySide:
     """Dumps in the order they were named, a column each.  plan: the one that they are held against each other under.
 
     largest: the metric that tells two of them apart by the largest factor; None where the 95 % intervals of every
-    metric overlap.
+    metric overlap, all are equal but for rounding, or fewer than two have sequences enough to tell.
     """
 
     dumps: tuple[DumpColumn, ...]
@@ -75,6 +80,16 @@ class SideBySide:
     largest: Difference | None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def too_few(self) -> tuple[DumpColumn, ...]:
+        """Dumps of too few sequences to be told apart from others."""
+        return tuple(dump for dump in self.dumps if not dump.is_tellable)
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether the policies of every dump are equal but for rounding."""
+        return _is_rounding(self.dumps)
 
     def of(self, name: str) -> DumpColumn:
         """The dump of a letter."""
@@ -117,16 +132,18 @@ def _largest(dumps: Sequence[DumpColumn]) -> Difference | None:
 
 def _difference(dumps: Sequence[DumpColumn], metric: str) -> Difference | None:
     """Between the dumps in which a metric is least and most; None where it is 0, or their intervals overlap."""
-    # A bootstrap of few sequences does not know how far a metric may be off.
-    tellable = [dump for dump in dumps if dump.comparison.whole.counts["sequences"] >= FEWEST]
-    known = [(value, dump) for dump in tellable if (value := dump.metrics.get(metric)) is not None]
+    known = [(value, dump) for dump in dumps if dump.is_tellable and (value := dump.metrics.get(metric)) is not None]
     (low, least), (high, most) = (pick(known, key=lambda pair: pair[0], default=(0.0, None)) for pick in (min, max))
-    if least is None or most is None or low <= 0 or max((dump.metrics["k3_kl"] or 0) for dump in dumps) < ROUNDING:
+    if least is None or most is None or low <= 0 or _is_rounding(dumps):
         return None
     below, above = least.comparison.intervals.get(metric), most.comparison.intervals.get(metric)
     if below is None or above is None or below[1] >= above[0]:
         return None
     return Difference(metric=metric, least=least.name, most=most.name, factor=high / low)
+
+
+def _is_rounding(dumps: Sequence[DumpColumn]) -> bool:
+    return max((dump.metrics["k3_kl"] or 0) for dump in dumps) < ROUNDING
 
 
 def _unlike(dumps: Sequence[DumpColumn]) -> tuple[str, ...]:

@@ -85,8 +85,22 @@ def test_too_few_sequences_tell_nothing_apart_and_take_nothing(tmp_path: Path) -
     result = beside(parquet(tmp_path / "few.parquet", few), BF16)
     assert result["largest"] is None
     text = run("compare", str(tmp_path / "few.parquet"), BF16, "--side-by-side").out
+    assert "  Too few to tell these dumps apart: A has 4 sequences, and it takes 20." in text
     assert "  * Take decoupled_token_is on B." in text
     assert "  * A: 4 sequences cannot tell plans apart" in text
+
+
+def test_dumps_of_too_few_sequences_are_left_out_of_what_tells_the_others_apart(tmp_path: Path) -> None:
+    few, half = str(tmp_path / "few.parquet"), str(tmp_path / "half.parquet")
+    parquet(tmp_path / "few.parquet", [row([-1.0] * 9, [-1.0 - i / 10] * 9) for i in range(4)])
+    pq.write_table(pq.read_table(BF16).slice(0, 32), half)
+    text = " ".join(run("compare", BF16, half, few, "--side-by-side").out.split())
+    assert "No metric tells A and B apart: 95 % intervals overlap in all. C has too few sequences to tell." in text
+
+
+def test_dumps_equal_but_for_rounding_are_not_told_apart_by_intervals() -> None:
+    text = " ".join(run("compare", FP32, FP32, "--side-by-side").out.split())
+    assert " The policies are equal but for rounding in all dumps: nothing tells them apart." in text
 
 
 def test_every_form_holds_the_dumps(tmp_path: Path) -> None:
