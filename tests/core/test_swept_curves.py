@@ -252,6 +252,18 @@ def test_a_cap_holds_above_a_floor_that_moves(weighting: Weighting) -> None:
         assert agree(point.values, expected, (*SEQUENCE_COLUMNS, "ess")), (point, expected)
 
 
+def test_a_floor_that_moves_lifts_weights_that_are_0_beyond_float32() -> None:
+    rows = [
+        replace(row, rollout=[row.rollout[0] - 100.0, *row.rollout[1:]]) if i % 9 == 0 else row
+        for i, row in enumerate(ROWS)
+    ]
+    plan = Plan(weighting=Weighting("token", Bounds(None, 3.0), infinite="zero"), log_ratio_limit=None)
+    swept = swept_weighting(plan, "low")
+    points = swept_of(rows, swept).points
+    for point, expected in zip(points, compared(rows, [_plan(swept, point) for point in points]), strict=True):
+        assert agree(point.values, expected, ("kept", "info", "ess")), (point, expected)
+
+
 def test_far_sequences_have_no_sample_size_and_no_traceback() -> None:
     rows = [replace(row, rollout=[b - 800.0 for b in row.rollout]) if i % 3 else row for i, row in enumerate(ROWS)]
     points = swept_of(rows, swept_rejection(Plan(), "ratio.seq_sum", None)).points
