@@ -15,7 +15,7 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
-from rlcorr_cli.report.impossible import impossible_ratio
+from rlcorr_cli.report.impossible import FEWEST, impossible_ratio
 from rlcorr_cli.report.objective import group_objectives, objective_report
 from rlcorr_cli.report.order import key_order, order
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, GroupCurves, Report
@@ -114,6 +114,7 @@ def build(
             *_notes(whole.values, problems),
             *_reward_notes(TotalsView(whole_total, plan), inputs),
             *_alike(of_whole),
+            *_few(n_distinct if profile is None else 0),
         ),
         log_ratios=TotalsView(whole_total, plan).histogram("log_ratio"),
         problems=problems.to_dict(),
@@ -288,3 +289,13 @@ def _alike(of_whole: Whole | None) -> list[str]:
         return [f"All rows are alike in their rollout log-probs, so there are no intervals; {_SAMPLE_ID}"]
     shared = f"{100 * rows.shared_fraction:.0f} % of the rows are alike in their rollout log-probs"
     return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]
+
+
+def _few(n_distinct: int) -> list[str]:
+    """A note where intervals are of fewer sequences than it takes to know a standard error."""
+    if not 1 < n_distinct < FEWEST:
+        return []
+    return [
+        f"Intervals of {n_distinct} sequences are narrower than 95 % intervals have to be: it takes {FEWEST} "
+        "(`rlcorr help intervals`)."
+    ]

@@ -68,7 +68,11 @@ DESIGNS = (
     Design("wide, row effect .5", partial(normal, mean=-0.1, sd=0.5, row_sd=0.5)),
     Design("one-token rows, continuous", partial(one_token, distinct=True)),
     Design("one-token rows, 12 values", partial(one_token, distinct=False)),
+    Design("2 sequences", partial(normal, mean=-0.08, sd=0.4, row_sd=0.15), 2),
+    Design("5 sequences", partial(normal, mean=-0.08, sd=0.4, row_sd=0.15), 5),
+    Design("10 sequences", partial(normal, mean=-0.08, sd=0.4, row_sd=0.15), 10),
     Design("20 sequences", partial(normal, mean=-0.08, sd=0.4, row_sd=0.15), 20),
+    Design("50 sequences", partial(normal, mean=-0.08, sd=0.4, row_sd=0.15), 50),
     Design("1,000 sequences", partial(normal, mean=-0.08, sd=0.4, row_sd=0.15), 1000),
 )
 

@@ -43,6 +43,15 @@ def test_more_than_a_tenth_of_rows_alike_are_noted(tmp_path: Path) -> None:
     assert note.startswith("15 % of the rows are alike in their rollout log-probs: they are resampled together")
 
 
+@pytest.mark.parametrize(("n", "noted"), [(1, False), (2, True), (19, True), (20, False)])
+def test_intervals_of_few_sequences_are_noted(n: int, noted: bool, tmp_path: Path) -> None:
+    report = reported([row(i) for i in range(n)], tmp_path)
+    assert bool(report.intervals) == (n > 1)
+    notes = [note for note in report.notes if "narrower" in note]
+    sentence = f"Intervals of {n} sequences are narrower than 95 % intervals have to be: it takes 20"
+    assert notes == noted * [f"{sentence} (`rlcorr help intervals`)."]
+
+
 def test_one_row_many_times_has_no_intervals(tmp_path: Path) -> None:
     report = reported([row(1)] * 30, tmp_path)
     assert report.intervals == {}
