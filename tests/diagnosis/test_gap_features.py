@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gap_oracle import Row, totals_of
 
-from rlcorr_cli.quality.diagnosis.columns import attributions
+from rlcorr_cli.quality.diagnosis.columns import attributions, level_gaps
 from rlcorr_cli.quality.diagnosis.features import Features, curve_of, features_of
 from rlcorr_cli.quality.diagnosis.lines import line_of
 from rlcorr_cli.quality.diagnosis.numbers import jackknife, weighted_quantile
@@ -57,6 +57,19 @@ def test_the_jackknife_leaves_empty_groups_out() -> None:
     groups = np.array([[1.0, 3.0], [0.0, 0.0], [1.0, 5.0]])
     assert jackknife(lambda sums: sums[1] / sums[0], groups) == pytest.approx(1.0)
     assert jackknife(lambda sums: sums[1] / sums[0], groups[:2]) == 0.0
+
+
+def test_the_interval_of_a_share_is_two_jackknife_errors_on_each_side() -> None:
+    totals = totals_of([row(u, d, i) for i, (u, d) in enumerate(rows())])
+    middle = N_SURPRISE // 2
+    parts = np.stack([totals.surprise_gap[:middle].sum(axis=0), totals.surprise_gap[middle:].sum(axis=0)])
+    of_part, of_all = parts[0, :, 1], parts[:, :, 1].sum(axis=0)
+    (half, _) = level_gaps("ab", parts, np.zeros((2, N_SURPRISE)), totals)
+    counted = np.stack([parts[:, :, 0].sum(axis=0), of_part, of_all], axis=1)
+    error = jackknife(lambda sums: sums[1] / sums[2], counted)
+    assert half.gap == pytest.approx(of_part.sum() / of_all.sum())
+    assert 0.0 < half.gap - 2 * error < half.gap + 2 * error < 1.0
+    assert half.gap_interval == pytest.approx((half.gap - 2 * error, half.gap + 2 * error))
 
 
 def test_a_weighted_quantile_is_the_first_value_that_reaches_the_share() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.quality.diagnosis.diagnosis import ColumnGap, Interval, LevelGap
-from rlcorr_cli.quality.diagnosis.numbers import jackknife, ratio, ratios
+from rlcorr_cli.quality.diagnosis.numbers import jackknife_error, ratio, ratios, without_each
 from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
 from rlcorr_cli.totals.histogram import Floats
 
@@ -201,7 +201,8 @@ def _share_interval(part: Floats, whole: Floats, column: int) -> Interval | None
     if (pairs[:, 0] > 0).sum() < 2 or not pairs[:, 2].sum():
         return None
     share = ratio(float(pairs[:, 1].sum()), float(pairs[:, 2].sum()))
-    error = jackknife(lambda sums: ratio(float(sums[1]), float(sums[2])), pairs)
+    without = without_each(pairs)
+    error = jackknife_error(ratios(without[:, 1], without[:, 2]))
     return max(0.0, share - 2 * error), min(1.0, share + 2 * error)
 
 

@@ -30,17 +30,24 @@ def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
 
 
 def jackknife(statistic: Callable[[Floats], float], groups: Floats) -> float:
-    """The standard error of a statistic of sums, sqrt((k - 1) / k sum (theta without g - their mean)^2).
+    """The standard error of a statistic of sums.  groups: as `without_each` takes them."""
+    return jackknife_error(np.array([statistic(sums) for sums in without_each(groups)]))
 
-    groups: f64[G, ...], the sums by group, whose [..., 0] are counts; k groups that have any count, and 0.0 below two.
+
+def without_each(groups: Floats) -> Floats:
+    """The sums without one group at a time: f64[k, ...] for the k groups that have any count, none below two.
+
+    groups: f64[G, ...], the sums by group, whose [..., 0] are counts.
     """
     counts = groups.reshape(len(groups), -1, groups.shape[-1])[:, :, 0].sum(axis=1)
     some = groups[counts > 0]
-    if len(some) < 2:
-        return 0.0
-    whole = some.sum(axis=0)
-    without = np.array([statistic(whole - group) for group in some])
-    return sqrt((len(some) - 1) / len(some) * float(((without - without.mean()) ** 2).sum()))
+    return some.sum(axis=0) - some if len(some) > 1 else some[:0]
+
+
+def jackknife_error(without: Floats) -> float:
+    """sqrt((k - 1) / k sum (theta - their mean)^2) of a statistic's k values without one group each; 0.0 of none."""
+    k = len(without)
+    return sqrt((k - 1) / k * float(((without - without.mean()) ** 2).sum())) if k else 0.0
 
 
 def typical(mean_x: float) -> float:
