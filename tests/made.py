@@ -1,7 +1,7 @@
 """Made-up dumps: rows as the oracle takes them, as a Batch, and what rlcorr measures of them."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.budget_search import crossing, cut
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize, normed_layouts
-from rlcorr_cli.totals.summary import GroupKey, total
+from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary, total
 from rlcorr_cli.totals.view import TotalsView
 
 CPU = torch.device("cpu")
@@ -77,13 +77,23 @@ def bounds(one: Batch, plan: Plan) -> BudgetBounds:
 
 def metrics(rows: Sequence[Row], plan: Plan) -> Values:
     """rlcorr's canonical metrics of the rows, weights normalised per training batch where the plan says so."""
-    one = batch(rows, plan.mode)
-    observation = Observation(plans=(plan,), has_current=one.current_logp is not None, seed=None)
-    groups, layouts = observe(one, observation, CPU, bounds(one, plan)).groups, layouts_of(observation)
-    if plan.normalizes:
-        groups = normalize(groups, layouts, plan)
-        layouts = normed_layouts(layouts, plan)
-    return canonical(TotalsView(total(groups.values(), layouts), plan), plan)
+    return metrics_of(rows, (plan,))[plan]
+
+
+def metrics_of(rows: Sequence[Row], plans: Sequence[Plan]) -> dict[Plan, Values]:
+    """Those of several plans, measured at once: plans of one mode, no two with budgets of one name."""
+    one = batch(rows, plans[0].mode)
+    assert {plan.mode for plan in plans} == {plans[0].mode}
+    observation = Observation(plans=tuple(plans), has_current=one.current_logp is not None, seed=None)
+    found = {name: of_group for plan in plans for name, of_group in bounds(one, plan).items()}
+    groups, layouts = observe(one, observation, CPU, found).groups, layouts_of(observation)
+    plain = total(groups.values(), layouts)
+    normed = {plan: _normed(groups, layouts, plan) for plan in plans if plan.normalizes}
+    return {plan: canonical(TotalsView(normed.get(plan, plain), plan), plan) for plan in plans}
+
+
+def _normed(groups: Mapping[GroupKey, Summary], layouts: Layouts, plan: Plan) -> Summary:
+    return total(normalize(groups, layouts, plan).values(), normed_layouts(layouts, plan))
 
 
 def simulated(n: int, seed: int, mean: float = 0.0, std: float = 0.05, longest: int = 20) -> list[Row]:

@@ -7,7 +7,7 @@ import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import OFF, dumps, metrics, row, simulated
+from made import OFF, dumps, metrics, metrics_of, row, simulated
 from oracle import Row
 
 from rlcorr_cli.plans.plan import (
@@ -28,14 +28,21 @@ from rlcorr_cli.plans.plan import (
 )
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
+from rlcorr_cli.totals.families import Values
 
 SIGNED = ("ratio", "log_ratio", "k1", "prob_gap")
 """Statistics that may be negative; a ratio's bounds are chosen as logs."""
 WEIGHT_BOUNDS = (Bounds(None, 2.0), Bounds(0.5, 2.0), Bounds(0.97, 1.02), Bounds(0.98, None), Bounds())
 
 
-def assert_equal_to_oracle(rows: list[Row], plan: Plan) -> None:
-    found, expected = metrics(rows, plan), oracle.metrics(rows, plan.to_dict())
+def assert_equal_to_oracle(rows: list[Row], *plans: Plan) -> None:
+    """plans: measured at once."""
+    for plan, found in metrics_of(rows, plans).items():
+        assert_oracles(found, rows, plan)
+
+
+def assert_oracles(found: Values, rows: list[Row], plan: Plan) -> None:
+    expected = oracle.metrics(rows, plan.to_dict())
     ours = {f"rollout_rs_{r.name}_{end}" for r in plan.rules for end in ("masked_fraction", "seq_masked_fraction")}
     assert set(found) - set(expected) <= ours, plan
     assert set(expected) <= set(found), plan
@@ -85,15 +92,16 @@ def splitting(rows: list[Row], statistic: str, scope: Scope, ends: str = "both")
 @settings(max_examples=30)
 @given(rows=dumps())
 def test_presets(rows: list[Row]) -> None:
-    """All of them on each dump: drawing one takes longer than measuring it by ten plans."""
+    """All of them on each dump, as many at once as may be: so most of the time goes into what plans differ in."""
     plans = [preset.plan for preset in PRESETS.values()]
     assert len(plans) > 50
     for needs_current in (False, True):
         if needs_current:
             with_current(rows)
-        for plan in plans:
-            if ("current_log_probs" in plan.needs) is needs_current:
-                assert_equal_to_oracle(rows, plan)
+        for mode in sorted({plan.mode for plan in plans}):
+            alike = [p for p in plans if p.mode == mode and ("current_log_probs" in p.needs) is needs_current]
+            if alike:
+                assert_equal_to_oracle(rows, *alike)
 
 
 def with_current(rows: list[Row]) -> None:
