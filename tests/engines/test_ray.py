@@ -24,7 +24,7 @@ from work_for_ray import Begun, Killed, Raising, Stays, StaysOn, node_of
 sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 import stores
-from running import STEPS, command, forked_command, jsonl, refused, row, run, wait_for
+from running import STEPS, command, forked_command, jsonl, looks, refused, row, run, wait_for
 from stores import Proxy
 from stores import store as store
 
@@ -109,13 +109,15 @@ def _has_open(process: Path, path: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status", "program"), [(signal.SIGINT, 130, command), (signal.SIGTERM, 143, forked_command)]
+)
 def test_a_signal_ends_what_runs_on_the_cluster_and_not_the_cluster(
-    number: int, status: int, cluster: Any, long: Path, tmp_path: Path
+    number: int, status: int, program: Callable[[], str], cluster: Any, long: Path, tmp_path: Path
 ) -> None:
     arguments = ["analyze", str(long), "--batch-tokens", "100", *BY_RAY, "--ray-address", cluster.address]
     report = tmp_path / "report.json"
-    with subprocess.Popen([command(), *arguments, "-o", str(report)], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([program(), *arguments, "-o", str(report)], stderr=subprocess.PIPE) as process:
         wait_for(lambda: len(readers(long)) == 2, process)
         process.send_signal(number)
         _, err = process.communicate()
@@ -126,11 +128,17 @@ def test_a_signal_ends_what_runs_on_the_cluster_and_not_the_cluster(
 
 
 def test_the_report_of_a_run_that_lost_a_worker_is_whole(cluster: Any, long: Path) -> None:
-    arguments = ["analyze", str(long), "--batch-tokens", "4000", "--json"]
+    arguments = ["analyze", str(long), "--batch-tokens", "20000", "--json"]
     by_ray = [*arguments, *BY_RAY, "--ray-address", cluster.address]
-    with subprocess.Popen([command(), *by_ray], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        wait_for(lambda: bool(readers(long)), process)
-        os.kill(readers(long)[0], signal.SIGKILL)
+    workers: list[int] = []
+
+    def reading() -> bool:
+        workers[:] = readers(long)
+        return bool(workers)
+
+    with subprocess.Popen([forked_command(), *by_ray], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_for(reading, process)
+        os.kill(workers[0], signal.SIGKILL)
         out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")
     assert out.decode() == run(*arguments).out
@@ -165,9 +173,8 @@ def test_the_pipeline_of_the_manual_corrects_as_filter_does(dump: Path, tmp_path
 def until(state: Callable[[], bool]) -> None:
     """Longer than any busy machine takes to get there."""
     deadline = time.monotonic() + 120
-    while not state():
+    for _ in looks(state):
         assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 COMMANDS = {
