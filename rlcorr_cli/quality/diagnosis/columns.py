@@ -157,6 +157,7 @@ def level_gaps(keys: Sequence[Any], groups: Floats, surprise: Floats, totals: Ga
     expected = surprise @ ratios(by_surprise[:, 1], by_surprise[:, 0])
     whole = totals.surprise_gap.sum(axis=0)
     n, q, k3 = whole.sum(axis=0)
+    of_gap, of_k3 = (_share_intervals(groups[:, :, column], whole[:, [0, column]]) for column in (1, 2))
     return tuple(
         LevelGap(
             level=key,
@@ -164,9 +165,9 @@ def level_gaps(keys: Sequence[Any], groups: Floats, surprise: Floats, totals: Ga
             tokens=int(groups[i, :, 0].sum()),
             token_share=ratio(float(groups[i, :, 0].sum()), n),
             k3=ratio(float(groups[i, :, 2].sum()), k3),
-            k3_interval=_share_interval(groups[i], whole, 2),
+            k3_interval=of_k3[i],
             gap=ratio(float(groups[i, :, 1].sum()), q),
-            gap_interval=_share_interval(groups[i], whole, 1),
+            gap_interval=of_gap[i],
             expected=ratio(float(expected[i]), q),
         )
         for i, key in enumerate(keys)
@@ -195,15 +196,24 @@ def surprise_gaps(totals: GapTotals) -> tuple[LevelGap, ...]:
     return level_gaps([lower[i] for i in on], totals.surprise_gap[on], surprise, totals)
 
 
-def _share_interval(part: Floats, whole: Floats, column: int) -> Interval | None:
-    """+- 2 jackknife errors of a level's share, within 0 and 1."""
-    pairs = np.stack([whole[:, 0], part[:, column], whole[:, column]], axis=1)
-    if (pairs[:, 0] > 0).sum() < 2 or not pairs[:, 2].sum():
-        return None
-    share = ratio(float(pairs[:, 1].sum()), float(pairs[:, 2].sum()))
-    without = without_each(pairs)
-    error = jackknife_error(ratios(without[:, 1], without[:, 2]))
-    return max(0.0, share - 2 * error), min(1.0, share + 2 * error)
+def _share_intervals(parts: Floats, whole: Floats) -> list[Interval | None]:
+    """+- 2 jackknife errors of each level's share, within 0 and 1.  parts: f64[L, GROUPS], a sum of each level; whole:
+    f64[GROUPS, 2], the tokens and the sum of all."""
+    sums = np.concatenate([whole, parts.T], axis=1)
+    if (whole[:, 0] > 0).sum() < 2 or not whole[:, 1].sum():
+        return [None] * len(parts)
+    shares = ratios(*_levels_and_all(sums.sum(axis=0)[None]))[:, 0]
+    errors = map(jackknife_error, ratios(*_levels_and_all(without_each(sums))))
+    return [
+        (max(0.0, share - 2 * error), min(1.0, share + 2 * error))
+        for share, error in zip(shares.tolist(), errors, strict=True)
+    ]
+
+
+def _levels_and_all(sums: Floats) -> tuple[Floats, Floats]:
+    """Of sums [k, 2 + L], those of each level, [L, k], and beside them that of all."""
+    levels = np.ascontiguousarray(sums[:, 2:].T)
+    return levels, np.broadcast_to(sums[:, 1], levels.shape)
 
 
 def _line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, float]:
