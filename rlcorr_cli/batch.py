@@ -61,7 +61,8 @@ class Batch:
     offsets: i64[B+1], starts at 0, ends at V.
     rollout_logp, old_logp, current_logp: the policies as the dump has them, f32 or f64 [V], finite, <= 1e-6, nats; old
     is the policy before updates, current the one after.  One of the two may be None; which are compared, core decides.
-    advantages: f64[V], finite, where the plan looks at them, else None.
+    advantages: f64[V], finite, where the plan looks at them, else None.  row_advantage: f64[B], the mean over each
+    row's valid tokens, NaN of a row without, where nothing but means is told of them; else None.
     n_masked: i64[B], tokens the mask left out.  reward: f64[B], none where not finite; None without a reward column.
     group_index: i32[B], index into group_keys: which group each row belongs to.
     row_keys: u64[B], a hash of each row's own id, 0 of a row without one; None without a sample_id column.
@@ -77,6 +78,7 @@ class Batch:
     group_index: NDArray[np.int32]
     group_keys: tuple[GroupKey, ...]
     row_keys: NDArray[np.uint64] | None = None
+    row_advantage: NDArray[np.float64] | None = None
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:

@@ -49,6 +49,8 @@ class PlanColumns:
 
     mode: which two policies it compares.  needed: canonical columns that must be there beside those.
     wanted: those that are read where the dump has them.
+    row_advantage: whether the mean advantage of each row is read where the dump has advantages; a row without one that
+    is finite is sound all the same.
     batch: the column of training batches, which rows are grouped by before all others; None without one.
     batch_required: whether every file must have it; else it is left out where one has not.
     compares: whether two policies must be there; without, the rollout's alone will do.
@@ -59,8 +61,19 @@ class PlanColumns:
     mode: Mode = "decoupled"
     needed: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
+    row_advantage: bool = False
     batch: str | None = None
     batch_required: bool = False
     compares: bool = True
     levels: bool = False
     by: tuple[str, ...] = ()
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """What is wanted, and advantages where only means of rows are told of them."""
+        return (*self.wanted, *(("advantages",) if self.only_row_advantage else ()))
+
+    @property
+    def only_row_advantage(self) -> bool:
+        """Whether of advantages no more is read than the mean of each row."""
+        return self.row_advantage and "advantages" not in (*self.needed, *self.wanted)

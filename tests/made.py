@@ -75,16 +75,17 @@ def bounds(one: Batch, plan: Plan) -> BudgetBounds:
     return found
 
 
-def metrics(rows: Sequence[Row], plan: Plan) -> Values:
+def metrics(rows: Sequence[Row], plan: Plan, *, has_advantages: bool = False) -> Values:
     """rlcorr's canonical metrics of the rows, weights normalised per training batch where the plan says so."""
-    return metrics_of(rows, (plan,))[plan]
+    return metrics_of(rows, (plan,), has_advantages=has_advantages)[plan]
 
 
-def metrics_of(rows: Sequence[Row], plans: Sequence[Plan]) -> dict[Plan, Values]:
+def metrics_of(rows: Sequence[Row], plans: Sequence[Plan], *, has_advantages: bool = False) -> dict[Plan, Values]:
     """Those of several plans, measured at once: plans of one mode, no two with budgets of one name."""
     one = batch(rows, plans[0].mode)
     assert {plan.mode for plan in plans} == {plans[0].mode}
-    observation = Observation(plans=tuple(plans), has_current=one.current_logp is not None, seed=None)
+    has_current = one.current_logp is not None
+    observation = Observation(plans=tuple(plans), has_current=has_current, seed=None, has_advantages=has_advantages)
     found = {name: of_group for plan in plans for name, of_group in bounds(one, plan).items()}
     groups, layouts = observe(one, observation, CPU, found).groups, layouts_of(observation)
     plain = total(groups.values(), layouts)

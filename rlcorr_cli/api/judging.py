@@ -69,10 +69,10 @@ def check(
 
     source: a Report, one report.json, or a dump, which is measured as by `analyze`.  rules: a rules file.
     at_most, at_least: metric -> bound.  max_increase, max_decrease: metric -> an amount, or a percentage as in '20%',
-    that it may be above or below the baseline.  fail_on: "anomaly", for what is wrong with whole files; "far" and
-    "outliers", for gaps that `compare` flags so; "cause", for any that `diagnose` names but noise.  strict: warnings
-    and anomalies fail, too.  junit: a file for JUnit XML.  objective: as of `analyze`, whose
-    numbers rules name as in "objective/ppo/loss".  The rest as of `analyze`.
+    that it may be above or below the baseline.  fail_on: "anomaly", for what is wrong with whole files; "moved",
+    "far" and "outliers", for gaps that `compare` flags so; "cause", for any that `diagnose` names but noise.  strict:
+    warnings and anomalies fail, too.  junit: a file for JUnit XML.  objective: as of `analyze`, whose numbers rules
+    name as in "objective/ppo/loss".  The rest as of `analyze`.
     """
     from rlcorr_cli.pipeline.check import check as run
     from rlcorr_cli.present.ci.junit import document
@@ -167,11 +167,6 @@ def junit_file(path: str | Path) -> Destination:
 def _fail_on(values: Names) -> tuple[FailOn, ...]:
     listed = names("fail_on", values)
     for value in listed:
-        if value == "moved":
-            raise UsageError(
-                "--fail-on moved takes more than `check` measures: advantages under true sequence weights.",
-                "`rlcorr compare DUMP` says whether the policies earn differently.",
-            )
         if value not in get_args(FailOn):
             raise not_one_of("--fail-on", value, get_args(FailOn))
     return tuple(value for value in get_args(FailOn) if value in listed)

@@ -248,10 +248,10 @@ FailOns = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-on",
-        metavar="<anomaly|far|outliers|cause>",
+        metavar="<anomaly|moved|far|outliers|cause>",
         help="anomaly: fail on an anomaly of whole files (`rlcorr explain shifted_columns`), or on a mean ratio that "
-        "cannot be. far, outliers: fail on such a gap (`rlcorr explain compare`). cause: fail on a cause that `rlcorr "
-        "diagnose` names, but noise; reads the dump twice. Repeatable.",
+        "cannot be. moved (takes advantages), far, outliers: fail on such a gap (`rlcorr explain compare`). cause: "
+        "fail on a cause that `rlcorr diagnose` names, but noise; reads the dump twice. Repeatable.",
         autocompletion=completion.fail_on,
         rich_help_panel=RULES,
     ),

@@ -18,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlcorr_cli.core.advantages import advantage_parts, weighted_advantages
 from rlcorr_cli.core.correct import keeps, weigh
 from rlcorr_cli.core.quantities import Columns
 from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection, Weighting
-from rlcorr_cli.totals.comparison import DEGREES, LOGS, PARTS, plan_name, reference_name
+from rlcorr_cli.totals.comparison import DEGREES, LOGS, plan_name, reference_name
 from rlcorr_cli.totals.histogram import Floats
 
 NEAR_WEIGHT = 8.0
@@ -106,11 +107,8 @@ class Comparing:
         return {name: to_numpy(values) for name, values in parts.items()}
 
     def _reference(self) -> Columns:
-        advantage, total, parts = self._advantage, self._log_ratio_sum, _parts(self._advantage)
-        logs = {f"ratio{part}": values + total for part, values in parts.items()}
-        logs |= {f"ratio_squared{part}": values + 2 * total for part, values in parts.items()}
-        sums = {"advantage": advantage, "advantage_squared": advantage**2, "score": self._untouched.score}
-        return Columns(sums=sums, logs=logs)
+        columns = weighted_advantages(self._advantage, self._log_ratio_sum)
+        return columns | Columns(sums={"score": self._untouched.score})
 
     def _tables(self, plans: Sequence[Plan]) -> tuple[Tables, Floats]:
         """Every column of all plans at once, and |A f| of each sequence, f64[P, B]."""
@@ -141,7 +139,7 @@ class Comparing:
             "weight": np.stack([weight for weight, _, _ in units]),
             "weight_squared": np.stack([square for _, square, _ in units]),
             "units": np.stack([count for _, _, count in units]),
-            **{f"f_ratio{part}": values + log_f for part, values in _parts(advantage).items()},
+            **{f"f_ratio{part}": values + log_f for part, values in advantage_parts(advantage).items()},
         }, mass
 
     def _scale(self, plan: Plan) -> Floats:
@@ -337,12 +335,6 @@ def _product(values: Floats, scales: Floats) -> Floats:
     product = values * scales
     product[(values == 0) | (scales == 0)] = 0.0
     return product
-
-
-def _parts(advantage: Floats) -> dict[str, Floats]:
-    """Logs of 1, A+, A- and A^2, by what their names end in; -inf of 0."""
-    parts = np.ones(len(advantage)), np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0), advantage**2
-    return {name: _log(values) for name, values in zip(PARTS, parts, strict=True)}
 
 
 def _exp(logs: Floats) -> Floats:

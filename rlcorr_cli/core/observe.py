@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core import bootstrap
+from rlcorr_cli.core.advantages import advantage_columns, mean_advantages
 from rlcorr_cli.core.binning import draw, draw_groups
 from rlcorr_cli.core.block_tables import BlockTables
 from rlcorr_cli.core.comparison import Comparing
@@ -22,6 +22,7 @@ from rlcorr_cli.core.correct import Corrected, correct
 from rlcorr_cli.core.decisions import bounds_of_sequences, correct_batch, decide, nothing_decided
 from rlcorr_cli.core.fold import Fold
 from rlcorr_cli.core.objectives import objective_columns
+from rlcorr_cli.core.part import Part
 from rlcorr_cli.core.quantities import Columns, corrections, diagnostics, distances, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
@@ -35,7 +36,7 @@ from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import GroupReplicates
 from rlcorr_cli.totals.row_keys import RowSketch, joined
 from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Summary
-from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
+from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 from rlcorr_cli.totals.whole import Whole, whole_tail
 
 KEPT = "kept."
@@ -52,7 +53,8 @@ class Observation:
     no intervals.  pictures: whether to count for those, too; they are of one plan.  objectives: by plan, whose totals
     then have their losses and coefficients, too; a batch must bring advantages for them.  compares: whether plans leave
     what comparing them takes, in place of the metrics of each.  by_group: whether each group is resampled, too.
-    by_step: whether each group is counted for curves of its own, too.
+    by_step: whether each group is counted for curves of its own, too.  has_advantages: whether rows bring advantages
+    that diagnostics tell of.
     """
 
     plans: tuple[Plan, ...]
@@ -64,6 +66,7 @@ class Observation:
     compares: bool = False
     by_group: bool = False
     by_step: bool = False
+    has_advantages: bool = False
 
     def __post_init__(self) -> None:
         # Bounds that budgets came to are told apart by the budget's name.
@@ -100,34 +103,6 @@ class Observed:
     group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """Columns of some sequences with the group of each, under one prefix.
-
-    counted: name -> values to make a histogram of.  log_weights: name -> those, logs, masses or distances, whose
-    largest are kept.
-    Either has one value for each token [V] or for each sequence [B].
-    """
-
-    columns: Columns
-    fold: Fold
-    counted: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
-    log_weights: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
-    prefix: str = ""
-
-    @classmethod
-    def of_tokens(cls, columns: Columns, fold: Fold, tokens: Tokens, prefix: str = "") -> "Part":
-        """With the histogram of the tokens' log-ratios, and the upper tails of rho and of e^S."""
-        weights = {"token": to_numpy(tokens.log_ratio), "sequence": to_numpy(tokens.log_ratio_sum)}
-        counted = {"log_ratio": tokens.log_ratio}
-        return cls(columns=columns, fold=fold, counted=counted, log_weights=weights, prefix=prefix)
-
-    @cached_property
-    def tails(self) -> dict[str, Tail]:
-        """The largest of all these sequences', whatever their groups."""
-        return {name: Tail.of(values, WHOLE_SIZE) for name, values in self.log_weights.items()}
-
-
 def observe(
     batch: Batch,
     observation: Observation,
@@ -158,7 +133,11 @@ def observe(
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(over="ignore", invalid="ignore"):
         base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], settings, rewards) for mode in tokens}
-        parts = {diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold)] for mode in tokens}
+        advantages = mean_advantages(batch, next(iter(tokens.values()))) if observation.has_advantages else None
+        parts = {
+            diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold, advantages)]
+            for mode in tokens
+        }
         for plan, verdict in corrected.items():
             if observation.compares:
                 columns, masses = objective_columns(tokens[plan.mode], verdict, observation.objectives[plan])
@@ -243,7 +222,10 @@ def _compared(
 def layouts_of(observation: Observation) -> Layouts:
     """The names an observation yields, block by block: those of observing one token."""
     settings, has_current = observation.settings, observation.has_current
-    layouts = {diagnostics_block(mode): _diagnosis_layout(mode, settings, has_current) for mode in observation.modes}
+    layouts = {
+        diagnostics_block(mode): _diagnosis_layout(mode, settings, has_current, observation.has_advantages)
+        for mode in observation.modes
+    }
     if observation.compares:
         of_objectives = {
             plan_block(plan): _objective_layout(plan, objective, has_current)
@@ -257,10 +239,10 @@ def layouts_of(observation: Observation) -> Layouts:
 
 
 @lru_cache(maxsize=64)
-def _diagnosis_layout(mode: Mode, settings: DiagnosticSettings, has_current: bool) -> Layout:
+def _diagnosis_layout(mode: Mode, settings: DiagnosticSettings, has_current: bool, has_advantages: bool) -> Layout:
     tokens = _one_token(mode, has_current)
-    columns = _diagnostics(tokens, settings, None)
-    return _layout([_diagnosis(columns, tokens, settings, Fold(np.zeros(1, np.int64), tokens.ragged))])
+    columns, fold = _diagnostics(tokens, settings, None), Fold(np.zeros(1, np.int64), tokens.ragged)
+    return _layout([_diagnosis(columns, tokens, settings, fold, np.zeros(1) if has_advantages else None)])
 
 
 @lru_cache(maxsize=256)
@@ -304,9 +286,13 @@ def _layout(parts: list[Part]) -> Layout:
     )
 
 
-def _diagnosis(base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: Fold) -> Part:
-    """A mode's diagnostics, with drift and the distances of sequences beside them, which are not resampled."""
-    part = Part.of_tokens(base | drift(tokens, settings.ppo_clip), fold, tokens)
+def _diagnosis(
+    base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: Fold, advantages: Floats | None
+) -> Part:
+    """A mode's diagnostics, with drift, sums of advantages and the distances of sequences beside them, which are not
+    resampled."""
+    of_advantages = Columns() if advantages is None else advantage_columns(advantages, tokens)
+    part = Part.of_tokens(Columns.beside(base, drift(tokens, settings.ppo_clip), of_advantages), fold, tokens)
     distance = (tokens.log_ratio_sum / tokens.ragged.lengths).abs()
     return replace(
         part,

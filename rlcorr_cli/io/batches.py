@@ -7,6 +7,7 @@ CheckedRows it was taken from.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -275,6 +276,9 @@ def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
         group_index=group_index,
         group_keys=groups,
         row_keys=cut.row_keys,
+        row_advantage=_row_means(rows.data.column(roles.row_advantage), offsets, valid.keep)
+        if roles.row_advantage
+        else None,
     )
     return CheckedRows(
         batch=batch,
@@ -284,6 +288,30 @@ def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
         valid=valid.keep,
         places=rows.places,
     )
+
+
+def _row_means(column: pa.Array, offsets: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    """One number per row, or the mean over its valid tokens that have one; NaN where none has, or the row's list is
+    not as long as the others."""
+    if not is_list(column.type):
+        return checks.numbers(column)
+    lists = Lists.of("advantages", column)
+    lengths, wanted = np.diff(lists.offsets), np.diff(offsets)
+    fits = lengths == wanted
+    counted = np.isfinite(lists.values)
+    if valid is not None:
+        counted[np.repeat(fits, lengths)] &= valid[np.repeat(fits, wanted)]
+    sums = _row_sums(np.where(counted, lists.values, 0.0), lists.offsets)
+    with np.errstate(invalid="ignore"):
+        return np.where(fits, sums / _row_sums(counted, lists.offsets), np.nan)
+
+
+def _row_sums(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """In float64; 0 of a row without values."""
+    sums, filled = np.zeros(len(offsets) - 1), offsets[1:] > offsets[:-1]
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, offsets[:-1][filled], dtype=np.float64)
+    return sums
 
 
 def _masked_per_row(keep: NDArray[np.bool_] | None, offsets: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -24,8 +24,8 @@ class Roles:
     old, current: the policies before and after updates, at least one of them where policies are compared.
     batch: of training batches; None where all rows are one.  group_keys: what else rows are grouped by, in the order
     asked for.  ids: what tells rows apart, sample_id first.  drawn_by: those of them by which the bootstrap knows rows.
-    levels: (name, column) of what a gap may sit in.  token_ids, row_advantage: of what names the tokens, and of what is
-    averaged over each row, for a diagnosis.
+    levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis.
+    row_advantage: of advantages that are averaged over each row, and need not be sound.
     """
 
     rollout: str

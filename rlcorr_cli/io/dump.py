@@ -78,6 +78,11 @@ class Dump:
         )
 
     @property
+    def has_advantages(self) -> bool:
+        """Whether advantages are read, of tokens or as means of rows."""
+        return self.roles.advantages is not None or self.roles.row_advantage is not None
+
+    @property
     def is_here(self) -> bool:
         """Whether some of it can be read in this process alone: it is piped in, or a table in memory."""
         return self.stdin is not None or any(isinstance(source.path, InMemory) for source in self.sources)

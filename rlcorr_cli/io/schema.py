@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +68,8 @@ def resolve_schema(
         drawn_by=_drawn_by(shared_ids, request),
         **_looked_into(schemas, request, plan_columns),
     )
+    if plan_columns.only_row_advantage:
+        roles = replace(roles, advantages=None, row_advantage=roles.advantages)
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
     steps = {_mark("step", schema, request) for schema in schemas.values()}
@@ -100,7 +102,7 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
 def _optional(plan_columns: PlanColumns) -> tuple[str, ...]:
     """Columns that a dump may be read without."""
     rest = ("current_log_probs", "reward") if plan_columns.mode == "decoupled" else ("reward",)
-    rest += plan_columns.wanted
+    rest += plan_columns.optional
     return tuple(name for name in rest if name not in plan_columns.needed)
 
 
@@ -133,7 +135,7 @@ def _resolved(
             overrides,
             plan_columns.mode,
             needs=plan_columns.needed,
-            wanted=plan_columns.wanted,
+            wanted=plan_columns.optional,
             compares=plan_columns.compares,
         )
         for name, column in list(columns.items()):

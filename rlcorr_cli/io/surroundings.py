@@ -8,9 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Surroundings
-from rlcorr_cli.io.arrow_types import is_list
 from rlcorr_cli.io.batches import CheckedRows
-from rlcorr_cli.io.checks import Lists, numbers
+from rlcorr_cli.io.checks import Lists
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.duplicates import keys
 from rlcorr_cli.io.plain_values import coded, texts
@@ -30,7 +29,7 @@ def surroundings(rows: CheckedRows, roles: Roles) -> Surroundings:
         token_ids=None if roles.token_ids is None else _token_ids(data.column(roles.token_ids), rows.offsets),
         levels=_with_lag({name: (codes, tuple(values)) for name, (codes, values) in coded_levels.items()}),
         prompts=None if prompts is None else keys([data.column(prompts)]),
-        advantages=None if roles.row_advantage is None else _row_means(data.column(roles.row_advantage), rows),
+        advantages=rows.batch.row_advantage,
     )
 
 
@@ -54,22 +53,6 @@ def _numbers(codes: NDArray[np.int64], values: tuple[Any, ...]) -> NDArray[np.fl
     """Each row's level, NaN of one that is no number."""
     numbers = [math.nan if value is None or isinstance(value, str) else float(value) for value in values]
     return np.array(numbers)[codes]
-
-
-def _row_means(column: pa.Array, rows: CheckedRows) -> NDArray[np.float64]:
-    """One number per row, or the mean over its valid tokens; NaN where there is none, or not one for each token."""
-    if not is_list(column.type):
-        return numbers(column)
-    lists = Lists.of("advantages", column)
-    lengths = np.diff(lists.offsets)
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    values = lists.values.astype(np.float64)
-    fits = np.array_equal(lists.offsets, rows.offsets)
-    counted = np.isfinite(values) & (rows.valid if fits and rows.valid is not None else True)
-    sums = np.bincount(row[counted], values[counted], len(lengths))
-    n = np.bincount(row[counted], minlength=len(lengths))
-    with np.errstate(invalid="ignore"):
-        return np.where(lengths == np.diff(rows.offsets), sums / n, math.nan)
 
 
 def _token_ids(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.metrics.advantages import ADVANTAGES
 from rlcorr_cli.metrics.catalog import logged_name
-from rlcorr_cli.metrics.comparison import COMPARISON, OF_DUMP
+from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE, full_name
@@ -48,7 +49,12 @@ SOURCES: tuple[Source, ...] = (
         "It comes with its objective: --objective ppo, say.",
     ),
     Source(
-        frozenset(metric.name for metric in (*COMPARISON, *OF_DUMP)),
+        frozenset(metric.name for metric in ADVANTAGES),
+        lambda plan: True,  # the dump's columns decide
+        "It comes with a dump of advantages: --map advantages=COLUMN.",
+    ),
+    Source(
+        frozenset(metric.name for metric in COMPARISON),
         lambda plan: False,
         "`rlcorr compare DUMP` reports it, beside plans; no rule can be on it.",
     ),

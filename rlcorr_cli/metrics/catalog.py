@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rlcorr_cli.metrics.comparison import COMPARISON, OF_DUMP
+from rlcorr_cli.metrics.advantages import ADVANTAGES
+from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
@@ -17,12 +18,13 @@ from rlcorr_cli.plans.plan import RESERVED
 GROUPS: dict[str, tuple[Definition, ...]] = {
     "Diagnostics": METRICS,
     "From the old to the current policy": DRIFT,
+    "Where a dump has advantages": ADVANTAGES,
     "Importance weights": (*WEIGHTS, KEPT_SIZE, OOB, FACTOR),
     "Each rejection": tuple(replace(row, name=f"rollout_rs_NAME_{row.name}") for row in EACH_REJECTION),
     "All rejections together": (*ALL_REJECTIONS, *VETO),
     "What is kept": KEPT,
     "Policy objective": OBJECTIVE,
-    "Plans beside each other": (*COMPARISON, *OF_DUMP),
+    "Plans beside each other": COMPARISON,
 }
 """Every definition under its heading; NAME stands for a rejection's name."""
 

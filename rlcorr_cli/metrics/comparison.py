@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, effective_sequences, variance_over_sequences
 from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Values, finite
@@ -17,12 +18,6 @@ from rlcorr_cli.totals.families import Values, finite
 if TYPE_CHECKING:
     from rlcorr_cli.totals.comparison import ComparedTotals
     from rlcorr_cli.totals.summary import Replicates
-
-CONSTANT = 1e-12
-"""A variance below this share of the mean square is that of equal numbers."""
-FEWEST_EFFECTIVE = 10.0
-"""A mean that rests on fewer sequences than this is no measure, and its standard error is too small by far: it is made
-of deviations from that same mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,29 +77,20 @@ def _shift_error(totals: "ComparedTotals", plan: Plan) -> float:
     return _shift_and_error(totals)[1]
 
 
-def effective_sequences(totals: "ComparedTotals") -> float:
-    """(sum e^S)^2 / sum e^2S: how many sequences a mean under true sequence weights rests on."""
-    assert totals.logs is not None
-    return math.exp(2 * totals.logs["ratio"] - totals.logs["ratio_squared"])
-
-
 def advantages_differ(totals: "ComparedTotals") -> bool:
     """Whether the sequences have advantages that are not all equal: without them, nobody sees who earns more."""
     return _variance(totals) > 0
 
 
 def _variance(totals: "ComparedTotals") -> float:
-    """Of the advantages, over sequences; 0 where only rounding tells them apart."""
-    n, reference = totals.diagnostics["sequences"], totals.reference
-    mean, mean_square = reference["advantage"] / n, reference["advantage_squared"] / n
-    variance = mean_square - mean**2
-    return 0.0 if variance <= CONSTANT * mean_square else variance
+    return float(variance_over_sequences(totals.diagnostics["sequences"], totals.reference.__getitem__))
 
 
 def _shift_and_error(totals: "ComparedTotals") -> tuple[float, float]:
     """The shift and its standard error, from F_i (A_i - A_f) - W_i (A_i - A_IS) with F = f and W = e^S of mean 1."""
     own, variance = totals.plan, _variance(totals)
-    if variance == 0 or effective_sequences(totals) < FEWEST_EFFECTIVE:
+    assert totals.logs is not None
+    if variance == 0 or effective_sequences(totals.logs.__getitem__) < FEWEST_EFFECTIVE:
         return math.nan, math.nan
     w, ww, fw = (_moments(totals, name, norm) for name, norm in _NORMS)
     f = own["f"]
@@ -223,27 +209,6 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
     ),
 )
 """The columns of a plan, in the order of the JSON report."""
-
-
-OF_DUMP = (
-    Definition(
-        name="advantage_shift",
-        formula="(A_IS - mean A) / sd A",
-        unit="standard deviations",
-        meaning="By how much more the policy in training earns than the one that sampled: the shift of no correction, "
-        "with its sign reversed.",
-        worry="Beyond 0.2 and three standard errors: the policies earn differently, which is staleness.",
-        note="compare reports it, since it takes advantages, which analyze does not read.  Null as shift is.",
-    ),
-    Definition(
-        name="advantage_shift_se",
-        formula="standard error of advantage_shift",
-        unit="standard deviations",
-        meaning="How far advantage_shift may be off by chance.",
-        note="compare reports it.",
-    ),
-)
-"""What `compare` says of the dump itself beside its diagnostics."""
 
 
 def compared_values(totals: "ComparedTotals", plan: Plan) -> Values:

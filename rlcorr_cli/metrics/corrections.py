@@ -5,6 +5,7 @@
 
 from typing import TYPE_CHECKING
 
+from rlcorr_cli.metrics.advantages import ADVANTAGES, PREFIX
 from rlcorr_cli.metrics.diagnostics import diagnostics, evaluate
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, EACH_REJECTION, KEPT, VETO
@@ -22,6 +23,8 @@ def canonical(numbers: "TotalsView", plan: Plan) -> Values:
     values = diagnostics(numbers)
     if numbers.has("drift.ratio"):
         values |= {metric.name: evaluate(metric, numbers) for metric in DRIFT}
+    if numbers.has(f"{PREFIX}rows"):
+        values |= {metric.name: evaluate(metric, numbers) for metric in ADVANTAGES}
     values |= weight_metrics(numbers, plan)
     values |= rejection_metrics(numbers, plan)
     return values

@@ -116,6 +116,7 @@ def analyze_dump(
         objectives={} if objective is None else {plan: objective},
         by_group=(totals or pictures) and bool(dump.request.group_by),
         by_step=by_step,
+        has_advantages=dump.has_advantages,
     )
     computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
@@ -311,7 +312,9 @@ def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective 
     if (plan.batched or objective is not None) and named != NO_BATCH:
         batch = named or (None if chosen.profile else "step")
     needed = dict.fromkeys((*plan.needs, *(() if objective is None else ("advantages",))))
-    return PlanColumns(mode=plan.mode, needed=tuple(needed), batch=batch, batch_required=named is not None)
+    return PlanColumns(
+        mode=plan.mode, needed=tuple(needed), row_advantage=True, batch=batch, batch_required=named is not None
+    )
 
 
 def _idle_notes(dump: Dump, plan: Plan, measured: Measured) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from rlcorr_cli.batch import Input
 from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.frameworks.profile import Profile
+from rlcorr_cli.metrics.advantages import NO_SHIFT, PREFIX
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.metrics.table import MetricTable
@@ -113,6 +114,7 @@ def build(
             *_remarks(profile, plan, whole_total),
             *_notes(whole.values, problems),
             *_reward_notes(TotalsView(whole_total, plan), inputs),
+            *_advantage_notes(TotalsView(whole_total, plan), whole.values),
             *_alike(of_whole),
             *_few(n_distinct if profile is None else 0),
         ),
@@ -274,6 +276,20 @@ def _reward_notes(numbers: TotalsView, inputs: Sequence[Input]) -> list[str]:
         notes.append(f"{without}: reward_mean is of the others." if rewarded else f"{without}.")
     if not math.isfinite(numbers.sum("reward")):
         notes.append("The rewards' sum is beyond float64: reward_mean is null.")
+    return notes
+
+
+def _advantage_notes(numbers: TotalsView, values: Mapping[str, Value]) -> list[str]:
+    """What advantage_shift leaves out, and why it may be null."""
+    if "advantage_shift" not in values:
+        return []
+    sequences, known = int(numbers.sequences), int(numbers.sum(f"{PREFIX}rows"))
+    notes: list[str] = []
+    if known < sequences:
+        without = f"{sequences - known:,} of {sequences:,} sequences have no finite advantage"
+        notes.append(f"{without}: advantage_shift is of the others." if known else f"{without}.")
+    if known and values["advantage_shift"] is None:
+        notes.append(NO_SHIFT)
     return notes
 
 

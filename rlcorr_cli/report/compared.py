@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
+from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
 from rlcorr_cli.plans.objective import Objective
@@ -27,7 +28,7 @@ from rlcorr_cli.totals.comparison import (
     uncorrected,
     weight_mean,
 )
-from rlcorr_cli.totals.families import Value, Values
+from rlcorr_cli.totals.families import Value, Values, finite
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary, total
 from rlcorr_cli.totals.view import DiagnosticsView
@@ -221,7 +222,7 @@ def _group(
     """diagnosed: the summary's diagnostics.  cause: as of Evidence.  drawn: totals with replicates, for intervals."""
     nothing = uncorrected(plans[0].plan.mode)
     of_nothing = ComparedTotals.of(summary, nothing)
-    metrics = diagnosed | _advantage_shift(of_nothing, nothing)
+    metrics = diagnosed | _advantage_shift(of_nothing)
     values = tuple(
         PlanValues(
             name=named.name,
@@ -315,8 +316,9 @@ def _intervals(measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]
     return {} if replicates is None else compared_intervals(replicates, measured.replicates[plan.mode], plan)
 
 
-def _advantage_shift(of_nothing: ComparedTotals, nothing: Plan) -> Values:
-    """(A_IS - A) / sd A and its standard error: the shift of no correction, with its sign reversed."""
-    values = compared_values(of_nothing, nothing)
-    shift = values["shift"]
-    return {"advantage_shift": None if shift is None else -shift, "advantage_shift_se": values["shift_se"]}
+def _advantage_shift(totals: ComparedTotals) -> Values:
+    """That of `analyze`, of any plan's totals: all are held against the same."""
+    assert totals.logs is not None
+    n, sums, logs = totals.diagnostics["sequences"], totals.reference.__getitem__, totals.logs.__getitem__
+    shift, error = (finite(lambda i=i: shift_and_error(n, sums, logs)[i]) for i in range(2))
+    return {"advantage_shift": shift, "advantage_shift_se": error}

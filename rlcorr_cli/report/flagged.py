@@ -1,8 +1,4 @@
-"""What `check --fail-on` adds to its rules, as findings: two flags of `compare`, and the causes that `diagnose` names.
-
-The flags are those that need no more than what every report measures; `moved` is none of them: it takes advantages and
-true sequence weights, which `compare` alone holds together.
-"""
+"""What `check --fail-on` adds to its rules, as findings: flags of `compare`, and the causes that `diagnose` names."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,19 +6,32 @@ from typing import Any
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.quality.causes import NOISE
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
-from rlcorr_cli.report.recommend import FAR_TOKEN_TV, FEW_TOKENS_TV, USABLE_TOKEN_ESS, flags_of
+from rlcorr_cli.report.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
 from rlcorr_cli.report.report import plain_key
 from rlcorr_cli.rules.judge import Finding, Section, Status
 from rlcorr_cli.rules.policy import FailOn
 
-_NEEDS = ("token_ess", "token_tv")
+_APART = ("token_ess", "token_tv")
+_NEEDS: Mapping[FailOn, tuple[str, ...]] = {
+    "moved": ("advantage_shift", "advantage_shift_se"),
+    "far": _APART,
+    "outliers": _APART,
+}
+"""Flag -> what it is told by; without a number for the last, nobody can tell it."""
+_BRINGS: Mapping[FailOn, str] = {
+    "moved": "It takes the dump's advantages (--map advantages=COLUMN): name the dump itself, or a report of one that "
+    "has them.",
+}
 _SAYS = {
+    "moved": f"the policies earn differently, which is staleness (advantage_shift beyond {MOVED:g} and {ERRORS:g} "
+    "standard errors)",
     "far": f"too far apart for any correction to be safe (token_ess below {USABLE_TOKEN_ESS:g}, or token_tv above "
     f"{FAR_TOKEN_TV:g})",
     "outliers": f"a few tokens carry the gap (token_ess below {USABLE_TOKEN_ESS:g} at a token_tv below "
     f"{FEW_TOKENS_TV:g})",
 }
 _FIXES = {
+    "moved": "Sync the weights to the rollout engine more often; `rlcorr diagnose DUMP` shows the evidence.",
     "far": "Find the cause of the gap first; `rlcorr compare DUMP` shows what each correction would leave.",
     "outliers": "Zero or drop these tokens; `rlcorr inspect DUMP --worst 5` shows them.",
 }
@@ -72,18 +81,19 @@ def _absent(name: str, key: Mapping[str, Any], status: Status, *, message: str, 
 
 
 def _finding(flag: FailOn, section: Section) -> Finding:
-    lacking = [name for name in _NEEDS if name not in section.values]
+    needs = _NEEDS[flag]
+    lacking = [name for name in needs if name not in section.values]
     if lacking:
         raise DataError(
             f"--fail-on {flag} looks at {lacking[0]}, which the report does not have.",
-            "Measure the dump again: name the dump itself, or a report of this release.",
+            _BRINGS.get(flag, "Measure the dump again: name the dump itself, or a report of this release."),
         )
-    ess, variation = (section.values[name] for name in _NEEDS)
-    if variation is None:  # no valid token: as of a rule, what nobody can judge does not pass
+    values = {name: section.values[name] for name in needs}
+    if values[needs[-1]] is None:  # as of a rule, what nobody can judge does not pass
         return _of(flag, section, "fail", f"{flag} has no data.")
-    holds = flag in flags_of({"token_ess": ess, "token_tv": variation})
-    numbers = f"token_ess {_number(ess)}, token_tv {_number(variation)}"
-    if holds:
+    numbers = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
+    # The other flags are of other numbers.
+    if flag in flags_of(values):
         return _of(flag, section, "fail", f"{flag}: {_SAYS[flag]}: {numbers}.")
     return _of(flag, section, "ok", f"{flag} is absent: {numbers}.")
 

@@ -18,10 +18,10 @@ from rlcorr_cli.rules.files import RulesFile
 from rlcorr_cli.rules.judge import Finding, NamedRule, Section, from_flags, judge, replaced, unexcused
 from rlcorr_cli.rules.rule import Rule
 
-FailOn = Literal["anomaly", "far", "outliers", "cause"]
-"""What `check` may fail on beside its rules: faults of the data, `compare`'s flags that need diagnostics alone, and a
-cause that `diagnose` names."""
-FLAGS: tuple[FailOn, ...] = ("far", "outliers")
+FailOn = Literal["anomaly", "moved", "far", "outliers", "cause"]
+"""What `check` may fail on beside its rules: faults of the data, `compare`'s flags of a gap, and a cause that
+`diagnose` names."""
+FLAGS: tuple[FailOn, ...] = ("moved", "far", "outliers")
 EXAMPLE = "Name a rule, such as --max kl=0.1."
 
 

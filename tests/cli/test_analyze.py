@@ -1,6 +1,8 @@
 """`rlcorr analyze` on the sample data: its JSON, its groups, its batches, its files."""
 
 import json
+import math
+import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, SAMPLE, STEPS, analyzed, parquet, row, run
+from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
 
 TOP = [
     "rlcorr",
@@ -84,7 +86,8 @@ def test_json_describes_its_input() -> None:
         "format": "parquet",
         "rows": 64,
         "bytes": Path(BF16).stat().st_size,
-        "columns": {name: name for name in ("rollout_log_probs", "old_log_probs", "response_mask", "reward")},
+        "columns": {name: name for name in ("rollout_log_probs", "old_log_probs", "response_mask", "reward")}
+        | {"advantages": "advantage"},
     }
     assert report["counts"] == {
         "rows": 64,
@@ -281,3 +284,43 @@ def test_more_groups_than_memory_holds_are_refused(monkeypatch: pytest.MonkeyPat
     assert "over 4 groups by step" in ran.err
     assert "Group by a column of fewer values" in ran.err
     assert run("analyze", STEPS).status == 0
+
+
+def test_the_shift_of_advantages_is_that_of_compare(tmp_path: Path) -> None:
+    draw = random.Random(5)
+    rows: list[dict[str, Any]] = []
+    for i in range(80):
+        rollout = [-2 * draw.random() - 0.2 for _ in range(5)]
+        old = [a + draw.gauss(0, 0.05) for a in rollout]
+        mask = [int(draw.random() > 0.2) for _ in rollout]
+        rows.append(row(rollout, old, step=i % 2, response_mask=mask, advantages=[draw.gauss(0, 1) for _ in rollout]))
+    dump = parquet(tmp_path / "d.parquet", rows)
+    report, plans = (run(name, dump, "--group-by", "step", "--json").json for name in ("analyze", "compare"))
+    for name in ("advantage_shift", "advantage_shift_se"):
+        assert report["metrics"][name] == pytest.approx(plans["metrics"][name], rel=1e-9)
+        for here, there in zip(report["groups"], plans["groups"], strict=True):
+            assert here["metrics"][name] == pytest.approx(there["metrics"][name], rel=1e-9)
+    shift, error = (report["metrics"][name] for name in ("advantage_shift", "advantage_shift_se"))
+    line = next(line for line in run("analyze", dump).out.splitlines() if "advantage_shift" in line)
+    low, high = (float(end) for end in line.split()[-3::2])
+    assert (low, high) == pytest.approx((shift - 1.96 * error, shift + 1.96 * error), rel=0.1)
+
+
+def test_advantages_that_are_no_numbers_make_no_row_bad(tmp_path: Path) -> None:
+    """`analyze` reads them for one metric alone; only what needs them holds rows to them."""
+    rows = [row(old=(-0.5, -1 - i / 80), sample_id=i, advantages=[float(i % 3), 1.0]) for i in range(40)]
+    rows[3]["advantages"], rows[5]["advantages"], rows[7]["advantages"] = None, [1.0], [math.nan, math.nan]
+    dump = parquet(tmp_path / "d.parquet", rows)
+    report = run("analyze", dump, "--json").json
+    assert (report["counts"]["rows"], report["counts"]["bad_rows"]) == (40, 0)
+    assert "3 of 40 sequences have no finite advantage: advantage_shift is of the others." in report["notes"]
+    sound = parquet(tmp_path / "e.parquet", [one for i, one in enumerate(rows) if i not in (3, 5, 7)])
+    assert report["metrics"]["advantage_shift"] == pytest.approx(
+        run("compare", sound, "--json").json["metrics"]["advantage_shift"], abs=1e-12
+    )
+    refused(run("compare", dump), 3, "advantages")
+
+
+def test_a_dump_without_advantages_has_no_shift_of_them(tmp_path: Path) -> None:
+    report = analyzed(parquet(tmp_path / "d.parquet", [row()]))
+    assert not [name for name in report["metrics"] if name.startswith("advantage_shift")]

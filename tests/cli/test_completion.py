@@ -47,7 +47,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
     ],
     ("check", BF16, "--max", "ob"): ["objective/", "objective/…"],
     ("analyze", BF16, "--rs", "ratio.seq_mean", ":", "0.9,1.1", "--is", "t"): ["token"],
-    ("check", BF16, "--fail-on", ""): ["anomaly", "far", "outliers", "cause"],
+    ("check", BF16, "--fail-on", ""): ["anomaly", "moved", "far", "outliers", "cause"],
     ("analyze", BF16, "--format", "j"): ["jsonl"],
     ("analyze", BF16, "--is", ""): ["token", "sequence", "geometric"],
     ("presets", "show", "geo"): ["geo_rs", "geo_is"],

@@ -188,6 +188,7 @@ def test_metrics_that_go_below_an_ideal_of_0_are_marked_so_and_no_others() -> No
     seen.append(
         {"ppo_kl": metrics([replace(row, train=row.current, current=row.train) for row in ROWS], plan)["ppo_kl"]}
     )
+    seen.append(metrics(simulated(60, seed=1, std=0.05), plan, has_advantages=True))
     below = {name for values in seen for name, value in values.items() if value is not None and value < 0}
     centred = {name: definition for name, definition in DEFINITIONS.items() if definition.ideal == 0}
     assert centred.keys() <= {name for values in seen for name, value in values.items() if value is not None}

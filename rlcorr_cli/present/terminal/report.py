@@ -39,6 +39,7 @@ from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 
 DIVERGENCE = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
 SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")
+SHIFT = "advantage_shift"
 LEFT = ("", "keeps", "read as", "row", "rejected by", "take", "flag", "plan", "objective", "verdict", "parameter")
 
 
@@ -142,6 +143,10 @@ def _diagnostics(console: Console, report: Report) -> None:
     for name in (*DIVERGENCE, *SAMPLE):
         drawn = interval(*report.intervals[name]) if name in report.intervals else ""
         table.add_row(_metric_name(name, report), number(report.whole.values[name]), number(ideal(name)), drawn)
+    if (shift := report.whole.values.get(SHIFT)) is not None:
+        error = report.whole.values[f"{SHIFT}_se"] or 0.0
+        drawn = interval(shift - 1.96 * error, shift + 1.96 * error)
+        table.add_row(_metric_name(SHIFT, report), number(shift), number(ideal(SHIFT)), drawn)
     _print(console, table)
 
 
