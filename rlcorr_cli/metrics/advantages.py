@@ -16,11 +16,6 @@ FEWEST_EFFECTIVE = 10.0
 """A mean that rests on fewer sequences than this is no measure, and its standard error is too small by far: it is made
 of deviations from that same mean."""
 
-NO_SHIFT = (
-    "No shift of the advantages: they are all equal, or true sequence weights rest on too few sequences to tell "
-    "(`rlcorr explain advantage_shift`)."
-)
-
 Named = Callable[[str], Any]
 """Name -> a total, or an f64[G] of many groups."""
 

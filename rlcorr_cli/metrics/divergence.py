@@ -175,7 +175,8 @@ DIVERGENCE: tuple[Metric, ...] = (
         unit="none",
         ideal=0.0,
         can_be_negative=True,
-        meaning="The variance that raw sequence weights add; a single sequence can make it astronomical.",
+        meaning="The variance that raw sequence weights add; a single sequence can make it astronomical, and a sample "
+        "that misses such sequences puts it below 0.",
         worry="Above 1: raw sequence weights leave less than half of the batch, and seq_ess says how much.",
         measured=(0.517, 1.32, -1.78e-06),
         source=_VERL,

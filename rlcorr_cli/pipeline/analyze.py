@@ -36,7 +36,7 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.block import diagnostics_block
-from rlcorr_cli.totals.measured import Gathering, Measured, check_resampled
+from rlcorr_cli.totals.measured import MOST_COMPARED, Gathering, Measured, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.summary import Layouts
 
@@ -225,6 +225,8 @@ def measure(
         gathering.add(part)
         if by_group:
             check_resampled(gathering.group_replicates)
+        if observation.compares and dump.request.group_by:
+            check_few(len(gathering.groups), (dump.roles.batch, *dump.request.group_by), MOST_COMPARED, "compared")
     return gathering.measured, layouts_of(observation)
 
 

@@ -12,7 +12,6 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples
-from rlcorr_cli.metrics.advantages import NO_SHIFT
 from rlcorr_cli.pipeline.analyze import Watch, measure, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
@@ -26,6 +25,10 @@ from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.summary import GroupKey
 
 NO_ADVANTAGES = "The dump has no advantages: each counts as 1, and whether the policies earn differently is unseen."
+NO_SHIFT = (
+    "No shift of the advantages: they are all equal, or true sequence weights rest on too few sequences to tell "
+    "(`rlcorr explain shift`)."
+)
 
 
 def compare(

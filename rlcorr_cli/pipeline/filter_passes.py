@@ -220,6 +220,7 @@ def filter_work(
         has_current=dump.roles.current is not None,
         seed=None,
         objectives={} if objective is None else {plan: objective},
+        has_advantages=dump.has_advantages,
     )
     scales, divisors = _divided_by(
         dump, chosen, target, observation=observation, computing=computing, budget_bounds=budget_bounds

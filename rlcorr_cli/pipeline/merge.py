@@ -108,13 +108,15 @@ def _parts(paths: Sequence[str], group_by: Sequence[str]) -> Iterator[RunTotals]
 
 
 def _check_adds(first_path: str, first: RunTotals, path: str, run: RunTotals) -> None:
+    # Paths may be long, and are named once, whatever the number of differences.
+    which, sides = f"{first_path} and {path}", ("the first", "the second")
     if first.profile != run.profile:
-        what = f"profile is {first.profile} in {first_path} and {run.profile} in {path}"
-        raise UsageError(f"These totals do not add: {what}.", "Measure both under one profile.")
-    differences = first.provenance.differences(run.provenance, (first_path, path))
+        what = f"profile is {first.profile} in {sides[0]} and {run.profile} in {sides[1]}"
+        raise UsageError(f"{which} do not add: {what}.", "Measure both under one profile.")
+    differences = first.provenance.differences(run.provenance, sides)
     if first.plan.id != run.plan.id and first.plan.name != run.plan.name:
-        differences.insert(0, f"the plan is {first.plan.name} in {first_path} and {run.plan.name} in {path}")
-    refuse_differing(differences)
+        differences.insert(0, f"the plan is {first.plan.name} in {sides[0]} and {run.plan.name} in {sides[1]}")
+    refuse_differing(differences, which)
 
 
 def _refuse_overlap(contents: Mapping[str, RowSketch]) -> None:

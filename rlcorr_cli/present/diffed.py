@@ -78,7 +78,8 @@ def paired(pairs: Pairs | None) -> str:
     if not pairs.only_a and not pairs.only_b:
         text = f"All {pairs.both:,} rows pair" if pairs.both > 1 else "The one row pairs"
     else:
-        text = f"{about}{pairs.both:,} rows pair ({pairs.only_a:,} in A alone, {pairs.only_b:,} in B alone)"
+        rows = f"{plural(pairs.both, 'row')} {'pairs' if pairs.both == 1 else 'pair'}"
+        text = f"{about}{rows} ({pairs.only_a:,} in A alone, {pairs.only_b:,} in B alone)"
     if pairs.other_text:
         text += f", {about}{pairs.other_text:,} of them with another text"
     return f"{text[0].upper()}{text[1:]}."

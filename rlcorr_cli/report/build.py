@@ -8,7 +8,7 @@ from typing import Any
 from rlcorr_cli.batch import Input
 from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.frameworks.profile import Profile
-from rlcorr_cli.metrics.advantages import NO_SHIFT, PREFIX
+from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.metrics.table import MetricTable
@@ -113,8 +113,9 @@ def build(
             *notes,
             *_remarks(profile, plan, whole_total),
             *_notes(whole.values, problems),
+            *_effective_notes(whole.values, whole_counts["sequences"]),
             *_reward_notes(TotalsView(whole_total, plan), inputs),
-            *_advantage_notes(TotalsView(whole_total, plan), whole.values),
+            *_advantage_notes(TotalsView(whole_total, plan)),
             *_alike(of_whole),
             *_few(n_distinct if profile is None else 0),
         ),
@@ -197,6 +198,14 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
         )
     if not counts["tokens"]:
         left_out = f"; {plural(bad, 'bad row')} left out" if bad else ""
+        if not counts["masked_tokens"]:
+            empty = (
+                "the only row is empty" if counts["rows"] - bad == 1 else f"all {counts['rows'] - bad:,} rows are empty"
+            )
+            raise DataError(
+                f"{where}: no token, {empty}{left_out}.",
+                "Name a dump whose log-probs are lists with something in them.",
+            )
         masked = f"{plural(counts['masked_tokens'], 'token')} of {plural(counts['rows'] - bad, 'row')}"
         raise DataError(
             f"{where}: no valid token, {masked} masked{left_out}.",
@@ -265,6 +274,15 @@ def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
     return notes
 
 
+def _effective_notes(values: Mapping[str, Value], n_sequences: int) -> list[str]:
+    """That intervals do not tell how far means of e^S may be off where a handful of sequences makes them."""
+    share = values["seq_ess"]
+    if share is None or n_sequences < FEWEST_EFFECTIVE or share * n_sequences >= FEWEST_EFFECTIVE:
+        return []
+    effective = f"{share * n_sequences:.1f} effective of {n_sequences:,}"
+    return [f"chi2_seq and seq_ess rest on {effective} sequences: they may be farther off than their intervals say."]
+
+
 def _reward_notes(numbers: TotalsView, inputs: Sequence[Input]) -> list[str]:
     """What reward_mean leaves out, and why it may be null."""
     if not all("reward" in source.columns for source in inputs):
@@ -279,18 +297,15 @@ def _reward_notes(numbers: TotalsView, inputs: Sequence[Input]) -> list[str]:
     return notes
 
 
-def _advantage_notes(numbers: TotalsView, values: Mapping[str, Value]) -> list[str]:
-    """What advantage_shift leaves out, and why it may be null."""
-    if "advantage_shift" not in values:
+def _advantage_notes(numbers: TotalsView) -> list[str]:
+    """What advantage_shift leaves out."""
+    if not numbers.has(f"{PREFIX}rows"):
         return []
     sequences, known = int(numbers.sequences), int(numbers.sum(f"{PREFIX}rows"))
-    notes: list[str] = []
-    if known < sequences:
-        without = f"{sequences - known:,} of {sequences:,} sequences have no finite advantage"
-        notes.append(f"{without}: advantage_shift is of the others." if known else f"{without}.")
-    if known and values["advantage_shift"] is None:
-        notes.append(NO_SHIFT)
-    return notes
+    if known == sequences:
+        return []
+    without = f"{sequences - known:,} of {sequences:,} sequences have no finite advantage"
+    return [f"{without}: advantage_shift is of the others." if known else f"{without}."]
 
 
 _SAMPLE_ID = "a column sample_id would tell them apart."

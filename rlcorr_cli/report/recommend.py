@@ -291,13 +291,14 @@ def _gap(evidence: Evidence, flag: Flag) -> Reason:
     shift = metrics.get("advantage_shift") or 0.0
     seq_tv, token_tv, token_ess = (metrics.get(name) for name in ("seq_tv", "token_tv", "token_ess"))
     distances = f"Sequences differ by {share(seq_tv)} (total variation), tokens by {share(token_tv)}."
+    harmless = f" Every plan with info of at least {HARMLESS_INFO} does the same."
     text = {
         "moved": f"The policies earn differently: the one in training {abs(shift):.2f} standard deviations of the "
         f"advantages {'more' if shift > 0 else 'less'}. That is staleness; token weights are the least bad.",
         "outliers": f"{distances} A few tokens carry the gap (token_ess {number(token_ess)}): zero or drop them; "
         "`rlcorr inspect DUMP --worst 5` shows which.",
         "far": distances,
-        "near": f"{distances} Every plan with info of at least {HARMLESS_INFO} does the same.",
+        "near": distances + harmless * any(plan.info >= HARMLESS_INFO for plan in evidence.plans),
         "weight": distances,
     }[flag]
     return Reason(code=flag, text=text, values={name: metrics.get(name) for name in _GAP_METRICS[flag]})

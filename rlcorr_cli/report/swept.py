@@ -36,7 +36,9 @@ class Targets:
     def __post_init__(self) -> None:
         for option, value in (("--target-keep", self.keep), ("--target-ess", self.ess)):
             if value is not None and not 0 < value <= 1:
-                raise UsageError(f"{option} must lie in (0, 1], got {value:g}.", f"Write {option} 0.95.")
+                raise UsageError(
+                    f"{option} must lie in (0, 1], got {value:g}.", f"Give a share, such as {option} 0.95."
+                )
         if self.keep is not None and self.ess is not None:
             raise UsageError("--target-keep and --target-ess are two targets.", "Give one of them.")
 

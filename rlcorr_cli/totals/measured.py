@@ -19,6 +19,8 @@ from rlcorr_cli.totals.whole import Whole
 
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes from 5 to 15 kB."""
+MOST_COMPARED = 10_000
+"""Groups in which plans are compared; each takes some 40 kB."""
 MOST_RESAMPLED = 200
 """Groups that are resampled each, which takes some 70 kB."""
 K = TypeVar("K")
@@ -123,12 +125,16 @@ def gather(parts: Iterable[Measured]) -> Measured:
     return gathering.measured
 
 
-def check_few(n_groups: int, columns: Iterable[str | None]) -> None:
-    """A UsageError for more groups than are kept.  columns: what they are by; None for no column of batches."""
-    if n_groups > MOST_GROUPS:
+def check_few(
+    n_groups: int, columns: Iterable[str | None], most: int | None = None, deed: str = "kept in memory"
+) -> None:
+    """A UsageError for more groups than are kept, or than something else is done with.  columns: what they are by; None
+    for no column of batches."""
+    most = MOST_GROUPS if most is None else most
+    if n_groups > most:
         by = ", ".join(filter(None, columns))
         raise UsageError(
-            f"There are over {MOST_GROUPS:,} groups by {by}, more than are kept in memory.",
+            f"There are over {most:,} groups by {by}, more than are {deed}.",
             "Group by a column of fewer values, such as step, or name some of the dump's files at a time.",
         )
 

@@ -106,13 +106,13 @@ class Provenance:
         return {name: value for part in flat for name, value in part.items()} | self._facts
 
 
-def refuse_differing(differences: Sequence[str]) -> None:
-    """A UsageError of what keeps totals from being added, if anything does."""
+def refuse_differing(differences: Sequence[str], which: str = "These totals") -> None:
+    """A UsageError of what keeps some totals from being added, if anything does."""
     if not differences:
         return
     more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     raise UsageError(
-        f"These totals do not add: {'; '.join(differences[:_SHOWN])}{more}.",
+        f"{which} do not add: {'; '.join(differences[:_SHOWN])}{more}.",
         "Measure both with the same plan, settings and columns.",
     )
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -324,3 +325,18 @@ def test_advantages_that_are_no_numbers_make_no_row_bad(tmp_path: Path) -> None:
 def test_a_dump_without_advantages_has_no_shift_of_them(tmp_path: Path) -> None:
     report = analyzed(parquet(tmp_path / "d.parquet", [row()]))
     assert not [name for name in report["metrics"] if name.startswith("advantage_shift")]
+
+
+def test_sequence_weights_that_rest_on_few_sequences_are_said_to() -> None:
+    note = (
+        "chi2_seq and seq_ess rest on 1.0 effective of 320 sequences: they may be farther off than their intervals say."
+    )
+    assert note in analyzed(STEPS)["notes"]
+    assert not [note for note in analyzed(BF16)["notes"] if "effective" in note]
+
+
+@pytest.mark.parametrize(("n", "words"), [(1, "the only row is empty"), (5, "all 5 rows are empty")])
+def test_rows_that_are_all_empty_are_not_called_masked(tmp_path: Path, n: int, words: str) -> None:
+    typed = pa.schema([(name, pa.list_(pa.float64())) for name in ("rollout_log_probs", "old_log_probs")])
+    pq.write_table(pa.Table.from_pylist([row([], [])] * n, schema=typed), tmp_path / "d.parquet")
+    refused(run("analyze", str(tmp_path / "d.parquet")), 3, f"no token, {words}.", "Name a dump")

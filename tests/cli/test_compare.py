@@ -14,6 +14,7 @@ from running import BF16, STEPS, Ran, analyzed, parquet, refused, row, run, run_
 from rlcorr_cli import api
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.present.forms import SHEETS
+from rlcorr_cli.totals.measured import MOST_COMPARED
 
 COLUMNS = [
     "kept",
@@ -308,4 +309,30 @@ def test_no_number_is_cut_beside_plans_of_several_names() -> None:
 
 def test_where_the_mean_ratio_cannot_be_diagnose_is_named() -> None:
     ran = run("compare", str(Path(__file__).parents[1] / "diagnosis" / "causes" / "top_p095.parquet"))
-    assert "`rlcorr diagnose` tells which. No plan can be named before that is fixed." in " ".join(ran.out.split())
+    assert "`rlcorr diagnose` tells which. No plan can be named before that is mended." in " ".join(ran.out.split())
+
+
+def test_the_headline_breaks_between_facts_alone() -> None:
+    for width in (34, 43, 62, 70):
+        out = run_process("compare", BF16, "--preset", "token_is", "-q", env={"COLUMNS": str(width)}).out
+        head = out.split("\n\n")[0].splitlines()
+        assert max(map(len, head)) <= width
+        assert re.fullmatch(r"[\d.]+ s", head[-1].split("  ")[-1]), head
+        assert not [line for line in head if line.startswith(" ") or re.fullmatch(r"\w+", line)]
+
+
+def test_where_nothing_weighs_no_plan_is_said_to_do_the_same(tmp_path: Path) -> None:
+    dump = made(tmp_path / "d.parquet", 40, std=0.002, advantages=[0.0] * 40)
+    recommendation = compared(dump)["recommendation"]
+    assert recommendation["flags"] == ["near"]
+    assert "info" not in " ".join(reason["text"] for reason in recommendation["reasons"])
+    weighed = compared(made(tmp_path / "e.parquet", 40, std=0.002))["recommendation"]
+    assert weighed["reasons"][0]["text"].endswith("Every plan with info of at least 0.99 does the same.")
+
+
+def test_more_groups_than_are_compared_are_refused(tmp_path: Path) -> None:
+    rows = [row([-0.5], [-0.4], step=i) for i in range(MOST_COMPARED + 1)]
+    dump = parquet(tmp_path / "d.parquet", rows)
+    says = "There are over 10,000 groups by step, more than are compared."
+    refused(run("compare", dump, "--group-by", "step"), 2, says, "fewer values")
+    assert run("analyze", dump, "--group-by", "step", "-q").status == 0

@@ -311,3 +311,9 @@ def test_no_number_is_cut_where_changes_are_huge() -> None:
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "…" not in ran.out
     assert "no room here for 95 %" in ran.out
+
+
+def test_a_single_pair_is_one_row(tmp_path: Path) -> None:
+    many = parquet(tmp_path / "m.parquet", [row(sample_id=i) for i in range(30)])
+    one = parquet(tmp_path / "o.parquet", [row(sample_id=3)])
+    assert "1 row pairs (0 in A alone, 29 in B alone)" in " ".join(run("diff", one, many).out.split())

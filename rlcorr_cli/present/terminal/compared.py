@@ -20,7 +20,7 @@ from rlcorr_cli.present.compared import (
 from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import duration, plural
 from rlcorr_cli.present.stdout import clean, render
-from rlcorr_cli.present.terminal.report import print_anomalies, print_rows
+from rlcorr_cli.present.terminal.report import print_anomalies, print_facts, print_rows
 from rlcorr_cli.report.compared import Comparison, Sort
 
 WIDE_ENOUGH = 104
@@ -38,7 +38,7 @@ def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
     counts = comparison.whole.counts
     parts = [named(comparison.inputs), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
     parts += [plural(len(comparison.whole.plans), "plan"), duration(comparison.seconds)]
-    console.print(Text("  ".join(parts)))
+    print_facts(console, parts)
     console.print()
     print_anomalies(console, comparison.anomalies)
     recommendation = comparison.recommendation

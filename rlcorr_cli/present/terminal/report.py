@@ -6,6 +6,7 @@ and of people's dashboards.
 
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -78,10 +79,21 @@ def print_headline(console: Console, report: Report) -> None:
     if report.groups:
         parts.append(plural(len(report.groups), "group"))
     parts.append(duration(report.seconds))
-    console.print(Text("  ".join(parts)))
+    print_facts(console, parts)
     console.print(Text(f"{clean(names[1])} against {clean(names[0])}  plan {_plan(report)}", style="dim"))
     print_left_out(console, counts)
     console.print()
+
+
+def print_facts(console: Console, facts: Sequence[str]) -> None:
+    """Print facts in a row, which breaks between them alone: a number stays beside its unit."""
+    lines: list[str] = []
+    for fact in facts:
+        if lines and cell_len(f"{lines[-1]}  {fact}") <= console.width:
+            lines[-1] += f"  {fact}"
+        else:
+            lines.append(fact)
+    console.print(Text("\n".join(lines)))
 
 
 def print_left_out(console: Console, counts: Mapping[str, int]) -> None:

@@ -9,7 +9,7 @@ from rlcorr_cli.present.numbers import duration, plural
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.swept import headline, point_rows
 from rlcorr_cli.present.terminal.compared import print_option
-from rlcorr_cli.present.terminal.report import print_rows
+from rlcorr_cli.present.terminal.report import print_facts, print_rows
 from rlcorr_cli.report.swept import Sweep
 
 
@@ -24,7 +24,7 @@ def _draw(console: Console, sweep: Sweep) -> None:
         plural(sweep.counts["sequences"], "sequence"),
         plural(sweep.counts["tokens"], "token"),
     ]
-    console.print(Text("  ".join([*parts, duration(sweep.seconds)])))
+    print_facts(console, [*parts, duration(sweep.seconds)])
     console.print()
     console.print(Padding(Text(headline(sweep), style="bold"), (0, 2)))
     target = sweep.target
