@@ -1,6 +1,6 @@
 """A Comparison: what each of several plans makes of one dump, and which to take; as values, for any form to show."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ from rlcorr_cli.batch import Input
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
+from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
@@ -30,8 +31,8 @@ from rlcorr_cli.totals.comparison import (
 )
 from rlcorr_cli.totals.families import Value, Values, finite
 from rlcorr_cli.totals.measured import Measured
-from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary, total
-from rlcorr_cli.totals.view import DiagnosticsView
+from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Summary, total
+from rlcorr_cli.totals.view import DiagnosticsView, GroupDiagnostics
 
 SCHEMA = 1
 Sort = Literal["worth", "info", "kept", "name"]
@@ -181,16 +182,9 @@ def compared(
         {}, whole_total, plans, counts=counts, diagnosed=metrics, cause=cause, drawn=drawn, n_batches=n_batches
     )
     groups = [
-        _group(
-            dict(zip(group_by, key, strict=True)),
-            summary,
-            plans,
-            counts=counts_of(summary, mode),
-            diagnosed=diagnostics(DiagnosticsView(summary, mode)),
-            cause=cause,
-        )
-        for key in keys
-        for summary in (total(by_values[key], layouts),)
+        group
+        for first in range(0, len(keys), GROUPS_AT_ONCE)
+        for group in _groups(keys[first : first + GROUPS_AT_ONCE], by_values, group_by, layouts, plans, cause)
     ]
     if objectives:
         batches = by_batch(measured.groups, layouts, None)
@@ -208,6 +202,23 @@ def compared(
     )
 
 
+def _groups(
+    keys: Sequence[tuple[Any, ...]],
+    by_values: Mapping[tuple[Any, ...], Sequence[Summary]],
+    group_by: Sequence[str],
+    layouts: Layouts,
+    plans: Sequence[NamedPlan],
+    cause: str,
+) -> Iterator[ComparedGroup]:
+    """The groups of these values of the columns, whose diagnostics are computed together."""
+    mode = plans[0].plan.mode
+    summaries = [total(by_values[key], layouts) for key in keys]
+    table = MetricTable.of(diagnostics(GroupDiagnostics(summaries, mode)), len(keys))
+    for i, (key, summary) in enumerate(zip(keys, summaries, strict=True)):
+        values = dict(zip(group_by, key, strict=True))
+        yield _group(values, summary, plans, counts_of(summary, mode), dict(table[i].items()), cause)
+
+
 def _group(
     key: Mapping[str, Any],
     summary: Summary,
@@ -221,13 +232,13 @@ def _group(
 ) -> ComparedGroup:
     """diagnosed: the summary's diagnostics.  cause: as of Evidence.  drawn: totals with replicates, for intervals."""
     nothing = uncorrected(plans[0].plan.mode)
-    of_nothing = ComparedTotals.of(summary, nothing)
+    of_nothing, *of_plans = ComparedTotals.of_each(summary, [nothing, *(named.plan for named in plans)])
     metrics = diagnosed | _advantage_shift(of_nothing)
     values = tuple(
         PlanValues(
             name=named.name,
             plan=named.plan,
-            values=compared_values(ComparedTotals.of(summary, named.plan), named.plan),
+            values=compared_values(of_plan, named.plan),
             also=named.also,
             # A replicate knows no batches, by whose means its weights could be divided.
             intervals={}
@@ -235,7 +246,7 @@ def _group(
             else _intervals(drawn, named.plan),
             is_named=named.is_named,
         )
-        for named in plans
+        for named, of_plan in zip(plans, of_plans, strict=True)
     )
     evidence = Evidence(
         n_sequences=counts["sequences"],

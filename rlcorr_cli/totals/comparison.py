@@ -114,16 +114,26 @@ class ComparedTotals:
     @classmethod
     def of(cls, summary: Summary, plan: Plan) -> "ComparedTotals":
         """Of a Summary."""
-        block, diagnostics = summary.blocks[COMPARISON], summary.blocks[diagnostics_block(plan.mode)]
+        (totals,) = cls.of_each(summary, (plan,))
+        return totals
+
+    @classmethod
+    def of_each(cls, summary: Summary, plans: Sequence[Plan]) -> "list[ComparedTotals]":
+        """Of a Summary, one for each plan; its numbers are named once, because groups may be many."""
+        block = summary.blocks[COMPARISON]
         sums, logs = _sums(block), _logs(block)
-        return cls(
-            plan={name: sums[plan_name(plan, name)] for name in DEGREES},
-            reference={name: sums[reference_name(plan.mode, name)] for name in REFERENCE_SUMS},
-            diagnostics=_sums(diagnostics),
-            logs={name: logs[plan_name(plan, name)] for name in LOGS}
-            | {name: logs[reference_name(plan.mode, name)] for name in REFERENCE_LOGS},
-            mass=block.tails[block.layout.places["tails"][plan_name(plan, MASS)]],
-        )
+        diagnostics = {plan.mode: _sums(summary.blocks[diagnostics_block(plan.mode)]) for plan in plans}
+        return [
+            cls(
+                plan={name: sums[plan_name(plan, name)] for name in DEGREES},
+                reference={name: sums[reference_name(plan.mode, name)] for name in REFERENCE_SUMS},
+                diagnostics=diagnostics[plan.mode],
+                logs={name: logs[plan_name(plan, name)] for name in LOGS}
+                | {name: logs[reference_name(plan.mode, name)] for name in REFERENCE_LOGS},
+                mass=block.tails[block.layout.places["tails"][plan_name(plan, MASS)]],
+            )
+            for plan in plans
+        ]
 
     @classmethod
     def resampled(cls, replicates: Replicates, diagnostics: Replicates, plan: Plan) -> "ComparedTotals":

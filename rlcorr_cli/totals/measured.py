@@ -20,7 +20,7 @@ from rlcorr_cli.totals.whole import Whole
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes from 5 to 15 kB."""
 MOST_COMPARED = 10_000
-"""Groups in which plans are compared; each takes some 40 kB."""
+"""Groups in which plans are compared; each takes some 90 kB, its JSON included."""
 MOST_RESAMPLED = 200
 """Groups that are resampled each, which takes some 70 kB."""
 K = TypeVar("K")

@@ -117,11 +117,11 @@ class GroupTotals(TotalsView):
 
     def __init__(self, summaries: Sequence[Summary], plan: Plan) -> None:
         self.plan = plan
+        self._read(summaries, (plan_block(plan), diagnostics_block(plan.mode)))
+
+    def _read(self, summaries: Sequence[Summary], names: Sequence[str]) -> None:
         self.prefix = ""
-        self._blocks = tuple(
-            BlockColumns.of([summary.blocks[name] for summary in summaries])
-            for name in (plan_block(plan), diagnostics_block(plan.mode))
-        )
+        self._blocks = tuple(BlockColumns.of([summary.blocks[name] for summary in summaries]) for name in names)
         self._sums = {name: np.array([summary.counts[name] for summary in summaries]) for name in COUNTS}
         for block in self._blocks:
             self._sums |= zip(block.layout.sums, block.sums, strict=True)
@@ -141,6 +141,13 @@ class GroupTotals(TotalsView):
         """Maxima (-inf of no values), f64[G]."""
         block, i = self._place("maxs", name)
         return block.maxs[i]
+
+
+class GroupDiagnostics(GroupTotals):
+    """A mode's diagnostics alone, of the totals of many groups that hold no metrics of plans."""
+
+    def __init__(self, summaries: Sequence[Summary], mode: Mode) -> None:
+        self._read(summaries, (diagnostics_block(mode),))
 
 
 class ResampledTotals(TotalsView):
