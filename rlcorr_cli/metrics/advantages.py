@@ -79,7 +79,7 @@ ADVANTAGES: tuple[Metric, ...] = (
         meaning="By how much more the policy in training earns than the one that sampled: the mean advantage under "
         "true sequence weights e^S less the plain one.",
         worry="Beyond 0.2 and three standard errors: the policies earn differently, which is staleness.",
-        note="Takes advantages.  Null where they are all equal, and where the true sequence weights rest on fewer than "
+        note="Takes advantages. Null where they are all equal, and where the true sequence weights rest on fewer than "
         f"{FEWEST_EFFECTIVE:g} effective sequences.",
         value=lambda n: _of_view(n)[0],
         resampled=False,
