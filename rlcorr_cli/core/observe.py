@@ -135,7 +135,7 @@ def observe(
         base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], settings, rewards) for mode in tokens}
         advantages = mean_advantages(batch, next(iter(tokens.values()))) if observation.has_advantages else None
         parts = {
-            diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold, advantages)]
+            diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold, advantages=advantages)]
             for mode in tokens
         }
         for plan, verdict in corrected.items():
@@ -242,7 +242,8 @@ def layouts_of(observation: Observation) -> Layouts:
 def _diagnosis_layout(mode: Mode, settings: DiagnosticSettings, has_current: bool, has_advantages: bool) -> Layout:
     tokens = _one_token(mode, has_current)
     columns, fold = _diagnostics(tokens, settings, None), Fold(np.zeros(1, np.int64), tokens.ragged)
-    return _layout([_diagnosis(columns, tokens, settings, fold, np.zeros(1) if has_advantages else None)])
+    advantages = np.zeros(1) if has_advantages else None
+    return _layout([_diagnosis(columns, tokens, settings, fold, advantages=advantages)])
 
 
 @lru_cache(maxsize=256)
@@ -287,7 +288,7 @@ def _layout(parts: list[Part]) -> Layout:
 
 
 def _diagnosis(
-    base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: Fold, advantages: Floats | None
+    base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: Fold, *, advantages: Floats | None
 ) -> Part:
     """A mode's diagnostics, with drift, sums of advantages and the distances of sequences beside them, which are not
     resampled."""

@@ -184,7 +184,14 @@ def compared(
     groups = [
         group
         for first in range(0, len(keys), GROUPS_AT_ONCE)
-        for group in _groups(keys[first : first + GROUPS_AT_ONCE], by_values, group_by, layouts, plans, cause)
+        for group in _groups(
+            keys[first : first + GROUPS_AT_ONCE],
+            by_values,
+            group_by=group_by,
+            layouts=layouts,
+            plans=plans,
+            cause=cause,
+        )
     ]
     if objectives:
         batches = by_batch(measured.groups, layouts, None)
@@ -205,6 +212,7 @@ def compared(
 def _groups(
     keys: Sequence[tuple[Any, ...]],
     by_values: Mapping[tuple[Any, ...], Sequence[Summary]],
+    *,
     group_by: Sequence[str],
     layouts: Layouts,
     plans: Sequence[NamedPlan],
@@ -216,7 +224,8 @@ def _groups(
     table = MetricTable.of(diagnostics(GroupDiagnostics(summaries, mode)), len(keys))
     for i, (key, summary) in enumerate(zip(keys, summaries, strict=True)):
         values = dict(zip(group_by, key, strict=True))
-        yield _group(values, summary, plans, counts_of(summary, mode), dict(table[i].items()), cause)
+        diagnosed = dict(table[i].items())
+        yield _group(values, summary, plans, counts=counts_of(summary, mode), diagnosed=diagnosed, cause=cause)
 
 
 def _group(

@@ -309,7 +309,7 @@ def test_no_number_is_cut_beside_plans_of_several_names() -> None:
 
 def test_where_the_mean_ratio_cannot_be_diagnose_is_named() -> None:
     ran = run("compare", str(Path(__file__).parents[1] / "diagnosis" / "causes" / "top_p095.parquet"))
-    assert "`rlcorr diagnose` tells which. No plan can be named before that is mended." in " ".join(ran.out.split())
+    assert "`rlcorr diagnose` tells which. No plan can be named before that is fixed." in " ".join(ran.out.split())
 
 
 def test_the_headline_breaks_between_facts_alone() -> None:
