@@ -8,12 +8,15 @@ for a batch that never comes.
 
 import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 AGAIN_SECONDS = 0.2
 
 _seen: BaseException | None = None
+_undisturbed = 0
 
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
@@ -59,8 +62,20 @@ def settle() -> None:
 
 def _again(number: int, frame: FrameType | None) -> None:
     """A call that blocks in the main thread is interrupted by this signal as by the first one."""
-    if not _is_on_its_way():
+    if not _undisturbed and not _is_on_its_way():
         check()
+
+
+@contextmanager
+def undisturbed() -> Generator[None]:
+    """While what a run leaves is ended: a generator that is closed because nobody holds it any more handles no
+    exception that would tell that one is on its way."""
+    global _undisturbed
+    _undisturbed += 1
+    try:
+        yield
+    finally:
+        _undisturbed -= 1
 
 
 def _is_on_its_way() -> bool:

@@ -154,9 +154,10 @@ class ProcessEngine:
 
     def close(self) -> None:
         """End all workers."""
-        for worker in self._started:
-            worker.end()
-        self._started.clear()
+        with interrupt.undisturbed():
+            for worker in self._started:
+                worker.end()
+            self._started.clear()
 
     def _results(self, tasks: deque[_Task], payload: bytes) -> Iterator[Any]:
         """The first task's results."""
@@ -215,9 +216,10 @@ class ProcessEngine:
     def _drop(self, tasks: deque[_Task]) -> None:
         """End the workers that are still at one of these tasks, which nobody waits for any more."""
         left = {id(task) for task in tasks}
-        for worker in [worker for worker in self._started if worker.task is not None and id(worker.task) in left]:
-            self._started.remove(worker)
-            worker.end()
+        with interrupt.undisturbed():
+            for worker in [worker for worker in self._started if worker.task is not None and id(worker.task) in left]:
+                self._started.remove(worker)
+                worker.end()
 
     def _new(self) -> _Worker:
         """A worker in a session of its own, so that a Ctrl-C in the terminal reaches the driver alone."""

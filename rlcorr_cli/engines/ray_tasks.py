@@ -214,7 +214,7 @@ class _Tasks:
     def _end(self) -> None:
         at_work = [task.seen for task in self._under_way if task.view is None]
         self._under_way.clear()
-        with suppress(self._ray.exceptions.RayError):
+        with interrupt.undisturbed(), suppress(self._ray.exceptions.RayError):
             for seen in at_work:
                 self._ray.cancel(seen, force=True)
             # Until they are gone, so that none writes where the run has cleared up already.

@@ -207,5 +207,33 @@ def test_workers_end_with_a_driver_that_is_killed() -> None:
             os.sched_yield()
 
 
+SIGNALLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from test_workers import sleeping, shards, workers_of
+from rlcorr_cli.engines import interrupt
+from rlcorr_cli.engines.processes import ProcessEngine
+
+def take(pids):
+    for _ in ProcessEngine(2).map(shards(4), sleeping):
+        pids += workers_of(os.getpid())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+interrupt.install()
+interrupt.AGAIN_SECONDS = 0.0001  # the signal comes again while workers are ended
+pids = []
+try:
+    take(pids)
+except interrupt.Terminated:
+    interrupt.settle()
+    print(len(pids), *[pid for pid in pids if os.path.exists(f"/proc/{{pid}}")])
+"""
+
+
+def test_a_signal_that_comes_again_leaves_no_worker() -> None:
+    done = _python("-c", SIGNALLED.format(tests=str(Path(__file__).parent)))
+    assert (done.stdout, done.stderr) == ("2\n", "")
+
+
 def _python(*args: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, *args], capture_output=True, text=True)
