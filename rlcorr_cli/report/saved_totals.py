@@ -18,6 +18,7 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.storage import located
 from rlcorr_cli.totals.packed import MalformedError, pack, unpack
+from rlcorr_cli.totals.provenance import SCHEMA
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.view import UnknownTotalError
 
@@ -64,6 +65,8 @@ def read_totals(path: str) -> RunTotals:
     run = _part(path, RunTotals, _parts(path)[1])
     if not run.measured.groups:
         raise DataError(f"{path} holds no totals.", AGAIN)
+    if run.provenance.schema != SCHEMA:
+        raise DataError(f"{path} was written by another release of rlcorr, whose totals mean something else.", AGAIN)
     return run
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
 from rlcorr_cli.api import analyze, save
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.report.saved import read_report
-from rlcorr_cli.report.saved_totals import VERSION, read_head, read_totals
+from rlcorr_cli.report.saved_totals import VERSION, content, read_head, read_totals
 from rlcorr_cli.totals.row_keys import SKETCH_SIZE, RowSketch, shared_fraction
 
 CUTS = (0, 20, 90, 100, 180, 222, 300, 320)
@@ -310,3 +311,14 @@ def test_totals_of_a_release_with_other_numbers_are_refused(tmp_path: Path, monk
     newer = (*METRICS, METRICS[0].__class__(**{**vars(METRICS[0]), "name": "x", "value": lambda n: n.sum("novel")}))
     monkeypatch.setattr("rlcorr_cli.metrics.diagnostics.METRICS", newer)
     refused(run("merge", path), 3, "part.rlcorr was written by another release", "novel")
+
+
+def test_totals_that_once_meant_something_else_are_refused(tmp_path: Path) -> None:
+    path = Path(saved(BF16, tmp_path / "part.rlcorr"))
+    run_totals = read_totals(str(path))
+    measured = run_totals.measured
+    assert measured.provenance is not None
+    earlier = replace(measured.provenance, schema=measured.provenance.schema - 1)
+    path.write_bytes(content(replace(run_totals, measured=replace(measured, provenance=earlier))))
+    for command in ("merge", "check", "plot"):
+        refused(run(command, str(path)), 3, "part.rlcorr was written by another release", "mean something else")
