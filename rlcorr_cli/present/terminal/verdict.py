@@ -169,7 +169,7 @@ def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
     at_least = "" if bounds.exact or bounds.kept_fraction == 1 else "at least "
     keeps = f"To keep {at_least}{share(bounds.kept_fraction)} of them:"
     if bounds.is_idle and bounds.high is not None:
-        passing = f"lets ratios up to {plain(bounds.high)} pass, and corrects hardly anything"
+        passing = f"lets ratios up to {bounds.high:.3g} pass, and corrects hardly anything"
         keeps = f"What keeps {at_least}{share(bounds.kept_fraction)} of them {passing}:"
     low, high = ("" if end is None else plain(end) for end in (bounds.low, bounds.high))
     if profile == "canonical":
