@@ -213,7 +213,7 @@ BROKEN: dict[str, Broken] = {
     "a byte order mark": Broken(written(b"\xef\xbb\xbf"), ("no rows",)),
     "all masked": Broken(parquet(masked([0, 0]), masked([0, 0])), ("no valid token",)),
     "all masked lines": Broken(jsonl(masked([0, 0]), masked([False, False])), ("no valid token",)),
-    "no tokens": Broken(jsonl(row([], []), row([], [])), ("no valid token",)),
+    "no tokens": Broken(jsonl(row([], []), row([], [])), ("no token, all 2 rows are empty",)),
     "gzip of nothing": Broken(written(gzip.compress(b"", mtime=0), "d.jsonl.gz"), ("no rows",)),
     "empty objects": Broken(written(b"{}\n{}\n"), (ROLLOUT,)),
     # columns
