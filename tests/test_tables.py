@@ -46,7 +46,8 @@ def test_a_table_of_any_library_gives_the_numbers_of_its_file(form: str) -> None
 
 @pytest.mark.parametrize("kind", [torch.tensor, np.array])
 def test_padded_arrays_give_the_numbers_of_ragged_rows(kind: Callable[[Any], Any]) -> None:
-    values = analyze({**padded(kind), "reward": kind(TABLE.column("reward").to_pylist())}).whole.values
+    of_rows = {name: kind(TABLE.column(name).to_pylist()) for name in ("reward", "advantage")}
+    values = analyze({**padded(kind), **of_rows}).whole.values
     # float32 arrays, as a trainer's are; the file has float32, too.
     assert {name: values[name] for name in RIGHT} == pytest.approx(RIGHT, rel=1e-6, abs=1e-9, nan_ok=True)
 

@@ -40,7 +40,7 @@ def _gap(config: Config, key: str, default: float) -> float:
     value = number(config, key, default)
     if value is None or value < 0:
         raise UsageError(
-            f"{key} must be a number from 0 up, got {shortened(config[key])}.", f"prime-rl's own is {default:g}."
+            f"{key} must be a number of 0 or more, got {shortened(config[key])}.", f"prime-rl's own is {default:g}."
         )
     return value
 

@@ -52,7 +52,7 @@ def limits(rises: Sequence[str], falls: Sequence[str]) -> tuple[Limit, ...]:
 def _limit(option: str, rises: bool, metric: str, text: str) -> Limit:
     amount = finite(text.removesuffix("%"))
     if amount is None or amount < 0:
-        message = f"{option} {metric}={text}: '{text}' is not a number from 0 up."
+        message = f"{option} {metric}={text}: '{text}' is not a number of 0 or more."
         raise UsageError(message, f"For example {option} {EXAMPLES[option]}.")
     share = text.endswith("%")
     return Limit(metric, rises, amount / 100 if share else amount, share)

@@ -141,7 +141,7 @@ REFUSED = (
         "--batch-by changes nothing",
     ),
     (("--bound", "high"), "no weights"),
-    (("--is", "token", "--bound", "high", "--side", "low"), "--side is of a rejection"),
+    (("--is", "token", "--bound", "high", "--side", "low"), "--side applies to a rejection"),
     (("--preset", "ppo_is_bypass", "--is", "token", "--bound", "high"), "bypass"),
     (("--rs", "nonsense"), "Cannot read what to sweep"),
     (("--rs", "k3.token", "--side", "low"), "never negative"),

@@ -318,5 +318,5 @@ def test_a_path_that_a_node_does_not_see_is_told_with_the_node(dump: Path) -> No
 @pytest.mark.usefixtures("connected")
 def test_an_address_is_refused_where_ray_is_connected_already() -> None:
     refused(run("analyze", STEPS, *BY_RAY, "--ray-address", "local"), 2, "Ray is connected already.")
-    with pytest.raises(UsageError, match="ray_address is a text"):
+    with pytest.raises(UsageError, match="ray_address is a string"):
         rlcorr_cli.analyze(STEPS, ray_address="local")
