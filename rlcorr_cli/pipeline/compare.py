@@ -78,7 +78,7 @@ def compare_dump(
 ) -> Comparison:
     """The same of a dump that was opened for these plans."""
     started = time.perf_counter()
-    computing = (computing or Computing()).in_portions(devices.MANY_VALUES_TOKENS)
+    computing = (computing or Computing()).in_portions(devices.COMPARING_TOKENS)
     check_quarantine(dump)
     plans, skipped = _possible(dump, _distinct(chosen, named=named))
     if not plans:

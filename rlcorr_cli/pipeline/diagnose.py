@@ -56,7 +56,7 @@ def diagnose(
     by: columns of levels beside those that are looked at unasked.  staging: as of `analyze`.
     """
     started = time.perf_counter()
-    computing = (computing or Computing()).in_portions(devices.MANY_VALUES_TOKENS)
+    computing = (computing or Computing()).in_portions(devices.DIAGNOSING_TOKENS)
     dump = open_dump(request, PlanColumns(levels=True, by=by))
     check_quarantine(dump)
     anomalies = find_anomalies(samples(dump))

@@ -74,6 +74,7 @@ def test_cpu_and_gpu_observe_the_same(width: type) -> None:
 
 
 def test_many_plans_take_smaller_batches_unless_a_size_is_asked_for() -> None:
-    default, many = (sizes["cpu"] for sizes in (devices.DEFAULT_BATCH_TOKENS, devices.MANY_VALUES_TOKENS))
-    assert Computing("cpu").in_portions(devices.MANY_VALUES_TOKENS).batch_tokens == many < default
-    assert Computing("cpu", 1000).in_portions(devices.MANY_VALUES_TOKENS).batch_tokens == 1000
+    default = devices.DEFAULT_BATCH_TOKENS["cpu"]
+    for smaller in (devices.COMPARING_TOKENS, devices.DIAGNOSING_TOKENS):
+        assert Computing("cpu").in_portions(smaller).batch_tokens == smaller["cpu"] < default
+        assert Computing("cpu", 1000).in_portions(smaller).batch_tokens == 1000
