@@ -13,6 +13,16 @@ from rlcorr_cli.engines.threads import HELD, ThreadEngine
 SHARDS = [Shard(index=i, path=f"{i}.parquet", format="parquet", part=None, n_bytes=1) for i in range(20)]
 
 
+@pytest.fixture(autouse=True)
+def _workers_end() -> Iterator[None]:
+    """Threads of a run that is over end by themselves; those of other tests, which wait for a silent store, later."""
+    earlier = threading.enumerate()
+    yield
+    wait_until(
+        lambda: not any(thread.name.startswith("rlcorr") for thread in threading.enumerate() if thread not in earlier)
+    )
+
+
 def three(shard: Shard) -> Iterator[tuple[int, int]]:
     """Three results, later shards sooner."""
     time.sleep(0.002 * (20 - shard.index))
@@ -38,7 +48,6 @@ def test_a_failure_comes_after_the_results_before_it(threads: int) -> None:
         seen.extend(one for results in streams for one in results)
     assert seen == [0, 1, 2, 3, 4]
     streams.close()  # type: ignore[attr-defined]  # a generator
-    wait_for_workers()
 
 
 def test_no_thread_runs_far_ahead_of_who_takes_its_results() -> None:
@@ -58,12 +67,6 @@ def test_no_thread_runs_far_ahead_of_who_takes_its_results() -> None:
         wait_until(lambda: sum(made) >= most)
         time.sleep(0.3)
         assert sum(made) == most
-    wait_for_workers()
-
-
-def wait_for_workers() -> None:
-    """Threads of a run that is over end by themselves."""
-    wait_until(lambda: not any(thread.name.startswith("rlcorr") for thread in threading.enumerate()))
 
 
 def wait_until(state: Callable[[], bool]) -> None:
