@@ -22,11 +22,9 @@ def advantage_columns(advantages: Floats, tokens: Tokens) -> Columns:
 
 def weighted_advantages(advantage: Floats, log_ratio_sum: Floats) -> Columns:
     """A and A^2, and the logs of e^S and e^2S times 1, A+, A- and A^2; each f64[B]."""
-    logs = {
-        f"{name}{part}": values + power * log_ratio_sum
-        for name, power in (("ratio", 1), ("ratio_squared", 2))
-        for part, values in advantage_parts(advantage).items()
-    }
+    parts = advantage_parts(advantage)
+    logs = {f"ratio{part}": values + log_ratio_sum for part, values in parts.items()}
+    logs |= {f"ratio_squared{part}": values + 2 * log_ratio_sum for part, values in parts.items()}
     return Columns(sums={"advantage": advantage, "advantage_squared": advantage**2}, logs=logs)
 
 

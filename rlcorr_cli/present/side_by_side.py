@@ -48,18 +48,13 @@ def _nothing_apart(sides: SideBySide) -> str:
     few = {dump.name: dump.comparison.whole.counts["sequences"] for dump in sides.too_few}
     enough = [dump.name for dump in sides.dumps if dump.name not in few]
     if len(enough) < 2:
-        counts = _listed([f"{name} has {plural(n, 'sequence')}" for name, n in few.items()])
+        counts = _and([f"{name} has {plural(n, 'sequence')}" for name, n in few.items()])
         return f"Too few to tell these dumps apart: {counts}, and it takes {FEWEST}."
     if sides.is_rounding:
         return "The policies are equal but for rounding in all dumps: nothing tells them apart."
-    told = _listed(enough) if few else "these dumps"
-    left_out = f" {_listed(list(few))} {'has' if len(few) == 1 else 'have'} too few sequences to tell." if few else ""
+    told = _and(enough) if few else "these dumps"
+    left_out = f" {_and(list(few))} {'has' if len(few) == 1 else 'have'} too few sequences to tell." if few else ""
     return f"No metric tells {told} apart: 95 % intervals overlap in all.{left_out}"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    *others, last = parts
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _plan(sides: SideBySide) -> str:
