@@ -88,13 +88,13 @@ def paths(dumps: Any) -> tuple[str, ...]:
     """The names of a dump's files, or of one table in memory, which carries it."""
     if isinstance(dumps, str | Path):
         return (dumps if isinstance(dumps, str) else str(dumps),)
-    if not isinstance(dumps, list | tuple):
+    if not isinstance(dumps, (list, tuple)):
         from rlcorr_cli.io.tables import in_memory
 
         table = in_memory(dumps)
         if table is not None:
             return (table,)
-    listed = dumps if isinstance(dumps, list | tuple) else [dumps]
+    listed = dumps if isinstance(dumps, (list, tuple)) else [dumps]
     for path in listed:
         if not isinstance(path, str | Path):
             raise UsageError(f"dumps should be a path, a list of paths or a table, not {kind_of(path)}.", SAVE_FIRST)
@@ -105,7 +105,7 @@ def paths(dumps: Any) -> tuple[str, ...]:
 
 def names(argument: str, values: Any) -> tuple[str, ...]:
     """One name or several."""
-    listed = values if isinstance(values, list | tuple) else [values]
+    listed = values if isinstance(values, (list, tuple)) else [values]
     for name in listed:
         if not isinstance(name, str):
             raise UsageError(f"{argument} should be a name, or a list of names, not {kind_of(name)}.", "Name columns.")

@@ -115,7 +115,7 @@ def _objectives(chosen: Sequence[ChosenPlan], objective: Any) -> dict[Plan, Obje
 
 def _chosen(plans: Any, *, everything: bool) -> list[ChosenPlan]:
     """The plans asked for; none for the default list."""
-    single = isinstance(plans, str | Path | Plan | ChosenPlan | Mapping)
+    single = isinstance(plans, (str, Path, Plan, ChosenPlan, Mapping))
     listed = [plans] if single else list(plans)
     listed += [name for name in PRESETS if everything]
     return [choose_plan(plan) for plan in listed]

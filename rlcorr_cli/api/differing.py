@@ -74,7 +74,7 @@ def diff(
 
     refuse_outside(0, MOST_SEED, seed=seed)
     # Callers from Python may pass anything.
-    if not isinstance(min_effect, int | float) or not 0 <= min_effect < 1000:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(min_effect, int | float) or not 0 <= min_effect < 1000:
         raise UsageError(f"--min-effect must be a share such as 0.1, got {shortened(min_effect)}.", "Leave it out.")
     for value in names("fail_on", fail_on):
         one_of("--fail-on", value, get_args(DiffFailOn))

@@ -169,7 +169,8 @@ def _fail_on(values: Names) -> tuple[FailOn, ...]:
     for value in listed:
         if value not in get_args(FailOn):
             raise not_one_of("--fail-on", value, get_args(FailOn))
-    return tuple(value for value in get_args(FailOn) if value in listed)
+    known: tuple[FailOn, ...] = get_args(FailOn)
+    return tuple(value for value in known if value in listed)
 
 
 def saved(source: Report | Paths) -> Report | None:
@@ -206,7 +207,7 @@ def _texts(argument: str, amounts: Any) -> list[str]:
     """Each as 'kl=0.1', which is how rules are read."""
     if isinstance(amounts, Mapping):
         return [f"{metric}={amount}" for metric, amount in amounts.items()]
-    if amounts is not None and not isinstance(amounts, list | tuple):
+    if amounts is not None and not isinstance(amounts, (list, tuple)):
         raise UsageError(
             f"{argument} should map metrics to amounts, and is {kind_of(amounts)}.", f'Write {argument}={{"kl": 0.1}}.'
         )

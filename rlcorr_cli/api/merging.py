@@ -36,7 +36,7 @@ def merge(
     """
     from rlcorr_cli.pipeline.merge import merge as run
 
-    if not isinstance(parts, str | list | tuple) and not hasattr(parts, "__fspath__"):
+    if not isinstance(parts, (str, list, tuple)) and not hasattr(parts, "__fspath__"):
         raise UsageError(f"parts should be paths, not {kind_of(parts)}.", "Name files of saved totals.")
     inputs = tuple(path for typed in paths(parts) for path in _expanded(typed))
     for path in inputs:

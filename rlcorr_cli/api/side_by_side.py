@@ -82,7 +82,7 @@ def compare_dumps(
 
 def _several(dumps: Any, bad_rows: BadRowPolicy | None) -> list[Any]:
     """The dumps, if there are two or more that can be read one after the other."""
-    listed = list(dumps) if isinstance(dumps, list | tuple) else [dumps]
+    listed = list(dumps) if isinstance(dumps, (list, tuple)) else [dumps]
     if len(listed) < 2:
         raise UsageError("One dump has nothing to stand beside.", "Name another, or compare plans on it.")
     refuse_stdin_twice(*map(paths, listed))

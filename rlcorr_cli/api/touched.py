@@ -28,7 +28,7 @@ def written(option: str, path: Any) -> Path:
 
 def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
     """Files that reports are written to, if their names tell a form that such a report has."""
-    listed = paths if isinstance(paths, list | tuple) else [paths]
+    listed = paths if isinstance(paths, (list, tuple)) else [paths]
     files = tuple(written("-o", path) for path in listed)
     for path in files:
         suffix = path.suffix.lower()
@@ -42,7 +42,7 @@ def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
 
 def sheet_files(paths: Any) -> tuple[Path, ...]:
     """Files that a result other than a report is written to, if their names tell one of its forms."""
-    files = tuple(written("-o", path) for path in (paths if isinstance(paths, list | tuple) else [paths]))
+    files = tuple(written("-o", path) for path in (paths if isinstance(paths, (list, tuple)) else [paths]))
     for path in files:
         if path.suffix.lower() not in SHEETS:
             raise UsageError(f"{path}: it is written as {', '.join(SHEETS)}.", "Name it result.html or the like.")

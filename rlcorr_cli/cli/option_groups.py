@@ -183,7 +183,8 @@ def flat(command: Callable[..., int | None]) -> Callable[..., int | None]:
         return command(**made, **arguments)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.__signature__ = Signature([parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters])
+    options = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
+    run.__signature__ = Signature(options)  # pyrefly: ignore[missing-attribute]  # what inspect.signature looks for
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 

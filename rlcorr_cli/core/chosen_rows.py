@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from rlcorr_cli.totals.row_keys import joined, keys_of_floats
 HEAD = 16
 """Tokens of a row that a sample of rows is drawn by."""
 Index = NDArray[np.int64]
+N = TypeVar("N", bound=np.generic)
 Rows = tuple[Batch, Surroundings]
 
 
@@ -38,8 +40,8 @@ def pooled(parts: Sequence[Rows]) -> Rows:
     batches, arounds = zip(*parts, strict=True)
     first: Batch = batches[0]
 
-    def together(arrays: Sequence[NDArray[np.generic] | None]) -> NDArray[np.generic] | None:
-        present = [array for array in arrays if array is not None]
+    def together(name: str) -> Any:
+        present = [array for batch in batches if (array := getattr(batch, name)) is not None]
         return np.concatenate(present) if present else None
 
     lengths = [np.diff(around.offsets) for around in arounds]
@@ -52,7 +54,7 @@ def pooled(parts: Sequence[Rows]) -> Rows:
         n_masked=np.concatenate([batch.n_masked for batch in batches]),
         group_index=np.zeros(sum(batch.n_rows for batch in batches), np.int32),
         group_keys=first.group_keys[:1],
-        **{name: together([getattr(batch, name) for batch in batches]) for name in names},
+        **{name: together(name) for name in names},
     )
     around = Surroundings(
         offsets=_offsets(np.concatenate(lengths)),
@@ -73,7 +75,7 @@ def _of_batch(batch: Batch, rows: Index) -> Batch:
     lengths = batch.lengths[rows]
     tokens = stretches(batch.offsets[rows], lengths)
 
-    def of_tokens(values: NDArray[np.generic] | None) -> NDArray[np.generic] | None:
+    def of_tokens(values: NDArray[N] | None) -> NDArray[N] | None:
         return None if values is None else values[tokens]
 
     return replace(

@@ -65,7 +65,8 @@ def correct(tokens: Tokens, plan: Plan, budget_bounds: Mapping[str, np.ndarray] 
 
     budget_bounds: budget -> its bound, f64[B].
     """
-    weighted = plan.weighting and weigh(tokens.between(plan.weighting.of), plan.weighting, plan.log_ratio_limit)
+    weighting, limit = plan.weighting, plan.log_ratio_limit
+    weighted = None if weighting is None else weigh(tokens.between(weighting.of), weighting, limit)
     rejected = tuple(reject(tokens.between(rejection.of), rejection, plan) for rejection in plan.rejections)
     rejected += tuple(_spend(tokens, budget, plan, (budget_bounds or {})[budget.name]) for budget in plan.budgets)
     keep = None

@@ -47,7 +47,7 @@ def _read(config: Config) -> Plan:
 def _bounds(config: Config, key: str) -> Bounds:
     """Two numbers, or a high one alone: as a list, or as the command line has them."""
     threshold: Any = config.get(key, [0.5, 5.0])
-    parts: list[Any] = list(threshold) if isinstance(threshold, list | tuple) else str(threshold).split()
+    parts: list[Any] = list(threshold) if isinstance(threshold, (list, tuple)) else str(threshold).split()
     ends = [positive({key: part}, key) for part in parts]
     if len(ends) not in (1, 2) or None in ends:
         raise UsageError(f"{key} must be LOW HIGH, got {shortened(threshold)}.", f"For example {key}: [0.5, 5.0].")

@@ -82,7 +82,7 @@ def _column(name: str, values: Any) -> pa.Array:
     array = _array(values)
     if array is None:
         try:
-            return pa.array([*map(_row, values)] if isinstance(values, list | tuple) else values)
+            return pa.array([*map(_row, values)] if isinstance(values, (list, tuple)) else values)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(f"{name} of the table in memory is not a column: {error}.", LAY_OUT) from error
     if array.ndim == 1:

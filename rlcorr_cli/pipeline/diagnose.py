@@ -151,10 +151,7 @@ class DiagnoseShard:
         for group in np.unique(batch.group_index).tolist():
             at = np.flatnonzero(batch.group_index == group)
             of_group = gap_totals(batch, around, at, device=self.reading.device)
-            worst = {
-                name: WorstRows.of(self._worst(rows, at, values))
-                for name, values in (("odd_rows", of_group.odd), ("far_rows", of_group.far))
-            }
+            odd, far = (WorstRows.of(self._worst(rows, at, values)) for values in (of_group.odd, of_group.far))
             of_rows = lengths[at]
             values = (
                 len(at),
@@ -165,7 +162,7 @@ class DiagnoseShard:
             )
             counts = {name: int(value) for name, value in zip(COUNTS, values, strict=True)}
             # Without a column of batches, the key begins with None.
-            gaps[batch.group_keys[group][1:]] = GroupGaps(counts, replace(of_group.totals, **worst))
+            gaps[batch.group_keys[group][1:]] = GroupGaps(counts, replace(of_group.totals, odd_rows=odd, far_rows=far))
         return gaps
 
     def _worst(self, rows: CheckedRows, at: NDArray[np.int64], values: Floats) -> Iterable[WorstRow]:

@@ -103,7 +103,7 @@ def _written_in_order(
 ) -> tuple[Tally, tuple[Output | None, ...]]:
     """Have the rows come here, and write them in the dump's order.  stack: closes the outputs."""
     tally = Tally()
-    outputs = tuple(place and stack.enter_context(_output(place, writing)) for place in writing.places)
+    outputs = tuple(None if place is None else stack.enter_context(_output(place, writing)) for place in writing.places)
     kept, dropped = outputs
     of_input = outputs if draws is None else ()
     batches = filtered_rows(

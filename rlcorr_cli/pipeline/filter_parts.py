@@ -53,7 +53,8 @@ class WriteParts:
         filtering = replace(self.filtering, reading=self.reading)
         with ExitStack() as stack:
             kept, dropped = (
-                place and stack.enter_context(ShardParts(place, shard.index)) for place in (self.kept, self.dropped)
+                None if place is None else stack.enter_context(ShardParts(place, shard.index))
+                for place in (self.kept, self.dropped)
             )
             for rows in stack.enter_context(closing(filtering(shard))):
                 if isinstance(rows, Beside):
@@ -100,7 +101,7 @@ class Writing:
 def written_apart(writing: Writing) -> tuple[Tally, tuple[PartsOutput | None, ...]]:
     """Have the workers write all parts; what they came to."""
     tally, outputs = Tally(), _outputs(writing)
-    kept, dropped = (output and output.place for output in outputs)
+    kept, dropped = (None if output is None else output.place for output in outputs)
     reading = ShardReading.of(writing.dump, writing.computing, whole=True)
     write_parts = WriteParts(reading=reading, filtering=writing.work, kept=kept, dropped=dropped)
     for shard, written in scan(writing.dump, writing.computing, write_parts, writing.log):
@@ -116,8 +117,9 @@ def written_apart(writing: Writing) -> tuple[Tally, tuple[PartsOutput | None, ..
 def _outputs(writing: Writing) -> tuple[PartsOutput | None, ...]:
     dump, first = writing.dump, first_columns(writing.dump, writing.work) if writing.work.writes else None
     return tuple(
-        place
-        and PartsOutput(
+        None
+        if place is None
+        else PartsOutput(
             writing.staging,
             place,
             writing.work.target.rows_per_file,

@@ -281,7 +281,7 @@ def _bad(found: Found, aside: SetAside, dump: Dump) -> OneRow:
 
 
 def _facts(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in TEXTS and not isinstance(value, list | dict)}
+    return {name: value for name, value in values.items() if name not in TEXTS and not isinstance(value, (list, dict))}
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

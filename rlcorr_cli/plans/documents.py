@@ -159,7 +159,7 @@ def _walk(data: Any) -> Iterator[tuple[int, Any]]:
         yield depth, value
         if isinstance(value, dict):
             waiting += [(depth + 1, part) for pair in value.items() for part in pair]
-        elif isinstance(value, list | tuple | set):
+        elif isinstance(value, (list, tuple, set)):
             waiting += [(depth + 1, part) for part in value]
 
 

@@ -101,7 +101,7 @@ class PlanRecord(Record):
         """The plan that it describes."""
         return Plan(
             self.name,
-            self.weighting and self.weighting.weighting(),
+            None if self.weighting is None else self.weighting.weighting(),
             tuple(record.rejection() for record in self.rejections),
             # TOML has no null, so there infinity stands for "no limit".
             log_ratio_limit=None if self.log_ratio_limit == math.inf else self.log_ratio_limit,

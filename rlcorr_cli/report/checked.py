@@ -66,8 +66,8 @@ class Checked:
     def counts(self) -> dict[str, int]:
         """The number of rules, and how many findings failed, warned and passed."""
         statuses = [finding.status for finding in self.findings]
-        names = {"failed": "fail", "warned": "warn", "passed": "ok"}
-        return {"rules": self.n_rules, **{name: statuses.count(status) for name, status in names.items()}}
+        failed, warned, passed = (statuses.count(status) for status in ("fail", "warn", "ok"))
+        return {"rules": self.n_rules, "failed": failed, "warned": warned, "passed": passed}
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {name}" for name, n in self.counts.items())

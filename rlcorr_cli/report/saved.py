@@ -149,7 +149,7 @@ def _report(data: dict[str, Any]) -> Report:
         log_ratios=Histogram.empty() if pictures is None else binned.histogram_from_list(pictures.log_ratios),
         problems={name: problem.model_dump() for name, problem in document.problems.items()},
         anomalies=tuple(AnomalyFinding.from_dict(row.model_dump()) for row in document.suspicions),
-        geometric=document.geometric and GeometricBounds(**document.geometric.model_dump()),
+        geometric=None if document.geometric is None else GeometricBounds(**document.geometric.model_dump()),
         suggestions=tuple(SuggestedBounds(**row.model_dump()) for row in document.suggestions),
         impossible=None if document.impossible is None else Impossible.from_dict(document.impossible.model_dump()),
         objective=objective,

@@ -86,7 +86,7 @@ def read_rules(path: str) -> RulesFile:
 def _checked(data: Mapping[Any, Any], keys: Mapping[str, Key], where: str) -> None:
     for name, value in data.items():
         if name not in keys:
-            close = nearest(str(name), keys, 1) if isinstance(name, str) else ", ".join(keys)
+            close = nearest(name, keys, 1) if isinstance(name, str) else ", ".join(keys)
             raise UsageError(f"{where}: there is no key '{name}'.", f"Nearest: {close}. Keys: {', '.join(keys)}.")
         if not keys[name].fits(value):
             raise UsageError(f"{where}: {name} must be {keys[name].takes}, got {shortened(value)}.", EXAMPLE)

@@ -15,7 +15,7 @@ HISTOGRAM_RELATIVE_ERROR = 2.0**-8
 """Half a bucket, relative to its nearer edge: what a quantile may be off by (its error bound in reports)."""
 
 
-class Histogram(Binned[FloatBits]):
+class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # only its base is a dataclass
     """A Binned of counts alone over float32 prefixes, here called buckets, from which quantiles are read."""
 
     # What is cached is of a few; of groups there may be 100,000, whose counts are narrow for the same reason.

@@ -72,7 +72,7 @@ class _Packing:
             return [(self.plain(key), self.plain(item)) for key, item in value.items()]
         if isinstance(value, AbstractSet):
             return [self.plain(item) for item in sorted(value, key=repr)]
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             return [self.plain(item) for item in value]
         if isinstance(value, date):
             return Ext(_DATETIME if isinstance(value, datetime) else _DATE, value.isoformat().encode())
@@ -127,7 +127,7 @@ def _reader(hint: Any) -> Reader:
         return _record(tuple(map(_reader, args)))
     if issubclass(origin, Mapping):
         return _mapping(*map(_reader, args))
-    if issubclass(origin, tuple | AbstractSet | Sequence):
+    if issubclass(origin, (tuple, AbstractSet, Sequence)):
         return _sequence(frozenset if issubclass(origin, AbstractSet) else tuple, _reader(args[0]))
     raise TypeError(f"no value is packed as {hint}")
 
@@ -174,7 +174,7 @@ def _sequence(collect: Callable[[Any], Any], item: Reader) -> Reader:
 
 def _mapping(key: Reader, item: Reader) -> Reader:
     def read(node: Any, made: list[Any]) -> Any:
-        _expect(isinstance(node, dict | list), "a mapping", node)
+        _expect(isinstance(node, (dict, list)), "a mapping", node)
         pairs = node.items() if isinstance(node, dict) else node
         try:
             return {key(name, made): item(value, made) for name, value in pairs}

@@ -70,9 +70,9 @@ class Provenance:
     def differences(self, other: "Provenance", sides: tuple[str, str] = ("one", "the other")) -> list[str]:
         """What differs, each in a clause; of a record that one side alone has, only that."""
         # The records say what the ids stand for.
-        if self is other or (self.plans.keys() == other.plans.keys() and self._facts == other._facts):
+        if self is other or (self.plans.keys() == other.plans.keys() and self.facts == other.facts):
             return []
-        mine, theirs = self._described, other._described
+        mine, theirs = self.described, other.described
         here, there = sides
         owner = dict.fromkeys(_records_of(mine) - _records_of(theirs), here)
         owner |= dict.fromkeys(_records_of(theirs) - _records_of(mine), there)
@@ -86,7 +86,7 @@ class Provenance:
         return list(clauses)
 
     @property
-    def _facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Everything but the plans."""
         return {
             "batch column": self.batch,
@@ -99,11 +99,12 @@ class Provenance:
         }
 
     @property
-    def _described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, Any]:
+        """All of it, plans, too, by name."""
         plans = list(self.plans.values())
         prefixes = [""] if len(plans) == 1 else [f"plan {number}: " for number in range(1, len(plans) + 1)]
         flat = [_flat(plan, prefix) for prefix, plan in zip(prefixes, plans, strict=True)]
-        return {name: value for part in flat for name, value in part.items()} | self._facts
+        return {name: value for part in flat for name, value in part.items()} | self.facts
 
 
 def refuse_differing(differences: Sequence[str], which: str = "These totals") -> None:
@@ -160,7 +161,7 @@ def _items(records: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
     for name, value in records.items():
         if isinstance(value, Mapping):
             yield from _items(value, f"{prefix}{name}.")
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, (list, tuple)):
             yield from _items({str(item["name"]): item for item in value}, f"{prefix}{name}.")
         else:
             yield prefix + name, value

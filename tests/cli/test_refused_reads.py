@@ -26,7 +26,7 @@ class Expiring(LocalFileSystem):
         super().__init__()
         self.left = n_bytes
 
-    def open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
         return _File(path, self)
 
 

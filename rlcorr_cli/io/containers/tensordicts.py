@@ -68,7 +68,7 @@ def _leaves(meta: Any, flat: Array, names: Collection[str]) -> dict[str, Array]:
 
 def _leaf(leaf: Any, flat: Array) -> Array:
     """One tensor: its type, its shape, from which byte to which it lies."""
-    if not isinstance(leaf, tuple | list) or len(leaf) < 4 or not all(type(n) is int for n in leaf[2:4]):
+    if not isinstance(leaf, (tuple, list)) or len(leaf) < 4 or not all(type(n) is int for n in leaf[2:4]):
         raise _broken()
     dtype, shape, start, stop = leaf[:4]
     if not 0 <= start <= stop <= len(flat):

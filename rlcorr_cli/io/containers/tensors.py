@@ -190,7 +190,7 @@ def _sizes(value: Any) -> tuple[int, ...]:
     if isinstance(value, Inert):  # torch.Size
         value = value.args[0] if value.args else ()
     if (
-        not isinstance(value, tuple | list)
+        not isinstance(value, (tuple, list))
         or len(value) > MAX_DIMENSIONS
         or not set(map(type, value)) <= {int}
         or min(value, default=0) < 0

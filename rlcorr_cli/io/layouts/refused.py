@@ -36,7 +36,7 @@ def _texts(*keys: str) -> Callable[[Head], bool]:
 
 
 def _has_numbers(value: object) -> bool:
-    return isinstance(value, list) and any(isinstance(item, int | float | list) for item in value)
+    return isinstance(value, list) and any(isinstance(item, (int, float, list)) for item in value)
 
 
 def _named(*suffixes: str) -> Callable[[Head], bool]:

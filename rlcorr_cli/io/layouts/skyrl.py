@@ -147,7 +147,7 @@ def _groups(ranges: list[Any], n_rows: int) -> list[str | None]:
     groups: list[str | None] = [None] * n_rows
     last = 0
     for number, bounds in enumerate(ranges):
-        start, end = bounds if isinstance(bounds, tuple | list) and len(bounds) == 2 else (None, None)
+        start, end = bounds if isinstance(bounds, (tuple, list)) and len(bounds) == 2 else (None, None)
         if type(start) is not int or type(end) is not int or not last <= start <= end:
             raise DataError("its policy_prompt_boundaries are not ranges of rows.", HINT)
         last = end

@@ -95,7 +95,7 @@ def save(figure: Figure, paper: BinaryIO, form: str, **options: Any) -> None:
         assert engine is not None
         engine.execute(figure)
 
-    figure.draw = lay_out
+    figure.draw = lay_out  # pyrefly: ignore[method-assign]  # for one call
     figure.savefig(paper, format=form, **options)
 
 

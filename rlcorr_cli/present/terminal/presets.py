@@ -111,7 +111,7 @@ def about_preset(row: Preset) -> list[str]:
 
 def records(plan: Plan) -> str:
     """A plan's records in one line."""
-    parts = [plan.mode, plan.loss]
+    parts: list[str] = [plan.mode, plan.loss]
     if plan.weighting is not None:
         parts.append(f"weights {plan.weighting.rule}")
     parts += [f"keeps {rejection.rule} ({rejection.name})" for rejection in plan.rules]
