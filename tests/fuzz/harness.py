@@ -1,5 +1,6 @@
 """Bytes in, one reading of them: anything but an RlcorrError or the same rows each way is a finding."""
 
+import atexit
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -38,8 +39,10 @@ ANY_POLICY = (ReadRequest(paths=()), PlanColumns(compares=False))
 
 @cache
 def folder() -> Path:
-    """Where inputs become files: in memory where there is such a place."""
-    return Path(tempfile.mkdtemp(prefix="rlcorr-fuzz-", dir=SHM if SHM.is_dir() else None))
+    """Where inputs become files, until this process ends: in memory where there is such a place."""
+    place = tempfile.TemporaryDirectory(prefix="rlcorr-fuzz-", dir=SHM if SHM.is_dir() else None)
+    atexit.register(place.cleanup)
+    return Path(place.name)
 
 
 def opened(path: Path, asked: tuple[ReadRequest, PlanColumns]) -> Dump:

@@ -1,16 +1,20 @@
-"""Fuzz one reader: `python tests/fuzz/run.py parquet --seconds 600`.
+"""Fuzz readers, one after another: `python tests/fuzz/run.py parquet jsonl --seconds 600`.
 
-Needs atheris (`pip install '.[fuzz]'`).  A run goes on after a finding, in a fresh process, until its time is over; the
-inputs of findings are kept under --findings, and the status is then 1.
+Needs atheris (`pip install '.[fuzz]'`).  What is fuzzed is loaded once, and each run is forked from there.  It goes on
+after a finding, in a fresh process, until its time is over; the inputs of findings are kept under --findings, and the
+status is then 1.
 """
 
 import argparse
+import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -24,35 +28,38 @@ KINDS = ("jsonl", "compressed", "parquet", "pickle", "torch", "msgpack")
 
 def main() -> int:
     args = _arguments()
-    if args.child:
-        return child(args.reader, args.child, args.seconds, args.findings)
-    with tempfile.TemporaryDirectory() as corpus:
-        _write_seeds(args.reader, Path(corpus))
-        return supervise(args.reader, Path(corpus), args.seconds, args.findings)
+    load()
+    return max(fuzzed(kind, args.seconds, args.findings) for kind in args.readers)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("reader", choices=KINDS)
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("readers", nargs="+", choices=KINDS, metavar="reader", help=", ".join(KINDS))
+    parser.add_argument("--seconds", type=int, default=60, help="for each reader")
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="folder for inputs that fail")
-    parser.add_argument("--child", metavar="CORPUS", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def supervise(kind: str, corpus: Path, seconds: int, findings: Path) -> int:
+def load() -> None:
+    """Import what is fuzzed, so that libFuzzer sees which of its branches are taken."""
+    import atheris
+
+    with redirect_stderr(StringIO()), atheris.instrument_imports(include=["rlcorr_cli"]):
+        import harness
+    harness.folder()  # made here, because libFuzzer leaves a process without cleaning up
+
+
+def fuzzed(kind: str, seconds: int, findings: Path) -> int:
     """Processes one after another until the time is over; 1 where one of them found something."""
     findings.mkdir(parents=True, exist_ok=True)
     before = set(findings.iterdir())
     executions, failed, end = 0, 0, time.monotonic() + seconds
     while (left := round(end - time.monotonic())) > 0:
-        command = [sys.executable, __file__, kind, "--seconds", str(left), "--findings", str(findings)]
-        done = subprocess.run([*command, "--child", str(corpus)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        text = done.stdout.decode(errors="replace")
+        status, text = _forked(kind, left, findings)
         counts = re.findall(r"^(?:Done|#)\s*(\d+)", text, re.MULTILINE)
         counts += re.findall(r"number_of_executed_units: (\d+)", text)
         executions += max(map(int, counts), default=0)
-        if done.returncode:
+        if status:
             failed += 1
             print(_told(text), flush=True)
             if not counts or not max(map(int, counts)):
@@ -68,12 +75,28 @@ def _told(text: str) -> str:
     return "\n".join(text[start:].splitlines()[2:][-TOLD_LINES:])
 
 
-def child(kind: str, corpus: str, seconds: int, findings: Path) -> int:
+def _forked(kind: str, seconds: int, findings: Path) -> tuple[int, str]:
+    """Status and output of libFuzzer in a process of its own."""
+    with tempfile.TemporaryDirectory() as corpus, tempfile.TemporaryFile("w+", errors="replace") as log:
+        pid = os.fork()
+        if not pid:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            try:
+                _write_seeds(kind, Path(corpus))
+                fuzz(kind, corpus, seconds, findings)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
+        _, status = os.waitpid(pid, 0)
+        log.seek(0)
+        return os.waitstatus_to_exitcode(status), log.read()
+
+
+def fuzz(kind: str, corpus: str, seconds: int, findings: Path) -> None:
     """Run libFuzzer in this process; it ends the process."""
     import atheris
-
-    with atheris.instrument_imports(include=["rlcorr_cli"]):
-        import harness
+    import harness
     import mutate
 
     options = [
@@ -83,7 +106,7 @@ def child(kind: str, corpus: str, seconds: int, findings: Path) -> int:
         f"-timeout={LONGEST_S}",
         "-max_len=20000",
         "-print_final_stats=1",
-        f"-dict={_dictionary(corpus)}",
+        f"-dict={_dictionary(harness.folder())}",
     ]
     changed = mutate.MUTATORS.get(kind)
 
@@ -93,11 +116,7 @@ def child(kind: str, corpus: str, seconds: int, findings: Path) -> int:
 
     with_mutator = {"custom_mutator": mutator} if changed else {}
     atheris.Setup([sys.argv[0], *options, corpus], harness.HARNESSES[kind], **with_mutator)
-    try:
-        atheris.Fuzz()
-    finally:
-        shutil.rmtree(harness.folder(), ignore_errors=True)
-    return 0
+    atheris.Fuzz()
 
 
 def _write_seeds(kind: str, corpus: Path) -> None:
@@ -109,10 +128,10 @@ def _write_seeds(kind: str, corpus: Path) -> None:
         shutil.copy(path, corpus)
 
 
-def _dictionary(corpus: str) -> Path:
+def _dictionary(folder: Path) -> Path:
     from seeds import TOKENS
 
-    path = Path(f"{corpus}.dict")
+    path = folder / "tokens.dict"
     entries = ("".join(f"\\x{byte:02x}" for byte in token.encode()) for token in TOKENS)
     path.write_text("".join(f'"{entry}"\n' for entry in entries))
     return path
