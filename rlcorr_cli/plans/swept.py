@@ -85,10 +85,11 @@ def swept_rejection(base: Plan, text: str, side: Side | None, beside: tuple[str,
     """The rejection of 'STATISTIC.SCOPE' with free bounds, in place of the plan's own of that kind."""
     statistic, dot, scope = text.partition(".")
     if not dot or statistic not in STATISTICS or scope not in SCOPES:
-        near = nearest(statistic, STATISTICS)
+        scopes, statistics = f"Scopes: {', '.join(SCOPES)}", f"Statistics: {nearest(statistic, STATISTICS)}"
         raise UsageError(
             f"Cannot read what to sweep, '{text}'.",
-            f"Write --rs STATISTIC.SCOPE without bounds, for example ratio.seq_mean. Statistics: {near}.",
+            f"Write --rs STATISTIC.SCOPE without bounds, for example ratio.seq_mean. "
+            f"{scopes if statistic in STATISTICS else statistics}.",
         )
     record = Rejection(statistic, scope, Bounds(None, 1.0))
     two_sided = not STATISTICS[statistic].nonnegative or statistic == "ratio"

@@ -144,6 +144,8 @@ REFUSED = (
     (("--is", "token", "--bound", "high", "--side", "low"), "--side applies to a rejection"),
     (("--preset", "ppo_is_bypass", "--is", "token", "--bound", "high"), "bypass"),
     (("--rs", "nonsense"), "Cannot read what to sweep"),
+    (("--rs", "k4.token"), "Statistics: k3, k2, k1."),
+    (("--rs", "k3.sequence"), "Scopes: token, seq_sum, seq_mean, seq_max, seq_min."),
     (("--rs", "k3.token", "--side", "low"), "never negative"),
     (("--rs", "ratio.seq_mean", "--batch-by", "step"), "--batch-by"),
     (("--rs", "ratio.seq_mean", "-o", "sweep.xls"), "sweep.xls"),
