@@ -29,7 +29,7 @@ DIAGNOSING_TOKENS = {**DEFAULT_BATCH_TOKENS, "cpu": 1 << 17}
 and 1,224 MB."""
 
 OutOfMemory = torch.OutOfMemoryError
-"""What a card raises that is full."""
+"""What a GPU raises that is full."""
 _LOCAL = threading.local()
 
 
@@ -53,15 +53,15 @@ def resolve(name: str) -> torch.device:
     return device
 
 
-def cards(name: str) -> int:
+def gpus(name: str) -> int:
     """How many CUDA devices share the work of 'auto' or 'cuda'; 0 where a CPU does it, or one that is named."""
     return torch.cuda.device_count() if name in ("auto", "cuda") else 0
 
 
-def visible_cards(n: int) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES is to hold for each of n cards to be seen alone."""
-    named = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
-    return named[:n] if named else [str(card) for card in range(n)]
+def visible_gpus(n: int) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES is to hold for each of n GPUs to be seen alone."""
+    named = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    return named[:n] if named else [str(gpu) for gpu in range(n)]
 
 
 @lru_cache(maxsize=2)
@@ -84,7 +84,7 @@ def _tune_allocation(sparing: bool) -> None:
 
 
 def free() -> None:
-    """Give memory of the card back that nothing holds any more."""
+    """Give memory of the GPU back that nothing holds any more."""
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 

@@ -104,7 +104,7 @@ class ProcessEngine:
     """An Engine over worker processes, which are started when work comes and kept until `close`.
 
     prepare: 'module:function', called once in each worker before its first shard.  environments: variables of the
-    workers, taken in turn, such as the card that each is to see.
+    workers, taken in turn, such as the GPU that each is to see.
     """
 
     shares_memory = False

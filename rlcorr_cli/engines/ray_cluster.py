@@ -48,9 +48,9 @@ class Cluster:
     ours: bool
     folder: str | None = None
 
-    def size(self, *, on_cards: bool) -> int:
-        """How many cores it has now, or cards."""
-        resource = "GPU" if on_cards else "CPU"
+    def size(self, *, on_gpus: bool) -> int:
+        """How many cores it has now, or GPUs."""
+        resource = "GPU" if on_gpus else "CPU"
         n = int(self.ray.cluster_resources().get(resource, 0))
         if n == 0:
             what = f"The Ray cluster at {self.address} has no {resource}."

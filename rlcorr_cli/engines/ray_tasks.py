@@ -45,15 +45,15 @@ SHARE = "Put it on storage that all nodes share, or in an object store (`rlcorr 
 class RayEngine:
     """An Engine over tasks of a cluster, which is connected to when work comes.
 
-    workers: shards at a time, None for as many as the cluster has cores, or cards where `on_cards`.  address: as
+    workers: shards at a time, None for as many as the cluster has cores, or GPUs where `on_gpus`.  address: as
     `connected` takes it.  prepare: 'module:function', called on a node before a shard.
     """
 
     shares_memory = False
 
-    def __init__(self, workers: int | None, address: str | None, *, prepare: str, on_cards: bool = False) -> None:
+    def __init__(self, workers: int | None, address: str | None, *, prepare: str, on_gpus: bool = False) -> None:
         self.workers, self._address = workers, address
-        self._prepare, self._on_cards = prepare, on_cards
+        self._prepare, self._on_gpus = prepare, on_gpus
         self._cluster: Cluster | None = None
 
     @property
@@ -86,11 +86,11 @@ class RayEngine:
             directory=os.getcwd(),
             variables=variables_of_stores(),
         )
-        n_workers = self.workers or self._cluster.size(on_cards=self._on_cards)
+        n_workers = self.workers or self._cluster.size(on_gpus=self._on_gpus)
         # The cluster runs what it has room for, and as many wait there, so that no core waits for this process; unless
         # a number was asked for: no more than that are at work.
         at_work = self.workers or AHEAD * n_workers
-        tasks = _Tasks(self._cluster.ray, reading, at_work=at_work, window=AHEAD * n_workers, on_cards=self._on_cards)
+        tasks = _Tasks(self._cluster.ray, reading, at_work=at_work, window=AHEAD * n_workers, on_gpus=self._on_gpus)
         return tasks.results(shards)
 
     def close(self) -> None:
@@ -114,10 +114,10 @@ class _Task:
 class _Tasks:
     """The tasks of one reading.  at_work: how many there may be at a time; window: with those that wait to be taken."""
 
-    def __init__(self, ray: Any, reading: Reading, *, at_work: int, window: int, on_cards: bool) -> None:
+    def __init__(self, ray: Any, reading: Reading, *, at_work: int, window: int, on_gpus: bool) -> None:
         self._ray, self._at_work, self._window = ray, at_work, window
-        self._wants = "GPU" if on_cards else "CPU"
-        resources = {"num_cpus": 1, "num_gpus": 1} if on_cards else {"num_cpus": 1}
+        self._wants = "GPU" if on_gpus else "CPU"
+        resources = {"num_cpus": 1, "num_gpus": 1} if on_gpus else {"num_cpus": 1}
         self._remote = ray.remote(run_shard).options(num_returns=2, max_retries=0, **resources)
         self._reading = ray.put(reading)
         self._lost = (
@@ -198,7 +198,7 @@ class _Tasks:
             return
         self._heard = time.monotonic()
         if not self._ray.cluster_resources().get(self._wants):
-            needed = {"CPU": "core", "GPU": "card"}[self._wants]
+            needed = "core" if self._wants == "CPU" else "GPU"
             _LOG.warning(
                 "No node of the Ray cluster has a %s: this run waits for one to come.  Ctrl-C ends it.", needed
             )

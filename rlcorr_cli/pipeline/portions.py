@@ -1,6 +1,6 @@
-"""Work that goes on in smaller portions where a card's memory runs out.
+"""Work that goes on in smaller portions where a GPU's memory runs out.
 
-How much a batch takes depends on the plan, on what else is on the card, and on how many workers share it; so it is
+How much a batch takes depends on the plan, on what else is on the GPU, and on how many workers share it; so it is
 tried, and a shard whose batch does not fit is begun anew with batches of half the tokens.  That takes a shard that is
 read by itself: one that shares with others what it has met would meet its own rows again.
 """
@@ -17,7 +17,7 @@ from rlcorr_cli.totals.row_keys import Keys
 
 R = TypeVar("R")
 LEAST_TOKENS = 1 << 14
-"""A batch of no more is not made smaller: what fills the card then is something else."""
+"""A batch of no more is not made smaller: what fills the GPU then is something else."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -65,7 +65,7 @@ def _tried(work: Any, run: Callable[[Any], R]) -> R:
         except devices.OutOfMemory as error:
             if work.reading.state is not None or work.reading.batch_tokens <= LEAST_TOKENS:
                 raise _full() from error
-        # Here, because the error's traceback holds what is on the card.
+        # Here, because the error's traceback holds what is on the GPU.
         devices.free()
         n_tokens = work.reading.batch_tokens
         _LOG.warning("The GPU's memory ran out at batches of %s tokens: half as many are taken.", f"{n_tokens:,}")

@@ -109,9 +109,9 @@ def computing(
     workers: int | None = None,
     ray_address: str | None = None,
 ) -> Generator[Computing]:
-    """Where to compute, while a run lasts.  workers: None for one for each core this process may use, or card."""
+    """Where to compute, while a run lasts.  workers: None for one for each core this process may use, or GPU."""
     chosen = (
-        _on_ray(device, workers, ray_address) if engine == "ray" else _engine(engine, workers, devices.cards(device))
+        _on_ray(device, workers, ray_address) if engine == "ray" else _engine(engine, workers, devices.gpus(device))
     )
     try:
         asked = engine in ("processes", "ray") or (workers or 1) > 1
@@ -120,25 +120,25 @@ def computing(
         chosen.close()
 
 
-def _engine(name: EngineName, workers: int | None, cards: int) -> Engine:
-    """cards: how many there are to share the work, 0 where it is done on none or on a certain one."""
-    if name == "threads" or (name == "auto" and cards == 1):
+def _engine(name: EngineName, workers: int | None, gpus: int) -> Engine:
+    """gpus: how many there are to share the work, 0 where it is done on none or on a certain one."""
+    if name == "threads" or (name == "auto" and gpus == 1):
         return ThreadEngine(workers or cores())
-    make = partial(_processes, workers or cards or cores(), cards)
-    return AutoEngine(workers or cores(), make) if name == "auto" and cards < 2 else make()
+    make = partial(_processes, workers or gpus or cores(), gpus)
+    return AutoEngine(workers or cores(), make) if name == "auto" and gpus < 2 else make()
 
 
-def _processes(workers: int, cards: int) -> ProcessEngine:
-    """A process for each card, or for each core."""
-    environments = [{"CUDA_VISIBLE_DEVICES": card} for card in devices.visible_cards(cards)] or [{}]
+def _processes(workers: int, gpus: int) -> ProcessEngine:
+    """A process for each GPU, or for each core."""
+    environments = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in devices.visible_gpus(gpus)] or [{}]
     return ProcessEngine(workers, PREPARE, environments)
 
 
 def _on_ray(device: str, workers: int | None, address: str | None) -> RayEngine:
-    on_cards = devices.resolve(device).type == "cuda"
-    if on_cards and device not in ("auto", "cuda"):
+    on_gpus = devices.resolve(device).type == "cuda"
+    if on_gpus and device not in ("auto", "cuda"):
         raise UsageError(f"Ray gives each worker a GPU, so --device {device} names none.", "Write --device cuda.")
-    return RayEngine(workers, address, prepare=PREPARE, on_cards=on_cards)
+    return RayEngine(workers, address, prepare=PREPARE, on_gpus=on_gpus)
 
 
 def prepare_worker() -> None:
@@ -209,7 +209,7 @@ class ShardReading:
 
 def _in_one_memory(dump: Dump, computing: Computing, device: Device, *, streams: bool) -> bool:
     """Whether shards know of each other's rows: where they must, and where that finds an id that came twice soonest.
-    One that is computed on a card does not, because it is read anew where its batch is too large for that."""
+    One that is computed on a GPU does not, because it is read anew where its batch is too large for that."""
     reader = dump.reader
     if reader.counts_rows or dump.is_here or (streams and reader.leaves_out_repeated):
         return True

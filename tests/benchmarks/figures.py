@@ -300,7 +300,7 @@ def p9(bench: Bench) -> Figure:
 
 
 def p11(bench: Bench) -> Figure:
-    """Core compute's bytes read per second over the card's copy bandwidth, in percent."""
+    """Core compute's bytes read per second over the GPU's copy bandwidth, in percent."""
     found = answer("core.py", "--device", bench.device, "--tokens", str(bench.tokens))
     if found["device"] is None:
         raise NotHere("torch sees no CUDA device here")

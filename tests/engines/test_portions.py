@@ -1,4 +1,4 @@
-"""A card that is full: work goes on in batches of half the tokens, and says so."""
+"""A GPU that is full: work goes on in batches of half the tokens, and says so."""
 
 import logging
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def dump() -> Dump:
 
 
 def reading(dump: Dump, batch_tokens: int, *, alone: bool = True) -> ShardReading:
-    """As it is on a card, where each shard is read by itself."""
+    """As it is on a GPU, where each shard is read by itself."""
     of_cpu = ShardReading.of(dump, Computing("cpu", batch_tokens, ThreadEngine(1)))
     assert of_cpu.state is not None
     return ShardReading(
@@ -45,17 +45,17 @@ def reading(dump: Dump, batch_tokens: int, *, alone: bool = True) -> ShardReadin
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnSmallCard:
-    """Work whose card is full in the middle of a shard where batches are larger than it."""
+class OnSmallGpu:
+    """Work whose GPU is full in the middle of a shard where batches are larger than it."""
 
     work: MeasureShard
     reading: ShardReading
-    card_tokens: int
+    gpu_tokens: int
 
     def __call__(self, shard: Shard) -> ShardResult[object]:
         rows = list(self.reading.sound_rows(shard, Beside()))
         assert rows
-        if self.reading.batch_tokens > self.card_tokens:
+        if self.reading.batch_tokens > self.gpu_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return self.work(shard)
 
@@ -67,8 +67,8 @@ def work(dump: Dump, of: ShardReading) -> MeasureShard:
 
 
 def test_a_shard_is_begun_anew_in_smaller_batches(dump: Dump, caplog: pytest.LogCaptureFixture) -> None:
-    of_card = reading(dump, 4 * LEAST_TOKENS)
-    small = OnSmallCard(work=work(dump, of_card), reading=of_card, card_tokens=LEAST_TOKENS)
+    of_gpu = reading(dump, 4 * LEAST_TOKENS)
+    small = OnSmallGpu(work=work(dump, of_gpu), reading=of_gpu, gpu_tokens=LEAST_TOKENS)
     with caplog.at_level(logging.WARNING):
         ((_, found),) = scan(dump, Computing("cpu", engine=ThreadEngine(1)), small)
     ((_, expected),) = scan(dump, Computing("cpu", engine=ThreadEngine(1)), small.work)
@@ -85,18 +85,18 @@ def test_a_shard_is_begun_anew_in_smaller_batches(dump: Dump, caplog: pytest.Log
     ]
 
 
-@pytest.mark.parametrize("alone", [True, False], ids=["too small a card", "rows that shards know together"])
+@pytest.mark.parametrize("alone", [True, False], ids=["too small a GPU", "rows that shards know together"])
 def test_what_cannot_be_helped_is_told(dump: Dump, alone: bool) -> None:
-    of_card = reading(dump, LEAST_TOKENS if alone else 4 * LEAST_TOKENS, alone=alone)
-    small = OnSmallCard(work=work(dump, of_card), reading=of_card, card_tokens=0 if alone else LEAST_TOKENS)
+    of_gpu = reading(dump, LEAST_TOKENS if alone else 4 * LEAST_TOKENS, alone=alone)
+    small = OnSmallGpu(work=work(dump, of_gpu), reading=of_gpu, gpu_tokens=0 if alone else LEAST_TOKENS)
     with pytest.raises(DataError, match="The GPU's memory ran out") as caught:
         Portioned(small)(dump.shards[0])
     assert "--device cpu" in caught.value.hint
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamOnSmallCard:
-    """Work whose card is full before its result of that number, where batches are larger than it."""
+class StreamOnSmallGpu:
+    """Work whose GPU is full before its result of that number, where batches are larger than it."""
 
     reading: ShardReading
     full_at: int
@@ -109,18 +109,18 @@ class StreamOnSmallCard:
 
 
 def test_a_stream_is_begun_anew_while_nothing_of_it_is_out(dump: Dump) -> None:
-    of_card = reading(dump, 2 * LEAST_TOKENS)
-    stream = PortionedStream(StreamOnSmallCard(reading=of_card, full_at=0))
+    of_gpu = reading(dump, 2 * LEAST_TOKENS)
+    stream = PortionedStream(StreamOnSmallGpu(reading=of_gpu, full_at=0))
     assert list(stream(dump.shards[0])) == [0, 1, 2]
-    results = PortionedStream(StreamOnSmallCard(reading=of_card, full_at=2))(dump.shards[0])
+    results = PortionedStream(StreamOnSmallGpu(reading=of_gpu, full_at=2))(dump.shards[0])
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(DataError, match="The GPU's memory ran out"):
         next(results)
 
 
-def test_each_card_is_seen_by_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_gpu_is_seen_by_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert devices.visible_cards(3) == ["0", "1", "2"]
+    assert devices.visible_gpus(3) == ["0", "1", "2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-8932f937,6")
-    assert devices.visible_cards(2) == ["4", "GPU-8932f937"]
-    assert devices.cards("cpu") == devices.cards("cuda:1") == 0
+    assert devices.visible_gpus(2) == ["4", "GPU-8932f937"]
+    assert devices.gpus("cpu") == devices.gpus("cuda:1") == 0

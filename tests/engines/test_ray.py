@@ -288,9 +288,9 @@ def test_a_run_without_a_node_to_work_on_says_what_it_waits_for(monkeypatch: pyt
     stop = Stop()
     monkeypatch.setattr(ray_tasks, "SILENT_SECONDS", 0.2)
     monkeypatch.setattr(logging.getLogger(ray_tasks.__name__), "handlers", [stop])
-    on_cards = RayEngine(2, None, prepare="", on_cards=True)
-    with pytest.raises(InterruptedError, match=r"No node of the Ray cluster has a card: this run waits for one"):
-        next(on_cards.map(shards(2), node_of))
+    on_gpus = RayEngine(2, None, prepare="", on_gpus=True)
+    with pytest.raises(InterruptedError, match=r"No node of the Ray cluster has a GPU: this run waits for one"):
+        next(on_gpus.map(shards(2), node_of))
 
 
 def test_an_error_for_a_user_comes_back_as_it_was_raised(engine: RayEngine) -> None:

@@ -1,7 +1,7 @@
 """torch's files: a zip whose members are one pickle and raw storages, uncompressed, read where they lie.
 
 `torch.load` is not used: with `weights_only=False` it runs what a file says, and otherwise needs the frameworks'
-classes and the machine's own kind of card.
+classes and the machine's own kind of GPU.
 """
 
 import io
