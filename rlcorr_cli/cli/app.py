@@ -51,13 +51,14 @@ COMMANDS = {
 
 
 @cache
-def built(names: tuple[str, ...] = tuple(COMMANDS), rich: bool = True) -> Any:
+def built(names: tuple[str, ...] = tuple(COMMANDS), rich: bool = True, options: bool = True) -> Any:
     """The commands as typer runs them.  Kept, because looking at all options takes a third of a run on a small dump."""
-    return typer.main.get_command(build(names, rich))
+    return typer.main.get_command(build(names, rich=rich, options=options))
 
 
-def build(names: Iterable[str] = COMMANDS, rich: bool = True) -> typer.Typer:
-    """The app with those commands; rich: whether help is drawn in panels."""
+def build(names: Iterable[str] = COMMANDS, *, rich: bool = True, options: bool = True) -> typer.Typer:
+    """The app with those commands.  rich: whether help is drawn in panels; options: whether commands have theirs, which
+    a list of commands needs not."""
     app = typer.Typer(
         name="rlcorr",
         cls=Group,
@@ -71,8 +72,12 @@ def build(names: Iterable[str] = COMMANDS, rich: bool = True) -> typer.Typer:
     for name in names:
         command = COMMANDS[name]
         summary = (command.__doc__ or "").strip()
-        app.command(name, cls=Command, short_help=summary, epilog=epilog(name))(flat(command))
+        app.command(name, cls=Command, short_help=summary, epilog=epilog(name))(flat(command) if options else _listed)
     return app
+
+
+def _listed() -> None:
+    """A command that is listed, and not run."""
 
 
 def root(
@@ -91,7 +96,7 @@ def run(args: Sequence[str]) -> int:
     whole_help = not args or args[0] in ("-h", "--help")
     # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
     names = args[:1] if args and args[0] in COMMANDS else COMMANDS
-    command = built(tuple(names), rich=not whole_help)
+    command = built(tuple(names), rich=not whole_help, options=not whole_help)
     return command(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
 
 
