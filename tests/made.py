@@ -59,9 +59,14 @@ def batch(rows: Sequence[Row], mode: Mode = "decoupled") -> Batch:
 
 def observed(rows: Sequence[Row], plan: Plan, seed: int | None = None) -> Observed:
     """What rlcorr adds up, by training batch."""
-    one = batch(rows, plan.mode)
-    observation = Observation(plans=(plan,), has_current=one.current_logp is not None, seed=seed)
-    return observe(one, observation, CPU, bounds(one, plan))
+    return observed_under(rows, (plan,), seed)
+
+
+def observed_under(rows: Sequence[Row], plans: Sequence[Plan], seed: int | None = None) -> Observed:
+    """The same under several plans at once, of one mode, no two with budgets of one name."""
+    one = batch(rows, plans[0].mode)
+    observation = Observation(plans=tuple(plans), has_current=one.current_logp is not None, seed=seed)
+    return observe(one, observation, CPU, {name: of for plan in plans for name, of in bounds(one, plan).items()})
 
 
 def bounds(one: Batch, plan: Plan) -> BudgetBounds:
@@ -111,19 +116,39 @@ def simulated(n: int, seed: int, mean: float = 0.0, std: float = 0.05, longest: 
     return rows
 
 
+def edges() -> list[Row]:
+    """A dump that no test need be lucky to draw: near and far beyond every limit, ties, an empty row, masked ones."""
+    log_ratios = [[30.0, -30.0, 5.0, 0.0], [], [12.0, 11.0], [-30.0] * 3, [0.0, 0.5], [0.125, 0.125, -0.02], [0.01] * 9]
+    rows = [row(of_row, batch=i % 2, reward=[None, 1.0][i % 2]) for i, of_row in enumerate(log_ratios)]
+    rows[4].mask, rows[5].mask = [0, 0], [1, 0, 1]
+    for sign, each in zip((1, 1, -1, 1, 1, -1, 1), rows, strict=True):
+        each.advantages = [sign * (1.0 + t) for t in range(len(each.train))]
+    return rows
+
+
+Token = tuple[float, int, int, int]
+_NEAR = st.integers(-250, 250).map(lambda k: (k or 1) / 1024 + OFF)
+_LOG_RATIOS = (_NEAR, _NEAR, st.just(0.0), st.just(OFF - 10 / 1024), st.sampled_from(FAR))
+_OTHERS = st.integers(0, 320), st.integers(0, 4), st.integers(-100, 100)
+# Built once: strategies that are built anew for each row take half of the time that it takes to draw them.
+_ROWS_OF_TOKENS = st.sampled_from(
+    [[st.lists(st.tuples(log_ratio, *_OTHERS), max_size=n) for n in (1, 10)] for log_ratio in _LOG_RATIOS]
+)
+_REWARDS = st.sampled_from([None, 0.0, 1.0, -0.25])
+_BATCHES = st.integers(0, 1)
+
+
 @st.composite
-def dumps(draw: st.DrawFn, min_rows: int = 1, max_rows: int = 8, max_tokens: int = 10) -> list[Row]:
+def dumps(draw: st.DrawFn, min_rows: int = 1, max_rows: int = 8) -> list[Row]:
     """Ragged rows, some empty or wholly masked: near, equal, constant or far policies; two training batches.
 
     Log-probs are binary fractions, so that equal log-ratios are equal however they came about.
     """
-    near = st.integers(-250, 250).map(lambda k: (k or 1) / 1024 + OFF)
-    log_ratio = draw(st.sampled_from([near, near, st.just(0.0), st.just(OFF - 10 / 1024), st.sampled_from(FAR)]))
+    short_or_long = st.sampled_from(draw(_ROWS_OF_TOKENS))
     has_current, has_mask = draw(st.booleans()), draw(st.booleans())
-    token = st.tuples(log_ratio, st.integers(0, 320), st.integers(0, 4), st.integers(-100, 100))
     rows: list[Row] = []
     for _ in range(draw(st.integers(min_rows, max_rows))):
-        tokens = draw(st.lists(token, max_size=draw(st.sampled_from([1, max_tokens]))))
+        tokens: list[Token] = draw(draw(short_or_long))
         one = row([t[0] for t in tokens], [-t[1] / 64 for t in tokens])
         if has_mask:
             one.mask = [int(t[2] > 0) for t in tokens]
@@ -131,7 +156,7 @@ def dumps(draw: st.DrawFn, min_rows: int = 1, max_rows: int = 8, max_tokens: int
             one.current = [min(a + t[3] / 256 + OFF, 0.0) for a, t in zip(one.train, tokens, strict=True)]
         # One number for all tokens, as most dumps have it, or one each.
         one.advantages = [(t if has_mask else tokens[0])[3] / 100 for t in tokens]
-        one.reward = draw(st.sampled_from([None, 0.0, 1.0, -0.25]))
-        one.batch = draw(st.integers(0, 1))
+        one.reward = draw(_REWARDS)
+        one.batch = draw(_BATCHES)
         rows.append(one)
     return rows

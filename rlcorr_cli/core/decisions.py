@@ -52,6 +52,16 @@ def nothing_decided(batch: Batch, plan: Plan, objective: Objective | None = None
     )
 
 
+def decide_batch(
+    batch: Batch, plan: Plan, device: torch.device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
+) -> Decision:
+    """What `observe` decides about a batch without an objective, and nothing measured of it."""
+    if not batch.n_tokens:
+        return nothing_decided(batch, plan)
+    tokens = Tokens.of(batch, device, plan.mode)
+    return decide(batch, tokens, correct_batch(batch, tokens, plan, budget_bounds))
+
+
 def decide(batch: Batch, tokens: Tokens, corrected: Corrected, objective: Objective | None = None) -> Decision:
     """What a corrected batch amounts to, row by row and token by token, an objective's coefficients with it."""
     n_valid = batch.lengths.astype(np.float64)

@@ -1,5 +1,7 @@
 """correct(): the corrected rows of one table, in memory, as `filter` would write them with all rows kept."""
 
+from dataclasses import replace
+
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added
@@ -25,6 +27,7 @@ def correct(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> T
         budget_bounds=budget_bounds,
         writes=True,
     )
+    work = replace(work, measures=False)
     corrected = [batch.written for batch in filtered_rows(dump, work, computing) if batch.written is not None]
     if not corrected:
         raise DataError("The table has no rows.", "Give a table that holds at least one sequence.")

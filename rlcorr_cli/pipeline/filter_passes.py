@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Decision, Shard
+from rlcorr_cli.batch import Batch, Decision, Shard
 from rlcorr_cli.core import device as devices
-from rlcorr_cli.core.decisions import storable
-from rlcorr_cli.core.observe import BudgetBounds, Observation, observe
+from rlcorr_cli.core.decisions import decide_batch, storable
+from rlcorr_cli.core.observe import BudgetBounds, Observation, Observed, observe
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
@@ -119,7 +119,8 @@ class Tally:
 class FilterShard:
     """Shard -> its rows, filtered, batch by batch.
 
-    scales: of weights; divisors: of coefficients.  writes: whether corrected rows are wanted at all.
+    scales: of weights; divisors: of coefficients.  writes: whether corrected rows are wanted at all.  measures: whether
+    totals are, which take most of the time, and coefficients with them.
     """
 
     reading: ShardReading
@@ -130,6 +131,7 @@ class FilterShard:
     divisors: Scales | None
     target: Target
     writes: bool
+    measures: bool = True
 
     def __call__(self, shard: Shard) -> Generator[FilteredRows | SetAside | Beside]:
         """Filter one shard's rows, in order; what its reading leaves beside them, but rows set aside, comes last."""
@@ -146,7 +148,7 @@ class FilterShard:
 
     def _filtered(self, rows: CheckedRows, shard: Shard) -> FilteredRows:
         batch = rows.batch
-        observed = observe(batch, self.observation, self.reading.device, self.budget_bounds, decides=True)
+        observed = self._observed(batch)
         assert observed.decision is not None
         decision, n_clamped = self._written_weights(self._written_coefs(observed.decision, rows), rows)
         stays = (decision.n_kept > 0) | self.target.keep_rejected
@@ -166,6 +168,13 @@ class FilterShard:
             rejected={name: int(taken.sum()) for name, taken in decision.rejected.items()},
             n_clamped=n_clamped,
         )
+
+    def _observed(self, batch: Batch) -> Observed:
+        """What is decided about a batch, and what is measured of it."""
+        device, bounds = self.reading.device, self.budget_bounds
+        if self.measures:
+            return observe(batch, self.observation, device, bounds, decides=True)
+        return Observed(groups={}, decision=decide_batch(batch, self.observation.plan, device, bounds))
 
     def _written_weights(self, decision: Decision, rows: CheckedRows) -> tuple[Decision, int]:
         """The decision with its weights as they are written, and how many had to be made smaller for that."""
@@ -270,7 +279,7 @@ def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np
     target = work.target
     if target.resample is None:
         return None
-    weighing = replace(work, reading=work.reading.afresh(), writes=False)
+    weighing = replace(work, reading=work.reading.afresh(), writes=False, measures=False)
     row_weights = [rows.row_weights for rows in filtered_rows(dump, weighing, computing)]
     weights = np.concatenate(row_weights or [np.zeros(0)])
     if not weights.sum() > 0:

@@ -3,15 +3,19 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import CPU, batch, metrics, row
+from made import CPU, batch, edges, metrics, row, simulated
+from made import bounds as budget_bounds
 from oracle import Row
 
 from rlcorr_cli.core.correct import Corrected, correct
+from rlcorr_cli.core.decisions import decide_batch
+from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
+from rlcorr_cli.plans.plan import Bounds, Budget, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
 
 LN2 = math.log(2.0)
 OPEN = Bounds()
@@ -217,3 +221,23 @@ def test_metrics_keep_digits_at_l_1e_9() -> None:
     assert found["chi2_token"] == pytest.approx(2e-9, rel=1e-8)
     assert found["prob_abs_diff_mean"] == pytest.approx(1e-9, rel=1e-8)
     assert found["rollout_is_mean"] == 1 + rows[0].train[0] - rows[0].rollout[0]
+
+
+@pytest.mark.parametrize("rows", [edges(), simulated(40, seed=5, std=0.3), [row([]), row([])]], ids=len)
+def test_what_is_decided_unmeasured_is_what_is_decided_beside_measuring(rows: list[Row]) -> None:
+    plan = Plan(
+        weighting=Weighting("token", Bounds(None, 1.02)),
+        rejections=(Rejection("ratio", "token", Bounds(0.8, 1.2)),),
+        budgets=(Budget(0.01),),
+    )
+    made = batch(rows)
+    limits = budget_bounds(made, plan)
+    alone = decide_batch(made, plan, CPU, limits)
+    observation = Observation(plans=(plan,), has_current=made.current_logp is not None, seed=None)
+    beside = observe(made, observation, CPU, limits, decides=True).decision
+    assert beside is not None
+    for name in ("weights", "keep", "n_valid", "n_kept", "row_weights"):
+        np.testing.assert_array_equal(getattr(alone, name), getattr(beside, name), err_msg=name)
+    assert {name: taken.tolist() for name, taken in alone.rejected.items()} == {
+        name: taken.tolist() for name, taken in beside.rejected.items()
+    }
