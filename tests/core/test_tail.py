@@ -26,11 +26,15 @@ def log_weights(kind: str, n: int, seed: int = 1) -> np.ndarray:
 
 
 def arviz_shape(log_weights: np.ndarray) -> float:
-    from arviz_stats.base.array import array_stats  # takes seconds to load, and each worker collects this file
+    from arviz_stats.base.array import array_stats  # takes seconds to load, so one worker alone does it
 
     return float(array_stats.psislw(-log_weights)[1])
 
 
+WITH_ARVIZ = pytest.mark.xdist_group("arviz")
+
+
+@WITH_ARVIZ
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [25, 60, 225, 226, 1000, 20_000])
 def test_shape_is_that_of_arviz(kind: str, n: int) -> None:
@@ -67,6 +71,7 @@ def test_limit(n: int, limit: float | None) -> None:
     assert Tail(np.zeros(min(n, 2048)), n, 2048).limit == (None if limit is None else pytest.approx(limit, abs=1e-6))
 
 
+@WITH_ARVIZ
 def test_metrics_are_of_ratios_and_of_sequence_weights() -> None:
     rows = simulated(300, seed=4, std=0.2)
     logs = [[a - b for a, b, m in zip(r.train, r.rollout, r.mask, strict=True) if m] for r in rows]
