@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from running import BF16, SAMPLE, STEPS, analyzed, refused, run
+from running import BF16, SAMPLE, STEPS, Ran, analyzed, refused, run
 
 from rlcorr_cli import analyze, choose_objective
 from rlcorr_cli.errors import UsageError
@@ -16,18 +16,42 @@ from rlcorr_cli.report.saved import read_report
 
 INT8 = str(SAMPLE / "smollm2_int8.parquet")
 TOKEN_IS = (STEPS, "--preset", "token_is", "--objective", "auto")
+BY_GROUP = (*TOKEN_IS, "--group-by", "group_id")
 
 
 def objective(*args: str) -> Any:
     return analyzed(*args)["objective"]
 
 
+@pytest.fixture(scope="module")
+def of_steps() -> Any:
+    """The objective that most tests here look at."""
+    return objective(*TOKEN_IS)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ran]:
+    """The same in r.md, r.html and r.json, and what was printed as JSON."""
+    folder = tmp_path_factory.mktemp("written")
+    outputs = [part for suffix in ("md", "html", "json") for part in ("-o", str(folder / f"r.{suffix}"))]
+    return folder, run("analyze", *TOKEN_IS, *outputs, "--json")
+
+
+@pytest.fixture(scope="module")
+def in_words(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The groups as text, as Markdown and as a page."""
+    folder = tmp_path_factory.mktemp("words")
+    pages = [folder / "r.md", folder / "r.html"]
+    ran = run("analyze", *BY_GROUP, *(part for page in pages for part in ("-o", str(page))))
+    return {"": ran.out} | {page.suffix: page.read_text() for page in pages}
+
+
 def assert_close(values: dict[str, Any], expected: dict[str, Any]) -> None:
     assert values == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
-def test_numbers_are_the_means_over_training_batches() -> None:
-    made = objective(*TOKEN_IS)
+def test_numbers_are_the_means_over_training_batches(of_steps: Any) -> None:
+    made = of_steps
     assert [batch["batch"] for batch in made["batches"]] == [0, 1, 2, 3, 4]
     assert made["batch_by"] == "step"
     for name, value in made["metrics"].items():
@@ -36,16 +60,16 @@ def test_numbers_are_the_means_over_training_batches() -> None:
     assert len({batch["metrics"]["loss"] for batch in made["batches"]}) == 5
 
 
-def test_a_batch_is_what_a_dump_of_it_alone_is(tmp_path: Path) -> None:
+def test_a_batch_is_what_a_dump_of_it_alone_is(of_steps: Any, tmp_path: Path) -> None:
     pl.read_parquet(STEPS).filter(pl.col("step") == 3).write_parquet(tmp_path / "3.parquet")
     alone = objective(str(tmp_path / "3.parquet"), *TOKEN_IS[1:])
-    (batch,) = (batch for batch in objective(*TOKEN_IS)["batches"] if batch["batch"] == 3)
+    (batch,) = (batch for batch in of_steps["batches"] if batch["batch"] == 3)
     assert_close(alone["metrics"], batch["metrics"])
 
 
 @pytest.mark.parametrize("more", [("--batch-tokens", "700"), ("--group-by", "group_id"), ("--threads", "1")])
-def test_portions_and_groups_do_not_change_it(more: tuple[str, ...]) -> None:
-    assert_close(objective(*TOKEN_IS, *more)["metrics"], objective(*TOKEN_IS)["metrics"])
+def test_portions_and_groups_do_not_change_it(more: tuple[str, ...], of_steps: Any) -> None:
+    assert_close(objective(*TOKEN_IS, *more)["metrics"], of_steps["metrics"])
 
 
 def test_a_batch_may_span_files(tmp_path: Path) -> None:
@@ -175,16 +199,12 @@ def test_the_text_shows_it_with_what_mistakes_cost() -> None:
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
-@pytest.mark.parametrize("suffix", ["", "md", "html"])
-def test_groups_have_their_numbers_in_words(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"r.{suffix}"
-    ran = run("analyze", *TOKEN_IS, "--group-by", "group_id", *(["-o", str(path)] if suffix else []))
-    text = path.read_text() if suffix else ran.out
-    assert "rows alone, as though they were the training batch" in " ".join(text.split())
-    groups = analyzed(*TOKEN_IS, "--group-by", "group_id")["groups"]
-    losses = [number(group["objective"]["objective/ppo/loss"]) for group in groups]
+def test_groups_have_their_numbers_in_words(in_words: dict[str, str]) -> None:
+    losses = [number(group["objective/ppo/loss"]) for group in of_group(*BY_GROUP)]
     assert len(set(losses)) == len(losses) == 8
-    assert all(loss in text.replace("\\-", "-") for loss in losses)
+    for suffix, text in in_words.items():
+        assert "rows alone, as though they were the training batch" in " ".join(text.split()), suffix
+        assert all(loss in text.replace("\\-", "-") for loss in losses), suffix
 
 
 def test_groups_that_are_the_batches_are_shown_once() -> None:
@@ -197,27 +217,26 @@ def test_many_batches_are_shown_by_their_ends(tmp_path: Path) -> None:
     assert "The first and the last of 64 batches are shown" in " ".join(out.split())
 
 
-def test_every_form_has_it_and_a_saved_report_keeps_it(tmp_path: Path) -> None:
-    paths = [tmp_path / f"r.{suffix}" for suffix in ("md", "html", "json")]
-    ran = run("analyze", *TOKEN_IS, *(part for path in paths for part in ("-o", str(path))), "--json").json
-    for path in paths[:2]:
-        text = path.read_text()
+def test_every_form_has_it_and_a_saved_report_keeps_it(written: tuple[Path, Ran]) -> None:
+    folder, ran = written
+    for name in ("r.md", "r.html"):
+        text = (folder / name).read_text()
         assert "mismatch counted twice" in text
         assert "Objective" in text
-    saved = read_report(str(paths[2])).objective
+    saved = read_report(str(folder / "r.json")).objective
     assert saved is not None
-    assert json.loads(json.dumps(saved.to_dict())) == ran["objective"]
+    assert json.loads(json.dumps(saved.to_dict())) == ran.json["objective"]
 
 
-def test_saved_totals_of_parts_merge_to_the_objective_of_all(tmp_path: Path) -> None:
+def test_saved_totals_of_parts_merge_to_the_objective_of_all(of_steps: Any, tmp_path: Path) -> None:
     rows = pl.read_parquet(STEPS)
     for part in range(3):
         rows[part::3].write_parquet(tmp_path / f"{part}.parquet")
         saved = str(tmp_path / f"{part}.rlcorr")
         assert run("analyze", str(tmp_path / f"{part}.parquet"), *TOKEN_IS[1:], "-o", saved).status == 0
     merged = run("merge", *(str(tmp_path / f"{part}.rlcorr") for part in (2, 0, 1)), "--json").json["objective"]
-    assert_close(merged["metrics"], objective(*TOKEN_IS)["metrics"])
-    assert merged["settings"] == objective(*TOKEN_IS)["settings"]
+    assert_close(merged["metrics"], of_steps["metrics"])
+    assert merged["settings"] == of_steps["settings"]
     other = run("analyze", str(tmp_path / "0.parquet"), *TOKEN_IS[1:], "--clip-high", "0.3", "-o", saved)
     assert other.status == 0
     refused(run("merge", str(tmp_path / "1.rlcorr"), saved), 2, "objective.clip_high is 0.3", " and 0.2 in ")
@@ -250,9 +269,7 @@ def test_python_takes_a_name_or_an_objective() -> None:
         analyze(BF16, objective="sft")  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_commands_in_the_objectives_words_are_code_in_pages_and_markdown(tmp_path: Path) -> None:
-    outputs = [tmp_path / name for name in ("r.html", "r.md")]
-    assert run("analyze", *TOKEN_IS, *(word for path in outputs for word in ("-o", str(path))), "-q").status == 0
-    page, markdown = (path.read_text() for path in outputs)
+def test_commands_in_the_objectives_words_are_code_in_pages_and_markdown(written: tuple[Path, Ran]) -> None:
+    page, markdown = ((written[0] / name).read_text() for name in ("r.html", "r.md"))
     assert "<code>rlcorr help objectives</code>" in page
     assert " `rlcorr help objectives` says" in markdown
