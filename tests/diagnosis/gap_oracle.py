@@ -187,8 +187,7 @@ class Tokens:
 def table(values: np.ndarray, *axes: tuple[np.ndarray, int]) -> np.ndarray:
     """Sums of values[V, K] at the places that each axis (its index by token, its length) names."""
     out = np.zeros((*(length for _, length in axes), values.shape[1]))
-    for i, value in enumerate(values):
-        out[tuple(index[i] for index, _ in axes)] += value
+    np.add.at(out, tuple(index for index, _ in axes), values)  # one after another, as a loop would
     return out
 
 
