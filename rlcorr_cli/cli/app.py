@@ -93,10 +93,11 @@ def root(
 
 def run(args: Sequence[str]) -> int:
     """Run a command line; returns its status or raises what went wrong."""
-    whole_help = not args or args[0] in ("-h", "--help")
+    asks_for_list = args[:1] in (["-h"], ["--help"])
     # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
     names = args[:1] if args and args[0] in COMMANDS else COMMANDS
-    command = built(tuple(names), rich=not whole_help, options=not whole_help)
+    # Without arguments it is the same list, or a shell that asks what could come next, which takes the options.
+    command = built(tuple(names), rich=bool(args) and not asks_for_list, options=not asks_for_list)
     return command(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
 
 
