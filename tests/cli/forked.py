@@ -1,10 +1,12 @@
 """The command as a process of its own, without the second that it takes to import torch: `forked_command()`.
 
 A server that has imported all of rlcorr forks for every command.  A client, 20 ms to start, hands it its arguments,
-environment, directory, limits and open files, passes signals on, and ends as the forked process ends.  So a test
-sees all that the console script does in main(), which ends the process.  Only how Python sets itself up is not looked
-at: tests of PYTHONIOENCODING, of imports, of memory, and some of everything else take the installed command.
-Called as `python -c CODE` it runs the code: so it may stand for the Python that worker processes are started with.
+environment, directory, limits and open files, passes signals on (`Process` sends them itself), and ends as
+the forked process ends.  So a test sees all that the console script does in main(), which ends the process.  Only how
+Python sets itself up is not looked at: tests of PYTHONIOENCODING, of imports, of memory, and some of everything else
+take the installed command.
+Called as `python -c CODE` it runs the code: so it stands for the Python that worker processes are started with, in
+`forked_workers` and in every command that is itself forked.
 """
 
 import fcntl
@@ -19,13 +21,16 @@ import struct
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 MOST_FILES = 16
+PREFIX = "rlcorr-forked-"
 CLIENT = """\
 import array, fcntl, json, os, signal, socket, struct, sys
 def is_open(stream):
@@ -47,6 +52,8 @@ server.sendall(request)
 for stream in streams:
     os.close(stream)
 (pid,) = struct.unpack("=q", server.recv(8, socket.MSG_WAITALL))
+with open("/proc/self/comm", "w") as name:
+    name.write(str(pid))
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
     signal.signal(number, lambda number, frame: os.kill(pid, number))
 (status,) = struct.unpack("=q", server.recv(8, socket.MSG_WAITALL))
@@ -62,7 +69,7 @@ os._exit(os.WEXITSTATUS(status))
 def forked_command() -> str:
     """What to run instead of `rlcorr`.  Its server starts with the first call and ends with this process."""
     # Not in TMPDIR, which a test may have set: a socket's path has to be short.
-    folder = Path(tempfile.mkdtemp(prefix="rlcorr-forked-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
     path, address = folder / "rlcorr", str(folder / "socket")
     path.write_text(f"#!{sys.executable} -ISE\n" + CLIENT.format(address=address))
     path.chmod(0o755)
@@ -78,6 +85,40 @@ def forked_command() -> str:
 _SERVERS: list["subprocess.Popen[bytes]"] = []
 
 
+class Process(subprocess.Popen[Any]):
+    """A process that a test or an engine starts.  A forked command itself has the signal, when send_signal returns,
+    and is gone when wait() returns: after a SIGKILL, too, which its client could not pass on."""
+
+    @property
+    def number(self) -> int:
+        """Of the command's process; 0 where it is not forked yet."""
+        number = number_of(self.pid)
+        is_client = Path(self.args[0]).parent.name.startswith(PREFIX)
+        return 0 if is_client and number == self.pid else number
+
+    def send_signal(self, sig: int) -> None:
+        while self.poll() is None and not self.number:
+            time.sleep(0.001)
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.number, sig)
+
+
+def number_of(pid: int) -> int:
+    """The number of the process that a client stands for, or that of a process that is none."""
+    name = Path(f"/proc/{pid}/comm").read_text().strip()
+    return int(name) if name.isdigit() else pid
+
+
+@contextmanager
+def forked_workers() -> Generator[None]:
+    """Worker processes that need not import torch anew: for what they compute, not for how they are started."""
+    before = sys.executable, subprocess.Popen
+    sys.executable, subprocess.Popen = forked_command(), Process
+    yield
+    sys.executable, subprocess.Popen = before
+
+
 def serve(address: str) -> list[str]:
     """Fork for every client until stdin closes.  Returns in the forked processes, with a command's arguments."""
     _import_all()
@@ -85,6 +126,7 @@ def serve(address: str) -> list[str]:
     listener.bind(address)
     listener.listen()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps
+    sys.executable, subprocess.Popen = str(Path(address).with_name("rlcorr")), Process
     print("ready", flush=True)
     while listener not in select.select([0, listener], [], [])[0] or (args := _answered(listener)) is None:
         if select.select([0], [], [], 0)[0]:
@@ -94,6 +136,8 @@ def serve(address: str) -> list[str]:
 
 
 def _import_all() -> None:
+    import pytest  # noqa: F401  # as every module does that has work of a test for workers
+
     import rlcorr_cli
 
     for module in pkgutil.walk_packages(rlcorr_cli.__path__, "rlcorr_cli."):

@@ -15,7 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from forked import Process as Process
 from forked import forked_command as forked_command
+from forked import forked_workers as forked_workers
+from forked import number_of as number_of
 
 from rlcorr_cli.cli import main
 
@@ -81,6 +85,13 @@ def run_process(*args: str, env: Mapping[str, str] | None = None, stdin: str | N
 def run_python(script: str, *args: str) -> Ran:
     """A script in a Python of its own."""
     return _process(sys.executable, ["-c", script, *args], None, None)
+
+
+@pytest.fixture
+def warm() -> Iterator[None]:
+    """Workers that need not import torch anew: for what they compute, not for how they start and end."""
+    with forked_workers():
+        yield
 
 
 def _process(program: str, args: Sequence[str], env: Mapping[str, str] | None, stdin: str | None) -> Ran:

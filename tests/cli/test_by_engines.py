@@ -3,13 +3,15 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, command, forked_command, jsonl, refused, row, run, wait_for
+from running import BF16, STEPS, Process, command, forked_command, jsonl, number_of, refused, row, run, wait_for
+from running import warm as warm
 from stores import Proxy, put, server
 from stores import store as store
 
@@ -32,12 +34,6 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
     for i, part in enumerate(np.array_split(np.arange(len(table)), 3)):
         pq.write_table(table.take(part), folder / f"{i}.parquet", row_group_size=len(part) // 2 + 1)
     return str(folder)
-
-
-@pytest.fixture
-def warm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that need not import torch anew: for what they compute, not for how they start and end."""
-    monkeypatch.setattr(sys, "executable", forked_command())
 
 
 COMMANDS = {
@@ -70,6 +66,7 @@ def test_a_report_is_the_same_for_any_number_of_workers(workers: str, dump: str)
     assert run("analyze", dump, "--json", "--engine", "processes", "--workers", workers).out == first
 
 
+@pytest.mark.usefixtures("warm")
 def test_processes_read_a_store_themselves(dump: str, store: Proxy) -> None:
     for path in sorted(Path(dump).iterdir()):
         put(server(), f"engines/{path.name}", path)
@@ -127,6 +124,7 @@ def test_rows_whose_id_came_in_another_file_are_left_out(command_line: tuple[str
     assert reports[0] == reports[1] == reports[2]
 
 
+@pytest.mark.usefixtures("warm")
 def test_what_must_be_read_in_this_process_is(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", [row(), row()])
     by_processes = ("--engine", "processes", "--debug")
@@ -187,15 +185,19 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_workers_too(number: int, status: int, long: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "status", "program"), [(signal.SIGINT, 130, command), (signal.SIGTERM, 143, forked_command)]
+)
+def test_a_signal_ends_the_workers_too(
+    number: int, status: int, program: Callable[[], str], long: Path, tmp_path: Path
+) -> None:
     arguments = ["analyze", str(long), "--batch-tokens", "100", "--engine", "processes", "--workers", "2"]
     report = tmp_path / "report.json"
-    with subprocess.Popen([command(), *arguments, "-o", str(report)], stderr=subprocess.PIPE) as process:
+    with Process([program(), *arguments, "-o", str(report)], stderr=subprocess.PIPE) as process:
         workers: list[int] = []
 
         def reading() -> bool:
-            workers[:] = workers_of(process.pid)
+            workers[:] = map(number_of, workers_of(process.number))
             return len(workers) == 2 and all(_has_open(pid, long) for pid in workers)
 
         wait_for(reading, process)

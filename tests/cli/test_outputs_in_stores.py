@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, command, refused, row, run, wait_for
+from running import BF16, STEPS, Process, forked_command, refused, row, run, wait_for
 from stores import Proxy, get, keys, put, server, unfinished
 from stores import store as store
 
@@ -124,11 +124,10 @@ def test_an_interrupted_upload_leaves_nothing_and_keeps_the_older_object(
             interrupted.wait()
 
     store.answer = answer
-    # The installed command, which has the signal when it is sent, and so before the answer.
-    args = [command(), "filter", BF16, *GEO, "-o", "s3://dumps/interrupted/a.parquet", "--overwrite"]
-    with subprocess.Popen(args, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE) as process:
+    args = [forked_command(), "filter", BF16, *GEO, "-o", "s3://dumps/interrupted/a.parquet", "--overwrite"]
+    with Process(args, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE) as process:
         wait_for(uploading.is_set, process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)  # it has the signal before the answer
         interrupted.set()
         process.communicate()
     assert process.returncode == 130

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, command, forked_command, jsonl, parquet, refused, row, run, wait_for
+from running import BF16, STEPS, Process, command, forked_command, jsonl, parquet, refused, row, run, wait_for
 
 pytestmark = pytest.mark.xdist_group("processes")
 OLD = b"the old output"
@@ -30,9 +30,9 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def started(program: str, dump: str, out: Path) -> "subprocess.Popen[bytes]":
+def started(program: str, dump: str, out: Path) -> Process:
     args = [program, "filter", dump, "--preset", "token_is", "-o", str(out), "--overwrite"]
-    return subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return Process(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def is_writing(out: Path) -> bool:
@@ -40,11 +40,14 @@ def is_writing(out: Path) -> bool:
     return any(part.stat().st_size > 0 for part in out.parent.glob(".*.part"))
 
 
-@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.parquet"])
-def test_a_kill_in_the_middle_leaves_the_old_output(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [("out.jsonl", forked_command), ("out.jsonl.gz", forked_command), ("out.parquet", command)],
+)
+def test_a_kill_in_the_middle_leaves_the_old_output(name: str, program: Callable[[], str], tmp_path: Path) -> None:
     out = tmp_path / name
     out.write_bytes(OLD)
-    with started(command(), "-", out) as process:
+    with started(program(), "-", out) as process:
         assert process.stdin is not None
         # Its standard input stays open, so however long this test is kept waiting, it is in the middle.
         process.stdin.write(LINES)
@@ -70,7 +73,7 @@ def test_a_kill_at_the_end_leaves_the_old_output_or_the_new_one(dump: str, tmp_p
     assert len(whole) > 1000
     for share in (0.9, 1.0):
         out.write_bytes(OLD)
-        with started(command(), dump, out) as process:
+        with started(forked_command(), dump, out) as process:
             while process.poll() is None and out.stat().st_size == len(OLD):
                 if any(part.stat().st_size >= share * len(whole) for part in tmp_path.glob(".*.part")):
                     break
@@ -266,14 +269,33 @@ def test_a_dump_that_is_read_twice_is_quarantined_once(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "bad.parquet").num_rows == 1
 
 
+IN_CONTAINER = """
+import ctypes, os, subprocess, sys
+from rlcorr_cli.cli.main import main
+
+CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
+ctypes.CDLL(None).unshare(CLONE_NEWNS | CLONE_NEWPID)
+if os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+subprocess.run(["mount", "-t", "proc", "proc", "/proc"], check=True)
+assert os.getpid() == 1
+main({args!r})
+"""
+"""A command in a namespace of process numbers, as by `unshare --pid --fork --mount-proc`."""
+
+
 def test_two_containers_with_the_same_process_numbers_write_one_output(dump: str, tmp_path: Path) -> None:
-    alone = ["unshare", "--pid", "--fork", "--mount-proc"]
-    if subprocess.run([*alone, "true"], capture_output=True).returncode:
+    if subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True).returncode:
         pytest.skip("a namespace of process numbers is not permitted here")
     out = tmp_path / "out.jsonl"
-    args = [*alone, command(), "filter", dump, "--preset", "token_is", "-o", str(out), "--overwrite", "--limit"]
+    args = ["filter", dump, "--preset", "token_is", "-o", str(out), "--overwrite", "--limit"]
     rows = ("3000", "4000")
-    runs = [subprocess.Popen([*args, n], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for n in rows]
+    scripts = [IN_CONTAINER.format(args=[*args, n]) for n in rows]
+    runs = [
+        subprocess.Popen([forked_command(), "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for script in scripts
+    ]
     for process in runs:
         _, err = process.communicate()
         assert process.returncode == 0, err

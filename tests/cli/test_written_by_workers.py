@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import STEPS, command, forked_command, refused, run, wait_for
+from running import STEPS, Process, forked_command, refused, run, wait_for
+from running import warm as warm
 from stores import Proxy, get, keys, put, server
 from stores import store as store
 
@@ -55,9 +56,9 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def started(program: str, long: str, out: str, *more: str) -> "subprocess.Popen[bytes]":
-    args = [program, "filter", long, "--preset", "token_is", "--batch-tokens", "100", *PROCESSES, "-o", out, *more]
-    return subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def started(long: str, out: str) -> Process:
+    args = ["filter", long, "--preset", "token_is", "--batch-tokens", "100", *PROCESSES, "-o", out]
+    return Process([forked_command(), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def is_half_way(folder: Path) -> bool:
@@ -68,7 +69,7 @@ def is_half_way(folder: Path) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_half_way_leaves_nothing(number: signal.Signals, long: str, tmp_path: Path) -> None:
-    with started(forked_command(), long, str(tmp_path / "out")) as process:
+    with started(long, str(tmp_path / "out")) as process:
         wait_for(lambda: is_half_way(tmp_path), process)
         process.send_signal(number)
         _, err = process.communicate()
@@ -77,8 +78,9 @@ def test_a_signal_half_way_leaves_nothing(number: signal.Signals, long: str, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_kill_half_way_leaves_no_directory_and_the_next_run_no_litter(long: str, dump: str, tmp_path: Path) -> None:
-    with started(command(), long, str(tmp_path / "out")) as process:
+    with started(long, str(tmp_path / "out")) as process:
         wait_for(lambda: is_half_way(tmp_path), process)
         process.kill()
         process.communicate()
@@ -135,6 +137,7 @@ def test_workers_upload_what_is_written_on_a_disk(store: Proxy, dump: str, tmp_p
     assert not any(temporary.iterdir())
 
 
+@pytest.mark.usefixtures("warm")
 def test_an_older_folder_has_no_seal_while_parts_are_named(store: Proxy, dump: str) -> None:
     args = ("filter", dump, *GEO, "--rejected", "keep", *BY_ONE, "-o", "s3://dumps/sealed/d")
     assert run(*args).status == 0
@@ -151,6 +154,7 @@ def test_an_older_folder_has_no_seal_while_parts_are_named(store: Proxy, dump: s
     assert keys(server(), "sealed") == older
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_part_that_the_store_refuses_leaves_nothing(store: Proxy, dump: str, temporary: Path) -> None:
     store.answer = lambda method, path: (
         (403, {}, b"") if method == "PUT" and "part-00002.parquet?partNumber" in path else None
@@ -160,10 +164,11 @@ def test_a_part_that_the_store_refuses_leaves_nothing(store: Proxy, dump: str, t
     assert not any(temporary.iterdir())
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_kill_half_way_leaves_no_seal_in_a_store_and_the_next_run_no_litter(
     store: Proxy, long: str, dump: str
 ) -> None:
-    with started(command(), long, "s3://dumps/killed/d") as process:
+    with started(long, "s3://dumps/killed/d") as process:
         wait_for(lambda: any(key.endswith("/part-00000.parquet") for key in keys(server(), "killed")), process)
         process.kill()
         process.communicate()

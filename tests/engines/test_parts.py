@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +38,9 @@ from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.requests import ReadRequest
+
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+from running import forked_workers
 
 ROOT = Path(__file__).parents[2]
 STEPS, GOLDEN = ROOT / "sample_data" / "smollm2_steps.parquet", ROOT / "tests" / "golden" / "input.parquet"
@@ -77,9 +81,10 @@ class KillingEngine(ProcessEngine):
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[KillingEngine]:
-    engine = KillingEngine(2)
-    yield engine
-    engine.close()
+    with forked_workers():
+        engine = KillingEngine(2)
+        yield engine
+        engine.close()
 
 
 def cut(source: Path, folder: Path, n_files: int = 5) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +30,9 @@ from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.measured import Measured
 
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+from running import forked_workers
+
 R = TypeVar("R")
 N = 60
 BATCH_TOKENS = 64
@@ -36,9 +40,10 @@ BATCH_TOKENS = 64
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ProcessEngine]:
-    engine = ProcessEngine(2)
-    yield engine
-    engine.close()
+    with forked_workers():
+        engine = ProcessEngine(2)
+        yield engine
+        engine.close()
 
 
 def row(i: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -15,6 +15,9 @@ from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.engines.remote import WorkerFault
 from rlcorr_cli.errors import DataError
 
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+from running import forked_command, forked_workers
+
 pytestmark = pytest.mark.xdist_group("processes")
 
 
@@ -24,9 +27,10 @@ def shards(n: int) -> list[Shard]:
 
 @pytest.fixture
 def engine() -> Iterator[ProcessEngine]:
-    engine = ProcessEngine(2)
-    yield engine
-    engine.close()
+    with forked_workers():
+        engine = ProcessEngine(2)
+        yield engine
+        engine.close()
     assert workers_of(os.getpid()) == []
 
 
@@ -231,7 +235,8 @@ except interrupt.Terminated:
 
 
 def test_a_signal_that_comes_again_leaves_no_worker() -> None:
-    done = _python("-c", SIGNALLED.format(tests=str(Path(__file__).parent)))
+    script = SIGNALLED.format(tests=str(Path(__file__).parent))
+    done = subprocess.run([forked_command(), "-c", script], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("2\n", "")
 
 
