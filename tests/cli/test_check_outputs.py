@@ -9,7 +9,7 @@ from pathlib import Path
 
 import junitparser
 import pytest
-from running import BF16, STEPS, command, forked_command, parquet, refused, row, run, run_installed
+from running import BF16, STEPS, forked_command, parquet, refused, row, run, run_installed
 
 FAILING = (STEPS, "--group-by", "step", "--min", "seq_ess=0.3")
 EVIL = (
@@ -140,7 +140,7 @@ def test_a_junit_that_cannot_be_written_outranks_a_finding(tmp_path: Path) -> No
 
 def test_a_closed_pipe_changes_no_status() -> None:
     line = 'set -o pipefail; rlcorr=$1; shift; "$rlcorr" check "$@" 2>&1 | true'
-    given = ["bash", "-c", line, "bash", command(), *FAILING]
+    given = ["bash", "-c", line, "bash", forked_command(), *FAILING]
     done = subprocess.run(given, capture_output=True, timeout=120, env={**os.environ, "GITHUB_ACTIONS": "true"})
     assert done.returncode == 1
 

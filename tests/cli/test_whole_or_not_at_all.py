@@ -26,7 +26,7 @@ LINES = (json.dumps(row(text="a" * 2000)) + "\n").encode() * 10_000
 def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The sample many times over, which takes a while to write."""
     path = tmp_path_factory.mktemp("dump") / "in.parquet"
-    pq.write_table(pa.concat_tables([pq.read_table(STEPS).drop_columns(["sample_id"])] * 16), path, row_group_size=1000)
+    pq.write_table(pa.concat_tables([pq.read_table(STEPS).drop_columns(["sample_id"])] * 4), path, row_group_size=100)
     return str(path)
 
 
@@ -104,18 +104,10 @@ def test_a_full_disk_leaves_nothing_and_says_how_much_is_needed(name: str, dump:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_says_how_much_a_resampling_needs(dump: str, tmp_path: Path) -> None:
-    args = [
-        forked_command(),
-        "filter",
-        dump,
-        "--preset",
-        "token_is",
-        "--resample",
-        "50000",
-        "-o",
-        str(tmp_path / "o.jsonl"),
-    ]
+def test_a_full_disk_says_how_much_a_resampling_needs(tmp_path: Path) -> None:
+    """Of six times the rows that there are."""
+    resampled = ("filter", STEPS, "--preset", "token_is", "--resample", "2000", "--batch-tokens", "4000")
+    args = [forked_command(), *resampled, "-o", str(tmp_path / "o.jsonl")]
     assert subprocess.run(args, capture_output=True).returncode == 0
     n_bytes = (tmp_path / "o.jsonl").stat().st_size
     (tmp_path / "o.jsonl").unlink()
@@ -290,7 +282,7 @@ def test_two_containers_with_the_same_process_numbers_write_one_output(dump: str
         pytest.skip("a namespace of process numbers is not permitted here")
     out = tmp_path / "out.jsonl"
     args = ["filter", dump, "--preset", "token_is", "-o", str(out), "--overwrite", "--limit"]
-    rows = ("3000", "4000")
+    rows = ("900", "1200")
     scripts = [IN_CONTAINER.format(args=[*args, n]) for n in rows]
     runs = [
         subprocess.Popen([forked_command(), "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -44,7 +44,7 @@ from running import forked_workers
 
 ROOT = Path(__file__).parents[2]
 STEPS, GOLDEN = ROOT / "sample_data" / "smollm2_steps.parquet", ROOT / "tests" / "golden" / "input.parquet"
-BATCH_TOKENS = 500
+BATCH_TOKENS = 1000
 GEO = preset("geo_rs").plan
 TOKEN = preset("token_is").plan
 

@@ -224,7 +224,7 @@ def take(pids):
         os.kill(os.getpid(), signal.SIGTERM)
 
 interrupt.install()
-interrupt.AGAIN_SECONDS = 0.0001  # the signal comes again while workers are ended
+interrupt.AGAIN_SECONDS = 0.001  # the signal comes again while workers are ended
 pids = []
 try:
     take(pids)
