@@ -1,10 +1,12 @@
-"""A Ray cluster of three nodes on this machine, for tests: each node is a raylet with workers of its own."""
+"""A Ray cluster of three nodes on this machine, for tests: each node is a raylet with workers of its own; and which of
+these read a file."""
 
 import os
 import shutil
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 MEMORY = 80 << 20
@@ -16,8 +18,11 @@ def ray_cluster() -> Generator[Any]:
     """A head, which runs nothing, and two nodes of a core each."""
     from ray.cluster_utils import Cluster
 
-    folder = os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short: sockets lie below
-    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short: sockets lie below
+    # Workers that a node starts before it is asked are of no use to a run that sends its code along.
+    variables = {"RAY_TMPDIR": folder, "RAY_prestart_worker_first_driver": "0"}
+    os.environ.update(variables)
+    head = {"num_cpus": 0, "include_dashboard": False, "include_log_monitor": False, "object_store_memory": MEMORY}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(2):
@@ -26,10 +31,29 @@ def ray_cluster() -> Generator[Any]:
         yield cluster
     finally:
         cluster.shutdown()
-        del os.environ["RAY_TMPDIR"]
+        for name in variables:
+            del os.environ[name]
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def add_node(cluster: Any, *, wait: bool = True) -> Any:
     """One more node."""
     return cluster.add_node(wait=wait, num_cpus=1, object_store_memory=MEMORY)
+
+
+def readers(path: Path) -> list[int]:
+    """Workers of Ray that have a file open."""
+    processes = (Path("/proc", pid) for pid in os.listdir("/proc") if pid.isdigit())
+    return [int(process.name) for process in processes if _is_worker(process) and _has_open(process, path)]
+
+
+def _is_worker(process: Path) -> bool:
+    with suppress(OSError):
+        return (process / "cmdline").read_bytes().startswith(b"ray::")
+    return False
+
+
+def _has_open(process: Path, path: Path) -> bool:
+    with suppress(OSError):
+        return any(os.readlink(link) == str(path) for link in (process / "fd").iterdir())
+    return False

@@ -1,5 +1,6 @@
 """`--engine ray` on a cluster of three nodes: what threads give, whatever is lost on the way there."""
 
+import json
 import logging
 import os
 import re
@@ -10,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ray_clusters import add_node, ray_cluster
+from ray_clusters import add_node, ray_cluster, readers
 from work_for_ray import Begun, Killed, Raising, Stays, StaysOn, node_of
 
 sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 import stores
-from running import STEPS, command, forked_command, jsonl, looks, refused, row, run, wait_for
-from stores import Proxy
+from running import STEPS, Process, command, forked_command, jsonl, looks, refused, row, run, wait_for
+from stores import Proxy, get, keys, server
 from stores import store as store
 
 import rlcorr_cli
@@ -36,9 +36,12 @@ from rlcorr_cli.engines.ray_cluster import PACKAGE
 from rlcorr_cli.engines.ray_tasks import RayEngine
 from rlcorr_cli.engines.remote import WorkerFault
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.io.outputs import SEAL
 
 pytestmark = pytest.mark.xdist_group("ray")
 BY_RAY = ("--engine", "ray")
+GEO = ("--preset", "geo_rs")
+N_ROWS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -80,54 +83,51 @@ def shards(n: int) -> list[Shard]:
     return [Shard(index=i, path=f"part-{i}.jsonl", format="jsonl", part=None, n_bytes=1) for i in range(n)]
 
 
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Minutes of work, in batches of a row."""
-    offsets = pa.array(np.arange(0, 4_000_001, 100, dtype=np.int32))
-    values = pa.array(-np.random.default_rng(0).random(4_000_000, np.float32))
+def written(path: Path, n_rows: int, row_group_size: int) -> Path:
+    """A file of sequences of a hundred tokens."""
+    offsets = pa.array(np.arange(0, 100 * n_rows + 1, 100, dtype=np.int32))
+    values = pa.array(-np.random.default_rng(0).random(100 * n_rows, np.float32))
     column = pa.ListArray.from_arrays(offsets, values)
-    path = tmp_path_factory.mktemp("long") / "long.parquet"
-    pq.write_table(pa.table({"rollout_log_probs": column, "old_log_probs": column}), path, row_group_size=5000)
+    columns = pa.table({"rollout_log_probs": column, "old_log_probs": column})
+    pq.write_table(columns, path, row_group_size=row_group_size)
     return path
 
 
-def readers(path: Path) -> list[int]:
-    """Workers of Ray that have a file open."""
-    processes = (Path("/proc", pid) for pid in os.listdir("/proc") if pid.isdigit())
-    return [int(process.name) for process in processes if _is_worker(process) and _has_open(process, path)]
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Minutes of work, in batches of a row."""
+    return written(tmp_path_factory.mktemp("long") / "long.parquet", 40_000, 5000)
 
 
-def _is_worker(process: Path) -> bool:
-    with suppress(OSError):
-        return (process / "cmdline").read_bytes().startswith(b"ray::")
-    return False
-
-
-def _has_open(process: Path, path: Path) -> bool:
-    with suppress(OSError):
-        return any(os.readlink(link) == str(path) for link in (process / "fd").iterdir())
-    return False
+@pytest.fixture(scope="module")
+def short_and_long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that is done at once, and one of seconds of work in batches of a few rows."""
+    folder = tmp_path_factory.mktemp("long")
+    written(folder / "0.parquet", 3, 3)
+    written(folder / "1.parquet", N_ROWS, N_ROWS)
+    return folder
 
 
 @pytest.mark.parametrize(
-    ("number", "status", "program"), [(signal.SIGINT, 130, command), (signal.SIGTERM, 143, forked_command)]
+    ("number", "workers", "program"), [(signal.SIGINT, 2, command), (signal.SIGTERM, 1, forked_command)]
 )
 def test_a_signal_ends_what_runs_on_the_cluster_and_not_the_cluster(
-    number: int, status: int, program: Callable[[], str], cluster: Any, long: Path, tmp_path: Path
+    number: signal.Signals, workers: int, program: Callable[[], str], cluster: Any, long: Path, tmp_path: Path
 ) -> None:
-    arguments = ["analyze", str(long), "--batch-tokens", "100", *BY_RAY, "--ray-address", cluster.address]
-    report = tmp_path / "report.json"
-    with subprocess.Popen([program(), *arguments, "-o", str(report)], stderr=subprocess.PIPE) as process:
-        wait_for(lambda: len(readers(long)) == 2, process)
+    arguments = ["analyze", str(long), "--batch-tokens", "100", "--workers", str(workers), *BY_RAY]
+    given = [*arguments, "--ray-address", cluster.address, "-o", str(tmp_path / "report.json")]
+    with Process([program(), *given], stderr=subprocess.PIPE) as process:
+        wait_for(lambda: len(readers(long)) == workers, process)
         process.send_signal(number)
         _, err = process.communicate()
-    assert process.returncode == status
+    assert process.returncode == 128 + number
     assert err == (b"Interrupted: nothing was written.\n" if number == signal.SIGINT else b"")
     assert list(tmp_path.iterdir()) == []
     until(lambda: not readers(long))
 
 
-def test_the_report_of_a_run_that_lost_a_worker_is_whole(cluster: Any, long: Path) -> None:
+def test_the_report_of_a_run_that_lost_a_worker_is_whole(cluster: Any, tmp_path: Path) -> None:
+    long = written(tmp_path / "long.parquet", 20_000, 5000)
     arguments = ["analyze", str(long), "--batch-tokens", "20000", "--json"]
     by_ray = [*arguments, *BY_RAY, "--ray-address", cluster.address]
     workers: list[int] = []
@@ -144,12 +144,58 @@ def test_the_report_of_a_run_that_lost_a_worker_is_whole(cluster: Any, long: Pat
     assert out.decode() == run(*arguments).out
 
 
+def started(cluster: Any, dump: Path, out: Path, batch_tokens: int) -> Process:
+    args = ["filter", str(dump), "--preset", "token_is", "--batch-tokens", str(batch_tokens), "-o", str(out)]
+    by_ray = [*BY_RAY, "--workers", "1", "--ray-address", cluster.address]
+    return Process([forked_command(), *args, *by_ray], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def writes_the_long_one(dump: Path, folder: Path) -> bool:
+    """Whether the short file's part is whole, and a worker reads the long one."""
+    return any(folder.glob(".rlcorr-*/part-00000.parquet")) and bool(readers(dump / "1.parquet"))
+
+
+def test_the_part_of_a_killed_task_is_written_again(cluster: Any, short_and_long: Path, tmp_path: Path) -> None:
+    with started(cluster, short_and_long, tmp_path / "out", 4000) as process:
+        wait_for(lambda: writes_the_long_one(short_and_long, tmp_path), process)
+        os.kill(readers(short_and_long / "1.parquet")[0], signal.SIGKILL)
+        _, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    seal = json.loads((tmp_path / "out" / SEAL).read_text())
+    assert [part["rows"] for part in seal["parts"]] == [3, N_ROWS]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        SEAL,
+        "out",
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+    assert len(pq.read_table(tmp_path / "out" / "part-00001.parquet")) == N_ROWS
+
+
+def test_a_kill_half_way_leaves_no_directory_and_the_next_run_no_litter(
+    cluster: Any, short_and_long: Path, dump: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "written"
+    folder.mkdir()
+    with started(cluster, short_and_long, folder / "out", 100) as process:
+        wait_for(lambda: writes_the_long_one(short_and_long, folder), process)
+        process.kill()
+        process.communicate()
+    until(lambda: not readers(short_and_long / "1.parquet"))  # Ray ends the tasks of a driver that is gone
+    (litter,) = folder.iterdir()
+    assert litter.name.startswith(".rlcorr-")
+    assert not (litter / SEAL).exists()
+    assert run("filter", str(dump), *GEO, "-o", str(folder / "out")).status == 0
+    assert [path.name for path in folder.iterdir()] == ["out"]
+
+
 def test_the_commands_of_the_manual_run(cluster: Any, dump: Path, tmp_path: Path) -> None:
     """Those of rlcorr: what `ray start` does on each machine is done for the nodes already."""
     page = (Path(PACKAGE) / "manual" / "clusters.md").read_text(encoding="utf-8")
     lines = re.findall(r"^(rlcorr [^#\n]* --engine ray[^#\n]*)", page, re.MULTILINE)
     assert len(lines) == 2
-    (tmp_path / "dump").symlink_to(dump)
+    (tmp_path / "dump").mkdir()
+    (tmp_path / "dump" / "0.parquet").symlink_to(dump / "0.parquet")
     for line in lines:
         args = shlex.split(line.replace("head:6379", cluster.address))[1:]
         by_address = {**os.environ, "RAY_ADDRESS": cluster.address}
@@ -207,6 +253,35 @@ def test_ray_filters_the_rows_that_threads_keep(dump: Path, tmp_path: Path) -> N
         tables.append(pq.read_table(out))
     assert 0 < len(tables[0]) < len(pq.read_table(dump))
     assert tables[0].equals(tables[1])
+
+
+def joined(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(table.replace_schema_metadata() for table in tables)
+
+
+@pytest.mark.usefixtures("connected")
+def test_tasks_write_the_parts_that_one_process_writes(
+    dump: Path, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dump").symlink_to(dump)
+    monkeypatch.chdir(tmp_path)  # a relative path is meant here, wherever workers are
+    for name, engine in (("one", "threads"), ("many", "ray")):
+        apart = ("-o", name, "--rejected-output", f"{name}-rejected")
+        assert run("filter", "dump", *GEO, *apart, "--engine", engine).status == 0
+    ran = run("filter", "dump", *GEO, "-o", "s3://dumps/by-ray/kept", "--engine", "ray")
+    assert ran.status == 0, ran.err
+    for name in ("", "-rejected"):
+        one, many = (
+            joined([pq.read_table(p) for p in sorted(Path(f"{of}{name}").glob("*.parquet"))]) for of in ("one", "many")
+        )
+        assert many.equals(one)
+        assert len(json.loads(Path(f"many{name}", SEAL).read_text())["parts"]) == 3
+    stored = [key for key in keys(server(), "by-ray") if key.endswith(".parquet")]
+    assert joined([pq.read_table(pa.BufferReader(get(server(), key))) for key in stored]).equals(
+        joined([pq.read_table(p) for p in sorted(Path("one").glob("*.parquet"))])
+    )
+    assert keys(server(), "by-ray")[0] == f"by-ray/kept/{SEAL}"
+    assert len(keys(server(), "by-ray")) == 4
 
 
 @pytest.mark.usefixtures("connected")
