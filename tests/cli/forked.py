@@ -1,10 +1,10 @@
 """The command as a process of its own, without the second that it takes to import torch: `forked_command()`.
 
 A server that has imported all of rlcorr forks for every command.  A client, 20 ms to start, hands it its arguments,
-environment, directory, limits and open files, passes signals on (`Process` sends them itself), and ends as
-the forked process ends.  So a test sees all that the console script does in main(), which ends the process.  Only how
-Python sets itself up is not looked at: tests of PYTHONIOENCODING, of imports, of memory, and some of everything else
-take the installed command.
+environment, directory, limits and open files, passes signals on (`Process` sends them itself), and ends as the forked
+process ends.  So a test sees all that the console script does in main(), which ends the process.  Only how Python sets
+itself up is not looked at: tests of PYTHONIOENCODING, of imports, of memory, and some of everything else take the
+installed command.
 Called as `python -c CODE` it runs the code: so it stands for the Python that worker processes are started with, in
 `forked_workers` and in every command that is itself forked.
 """
@@ -115,8 +115,10 @@ def forked_workers() -> Generator[None]:
     """Worker processes that need not import torch anew: for what they compute, not for how they are started."""
     before = sys.executable, subprocess.Popen
     sys.executable, subprocess.Popen = forked_command(), Process
-    yield
-    sys.executable, subprocess.Popen = before
+    try:
+        yield
+    finally:
+        sys.executable, subprocess.Popen = before
 
 
 def serve(address: str) -> list[str]:
