@@ -6,7 +6,8 @@ process ends.  So a test sees all that the console script does in main(), which 
 itself up is not looked at: tests of PYTHONIOENCODING, of imports, of memory, and some of everything else take the
 installed command.
 Called as `python -c CODE` it runs the code: so it stands for the Python that worker processes are started with, in
-`forked_workers` and in every command that is itself forked.
+`forked_workers` and in every command that is itself forked.  Ray starts a cluster of its own with more than that: it
+takes the installed command, too.
 """
 
 import fcntl
@@ -15,12 +16,12 @@ import os
 import pkgutil
 import resource
 import select
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
+from uuid import uuid4
 
 MOST_FILES = 16
 PREFIX = "rlcorr-forked-"
@@ -67,22 +69,45 @@ os._exit(os.WEXITSTATUS(status))
 
 @lru_cache(1)
 def forked_command() -> str:
-    """What to run instead of `rlcorr`.  Its server starts with the first call and ends with this process."""
+    """What to run instead of `rlcorr`.  Its server starts with the first call in a run of pytest, for all processes of
+    pytest-xdist, and ends with the last of those that called."""
     # Not in TMPDIR, which a test may have set: a socket's path has to be short.
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+    folder = Path("/tmp", PREFIX + os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex))
+    with _locked():
+        if folder.exists():
+            _HELD.append(os.open(folder / "held", os.O_WRONLY | os.O_NONBLOCK))
+        else:
+            folder.mkdir(0o700)
+            _start_server(folder)
+    return str(folder / "rlcorr")
+
+
+_HELD: list[int] = []
+"""The end of the server's stdin.  Nothing is ever written to it; it closes however this process ends."""
+_SERVERS: list["subprocess.Popen[bytes]"] = []
+
+
+@contextmanager
+def _locked() -> Generator[None]:
+    """Alone among those that start a server, or end theirs."""
+    with open(__file__) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _start_server(folder: Path) -> None:
     path, address = folder / "rlcorr", str(folder / "socket")
     path.write_text(f"#!{sys.executable} -ISE\n" + CLIENT.format(address=address))
     path.chmod(0o755)
+    os.mkfifo(folder / "held")
+    stdin = os.open(folder / "held", os.O_RDONLY | os.O_NONBLOCK)
+    _HELD.append(os.open(folder / "held", os.O_WRONLY))
     arguments = [sys.executable, __file__, address]
-    # Nothing is ever written to its stdin; this process holds the other end, which closes however it ends.
-    server = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    server = subprocess.Popen(arguments, stdin=stdin, stdout=subprocess.PIPE, start_new_session=True)
+    os.close(stdin)
     _SERVERS.append(server)
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
-    return str(path)
-
-
-_SERVERS: list["subprocess.Popen[bytes]"] = []
 
 
 class Process(subprocess.Popen[Any]):
@@ -132,8 +157,10 @@ def serve(address: str) -> list[str]:
     print("ready", flush=True)
     while listener not in select.select([0, listener], [], [])[0] or (args := _answered(listener)) is None:
         if select.select([0], [], [], 0)[0]:
-            _remove(Path(address))
-            sys.exit()
+            with _locked():
+                if select.select([0], [], [], 0)[0]:  # and nobody came meanwhile
+                    shutil.rmtree(Path(address).parent)
+                    sys.exit()
     return args
 
 
@@ -202,12 +229,6 @@ def _moved(stream: int) -> int:
 def _text(number: int, errors: str) -> TextIO:
     buffering = 1 if os.isatty(number) or number == 2 else -1
     return open(number, "w", buffering, encoding="utf-8", errors=errors, closefd=False)
-
-
-def _remove(address: Path) -> None:
-    for path in (address, address.with_name("rlcorr")):
-        path.unlink(missing_ok=True)
-    address.parent.rmdir()
 
 
 if __name__ == "__main__":

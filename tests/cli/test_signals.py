@@ -89,9 +89,9 @@ def test_a_signal_in_the_middle_of_a_dump_ends_it(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("number", "program"), [(signal.SIGINT, forked_command), (signal.SIGTERM, command)])
-def test_a_signal_while_waiting_for_standard_input_ends_it(number: signal.Signals, program: Callable[[], str]) -> None:
-    with started(program(), "analyze", "-", stdin=subprocess.PIPE) as process:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_waiting_for_standard_input_ends_it(number: signal.Signals) -> None:
+    with started(forked_command(), "analyze", "-", stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         # Far more than a pipe holds, so this returns when nearly all of it has been read, and then it waits for more.
         process.stdin.write(LINE * 20_000)
