@@ -132,6 +132,7 @@ def hub() -> Generator[Hub]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else a body waits 40 ms for the client to acknowledge the headers
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -152,7 +153,7 @@ def hub() -> Generator[Hub]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listener:
         listener.daemon_threads = True
         state.endpoint = f"http://127.0.0.1:{listener.server_port}"
-        thread = threading.Thread(target=listener.serve_forever, daemon=True)
+        thread = threading.Thread(target=listener.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield state
         listener.shutdown()

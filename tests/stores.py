@@ -130,6 +130,7 @@ def proxy(endpoint: str) -> Generator[Proxy]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else a body waits 40 ms for the client to acknowledge the headers
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -174,7 +175,7 @@ def proxy(endpoint: str) -> Generator[Proxy]:
 
     with _Quiet(("127.0.0.1", 0), Handler) as listener:
         state.endpoint = f"http://127.0.0.1:{listener.server_port}"
-        thread = threading.Thread(target=listener.serve_forever, daemon=True)
+        thread = threading.Thread(target=listener.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield state
         listener.shutdown()
