@@ -6,6 +6,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.requests import ReadRequest
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from running import forked_workers
+from running import forked_workers, row
 
 ROOT = Path(__file__).parents[2]
 STEPS, GOLDEN = ROOT / "sample_data" / "smollm2_steps.parquet", ROOT / "tests" / "golden" / "input.parquet"
@@ -80,11 +81,15 @@ class KillingEngine(ProcessEngine):
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[KillingEngine]:
-    with forked_workers():
-        engine = KillingEngine(2)
+def engine() -> Iterator[KillingEngine]:
+    with closing(KillingEngine(2)) as engine:
         yield engine
-        engine.close()
+
+
+@pytest.fixture
+def processes(engine: KillingEngine) -> Iterator[KillingEngine]:
+    with forked_workers():
+        yield engine
 
 
 def cut(source: Path, folder: Path, n_files: int = 5) -> str:
@@ -188,14 +193,7 @@ def made(folder: Path, gaps: Sequence[float], suffix: str = "parquet", **more: A
     folder.mkdir()
     for i, gap in enumerate(gaps):
         drawn = [
-            {
-                "rollout_log_probs": [-1.0, -1.5],
-                "old_log_probs": [-1.0 - gap * (j % 2), -1.5],
-                "row": 30 * i + j,
-                "text": f"{j}",
-                **more,
-            }
-            for j in range(30)
+            row([-1.0, -1.5], [-1.0 - gap * (j % 2), -1.5], row=30 * i + j, text=f"{j}", **more) for j in range(30)
         ]
         if suffix == "parquet":
             pq.write_table(pa.Table.from_pylist(drawn), folder / f"{i:02d}.parquet")

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,11 +40,15 @@ BATCH_TOKENS = 64
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessEngine]:
-    with forked_workers():
-        engine = ProcessEngine(2)
+def engine() -> Iterator[ProcessEngine]:
+    with closing(ProcessEngine(2)) as engine:
         yield engine
-        engine.close()
+
+
+@pytest.fixture
+def processes(engine: ProcessEngine) -> Iterator[ProcessEngine]:
+    with forked_workers():
+        yield engine
 
 
 def row(i: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -144,14 +149,28 @@ def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) ->
         assert_same(one.measured, other.measured)
 
 
-def test_processes_inspect_what_threads_inspect(dump: Dump, processes: ProcessEngine) -> None:
+def inspected(dump: Dump, processes: ProcessEngine) -> list[list[Any]]:
+    """By threads, and by processes."""
     results: list[list[Any]] = []
     for computing in computings(processes):
         log = BadRowLog(dump.request.bad_rows, None)
         work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=4, by="k3")
         results.append([(shard.path, inspection) for shard, inspection in scan(dump, computing, work, log)])
         results[-1].append(log.counts)
-    assert results[0] == results[1]
+    return results
+
+
+def test_processes_inspect_what_threads_inspect(dump: Dump, processes: ProcessEngine) -> None:
+    here, there = inspected(dump, processes)
+    assert here == there
+
+
+def test_a_worker_that_has_nothing_imported_inspects_what_threads_inspect(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"rollout_log_probs": [-1.0], "old_log_probs": [-1.5]}\n')
+    dump = opened(ReadRequest(paths=(str(tmp_path),)), ChosenPlan(plan=preset("token_is").plan))
+    with closing(ProcessEngine(1)) as engine:
+        here, there = inspected(dump, engine)
+    assert here == there
 
 
 def test_an_id_in_two_files_is_found_by_processes_too(tmp_path: Path, processes: ProcessEngine) -> None:
