@@ -63,7 +63,9 @@ def test_processes_give_the_report_of_threads_byte_for_byte(command_line: tuple[
 @pytest.mark.parametrize("workers", ["2", "7"])
 def test_a_report_is_the_same_for_any_number_of_workers(workers: str, dump: str) -> None:
     first = run("analyze", dump, "--json", "--workers", "1").out
-    assert run("analyze", dump, "--json", "--engine", "processes", "--workers", workers).out == first
+    there = run("analyze", dump, "--json", "--engine", "processes", "--workers", workers)
+    assert there.status == 0, there.err
+    assert there.out == first
 
 
 @pytest.mark.usefixtures("warm")
