@@ -219,10 +219,12 @@ def analyze_loaded() -> set[str]:
     return loaded_by("analyze", str(ROOT / "sample_data" / "smollm2_bf16.parquet"), "--quiet")
 
 
+@pytest.mark.xdist_group("loaded")
 def test_the_check_of_light_commands_can_fail(analyze_loaded: set[str]) -> None:
     assert {"torch", "numpy", "pyarrow"} <= analyze_loaded
 
 
+@pytest.mark.xdist_group("loaded")
 def test_analyze_loads_nothing_of_other_commands_and_dumps(analyze_loaded: set[str]) -> None:
     assert {"rlcorr_cli.api.reading", "rlcorr_cli.io.layouts.table"} <= analyze_loaded
     assert analyze_loaded & {f"rlcorr_cli.{name}" for name in OTHERS} == set()

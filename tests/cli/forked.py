@@ -23,7 +23,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import import_module
@@ -67,18 +67,22 @@ os._exit(os.WEXITSTATUS(status))
 """
 
 
-@lru_cache(1)
-def forked_command() -> str:
+@lru_cache
+def forked_command(*modules: str) -> str:
     """What to run instead of `rlcorr`.  Its server starts with the first call in a run of pytest, for all processes of
-    pytest-xdist, and ends with the last of those that called."""
+    pytest-xdist, and ends with the last of those that called.
+
+    modules: what the server has imported, in place of all of rlcorr.
+    """
     # Not in TMPDIR, which a test may have set: a socket's path has to be short.
-    folder = Path("/tmp", PREFIX + os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex))
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)
+    folder = Path("/tmp", PREFIX + "-".join((run, *modules)))
     with _locked():
         if folder.exists():
             _HELD.append(os.open(folder / "held", os.O_WRONLY | os.O_NONBLOCK))
         else:
             folder.mkdir(0o700)
-            _start_server(folder)
+            _start_server(folder, modules)
     return str(folder / "rlcorr")
 
 
@@ -95,14 +99,14 @@ def _locked() -> Generator[None]:
         yield
 
 
-def _start_server(folder: Path) -> None:
+def _start_server(folder: Path, modules: Sequence[str]) -> None:
     path, address = folder / "rlcorr", str(folder / "socket")
     path.write_text(f"#!{sys.executable} -ISE\n" + CLIENT.format(address=address))
     path.chmod(0o755)
     os.mkfifo(folder / "held")
     stdin = os.open(folder / "held", os.O_RDONLY | os.O_NONBLOCK)
     _HELD.append(os.open(folder / "held", os.O_WRONLY))
-    arguments = [sys.executable, __file__, address]
+    arguments = [sys.executable, __file__, address, *modules]
     server = subprocess.Popen(arguments, stdin=stdin, stdout=subprocess.PIPE, start_new_session=True)
     os.close(stdin)
     _SERVERS.append(server)
@@ -146,9 +150,9 @@ def forked_workers() -> Generator[None]:
         sys.executable, subprocess.Popen = before
 
 
-def serve(address: str) -> list[str]:
+def serve(address: str, *modules: str) -> list[str]:
     """Fork for every client until stdin closes.  Returns in the forked processes, with a command's arguments."""
-    _import_all()
+    _import_all(*modules)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()
@@ -164,18 +168,22 @@ def serve(address: str) -> list[str]:
     return args
 
 
-def _import_all() -> None:
-    import pytest  # noqa: F401  # as every module does that has work of a test for workers
-
-    import rlcorr_cli
-
-    for module in pkgutil.walk_packages(rlcorr_cli.__path__, "rlcorr_cli."):
-        if not module.name.endswith("__main__"):
-            with suppress(ImportError):  # an optional dependency
-                import_module(module.name)
+def _import_all(*modules: str) -> None:
+    """modules: in place of all of rlcorr."""
+    for module in modules or _own_modules():
+        with suppress(ImportError):  # an optional dependency
+            import_module(module)
     # A fork has but the thread that forks.  jemalloc, which is in pyarrow, starts its own anew.
     threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")} - {"jemalloc_bg_thd"}
     assert len(threads) == 1, threads
+
+
+def _own_modules() -> list[str]:
+    import rlcorr_cli
+
+    names = [module.name for module in pkgutil.walk_packages(rlcorr_cli.__path__, "rlcorr_cli.")]
+    # And what every module imports that has work of a test for workers.
+    return ["pytest", *(name for name in names if not name.endswith("__main__"))]
 
 
 def _answered(listener: socket.socket) -> list[str] | None:
@@ -232,8 +240,9 @@ def _text(number: int, errors: str) -> TextIO:
 
 
 if __name__ == "__main__":
-    arguments = serve(sys.argv[1])
+    arguments = serve(*sys.argv[1:])
     if arguments[:1] == ["-c"]:
+        sys.argv = ["-c", *arguments[2:]]
         exec(arguments[1], {"__name__": "__main__"})
         sys.exit()
     from rlcorr_cli.cli.main import main

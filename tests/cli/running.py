@@ -82,6 +82,12 @@ def run_process(*args: str, env: Mapping[str, str] | None = None, stdin: str | N
     return _process(forked_command(), args, env, stdin)
 
 
+def run_lean(script: str, *args: str, env: Mapping[str, str] | None = None) -> Ran:
+    """A script in a Python that has loaded torch, NumPy and pyarrow, and nothing of rlcorr: forked from one that is
+    warm."""
+    return _process(forked_command("torch", "pyarrow.parquet"), ["-c", script, *args], env, None)
+
+
 def run_python(script: str, *args: str) -> Ran:
     """A script in a Python of its own."""
     return _process(sys.executable, ["-c", script, *args], None, None)

@@ -110,12 +110,17 @@ def test_fish_offers_files_where_nothing_else_is_offered() -> None:
 
 
 def test_completion_of_names_loads_nothing_heavy() -> None:
+    """By one Python, which is asked one line after another, and tells after each what it has loaded until then."""
+    lines = [*OFFERED, ("analyze", "sample.jsonl", "--group-by", "")]
     script = (
-        "import os, sys; os.environ.update(eval(sys.argv[1]))\n"
-        "from rlcorr_cli.cli.main import run; run([]); print(*sys.modules)"
+        "import os, sys\n"
+        "from rlcorr_cli.cli.main import run\n"
+        "for line in eval(sys.argv[1]):\n"
+        "    os.environ.update(line); run([]); print('\\nLOADED', *sys.modules)"
     )
-    for words in [*OFFERED, ("analyze", "sample.jsonl", "--group-by", "")]:
-        loaded = run_python(script, repr(asked(*words))).out.split()
+    out = run_python(script, repr([asked(*words) for words in lines])).out.splitlines()
+    told = [line.split() for line in out if line.startswith("LOADED ")]
+    for words, loaded in zip(lines, told, strict=True):
         assert "typer" in loaded
         assert [name for name in HEAVY if name in loaded] == [], words
 

@@ -26,7 +26,7 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     lines.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
     return {
         "plain": [str(INPUT)],
-        "small batches": [str(INPUT), "--batch-tokens", "64"],
+        "small batches": [str(INPUT), "--batch-tokens", "500"],
         "large batches": [str(INPUT), "--batch-tokens", "100000"],
         "seven files": [str(seven)],
         "JSON lines": [str(lines)],

@@ -8,8 +8,14 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
-from running import BF16, parquet, refused, row, run, run_installed, run_python
+from running import BF16, parquet, refused, row, run, run_lean
 
+WARNED = """\
+import sys, warnings
+warnings.simplefilter("default")
+from rlcorr_cli.cli.main import main
+main(sys.argv[1:])
+"""
 HOSTILE = "text.usetex: True\naxes.facecolor: red\nnonsense: : x\naxes.grid: maybe\nsvg.fonttype: path\n"
 
 
@@ -59,8 +65,7 @@ def test_a_picture_knows_no_settings_of_the_users(
     settings: Callable[[Path], dict[str, str]], ours: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    env = {"PYTHONWARNINGS": "default", **settings(tmp_path)}
-    ran = run_installed("plot", BF16, "-o", "theirs.svg", env=env)
+    ran = run_lean(WARNED, "plot", BF16, "-o", "theirs.svg", env=settings(tmp_path))
     assert (ran.status, ran.err) == (0, "")
     assert (tmp_path / "theirs.svg").read_bytes() == ours
     assert not list(tmp_path.glob("matplotlib-*"))
@@ -70,7 +75,7 @@ def test_a_page_and_a_sheet_know_none_either(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     env = by_variables(tmp_path)
     for command, output in (("analyze", "r.html"), ("compare", "c.svg")):
-        ran = run_installed(command, BF16, "-o", output, env=env)
+        ran = run_lean(WARNED, command, BF16, "-o", output, env=env)
         assert (ran.status, ran.err) == (0, "")
         assert not list(tmp_path.glob("matplotlib-*"))
 
@@ -85,7 +90,7 @@ sys.exit(run(sys.argv[1:]))
 
 def test_without_any_place_for_its_fonts_there_are_two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLCONFIGDIR", "/proc/nothing")
-    refused(run_python(NOWHERE, "plot", BF16, "-o", str(tmp_path / "x.png")), 4, "list of fonts", "MPLCONFIGDIR")
+    refused(run_lean(NOWHERE, "plot", BF16, "-o", str(tmp_path / "x.png")), 4, "list of fonts", "MPLCONFIGDIR")
 
 
 def test_settings_of_a_caller_are_put_back(ours: bytes, tmp_path: Path) -> None:

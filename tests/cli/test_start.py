@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from running import BF16, SAMPLE, run_python
+from running import BF16, SAMPLE, run_lean, run_python
 
 TELL = (
     "import sys; from rlcorr_cli.cli.main import run; status = run(sys.argv[1:]); print(status, *sorted(sys.modules))"
@@ -17,7 +17,7 @@ HEAVY = ("pandas", "polars", "matplotlib", "scipy", "torch._dynamo", "pyarrow.da
 @pytest.mark.parametrize("name", ["smollm2_bf16.parquet", "smollm2_bf16.jsonl"])
 @pytest.mark.parametrize("args", [("--quiet",), ("--json", "--group-by", "step", "--preset", "token_is")])
 def test_analyze_loads_no_pandas(name: str, args: tuple[str, ...]) -> None:
-    ran = run_python(TELL, "analyze", str(SAMPLE / name), *args)
+    ran = run_lean(TELL, "analyze", str(SAMPLE / name), *args)
     status, *modules = ran.out.splitlines()[-1].split()
     assert status == "0", ran.err
     assert "torch" in modules
@@ -27,7 +27,7 @@ def test_analyze_loads_no_pandas(name: str, args: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(("name", "output"), [("smollm2_bf16.parquet", "o.parquet"), ("smollm2_bf16.jsonl", "o.jsonl")])
 def test_filter_loads_no_pandas(tmp_path: Path, name: str, output: str) -> None:
     outputs = ("-o", str(tmp_path / output), "--rejected-output", str(tmp_path / f"rejected-{output}"))
-    ran = run_python(TELL, "filter", str(SAMPLE / name), *outputs, "--preset", "geo_rs", "--quiet")
+    ran = run_lean(TELL, "filter", str(SAMPLE / name), *outputs, "--preset", "geo_rs", "--quiet")
     status, *modules = ran.out.splitlines()[-1].split()
     assert status == "0", ran.err
     assert "torch" in modules
@@ -35,13 +35,13 @@ def test_filter_loads_no_pandas(tmp_path: Path, name: str, output: str) -> None:
 
 
 def test_pandas_would_be_seen() -> None:
-    ran = run_python("import pyarrow as pa, sys; pa.array([1]).to_numpy(); print(*sys.modules)")
+    ran = run_lean("import pyarrow as pa, sys; pa.array([1]).to_numpy(); print(*sys.modules)")
     assert "pandas" in ran.out.split()
 
 
 @pytest.mark.parametrize(("last", "status"), [("--quiet", 0), ("--no-such-option", 2)])
 def test_the_interpreter_is_not_taken_down(last: str, status: int) -> None:
-    ran = run_python(ENDING, "analyze", BF16, last)
+    ran = run_lean(ENDING, "analyze", BF16, last)
     assert ran.status == status
     assert "taken down" not in ran.out + ran.err
     assert "k3_kl" in ran.out if status == 0 else ran.err.startswith("Error: No such option")
