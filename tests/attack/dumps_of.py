@@ -115,6 +115,7 @@ def part() -> bytes:
         return saved.read_bytes()
 
 
+@lru_cache(None)
 def bad(suffix: str) -> bytes:
     """A dump with a bad row: one log-prob of it is not finite."""
     lists = [[float("nan"), -1.0, -0.5]] + [[-0.5, -1.0, -0.5]] * (N - 1)

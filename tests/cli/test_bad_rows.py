@@ -134,22 +134,23 @@ def test_lines_that_cannot_be_read_are_bad_rows(tmp_path: Path) -> None:
     assert base64.b64decode(aside[3]["rlcorr_line_base64"]) == broken[3]
 
 
-def test_one_bad_row_in_200_000(tmp_path: Path) -> None:
-    n, place = 200_000, 123_456
+def test_one_bad_row_in_20_000(tmp_path: Path) -> None:
+    """In the second of a file's two shards, and not in the first of its batches."""
+    n, length, place = 20_000, 20, 16_789
     rng = np.random.default_rng(0)
-    offsets = pa.array(np.arange(0, 2 * n + 1, 2, dtype=np.int32))
-    rollout = -rng.random(2 * n)
+    offsets = pa.array(np.arange(0, length * n + 1, length, dtype=np.int32))
+    rollout = -rng.random(length * n)
     lists = {
         "rollout_log_probs": pa.ListArray.from_arrays(offsets, pa.array(rollout)),
-        "old_log_probs": pa.ListArray.from_arrays(offsets, pa.array(rollout + rng.normal(0, 0.01, 2 * n) - 0.1)),
+        "old_log_probs": pa.ListArray.from_arrays(offsets, pa.array(rollout + rng.normal(0, 0.01, length * n) - 0.1)),
     }
     table = pa.table({"sample_id": pa.array(np.arange(n)), **lists})
     broken = table.slice(place, 1).to_pylist()
-    broken[0]["old_log_probs"] = [-1.0, None]
+    broken[0]["old_log_probs"] = [-1.0, None, *[-1.0] * (length - 2)]
     wrong = pa.concat_tables(
         [table.slice(0, place), pa.Table.from_pylist(broken, table.schema), table.slice(place + 1)]
     )
-    pq.write_table(wrong, tmp_path / "d.parquet", row_group_size=30_000)
+    pq.write_table(wrong, tmp_path / "d.parquet", row_group_size=3_000)
     pq.write_table(pa.concat_tables([table.slice(0, place), table.slice(place + 1)]), tmp_path / "clean.parquet")
     path, apart, out = str(tmp_path / "d.parquet"), tmp_path / "bad.parquet", tmp_path / "out.parquet"
     stopped = run("analyze", path)

@@ -5,6 +5,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -51,8 +52,9 @@ def test_a_file_of_every_container_gives_the_numbers_of_the_same_file_on_disk(st
 
 
 def test_lines_of_several_ranges_are_all_read_once(store: Proxy, tmp_path: Path) -> None:
-    text = lines(BF16)
-    many = "".join(line.replace('"s0', f'"copy{i}-s0') + "\n" for i in range(80) for line in text.splitlines())
+    long, text = "long " * 7000, lines(BF16).splitlines()
+    copies = (line.replace('"s0', f'"copy{i}-s0') for i in range(8) for line in text)
+    many = "".join(f'{{"text": "{long}", {line[1:]}\n' for line in copies)
     assert len(many) > 17 << 20
     (tmp_path / "many.jsonl").write_text(many)
     assert told(put(server(), "ranges/many.jsonl", many)) == told(str(tmp_path / "many.jsonl"))
@@ -104,10 +106,13 @@ def test_check_filter_inspect_and_plot_read_a_store(store: Proxy, tmp_path: Path
 
 def test_only_chunks_of_needed_columns_are_read(store: Proxy, tmp_path: Path) -> None:
     path = tmp_path / "wide.parquet"
-    rows = [row([-1.0 / (i + j) for j in range(1, 200)], [-1.0 / (i + j) for j in range(2, 201)]) for i in range(2000)]
-    table = pa.Table.from_pylist(rows).append_column("prompt", pa.array([f"{i:05d}" * 4000 for i in range(2000)]))
-    table = table.select(["rollout_log_probs", "prompt", "old_log_probs"])
-    pq.write_table(table, path, row_group_size=250, compression="none", use_dictionary=False)
+    logp = -1.0 / (np.arange(2000)[:, None] + np.arange(1, 201))
+    columns = {
+        "rollout_log_probs": pa.array(list(logp[:, :-1])),
+        "prompt": pa.array([f"{i:05d}" * 4000 for i in range(2000)]),
+        "old_log_probs": pa.array(list(logp[:, 1:])),
+    }
+    pq.write_table(pa.table(columns), path, row_group_size=250, compression="none", use_dictionary=False)
     uri = put(server(), "wide/wide.parquet", path)
     assert run("analyze", uri, "--quiet").status == 0
     requests = store.of("wide/wide.parquet")
@@ -145,8 +150,9 @@ def test_a_fault_that_passes_is_not_seen(store: Proxy) -> None:
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_a_small_object_takes_three_requests_and_the_first_fault_is_said(store: Proxy, form: str) -> None:
+    first = pq.read_table(BF16).slice(0, 8).to_pylist()
     for i in range(40):
-        rows = [{**each, "sample_id": f"{i}-{j}"} for j, each in enumerate(pq.read_table(BF16).to_pylist()[:8])]
+        rows = [{**each, "sample_id": f"{i}-{j}"} for j, each in enumerate(first)]
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(rows), sink)
         data = sink.getvalue().to_pybytes() if form == "parquet" else "".join(json.dumps(each) + "\n" for each in rows)

@@ -36,18 +36,18 @@ def cut(dump: Dump, range_bytes: int) -> Dump:
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\n\n \n"])
 @pytest.mark.parametrize("last", [True, False])
 def test_byte_ranges_of_any_size_read_every_line_once(tmp_path: Path, ending: str, last: bool) -> None:
-    rows = plain(5, uid="é")
+    rows = plain(3, uid="é")
     text = ending.join(json.dumps(r, ensure_ascii=False) for r in rows) + (ending if last else "")
     (tmp_path / "a.jsonl").write_bytes(text.encode())
     dump = opened(str(tmp_path / "a.jsonl"))
     whole = read_rows(dump)
-    assert len(whole) == 5
+    assert len(whole) == 3
     for range_bytes in range(1, len(text.encode()) + 2):
         assert read_rows(cut(dump, range_bytes)) == whole
 
 
 def test_large_plain_files_have_several_shards_and_compressed_ones_one(tmp_path: Path) -> None:
-    text = "".join(json.dumps(row([-1.0] * 1000, [-1.5] * 1000, n=i)) + "\n" for i in range(1700))
+    text = "".join(json.dumps(row([-1.0], [-1.5], n=i, prompt="long " * 2000)) + "\n" for i in range(1700))
     (tmp_path / "a.jsonl").write_text(text)
     dump = opened(str(tmp_path / "a.jsonl"), group_by=("n",))
     assert len(dump.shards) == 2
