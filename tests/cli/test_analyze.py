@@ -187,10 +187,16 @@ def test_grouping_does_not_change_the_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "computing", [("--threads", "1"), ("--threads", "5"), ("--batch-tokens", "1"), ("--device", "cpu")]
+    ("dump", "computing"),
+    [
+        (STEPS, ("--threads", "1")),
+        (STEPS, ("--threads", "5")),
+        (BF16, ("--batch-tokens", "1")),
+        (STEPS, ("--device", "cpu")),
+    ],
 )
-def test_how_it_is_computed_changes_no_number(computing: tuple[str, ...]) -> None:
-    found, expected = (analyzed(STEPS, "--preset", "geo_rs", *more) for more in (computing, ()))
+def test_how_it_is_computed_changes_no_number(dump: str, computing: tuple[str, ...]) -> None:
+    found, expected = (analyzed(dump, "--preset", "geo_rs", *more) for more in (computing, ()))
     assert same(found["metrics"], expected["metrics"])
     for name, ends in expected["intervals"].items():
         assert found["intervals"][name] == pytest.approx(ends, rel=1e-9, abs=1e-12)

@@ -10,6 +10,8 @@ import matplotlib as mpl
 import pytest
 from running import BF16, parquet, refused, row, run, run_lean
 
+# Together in one process of pytest, which starts one server for them.
+pytestmark = pytest.mark.xdist_group("lean")
 WARNED = """\
 import sys, warnings
 warnings.simplefilter("default")

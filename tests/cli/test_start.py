@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from running import BF16, SAMPLE, run_lean, run_python
 
+# Together in one process of pytest, which starts one server for them.
+pytestmark = pytest.mark.xdist_group("lean")
 TELL = (
     "import sys; from rlcorr_cli.cli.main import run; status = run(sys.argv[1:]); print(status, *sorted(sys.modules))"
 )

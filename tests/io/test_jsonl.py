@@ -178,7 +178,7 @@ def test_a_bad_first_line_is_named_when_opening(tmp_path: Path) -> None:
 
 
 def test_a_bad_line_of_a_compressed_file_keeps_its_number_in_later_blocks(tmp_path: Path) -> None:
-    long = json.dumps(row([-1.0] * 4000, [-1.0] * 4000)) + "\n"
+    long = json.dumps(row([-1.0] * 4, [-1.0] * 4, prompt="long " * 5000)) + "\n"
     text = long * 700 + json.dumps(row([-1.0], [0.5])) + "\n"
     path = compressed(tmp_path / "a.jsonl.zst", text, "zstd")
     with pytest.raises(DataError, match=r"line 701: old_log_probs\[0\] is 0.5"):

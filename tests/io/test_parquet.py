@@ -103,7 +103,7 @@ def test_lengths_must_agree_row_by_row_and_not_only_in_total(tmp_path: Path) -> 
 
 
 def test_row_numbers_count_from_the_start_of_the_file(tmp_path: Path) -> None:
-    for n, length in ((40, 60_000), (400, 50_000)):  # row groups of their own; one that is read in steps
+    for n, length in ((40, 60_000), (200, 50_000)):  # row groups of their own; one that is read in steps
         values = np.zeros(n * length, np.float32)
         values[-1] = 0.5
         offsets = np.arange(0, n * length + 1, length, dtype=np.int32)
@@ -113,7 +113,7 @@ def test_row_numbers_count_from_the_start_of_the_file(tmp_path: Path) -> None:
             table,
             tmp_path / "a.parquet",
             row_group_size=20 if n == 40 else n,
-            use_dictionary=n == 400,
+            use_dictionary=n == 200,
             compression="none",
         )
         dump = opened(str(tmp_path / "a.parquet"))
@@ -246,7 +246,7 @@ def test_tiny_row_groups_share_a_shard_and_large_ones_do_not(tmp_path: Path) -> 
 
 
 def test_a_row_group_that_swells_is_read_in_steps(tmp_path: Path) -> None:
-    rows, length = 400, 50_000
+    rows, length = 200, 50_000
     lists = pa.ListArray.from_arrays(
         np.arange(0, rows * length + 1, length, dtype=np.int32), pa.array(np.zeros(rows * length, np.float32))
     )
