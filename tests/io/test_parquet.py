@@ -368,4 +368,4 @@ def test_a_footer_is_let_go_of_with_its_shard(tmp_path: Path) -> None:
 
 
 def _footers() -> int:
-    return sum(isinstance(held, pq.FileMetaData) for held in gc.get_objects())
+    return sum(type(held) is pq.FileMetaData for held in gc.get_objects())
