@@ -11,6 +11,7 @@ takes the installed command, too.
 """
 
 import fcntl
+import gc
 import json
 import os
 import pkgutil
@@ -153,6 +154,7 @@ def forked_workers() -> Generator[None]:
 def serve(address: str, *modules: str) -> list[str]:
     """Fork for every client until stdin closes.  Returns in the forked processes, with a command's arguments."""
     _import_all(*modules)
+    gc.freeze()  # a collection in a forked process would copy every page that it looks at
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()
