@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.pipeline.analyze import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.present.figures import draw
+from rlcorr_cli.present.figures import draw, style
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.requests import ReadRequest
 
@@ -149,7 +149,8 @@ def texts_of(figure: Figure) -> list[Text]:
         legend = ax.get_legend()
         texts += [ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]  # type: ignore[attr-defined]  # no public name
         texts += [] if legend is None else legend.get_texts()
-        texts += [label for axis in axes_with_ticks(ax) for label in shown_labels(axis)]
+        for axis in axes_with_ticks(ax):
+            texts += [*shown_labels(axis), axis.get_offset_text()]
     return [text for text in texts if text.get_text() and text.get_visible()]
 
 
@@ -186,6 +187,18 @@ def test_what_cannot_be_read_is_found() -> None:
     assert "has 2 labelled ticks" in told
     assert "'zero' lies on 'nearly zero'" in told
     assert "'a text that goes on and on' leaves the canvas" in told
+
+
+def test_a_title_stands_above_the_power_of_ten_of_an_axis() -> None:
+    with style.styled():
+        figure = style.blank(4, 3)
+        ax = figure.add_subplot()
+        ax.plot([0, 1], [0, 1e-12])
+        ax.set_title("a title")
+        style.heads([ax])
+    drawn_small(figure)
+    assert ax.yaxis.get_offset_text() in texts_of(figure)
+    assert faults(figure) == []
 
 
 @pytest.mark.parametrize("shape", SHAPES)

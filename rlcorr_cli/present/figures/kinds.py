@@ -128,42 +128,40 @@ def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
 
     Below it stands what it is of, and its caption unless the document around it shows that.
     """
-    layout = KINDS[kind]
+    layout, shown = KINDS[kind], panels_of(kind, report)
     with style.styled():
-        wanted = panels_of(kind, report)
-        # One panel needs no trying: it is drawn where it stands, or there is no picture.
-        shown, missing = (wanted, "") if len(wanted) == 1 else _available(wanted, layout.size, report)
-        if not shown:
-            return Drawn(kind, None, missing)
-        n_rows = -(-len(shown) // layout.columns)
-        columns = -(-len(shown) // n_rows)
-        figure = style.blank(layout.size[0] * columns, layout.size[1] * n_rows)
-        sentences: list[str] = []
-        for (title, panel), ax in zip(shown, _axes(figure, len(shown), n_rows), strict=True):
-            ax.set_title(title)
-            try:
-                sentences.append(panel(ax, report))
-            except Missing as reason:
-                return Drawn(kind, None, str(reason))
+        figure, sentences, missing = _laid_out(layout, shown, report)
+        if missing:  # the others take its room
+            shown = tuple(panel for panel in shown if panel not in missing)
+            if not shown:
+                return Drawn(kind, None, " ".join(dict.fromkeys(missing.values())))
+            figure, sentences, _ = _laid_out(layout, shown, report)
         style.heads(figure.axes)
         caption = _caption(kind, sentences)
         style.foot(figure, [(caption, False)] * captioned + [(_provenance(report), True)])
-    return Drawn(kind, figure, caption, columns)
+    return Drawn(kind, figure, caption, _columns(layout, len(shown)))
 
 
-def _available(
-    wanted: Sequence[tuple[str, Panel]], size: tuple[float, float], report: Report
-) -> tuple[Sequence[tuple[str, Panel]], str]:
-    """The panels that have something to draw, found by drawing each apart; and why the others have not."""
-    shown: list[tuple[str, Panel]] = []
-    missing: list[str] = []
-    for title, panel in wanted:
+def _laid_out(
+    layout: Kind, panels: Sequence[tuple[str, Panel]], report: Report
+) -> tuple[Figure, list[str], dict[tuple[str, Panel], str]]:
+    """Panels drawn onto a figure, with their sentences; and those that have nothing to draw, with the reason."""
+    columns = _columns(layout, len(panels))
+    n_rows = -(-len(panels) // columns)
+    figure = style.blank(layout.size[0] * columns, layout.size[1] * n_rows)
+    sentences, missing = list[str](), dict[tuple[str, Panel], str]()
+    for (title, panel), ax in zip(panels, _axes(figure, len(panels), n_rows), strict=True):
+        ax.set_title(title)
         try:
-            panel(style.blank(*size).add_subplot(), report)
-            shown.append((title, panel))
+            sentences.append(panel(ax, report))
         except Missing as reason:
-            missing.append(str(reason))
-    return shown, " ".join(dict.fromkeys(missing))
+            missing[title, panel] = str(reason)
+    return figure, sentences, missing
+
+
+def _columns(layout: Kind, n_panels: int) -> int:
+    """How many panels stand side by side, in as few rows as hold them."""
+    return -(-n_panels // -(-n_panels // layout.columns))
 
 
 def _axes(figure: Figure, n: int, n_rows: int) -> Iterator[Axes]:

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FixedFormatter
 
 from rlcorr_cli.present.figures import own_settings
 from rlcorr_cli.present.stdout import clean
@@ -116,7 +117,10 @@ def heads(axes: Sequence[Axes]) -> None:
     """The titles, at one height, and below each, above the axes and off the data, the legend in as few rows as fit."""
     n_rows = max(map(_legend, axes))
     for ax in axes:
-        ax.set_title(ax.get_title(loc="left"), pad=6 + 12.5 * n_rows)
+        # Only a power of ten above the y axis lifts a title, and labels of our own have none; where it is not told,
+        # matplotlib measures every label, each time, to find out.
+        y = 1.0 if isinstance(ax.yaxis.get_major_formatter(), FixedFormatter) else None
+        ax.set_title(ax.get_title(loc="left"), y=y, pad=6 + 12.5 * n_rows)
 
 
 def _legend(ax: Axes) -> int:
