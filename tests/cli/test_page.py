@@ -13,6 +13,8 @@ from running import BF16, STEPS, parquet, row, run
 
 from rlcorr_cli import analyze
 from rlcorr_cli.present.correction import correction
+from rlcorr_cli.present.forms import markdown as markdown_form
+from rlcorr_cli.present.forms import page as page_form
 from rlcorr_cli.present.forms.content import content
 from rlcorr_cli.report.saved import read_report
 
@@ -59,33 +61,60 @@ def written(folder: Path, *args: str) -> tuple[str, str]:
     return page.read_text(), markdown.read_text().replace("\\", "")
 
 
+def words(dump: str) -> tuple[str, str]:
+    """The same of a report that has no pictures, which take longer than all else."""
+    report = analyze(dump)
+    return page_form.text(report), markdown_form.text(content(report), [], "none").replace("\\", "")
+
+
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return written(tmp_path_factory.mktemp("steps"), STEPS, *PLAN, "--group-by", "step")
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory, steps: tuple[str, str]) -> dict[str, Path]:
-    """Pages of a plan over steps, of no plan, of what cannot be, of long names in many columns, of a framework."""
+def none(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    return written(tmp_path_factory.mktemp("none"), BF16)
+
+
+@pytest.fixture(scope="module")
+def impossible(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The training policy gives every token about a tenth less probability than it was drawn with: no policy does."""
+    rows = [row((-1.0, -2.0), (-1.1 - i / 1000, -2.1), sample_id=f"s{i}") for i in range(40)]
+    return parquet(tmp_path_factory.mktemp("impossible") / "impossible.parquet", rows)
+
+
+@pytest.fixture(scope="module")
+def pages(
+    browser: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: tuple[str, str],
+    none: tuple[str, str],
+    impossible: str,
+) -> dict[str, Path]:
+    """Pages of a plan over steps, of no plan, of what cannot be, of long names in many columns, of a framework.
+
+    The browser is asked for first: without one, none of these is drawn in vain.
+    """
     folder = tmp_path_factory.mktemp("pages")
     (folder / "trainer.yaml").write_text(
         "rollout_is: token\nrollout_rs: seq_mean_k1\nrollout_rs_threshold: 0.99_1.01\n"
     )
-    impossible = [row((-1.0, -2.0), (-1.1 - i / 1000, -2.1), sample_id=f"s{i}") for i in range(40)]
     names = ["z" * 200, "a_rather_long_name/of_a_group and more of it", "\u05d0\u05d1", "<b>"]
     long_names = [row(**{"the_source_of_the_prompt": names[i % 4], "y" * 60: i}) for i in range(8)]
     args = {
-        "none": (BF16,),
-        "impossible": (parquet(folder / "impossible.parquet", impossible),),
+        "impossible": (impossible,),
         "names": (parquet(folder / f"{'n' * 150}.parquet", long_names), "--group-by", "the_source_of_the_prompt",
                   "--group-by", "y" * 60, *PLAN),
         "framework": (STEPS, "--profile", "verl-0.9", "--plan", str(folder / "trainer.yaml"), "--group-by", "step"),
     }  # fmt: skip
-    paths = {name: folder / f"{name}.html" for name in (*args, "steps")}
+    texts = {"steps": steps[0], "none": none[0]}
+    paths = {name: folder / f"{name}.html" for name in (*args, *texts)}
     for name, arguments in args.items():
         ran = run("analyze", *arguments, "-o", str(paths[name]))
         assert ran.status == 0, ran.err
-    paths["steps"].write_text(steps[0])
+    for name, text in texts.items():
+        paths[name].write_text(text)
     return paths
 
 
@@ -199,18 +228,24 @@ def test_values_that_break_a_rule_are_marked_in_every_table(steps: tuple[str, st
         assert re.search(rf'class="warn"[^>]*>{re.escape(value)}</td>', page)
 
 
-def test_a_number_that_cannot_be_is_marked_and_mended_first(pages: dict[str, Path]) -> None:
-    page = pages["impossible"].read_text()
+def test_a_number_that_cannot_be_is_marked_and_mended_first(impossible: str) -> None:
+    page, _ = words(impossible)
     assert page.index("cannot be: ") < page.index("No verdict") < page.index("Explain ratio_mean first")
     assert re.search(r'<div class="fail"><dt>ratio_<wbr>mean.*?</dt><dd>[\d.]+ !</dd>', page)
 
 
+def test_what_cannot_be_stands_before_the_verdict_in_every_form(impossible: str) -> None:
+    for text in (run("analyze", impossible).out, *words(impossible)):
+        assert "cannot be: the training policy gives" in " ".join(text.split())
+        assert text.index("cannot be") < text.index("No verdict")
+
+
 def test_metrics_of_what_is_kept_stand_only_where_something_is_rejected(
-    steps: tuple[str, str], pages: dict[str, Path]
+    steps: tuple[str, str], none: tuple[str, str]
 ) -> None:
     assert all("kept_" in text.replace("<wbr>", "") for text in steps)
-    assert "kept" not in pages["none"].read_text()
-    assert 'id="correction"' not in pages["none"].read_text()
+    assert "kept" not in none[0]
+    assert 'id="correction"' not in none[0]
 
 
 def test_metrics_stand_in_sections(steps: tuple[str, str]) -> None:
@@ -222,8 +257,8 @@ def test_metrics_stand_in_sections(steps: tuple[str, str]) -> None:
     assert all(name.startswith("rollout_is_") for name in names[1:])
 
 
-def test_a_page_tells_nothing_of_what_it_lacks(steps: tuple[str, str], tmp_path: Path) -> None:
-    for text in (*steps, *written(tmp_path, BF16)):
+def test_a_page_tells_nothing_of_what_it_lacks(steps: tuple[str, str], none: tuple[str, str]) -> None:
+    for text in (*steps, *none):
         assert not re.search(r"No \w+ picture|needs groups|weights nothing", text)
 
 
@@ -239,6 +274,6 @@ def test_nothing_to_do_is_said_in_plain_words(tmp_path: Path) -> None:
     assert content(report).todo == []
     assert content(report).nothing_to_do == "Nothing has to be fixed: every number is within its limit."
     equal = parquet(tmp_path / "equal.parquet", [row((-1.0,), (-1.0,))] * 3)
-    assert all("Nothing: the two columns are equal." in text for text in written(tmp_path, equal))
+    assert all("Nothing: the two columns are equal." in text for text in words(equal))
     few = parquet(tmp_path / "few.parquet", [row((-1.0, -2.0), (-1.001, -1.999))] * 3)
-    assert all("Measure more sequences." in text for text in written(tmp_path, few))
+    assert all("Measure more sequences." in text for text in words(few))
