@@ -280,14 +280,24 @@ def reported(rows: list[Row], tmp_path: Path, plan: Plan = PLAN) -> Report:
     )
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [ONE_TOKEN, EQUAL, CONSTANT, REJECTED, FEW_FAR, simulated(5, seed=1, mean=30, std=1)],
-    ids=["one token", "equal", "constant", "all rejected", "few far", "far"],
-)
+EXTREMES = {
+    "one token": ONE_TOKEN,
+    "equal": EQUAL,
+    "constant": CONSTANT,
+    "all rejected": REJECTED,
+    "few far": FEW_FAR,
+    "far": simulated(5, seed=1, mean=30, std=1),
+}
+
+
+@pytest.fixture(scope="module", params=EXTREMES)
+def extreme(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return reported(EXTREMES[request.param], tmp_path_factory.mktemp("extreme"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_copes_with_extremes(kind: str, rows: list[Row], tmp_path: Path) -> None:
-    drawn = draw(kind, reported(rows, tmp_path))
+def test_every_kind_copes_with_extremes(kind: str, extreme: Report) -> None:
+    drawn = draw(kind, extreme)
     assert drawn.caption.endswith(".")
     if drawn.figure is None:
         assert len(drawn.caption) > 20
