@@ -122,7 +122,7 @@ def test_choices_are_in_help_and_a_wrong_one_is_refused_with_the_nearest(monkeyp
         "--objective", "--loss-agg", "--loss-denominator", "--sort", "--bound",
         "--side", "--engine",
     }  # fmt: skip
-    pages = {command: run(command, "--help").out for command, _, _ in CHOICES}
+    pages = {command: run(command, "--help").out for command in {command for command, _, _ in CHOICES}}
     for command, option, choices in CHOICES:
         assert f"{option}<{'|'.join(choices)}>" in re.sub(r"\s", "", pages[command]), option
         ran = run(command, BF16, option, f"{choices[0]}x")

@@ -10,11 +10,10 @@ import pytest
 from browsing import Visit
 from browsing import browser as browser
 from running import BF16, STEPS, parquet, row, run
+from worded import words
 
 from rlcorr_cli import analyze
 from rlcorr_cli.present.correction import correction
-from rlcorr_cli.present.forms import markdown as markdown_form
-from rlcorr_cli.present.forms import page as page_form
 from rlcorr_cli.present.forms.content import content
 from rlcorr_cli.report.saved import read_report
 
@@ -59,12 +58,6 @@ def written(folder: Path, *args: str) -> tuple[str, str]:
     ran = run("analyze", *args, "-o", str(page), "-o", str(markdown))
     assert ran.status == 0, ran.err
     return page.read_text(), markdown.read_text().replace("\\", "")
-
-
-def words(dump: str) -> tuple[str, str]:
-    """The same of a report that has no pictures, which take longer than all else."""
-    report = analyze(dump)
-    return page_form.text(report), markdown_form.text(content(report), [], "none").replace("\\", "")
 
 
 @pytest.fixture(scope="module")

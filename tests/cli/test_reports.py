@@ -14,6 +14,7 @@ import pytest
 from browsing import Visit
 from browsing import browser as browser
 from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run
+from worded import words
 
 EVIL = (
     "<script>document.title='owned'</script>",
@@ -132,15 +133,16 @@ def test_markdown_links_to_pictures_whatever_its_file_is_called(command: str, tm
 
 def test_of_very_many_groups_the_worst_are_shown_and_all_are_saved(tmp_path: Path) -> None:
     rows = [row(sample_id=i, old_log_probs=[-0.5 - i / 1e4, -0.25]) for i in range(1100)]
-    files = {suffix: tmp_path / f"r.{suffix}" for suffix in ("html", "md", "csv", "json")}
+    dump = jsonl(tmp_path / "in.jsonl", rows)
+    files = {suffix: tmp_path / f"r.{suffix}" for suffix in ("csv", "json")}
     outputs = [word for path in files.values() for word in ("-o", str(path))]
-    ran = run("analyze", jsonl(tmp_path / "in.jsonl", rows), "--group-by", "sample_id", *outputs)
+    ran = run("analyze", dump, "--group-by", "sample_id", *outputs)
     assert ran.status == 0, ran.err
     assert "first, last and the 8 groups with the largest k3_kl, of 1,100" in ran.out
-    page, markdown = files["html"].read_text(), files["md"].read_text()
+    page, markdown = words(dump, group_by="sample_id")
     shown = "first, last and the 1,000 groups with the largest k3_kl, of 1,100. -o report.csv and"
     assert shown in page
-    assert shown in markdown.replace("\\", "")
+    assert shown in markdown
     body = page[page.index('id="groups"') :]
     assert body[: body.index("</table>")].count("<tr>") == 1 + 1001
     numbers = [int(line.split("|")[1]) for line in markdown.splitlines() if re.match(r"\| \d+ \|", line)]

@@ -280,7 +280,7 @@ def right(name: str) -> Any:
         return json.loads(seal('{"version": "0.1.0"}', [Part("part-00000.parquet", 1, 100)]))
     if name == "plot":
         with TemporaryDirectory() as folder:
-            return run("plot", BF16, "-o", f"{folder}/p.png", "--json").json
+            return run("plot", BF16, "--kind", "ratio", "-o", f"{folder}/p.png", "--json").json
     given = {
         "presets": ("presets", "token_is"),
         "report": ("analyze", STEPS, "--group-by", "step", "--preset", "token_is"),

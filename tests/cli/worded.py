@@ -1,0 +1,13 @@
+"""A report's page and Markdown for tests of what they say: without pictures, which take longer than all else."""
+
+from typing import Any
+
+from rlcorr_cli import analyze
+from rlcorr_cli.present.forms import markdown, page
+from rlcorr_cli.present.forms.content import content
+
+
+def words(dump: str, **options: Any) -> tuple[str, str]:
+    """Both forms as text, the second without its backslashes.  options: of `analyze`."""
+    report = analyze(dump, **options)
+    return page.text(report), markdown.text(content(report), [], "none").replace("\\", "")
