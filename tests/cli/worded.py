@@ -1,4 +1,4 @@
-"""A report's page and Markdown for tests of what they say: without pictures, which take longer than all else."""
+"""A report's page and Markdown for tests of what they say, without the pictures of counts, which take longest."""
 
 from typing import Any
 
