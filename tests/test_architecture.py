@@ -169,6 +169,26 @@ def test_a_module_has_at_most_400_lines(module: Path) -> None:
     assert len(module.read_text(encoding="utf-8").splitlines()) <= 400
 
 
+def private_names(tree: ast.Module) -> set[str]:
+    """Functions, methods, classes and constants of a module that begin with one underscore."""
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    defined |= {ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
+    return {name for name in defined if name.startswith("_") and not name.endswith("_")}
+
+
+def test_no_private_name_is_left_unused() -> None:
+    """A method may be used by the class that it is inherited from, in another module."""
+    trees = [ast.parse(module.read_text(encoding="utf-8")) for module in MODULES]
+    attributes = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    unused, n_names = [], 0
+    for module, tree in zip(MODULES, trees, strict=True):
+        read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        n_names += len(names := private_names(tree))
+        unused += [(module.name, name) for name in names - read - attributes]
+    assert unused == []
+    assert n_names > 1000
+
+
 def records(module: Path) -> Iterator[tuple[ast.ClassDef, str]]:
     """Each dataclass of a module, and its decorator as written."""
     for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):

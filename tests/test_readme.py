@@ -126,6 +126,7 @@ def test_no_library_warns_while_it_is_loaded(workplace: Path) -> None:
     )
     line = [sys.executable, "-W", "always", "-c", code, *LOADING]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
     assert done.stderr.splitlines() == [told for command in LOADING for told in (command, "0")]
 
 

@@ -93,7 +93,7 @@ def root(
 
 def run(args: Sequence[str]) -> int:
     """Run a command line; returns its status or raises what went wrong."""
-    asks_for_list = args[:1] in (["-h"], ["--help"])
+    asks_for_list = bool(args) and args[0] in ("-h", "--help")
     # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
     names = args[:1] if args and args[0] in COMMANDS else COMMANDS
     # Without arguments it is the same list, or a shell that asks what could come next, which takes the options.

@@ -120,7 +120,7 @@ class FilterShard:
     """Shard -> its rows, filtered, batch by batch.
 
     scales: of weights; divisors: of coefficients.  writes: whether corrected rows are wanted at all.  measures: whether
-    totals are, which take most of the time, and coefficients with them.
+    totals and coefficients are wanted; totals take most of the time.
     """
 
     reading: ShardReading

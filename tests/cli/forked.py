@@ -83,12 +83,16 @@ def forked_command(*modules: str) -> str:
             _HELD.append(os.open(folder / "held", os.O_WRONLY | os.O_NONBLOCK))
         else:
             folder.mkdir(0o700)
-            _start_server(folder, modules)
+            try:
+                _start_server(folder, modules)
+            except BaseException:
+                shutil.rmtree(folder)  # where others would wait for it
+                raise
     return str(folder / "rlcorr")
 
 
 _HELD: list[int] = []
-"""The end of the server's stdin.  Nothing is ever written to it; it closes however this process ends."""
+"""Our end of the server's stdin.  Nothing is ever written to it; it closes however this process ends."""
 _SERVERS: list["subprocess.Popen[bytes]"] = []
 
 
@@ -120,23 +124,26 @@ class Process(subprocess.Popen[Any]):
     and is gone when wait() returns: after a SIGKILL, too, which its client could not pass on."""
 
     @property
-    def number(self) -> int:
-        """Of the command's process; 0 where it is not forked yet."""
-        number = number_of(self.pid)
+    def command_pid(self) -> int:
+        """The command's process; 0 where it is not forked yet."""
+        pid = pid_behind(self.pid)
         is_client = Path(self.args[0]).parent.name.startswith(PREFIX)
-        return 0 if is_client and number == self.pid else number
+        return 0 if is_client and pid == self.pid else pid
 
     def send_signal(self, sig: int) -> None:
-        while self.poll() is None and not self.number:
+        while self.poll() is None and not self.command_pid:
             time.sleep(0.001)
         if self.poll() is None:
             with suppress(ProcessLookupError):
-                os.kill(self.number, sig)
+                os.kill(self.command_pid, sig)
 
 
-def number_of(pid: int) -> int:
-    """The number of the process that a client stands for, or that of a process that is none."""
-    name = Path(f"/proc/{pid}/comm").read_text().strip()
+def pid_behind(pid: int) -> int:
+    """The process that a client stands for, or the process itself where it is no client, or gone."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return pid
     return int(name) if name.isdigit() else pid
 
 
@@ -184,7 +191,7 @@ def _own_modules() -> list[str]:
     import rlcorr_cli
 
     names = [module.name for module in pkgutil.walk_packages(rlcorr_cli.__path__, "rlcorr_cli.")]
-    # And what every module imports that has work of a test for workers.
+    # And pytest: modules of tests whose work is sent to workers import it.
     return ["pytest", *(name for name in names if not name.endswith("__main__"))]
 
 

@@ -19,7 +19,7 @@ import pytest
 from forked import Process as Process
 from forked import forked_command as forked_command
 from forked import forked_workers as forked_workers
-from forked import number_of as number_of
+from forked import pid_behind as pid_behind
 
 from rlcorr_cli.cli import main
 

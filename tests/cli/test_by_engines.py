@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, Process, command, forked_command, jsonl, number_of, refused, row, run, wait_for
+from running import BF16, STEPS, Process, command, forked_command, jsonl, pid_behind, refused, row, run, wait_for
 from running import warm as warm
 from stores import Proxy, put, server
 from stores import store as store
@@ -188,7 +188,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("number", "status", "program"), [(signal.SIGINT, 130, command), (signal.SIGTERM, 143, forked_command)]
+    ("number", "status", "program"), [(signal.SIGINT, 130, forked_command), (signal.SIGTERM, 143, command)]
 )
 def test_a_signal_ends_the_workers_too(
     number: int, status: int, program: Callable[[], str], long: Path, tmp_path: Path
@@ -199,7 +199,7 @@ def test_a_signal_ends_the_workers_too(
         workers: list[int] = []
 
         def reading() -> bool:
-            workers[:] = map(number_of, workers_of(process.number))
+            workers[:] = map(pid_behind, workers_of(process.command_pid))
             return len(workers) == 2 and all(_has_open(pid, long) for pid in workers)
 
         wait_for(reading, process)

@@ -10,7 +10,7 @@ import matplotlib as mpl
 import pytest
 from running import BF16, parquet, refused, row, run, run_lean
 
-# Together in one process of pytest, which starts one server for them.
+# Together in one process of pytest, which draws `ours` once.
 pytestmark = pytest.mark.xdist_group("lean")
 WARNED = """\
 import sys, warnings

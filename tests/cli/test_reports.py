@@ -142,7 +142,7 @@ def test_of_very_many_groups_the_worst_are_shown_and_all_are_saved(tmp_path: Pat
     page, markdown = words(dump, group_by="sample_id")
     shown = "first, last and the 1,000 groups with the largest k3_kl, of 1,100. -o report.csv and"
     assert shown in page
-    assert shown in markdown
+    assert shown in markdown.replace("\\", "")
     body = page[page.index('id="groups"') :]
     assert body[: body.index("</table>")].count("<tr>") == 1 + 1001
     numbers = [int(line.split("|")[1]) for line in markdown.splitlines() if re.match(r"\| \d+ \|", line)]
@@ -367,7 +367,7 @@ def test_a_group_that_breaks_a_rule_is_marked() -> None:
         "0.0156",
     ]
     rows = [line for line in markdown.splitlines() if re.match(r"\| \d", line)]
-    assert [line.count(" !") for line in rows] == [0, 0, 1, 1, 1]
+    assert [line.count(r" \!") for line in rows] == [0, 0, 1, 1, 1]
 
 
 def test_a_report_does_not_replace_another_file_of_its_run(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ ENDS = {
 
 
 def shell(redirection: str, *args: str, installed: bool = False, **env: str) -> Ran:
-    """A command whose streams a shell redirects.  installed: one that is not forked, for each redirection once."""
+    """A command whose streams a shell redirects.  installed: one that is not forked, for each stream once."""
     line = f"{shlex.join([command() if installed else forked_command(), *args])} {redirection}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env={**os.environ, **env})
     return Ran(done.returncode, done.stdout, done.stderr)
@@ -49,7 +49,7 @@ def test_with_stderr_closed_no_output_takes_its_number(tmp_path: Path) -> None:
 
 
 def test_a_closed_stdin_is_said() -> None:
-    ran = shell("<&-", "analyze", "-")
+    ran = shell("<&-", "analyze", "-", installed=True)
     assert (ran.status, ran.out) == (3, "")
     assert ran.err == "Error: Standard input is closed.\nPipe JSON lines to rlcorr, or name a file.\n"
 

@@ -1,4 +1,4 @@
-"""A report's page and Markdown for tests of what they say, without the pictures of counts, which take longest."""
+"""A report's page and Markdown for tests of what they say, without pictures, which take longest to draw."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ from rlcorr_cli.present.forms.content import content
 
 
 def words(dump: str, **options: Any) -> tuple[str, str]:
-    """Both forms as text, the second without its backslashes.  options: of `analyze`."""
+    """Both forms as text.  options: of `analyze`."""
     report = analyze(dump, **options)
-    return page.text(report), markdown.text(content(report), [], "none").replace("\\", "")
+    return page.text(report), markdown.text(content(report), [], "none")

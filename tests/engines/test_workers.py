@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +85,12 @@ def test_the_shard_of_a_killed_worker_runs_again_and_counts_once(
     work = Killed(tmp_path, shard, times)
     assert [list(results) for results in engine.stream(shards(8), work)] == EXPECTED
     assert len(list(tmp_path.iterdir())) == times
+
+
+def test_the_shard_of_a_killed_worker_that_is_no_fork_runs_again(tmp_path: Path) -> None:
+    with closing(ProcessEngine(2)) as engine:
+        assert [list(results) for results in engine.stream(shards(8), Killed(tmp_path, 3, 1))] == EXPECTED
+    assert workers_of(os.getpid()) == []
 
 
 def test_a_shard_that_is_the_end_of_three_workers_is_named(engine: ProcessEngine, tmp_path: Path) -> None:
@@ -224,7 +231,7 @@ def take(pids):
         os.kill(os.getpid(), signal.SIGTERM)
 
 interrupt.install()
-interrupt.AGAIN_SECONDS = 0.001  # the signal comes again while workers are ended
+interrupt.AGAIN_SECONDS = 0.0001  # the signal comes again while workers are ended
 pids = []
 try:
     take(pids)

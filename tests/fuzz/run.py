@@ -1,8 +1,8 @@
 """Fuzz readers, one after another: `python tests/fuzz/run.py parquet jsonl --seconds 600`.
 
-Needs atheris (`pip install '.[fuzz]'`).  What is fuzzed is loaded once, and each run is forked from there.  It goes on
-after a finding, in a fresh process, until its time is over; the inputs of findings are kept under --findings, and the
-status is then 1.
+Needs atheris (`pip install '.[fuzz]'`).  What is fuzzed is loaded once, and each run is forked from there.  A reader's
+run goes on after a finding, in a fresh process, until its time is over; the inputs of findings are kept under
+--findings, and the status is then 1.
 """
 
 import argparse
@@ -29,7 +29,11 @@ KINDS = ("jsonl", "compressed", "parquet", "pickle", "torch", "msgpack")
 def main() -> int:
     args = _arguments()
     load()
-    return max(fuzzed(kind, args.seconds, args.findings) for kind in args.readers)
+    statuses = []
+    for kind in args.readers:
+        with tempfile.TemporaryDirectory() as corpus:
+            statuses.append(fuzzed(kind, corpus, args.seconds, args.findings))
+    return max(statuses)
 
 
 def _arguments() -> argparse.Namespace:
@@ -44,18 +48,19 @@ def load() -> None:
     """Import what is fuzzed, so that libFuzzer sees which of its branches are taken."""
     import atheris
 
+    # It tells of every module.
     with redirect_stderr(StringIO()), atheris.instrument_imports(include=["rlcorr_cli"]):
         import harness
     harness.folder()  # made here, because libFuzzer leaves a process without cleaning up
 
 
-def fuzzed(kind: str, seconds: int, findings: Path) -> int:
+def fuzzed(kind: str, corpus: str, seconds: int, findings: Path) -> int:
     """Processes one after another until the time is over; 1 where one of them found something."""
     findings.mkdir(parents=True, exist_ok=True)
     before = set(findings.iterdir())
     executions, failed, end = 0, 0, time.monotonic() + seconds
     while (left := round(end - time.monotonic())) > 0:
-        status, text = _forked(kind, left, findings)
+        status, text = _forked(kind, corpus, left, findings)
         counts = re.findall(r"^(?:Done|#)\s*(\d+)", text, re.MULTILINE)
         counts += re.findall(r"number_of_executed_units: (\d+)", text)
         executions += max(map(int, counts), default=0)
@@ -75,15 +80,16 @@ def _told(text: str) -> str:
     return "\n".join(text[start:].splitlines()[2:][-TOLD_LINES:])
 
 
-def _forked(kind: str, seconds: int, findings: Path) -> tuple[int, str]:
+def _forked(kind: str, corpus: str, seconds: int, findings: Path) -> tuple[int, str]:
     """Status and output of libFuzzer in a process of its own."""
-    with tempfile.TemporaryDirectory() as corpus, tempfile.TemporaryFile("w+", errors="replace") as log:
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
         pid = os.fork()
         if not pid:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
             try:
-                _write_seeds(kind, Path(corpus))
+                if not os.listdir(corpus):
+                    _write_seeds(kind, Path(corpus))
                 fuzz(kind, corpus, seconds, findings)
             except BaseException:
                 traceback.print_exc()

@@ -135,7 +135,8 @@ def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
             shown = tuple(panel for panel in shown if panel not in missing)
             if not shown:
                 return Drawn(kind, None, " ".join(dict.fromkeys(missing.values())))
-            figure, sentences, _ = _laid_out(layout, shown, report)
+            figure, sentences, missing = _laid_out(layout, shown, report)
+            assert not missing
         style.heads(figure.axes)
         caption = _caption(kind, sentences)
         style.foot(figure, [(caption, False)] * captioned + [(_provenance(report), True)])
