@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+LONGEST_BYTES = 40
 settings.register_profile(
     "rlcorr",
     derandomize=True,
@@ -38,6 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Leave hypothesis's pool of the code's constants empty, unless another profile is asked for."""
     if config.getoption("--hypothesis-profile", None) in (None, "rlcorr"):
         providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Long bytes name no test: an archive holds the time at which it was made, which is another in each process of
+    pytest-xdist, and these must collect the same tests."""
+    return argname if isinstance(val, bytes) and len(val) > LONGEST_BYTES else None
 
 
 def pytest_collection_finish() -> None:
