@@ -220,18 +220,20 @@ def test_workers_end_with_a_driver_that_is_killed() -> None:
 
 SIGNALLED = """
 import os, signal, sys
+from contextlib import closing
 sys.path.insert(0, {tests!r})
 from test_workers import sleeping, shards, workers_of
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.processes import ProcessEngine
 
 def take(pids):
-    for _ in ProcessEngine(2).map(shards(4), sleeping):
-        pids += workers_of(os.getpid())
-        os.kill(os.getpid(), signal.SIGTERM)
+    with closing(ProcessEngine(2)) as engine:  # as a run has it
+        for _ in engine.map(shards(4), sleeping):
+            pids += workers_of(os.getpid())
+            os.kill(os.getpid(), signal.SIGTERM)
 
 interrupt.install()
-interrupt.AGAIN_SECONDS = 0.0001  # the signal comes again while workers are ended
+interrupt.AGAIN_SECONDS = 0.001  # the signal comes again while workers are ended
 pids = []
 try:
     take(pids)
