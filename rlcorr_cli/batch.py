@@ -49,6 +49,11 @@ class Shard:
     partition: Partition = None
 
     @property
+    def files(self) -> tuple[tuple[str, Stamp | None], ...]:
+        """All that is read together, each with its state."""
+        return ((self.path, self.stamp), *self.companions)
+
+    @property
     def id(self) -> ShardId:
         """What totals that cover it call it."""
         return ShardId(self.path, self.part)
@@ -66,6 +71,12 @@ class Batch:
     n_masked: i64[B], tokens the mask left out.  reward: f64[B], none where not finite; None without a reward column.
     group_index: i32[B], index into group_keys: which group each row belongs to.
     row_keys: u64[B], a hash of each row's own id, 0 of a row without one; None without a sample_id column.
+    cluster_keys: u64[B], a hash of what a bootstrap draws together, 0 of a row without it; None where nothing but the
+    rollout itself tells.
+    unscored: bool[V], tokens without a rollout log-prob, on which the rollout policy is taken to agree with any that it
+    is compared with; in its place rollout_logp holds another's.  None where there are none.
+    rollout_keys: u64[B], a hash of the rollout that each row is a sample of, 0 of a row without one; None where nobody
+    asks for rollouts.
     """
 
     offsets: NDArray[np.int64]
@@ -79,6 +90,9 @@ class Batch:
     group_keys: tuple[GroupKey, ...]
     row_keys: NDArray[np.uint64] | None = None
     row_advantage: NDArray[np.float64] | None = None
+    cluster_keys: NDArray[np.uint64] | None = None
+    unscored: NDArray[np.bool_] | None = None
+    rollout_keys: NDArray[np.uint64] | None = None
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:

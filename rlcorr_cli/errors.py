@@ -60,6 +60,22 @@ class OutputError(RlcorrError):
     exit_status = 4
 
 
+def address_space() -> int | None:
+    """Bytes of address space that `ulimit -v` leaves a process; None without a limit."""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def require_address_space(n_bytes: int) -> None:
+    """A MemoryError where there is less for libraries that are about to be loaded: half-way through, some end the
+    process without a word, and some never end."""
+    limit = address_space()
+    if limit is not None and limit < n_bytes:
+        raise MemoryError(f"{limit / 1e6:,.0f} MB of address space, of which libraries take {n_bytes / 1e6:,.0f}")
+
+
 def not_one_of(name: str, value: object, choices: Iterable[str]) -> UsageError:
     """The error for an option's value that is none of its choices."""
     allowed = tuple(choices)

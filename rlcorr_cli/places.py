@@ -56,6 +56,11 @@ def shown(path: str) -> str:
     return "standard input" if path == STDIN else path
 
 
+def utf8(path: str) -> str:
+    r"""A path as text that files can hold: a byte that is no UTF-8 stands as terminals show it, such as \udcff."""
+    return path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 @dataclass(frozen=True)
 class Place:
     """One row of a file.

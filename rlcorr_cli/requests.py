@@ -30,7 +30,8 @@ class ReadRequest:
     format: a container's name, or 'auto'.  columns: canonical name -> the dump's column, before any guess.
     group_by: columns to group rows by, canonical (`step`) or the dump's own.  batch_by: the column of training
     batches.  limit: how many rows to read, from the first.  bad_rows: what is done about bad rows.  drawn_by: which of
-    these, where a dump has them, the bootstrap knows its rows by.
+    these, where a dump has them, tell its rows apart.  cluster_by: the column whose rows of one value the bootstrap
+    draws together; None for that of prompts, where there is one, and NO_CLUSTERS for every row by itself.
     """
 
     paths: tuple[str, ...]
@@ -41,6 +42,7 @@ class ReadRequest:
     limit: int | None = None
     bad_rows: BadRowPolicy = field(default_factory=BadRowPolicy)
     drawn_by: tuple[str, ...] = IDS
+    cluster_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,8 @@ class PlanColumns:
     batch_required: whether every file must have it; else it is left out where one has not.
     compares: whether two policies must be there; without, the rollout's alone will do.
     levels: whether to read what a gap may sit in, where the dump has it: columns of levels, and token ids.  by: further
-    columns of levels, which must be there.
+    columns of levels, which must be there.  clusters: whether rows are drawn by a bootstrap, and so the column of their
+    clusters is read.
     """
 
     mode: Mode = "decoupled"
@@ -67,6 +70,7 @@ class PlanColumns:
     compares: bool = True
     levels: bool = False
     by: tuple[str, ...] = ()
+    clusters: bool = False
 
     @property
     def optional(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+sys.path.append(str(Path(__file__).parent / "fuzz"))
+import footer
+
+NUM_ROWS, ROW_GROUPS = 3, 4
+"""Fields of a Parquet footer, of a row group and of a column chunk."""
+CHUNKS, METADATA = 1, 3
+NUM_VALUES, COMPRESSED_SIZE, DATA_PAGE_OFFSET = 5, 7, 9
 NAN, INF = float("nan"), float("inf")
 ROLLOUT, OLD, MASK = "rollout_log_probs", "old_log_probs", "response_mask"
 Row = dict[str, Any]
@@ -106,6 +114,34 @@ def footer_of_ones() -> bytes:
     data = whole()
     size = int.from_bytes(data[-8:-4], "little")
     return data[: -8 - size] + b"\xff" * size + data[-8:]
+
+
+def lying(change: Callable[[footer.Struct], None]) -> Build:
+    """Parquet whose footer says other numbers than its pages."""
+    pages, said = footer.split(whole(use_dictionary=False))
+    change(said)
+    return written(footer.joined(pages, said), "d.parquet")
+
+
+def more_rows(of_group: int) -> Callable[[footer.Struct], None]:
+    """One more in the file, and so many in its first row group."""
+
+    def change(said: footer.Struct) -> None:
+        footer.field(said, NUM_ROWS)[2] += 1
+        footer.field(footer.field(said, ROW_GROUPS)[2][1][0], NUM_ROWS)[2] += of_group
+
+    return change
+
+
+def of_chunks(number: int, value: int) -> Callable[[footer.Struct], None]:
+    """A number that every column chunk has."""
+
+    def change(said: footer.Struct) -> None:
+        for group in footer.field(said, ROW_GROUPS)[2][1]:
+            for chunk in footer.field(group, CHUNKS)[2][1]:
+                footer.field(footer.field(chunk, METADATA)[2], number)[2] = value
+
+    return change
 
 
 def packed(codec: str, change: Callable[[bytes], bytes] = lambda data: data, n: int = 2000) -> Build:
@@ -291,6 +327,11 @@ BROKEN: dict[str, Broken] = {
     "Parquet footer of ones": Broken(written(footer_of_ones(), "d.parquet"), ("Parquet",)),
     "Parquet footer of zeros": Broken(scribbled(-500, -8), ("Parquet",)),
     "Parquet footer too long": Broken(written(whole()[:-8] + b"\xff\xff\xff\x7fPAR1", "d.parquet"), ("Parquet",)),
+    "Parquet of more rows than its groups": Broken(lying(more_rows(0)), ("Parquet", "row groups")),
+    "Parquet of more rows than its pages": Broken(lying(more_rows(1)), ("Parquet",)),
+    "Parquet of pages past its end": Broken(lying(of_chunks(DATA_PAGE_OFFSET, 1 << 30)), ("Parquet",)),
+    "Parquet of chunks past its end": Broken(lying(of_chunks(COMPRESSED_SIZE, 1 << 40)), ("Parquet",)),
+    "Parquet of endless rows": Broken(lying(of_chunks(NUM_VALUES, 1 << 31)), ("rows of over",)),
     "Parquet footer of no bytes": Broken(written(whole()[:-8] + bytes(4) + b"PAR1", "d.parquet"), ("Parquet",)),
     "Parquet pages of zeros": Broken(scribbled(4, 400), ("Parquet",)),
     "zstd pages of zeros": Broken(scribbled(60, 300, compression="zstd"), ("Parquet",)),

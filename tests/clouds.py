@@ -26,6 +26,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 from hub import COMMITTED, REPOSITORY, hub
+from limits import LIMIT_SECONDS, LimitedProcess
 from pyarrow import fs
 from stores import Answer, Proxy, proxy
 
@@ -150,7 +151,7 @@ def files_of(kind: str, endpoint: str) -> PyarrowFiles | HubFiles:
 
 def asked(url: str, body: bytes | None = None) -> bytes:
     """The answer to a GET, or of what is sent, to a POST."""
-    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as response:
+    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=LIMIT_SECONDS) as response:
         return response.read()
 
 
@@ -215,7 +216,7 @@ def hugging_face() -> Generator[str]:
 def azurite() -> Generator[str]:
     """The one that runs already, with an empty container."""
     endpoint = os.environ["AZURITE"]
-    files = files_of("abfs", endpoint).files  # type: ignore[union-attr]  # not the Hub's
+    files = files_of("abfs", endpoint).files
     with suppress(OSError):
         files.delete_dir(PLACE)
     files.create_dir(PLACE)
@@ -278,10 +279,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     """Each store once for a module."""
     kind = request.param
     args = [sys.executable, __file__, kind]
-    with subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with LimitedProcess(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
-        endpoint, before = process.stdout.readline().split()
+        endpoint, before = process.first_line().split()
         yield Cloud(KINDS[kind], before, files_of(kind, endpoint))
         process.stdin.close()
 

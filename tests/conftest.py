@@ -7,20 +7,29 @@ ones each time, with constants of the code among them.
 
 And the same surroundings everywhere: one torch thread, as workers of rlcorr have it, in the commands that tests start,
 too (tensors of tests are small, and two threads take twice the time); and no GitHub Actions, where `check` would write
-to the run's own page.
+to the run's own page.  A signal that whoever started the tests ignores, as `nohup` and a script's background do, would
+be ignored in all that they start; so here it is handled, by nothing, which no process inherits.  Ray collects nothing
+about its use: its thread for that, which writes tracebacks, made `ast.parse` in another thread fail (Python 3.11 counts
+the depth of all threads together).
 
 Python looks for garbage seldom: as often as it does by itself, that is a quarter of the time of all tests.
 """
 
 import gc
 import os
+import signal
 
 # Read when torch is loaded, so before any test module is.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 
 LONGEST_BYTES = 40
 settings.register_profile(
@@ -51,6 +60,11 @@ def pytest_collection_finish() -> None:
     """Never look again at the tests themselves, and at young objects only when there are many."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_sessionfinish() -> None:
+    """What is never looked at is never freed, and DuckDB says of that, after the last line, that it leaked."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from limits import LIMIT_SECONDS
+
 REPOSITORY = "someone/rollouts"
 COMMITTED = "2026-11-22T00:00:00.000Z"
 API = re.compile(
@@ -157,4 +159,4 @@ def hub() -> Generator[Hub]:
         thread.start()
         yield state
         listener.shutdown()
-        thread.join()
+        thread.join(LIMIT_SECONDS)

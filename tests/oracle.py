@@ -297,11 +297,14 @@ def distribution(seqs: list[Seq]) -> dict[str, Value]:
 
 
 def pareto(name: str, logs: Sequence[float]) -> dict[str, Value]:
-    """Pareto shape of the upper tail of e^x (Vehtari et al. 2024; fit of Zhang and Stephens 2009), and its limit."""
+    """Pareto shape of the upper tail of e^x (Vehtari et al. 2024; fit of Zhang and Stephens 2009), its standard error,
+    and its limit where it is judged."""
     n = len(logs)
     length = math.floor(3 * math.sqrt(n)) if n > 225 else n // 5
-    limit = min(1 - 1 / math.log10(n), 0.7) if n > 1 else None
-    return {f"pareto_k_{name}": _shape(sorted(logs), length), f"pareto_k_{name}_limit": limit}
+    limit = min(1 - 1 / math.log10(n), 0.7) if length >= 20 else None
+    shape = _shape(sorted(logs), length)
+    error = None if shape is None else (1 + shape) / math.sqrt(length)
+    return {f"pareto_k_{name}": shape, f"pareto_k_{name}_se": error, f"pareto_k_{name}_limit": limit}
 
 
 def _shape(ordered: Sequence[float], length: int) -> Value:
@@ -493,12 +496,15 @@ def sequence_weight_metrics(raw: list[list[float]], low: Value, high: Value) -> 
 
 
 def applied_weight_metrics(weights: Weights, weighting: dict) -> dict[str, Value]:
-    """Mean, std, max over tokens, ESS over units of the applied weights; share zeroed; mean before the division."""
+    """Mean, std, extremes over tokens, mean over sequences, ESS over units of the applied weights; share zeroed; mean
+    before the division."""
     scope, tokens = weighting["scope"], flat(weights.applied)
     out = {
         "rollout_is_applied_mean": mean(tokens),
         "rollout_is_applied_std": std(tokens),
+        "rollout_is_applied_min": bottom(tokens),
         "rollout_is_applied_max": top(tokens),
+        "rollout_is_applied_seq_mean": mean([_of(mean(ws)) for ws in weights.applied if ws]),
         "rollout_is_eff_sample_size": ess(units(weights.applied, scope)),
     }
     if weighting["outside"] == "zero":

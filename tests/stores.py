@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pytest
+from limits import LIMIT_SECONDS
 from pyarrow import fs
 
 BUCKET = "dumps"
@@ -78,7 +79,7 @@ def keys(endpoint: str, folder: str) -> list[str]:
 
 def unfinished(endpoint: str) -> list[str]:
     """Keys of uploads that were begun, and neither completed nor aborted: nobody sees them, and they are paid for."""
-    with urllib.request.urlopen(f"{endpoint}/{BUCKET}?uploads") as response:
+    with urllib.request.urlopen(f"{endpoint}/{BUCKET}?uploads", timeout=LIMIT_SECONDS) as response:
         return re.findall("<Key>(.*?)</Key>", response.read().decode())
 
 
@@ -160,7 +161,7 @@ def proxy(endpoint: str) -> Generator[Proxy]:
                 pass
 
         def forwarded(self, body: bytes) -> Answer:
-            server = http.client.HTTPConnection(host)
+            server = http.client.HTTPConnection(host, timeout=LIMIT_SECONDS)
             headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
             server.request(self.command, self.path, body, headers)
             with server.getresponse() as response:
@@ -179,7 +180,7 @@ def proxy(endpoint: str) -> Generator[Proxy]:
         thread.start()
         yield state
         listener.shutdown()
-        thread.join()
+        thread.join(LIMIT_SECONDS)
 
 
 HOP = {"content-length", "connection", "transfer-encoding", "server", "date"}

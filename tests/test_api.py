@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from limits import LIMIT_SECONDS
 
 import rlcorr_cli
 from rlcorr_cli import BadRowPolicy, Plan, Report, analyze, check, choose_plan, errors, filter_dump, plot, save, to_html
@@ -84,6 +85,17 @@ def test_each_function_returns_what_its_command_prints(capsys: pytest.CaptureFix
     assert show_row(BF16, 3).to_dict() == json_of("inspect", dump, "--row", "3", capsys=capsys)
 
 
+def test_a_group_prints_its_own_numbers_and_no_others() -> None:
+    groups = analyze(BF16.with_name("smollm2_steps.parquet"), "token_is", group_by="step").groups
+    assert len(groups) == 5
+    for group in groups:
+        printed = str(group)
+        assert f"key={group.key}" in printed
+        shown = [other.key["step"] for other in groups if f"'k3_kl': {other.values['k3_kl']!r}" in printed]
+        assert shown == [group.key["step"]]
+        assert "array" not in printed
+
+
 def test_a_saved_report_stands_for_its_dump(tmp_path: Path, report: Report) -> None:
     path = save(report, tmp_path / "report.json")
     checks = [check(source, at_most={"kl": 9.0}).to_dict() for source in (report, path, str(path))]
@@ -115,7 +127,7 @@ class Table:
 
 # Values of wrong types on purpose, which the type checker is not to refuse.
 WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
-    "a table for a path": (lambda: analyze(Table()), "a Table"),  # type: ignore[arg-type]
+    "a table for a path": (lambda: analyze(Table()), "a Table"),
     "one policy in memory": (lambda: analyze({"rollout_log_probs": [[1.0]]}), "<table in memory>: There is no column"),
     "a table of nothing": (lambda: analyze({}), "no columns"),
     "columns of two lengths": (lambda: analyze({"a": [1], "b": [1, 2]}), "a 1, b 2"),
@@ -124,23 +136,23 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "no dump": (lambda: analyze([]), "empty"),
     "unknown preset": (lambda: analyze(BF16, "tokn_is"), "token_is"),
     "missing plan file": (lambda: analyze(BF16, "none.toml"), "none.toml"),
-    "a wrong plan": (lambda: analyze(BF16, 3), "an int"),  # type: ignore[arg-type]
+    "a wrong plan": (lambda: analyze(BF16, 3), "an int"),
     "wrong records": (lambda: analyze(BF16, {"weighting": 3}), "weighting"),
     "a config without its profile": (lambda: analyze(BF16, {"rollout_is": "token", "x": 1}), "its profile (verl-0.6"),
     "a preset of another": (lambda: analyze(BF16, "opsm", profile="verl-0.9"), "verl-0.9 has no preset 'opsm'"),
     "a plan beside a profile": (lambda: analyze(BF16, Plan("x"), profile="verl-0.9"), 'profile="verl-0.9" takes'),
-    "unknown mode": (lambda: analyze(BF16, mode="bypas"), "mode must be one of"),  # type: ignore[arg-type]
+    "unknown mode": (lambda: analyze(BF16, mode="bypas"), "mode must be one of"),
     "no weighting": (lambda: choose_plan(is_high=2.0), 'is_scope="token"'),
     "device": (lambda: analyze(BF16, device="cuda:99"), 'device="auto" or cpu'),
     "unknown format": (lambda: analyze(BF16, format="csv"), "csv"),
     "columns": (lambda: analyze(BF16, columns={"old_log_probs": "nothing"}), 'columns={"old_log_probs": "nothing"}'),
-    "no columns": (lambda: analyze(BF16, columns="old_log_probs=x"), "columns should map"),  # type: ignore[arg-type]
+    "no columns": (lambda: analyze(BF16, columns="old_log_probs=x"), "columns should map"),
     "no rows": (lambda: analyze(BF16, limit=0), "limit"),
     "no threads": (lambda: analyze(BF16, threads=0), "threads"),
     "a ratio below 1": (lambda: analyze(BF16, extreme_ratio=0.5), "extreme_ratio must be above 1"),
     "no end of ratios": (lambda: analyze(BF16, extreme_ratio=math.inf), "extreme_ratio must be above 1 and finite"),
     "a quarantine of no place": (lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")), 'Path("bad.parquet")'),
-    "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),  # type: ignore[arg-type]
+    "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),
     "a plan that corrects nothing": (lambda: filter_dump(BF16, None, None), 'plan="geo_rs"'),
     "the dump as output": (lambda: filter_dump(BF16, BF16, "token_is"), "smollm2_bf16.parquet"),
     "an unknown metric": (lambda: check(BF16, at_most={"klx": 1.0}), "at_most klx"),
@@ -151,7 +163,7 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "unknown kind": (lambda: plot(BF16, kinds="pie"), "pie"),
     "unknown measure": (lambda: inspect_dump(BF16, by="k4"), "by must be one of"),
     "unknown row": (lambda: show_row(BF16, "nobody"), "inspect(dumps, worst=5)"),
-    "no report": (lambda: to_html("report.json"), "a str"),  # type: ignore[arg-type]
+    "no report": (lambda: to_html("report.json"), "a str"),
     "unknown form": (lambda: save(analyze(BF16, limit=1), "report.xyz"), "report.xyz"),
 }
 
@@ -171,13 +183,16 @@ def test_errors_speak_of_arguments(case: str) -> None:
 def test_what_is_asked_beside_a_report_is_refused(report: Report) -> None:
     for extra in ({"plan": "geo_rs"}, {"group_by": "step"}, {"limit": 3}, {"profile": "slime"}, {"mode": "bypass"}):
         with pytest.raises(errors.UsageError, match="another plan or grouping"):
-            check(report, **extra)  # type: ignore[arg-type]  # one value stands for all types
+            check(report, **extra)
 
 
 def test_the_face_has_every_command_and_loads_when_asked() -> None:
     assert all(callable(getattr(rlcorr_cli, name)) for name in ("analyze", "check", "filter_dump", "inspect", "plot"))
     light = "import sys, rlcorr_cli; print([n for n in ('numpy', 'torch', 'pyarrow', 'typer') if n in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", light], capture_output=True, text=True).stdout == "[]\n"
+    assert (
+        subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, timeout=LIMIT_SECONDS).stdout
+        == "[]\n"
+    )
 
 
 def test_types_are_shipped() -> None:

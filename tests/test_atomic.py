@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_SECONDS, LimitedProcess
 
 from rlcorr_cli.atomic import Destination, Staging, check_run, renaming, temporaries
 from rlcorr_cli.atomic.destinations import DUMP
@@ -265,7 +266,9 @@ def kill_before_each_step(way: str, place: Path) -> None:
 def test_a_kill_at_any_step_leaves_old_or_new_and_the_next_run_no_litter(tmp_path: Path, way: str) -> None:
     # A process of its own, because a fork of one as large as this takes a tenth of a second.
     script = f"from test_atomic import *; kill_before_each_step({way!r}, Path({str(tmp_path)!r}))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     assert done.stdout, done.stderr or "it takes more steps than were tried"
     old, new, last, stepped_aside = OLDER, NEWER, int(done.stdout), 0
     assert last > 30
@@ -408,8 +411,8 @@ def test_what_may_not_be_looked_at_is_an_error_of_two_lines(tmp_path: Path) -> N
 
 def gone() -> int:
     """The number of a process that is no more."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
+    process = LimitedProcess([sys.executable, "-c", ""])
+    process.wait(LIMIT_SECONDS)
     return process.pid
 
 
@@ -481,9 +484,9 @@ def test_an_older_output_that_stepped_aside_is_named_and_kept(tmp_path: Path) ->
 
 
 def test_a_process_that_nobody_has_reaped_is_gone(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", ""])
+    process = LimitedProcess([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     named(tmp_path, pid=process.pid).touch()
     assert sweep([tmp_path])
-    process.wait()
+    process.wait(LIMIT_SECONDS)
     assert left(tmp_path) == []

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import stores
 import yaml
+from limits import LIMIT_SECONDS
 from stores import Proxy
 from stores import store as store
 
@@ -31,7 +32,9 @@ def in_shell(script: str, folder: Path, **variables: str) -> None:
     """Run a script with `rlcorr` on its path."""
     path = f"{Path(forked_command()).parent}:{os.environ['PATH']}"
     environment = {**os.environ, **variables, "PATH": path}
-    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from limits import LIMIT_SECONDS
 from test_architecture import MAY_IMPORT
 
 from rlcorr_cli.api import save
@@ -125,7 +126,7 @@ def test_no_library_warns_while_it_is_loaded(workplace: Path) -> None:
         "    print(command, file=sys.stderr); print(run(shlex.split(command)), file=sys.stderr)"
     )
     line = [sys.executable, "-W", "always", "-c", code, *LOADING]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert done.returncode == 0
     assert done.stderr.splitlines() == [told for command in LOADING for told in (command, "0")]
 

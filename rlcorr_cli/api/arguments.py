@@ -34,6 +34,7 @@ def request(
     dumps: Paths,
     *,
     group_by: Names = (),
+    cluster_by: str | None = None,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     batch_by: str | None = None,
@@ -42,11 +43,14 @@ def request(
 ) -> ReadRequest:
     """The dump to read, and how."""
     refuse_outside(1, MOST_ROWS, limit=limit)
+    if cluster_by is not None:
+        names("cluster_by", cluster_by)
     return ReadRequest(
         paths=paths(dumps),
         format=format,
         columns=_columns(columns),
         group_by=names("group_by", group_by),
+        cluster_by=cluster_by,
         batch_by=batch_by,
         limit=limit,
         bad_rows=_policy(bad_rows),
@@ -84,6 +88,11 @@ def refuse_stdin_twice(*dumps: Sequence[str]) -> None:
         raise UsageError("Standard input holds one dump.", "Name the others as files.")
 
 
+def several(values: Any) -> list[Any]:
+    """What a list or a tuple holds, or else the one value."""
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
 def paths(dumps: Any) -> tuple[str, ...]:
     """The names of a dump's files, or of one table in memory, which carries it."""
     if isinstance(dumps, str | Path):
@@ -94,7 +103,7 @@ def paths(dumps: Any) -> tuple[str, ...]:
         table = in_memory(dumps)
         if table is not None:
             return (table,)
-    listed = dumps if isinstance(dumps, (list, tuple)) else [dumps]
+    listed = several(dumps)
     for path in listed:
         if not isinstance(path, str | Path):
             raise UsageError(f"dumps should be a path, a list of paths or a table, not {kind_of(path)}.", SAVE_FIRST)
@@ -105,7 +114,7 @@ def paths(dumps: Any) -> tuple[str, ...]:
 
 def names(argument: str, values: Any) -> tuple[str, ...]:
     """One name or several."""
-    listed = values if isinstance(values, (list, tuple)) else [values]
+    listed = several(values)
     for name in listed:
         if not isinstance(name, str):
             raise UsageError(f"{argument} should be a name, or a list of names, not {kind_of(name)}.", "Name columns.")

@@ -32,6 +32,7 @@ def compare(
     all: bool = False,
     objective: "ObjectiveLike | Callable[[ChosenPlan], Objective] | None" = None,
     group_by: Names = (),
+    cluster_by: str | None = None,
     seed: int = 0,
     output: Files = (),
     format: str = "auto",
@@ -65,6 +66,7 @@ def compare(
     reading = request(
         dumps,
         group_by=group_by,
+        cluster_by=cluster_by,
         format=format,
         columns=columns,
         batch_by=batch_by,

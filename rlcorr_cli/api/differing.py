@@ -44,6 +44,7 @@ def diff(
     seed: int = 0,
     mode: Mode | None = None,
     group_by: Names = (),
+    cluster_by: str | None = None,
     output: Files = (),
     junit: str | Path | None = None,
     fail_on: Names = (),
@@ -84,6 +85,7 @@ def diff(
         request(
             dump,
             group_by=group_by,
+            cluster_by=cluster_by,
             format=format,
             columns=_columns(columns, by),
             limit=limit,

@@ -182,7 +182,7 @@ def _measured(
     from rlcorr_cli.pipeline import analyze as analysis
 
     # Which sequences carry the gradient is told of weights times advantages.
-    dump = analysis.opened(reading, chosen, wanted=("advantages",) if "weights" in kinds else ())
+    dump = analysis.opened(reading, chosen, wanted=("advantages",) if "weights" in kinds else (), clusters=True)
     groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
     if by_step and not any(groups.values()):
         raise UsageError("There are no steps to draw a curve each of.", NO_STEPS)
@@ -262,7 +262,6 @@ def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None
         default_plans(),
         named=False,
         computing=computing,
-        seed=None,
         watch=watch,
         staging=staging,
     )

@@ -51,6 +51,7 @@ def check(
     profile: str = CANONICAL,
     mode: Mode | None = None,
     group_by: Names = (),
+    cluster_by: str | None = None,
     objective: ObjectiveLike | None = None,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
@@ -103,6 +104,7 @@ def check(
     reading = request(
         "" if isinstance(source, Report) else source,
         group_by=group_by,
+        cluster_by=cluster_by,
         format=format,
         columns=columns,
         batch_by=batch_by,

@@ -35,6 +35,7 @@ def analyze(
     profile: str = CANONICAL,
     mode: Mode | None = None,
     group_by: Names = (),
+    cluster_by: str | None = None,
     extreme_ratio: float = 2.0,
     ppo_clip: float = 0.2,
     seed: int = 0,
@@ -59,14 +60,15 @@ def analyze(
     """Measure a dump under a plan.
 
     dumps: files, directories or globs.  plan, profile, mode: see `choose_plan`.  columns: canonical name -> the dump's
-    column.  bad_rows: what to do about them; the default stops at the first.  output: files that the report is written
-    to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown` draw and `trends` are told from, as
-    some of these files have it counted; it takes a third longer.  by_step: with curves of each group.  totals: keep
-    what `merge` adds, which `save` writes as .rlcorr.  objective: a policy objective whose loss and gradient
-    coefficients are reported, too: what `choose_objective` made, or a name such as "ppo"; takes advantages.  engine,
-    workers: what works on the dump's parts ("threads", "processes", "ray", "auto": the faster of the first two), and
-    how many; threads: how many of that engine; ray_address: which cluster.  watch: called with the bytes to come, a
-    context around the reading.
+    column.  cluster_by: the column whose rows of one value intervals draw together, or "none"; the default is the
+    column of prompts, where there is one.  bad_rows: what to do about them; the default stops at the first.  output:
+    files that the report is written to, as by `save`.  pictures: count also what `plot`, `to_html` and `to_markdown`
+    draw and `trends` are told from, as some of these files have it counted; it takes a third longer.  by_step: with
+    curves of each group.  totals: keep what `merge` adds, which `save` writes as .rlcorr.  objective: a policy
+    objective whose loss and gradient coefficients are reported, too: what `choose_objective` made, or a name such as
+    "ppo"; takes advantages.  engine, workers: what works on the dump's parts ("threads", "processes", "ray", "auto":
+    the faster of the first two), and how many; threads: how many of that engine; ray_address: which cluster.  watch:
+    called with the bytes to come, a context around the reading.
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
     `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
     """
@@ -79,6 +81,7 @@ def analyze(
     reading = request(
         dumps,
         group_by=group_by,
+        cluster_by=cluster_by,
         format=format,
         columns=columns,
         batch_by=batch_by,
@@ -191,6 +194,7 @@ def correct(
     mode: Mode | None = None,
     columns: Mapping[str, str] | None = None,
     batch_by: str | None = None,
+    bad_rows: BadRowPolicy | None = None,
     device: str = "auto",
     batch_tokens: int | None = None,
 ) -> "Table":
@@ -198,14 +202,19 @@ def correct(
 
     table: anything with `__arrow_c_stream__` (pyarrow, polars, pandas, duckdb, datasets), or a mapping of padded
     tensors or arrays [B, T].  A plan that looks at whole training batches (normalize, budgets) takes the table as one,
-    unless `batch_by` names a column.  The rest as of `analyze`.  A function of its arguments alone, for `map_batches`
+    unless `batch_by` names a column.  bad_rows: as of `analyze`, but no row can be left out.  The rest as of `analyze`.
+    A function of its arguments alone, for `map_batches`
     and training loops; one thread computes.
     """
     from rlcorr_cli.pipeline import correct as correcting
 
     chosen = choose_plan(plan, profile=profile, mode=mode)
     _refuse_idle(chosen)
-    reading = request(table, columns=columns, batch_by=NO_BATCH if batch_by is None else batch_by)
+    reading = request(table, columns=columns, batch_by=NO_BATCH if batch_by is None else batch_by, bad_rows=bad_rows)
+    if not reading.bad_rows.stops:
+        raise UsageError(
+            "correct gives every row back: it leaves out none.", 'Write BadRowPolicy(nonfinite="keep"), or "mask".'
+        )
     with computing(device, batch_tokens, engine="threads", workers=1) as compute:
         return correcting.correct(reading, chosen, compute)
 

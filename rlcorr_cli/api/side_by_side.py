@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.api.arguments import Files, Paths, computing, paths, refuse_outside, refuse_stdin_twice, request
+from rlcorr_cli.api.arguments import (
+    Files,
+    Paths,
+    computing,
+    paths,
+    refuse_outside,
+    refuse_stdin_twice,
+    request,
+    several,
+)
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.comparing import default_plans
 from rlcorr_cli.api.touched import check_touched, sheet_files
@@ -24,6 +33,7 @@ def compare_dumps(
     dumps: Sequence[Paths],
     plan: PlanLike | None = None,
     *,
+    cluster_by: str | None = None,
     seed: int = 0,
     output: Files = (),
     format: str = "auto",
@@ -54,7 +64,15 @@ def compare_dumps(
     chosen = None if plan is None else choose_plan(plan)
     outputs = sheet_files(output)
     requests = [
-        request(dump, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
+        request(
+            dump,
+            cluster_by=cluster_by,
+            format=format,
+            columns=columns,
+            batch_by=batch_by,
+            limit=limit,
+            bad_rows=bad_rows,
+        )
         for dump in listed
     ]
     places = [place for path in outputs for place in sheet.destinations(path)]
@@ -82,7 +100,7 @@ def compare_dumps(
 
 def _several(dumps: Any, bad_rows: BadRowPolicy | None) -> list[Any]:
     """The dumps, if there are two or more that can be read one after the other."""
-    listed = list(dumps) if isinstance(dumps, (list, tuple)) else [dumps]
+    listed = several(dumps)
     if len(listed) < 2:
         raise UsageError("One dump has nothing to stand beside.", "Name another, or compare plans on it.")
     refuse_stdin_twice(*map(paths, listed))

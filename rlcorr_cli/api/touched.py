@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlcorr_cli.api.arguments import several
 from rlcorr_cli.api.choosing import plan_file
 from rlcorr_cli.atomic import Destination, check_run
 from rlcorr_cli.atomic.destinations import DUMP
@@ -28,8 +29,7 @@ def written(option: str, path: Any) -> Path:
 
 def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
     """Files that reports are written to, if their names tell a form that such a report has."""
-    listed = paths if isinstance(paths, (list, tuple)) else [paths]
-    files = tuple(written("-o", path) for path in listed)
+    files = tuple(written("-o", path) for path in several(paths))
     for path in files:
         suffix = path.suffix.lower()
         if suffix not in FORMS:
@@ -42,7 +42,7 @@ def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
 
 def sheet_files(paths: Any) -> tuple[Path, ...]:
     """Files that a result other than a report is written to, if their names tell one of its forms."""
-    files = tuple(written("-o", path) for path in (paths if isinstance(paths, (list, tuple)) else [paths]))
+    files = tuple(written("-o", path) for path in several(paths))
     for path in files:
         if path.suffix.lower() not in SHEETS:
             raise UsageError(f"{path}: it is written as {', '.join(SHEETS)}.", "Name it result.html or the like.")

@@ -41,6 +41,7 @@ FLAGS: dict[str, Flag] = {
     "--format": Flag("format", r"[a-z][\w-]*\w"),
     "--map": Flag("columns", PAIR, '{argument}={{"{key}": "{amount}"}}'),
     "--mode": Flag("mode", r"decoupled\b|bypass\b"),
+    "--cluster-by": Flag("cluster_by", rf"none\b|{WORD}"),
     "--group-by": Flag("group_by", rf"step\b|{WORD}"),
     "--by-step": Flag("by_step=True"),
     "--batch-by": Flag("batch_by", rf"none\b|{WORD}"),
@@ -50,7 +51,7 @@ FLAGS: dict[str, Flag] = {
         "bad_rows", r"\S+\.(?:parquet|jsonl)", '{argument}=BadRowPolicy("quarantine", Path("{value}"))'
     ),
     "--max-bad-fraction": Flag("BadRowPolicy.max_fraction", NUMBER, "{argument} {value}"),
-    "--nonfinite": Flag("bad_rows", r"error\b|mask\b", '{argument}=BadRowPolicy(nonfinite="{value}")'),
+    "--nonfinite": Flag("bad_rows", r"error\b|mask\b|keep\b", '{argument}=BadRowPolicy(nonfinite="{value}")'),
     "--preset": Flag("plan", r"[a-z]\w*_\w+"),
     "--plan": Flag("plan", r"\S+\.(?:toml|yaml|json)"),
     "--profile": Flag("profile", r"canonical\b|verl-[\w.-]*\w|slime\b"),

@@ -25,6 +25,7 @@ def compare(
     side_by_side: c.SideBySide = False,
     sort: c.SortBy = None,
     group_by: o.GroupBy = None,
+    cluster_by: o.ClusterBy = None,
     seed: o.Seed = 0,
     json: o.Json = False,
     output: c.SheetOutputs = None,
@@ -44,6 +45,7 @@ def compare(
         sides = api.compare_dumps(
             dumps,
             _only(plans, [option for option, value in of_many.items() if value]),
+            cluster_by=cluster_by,
             seed=seed,
             output=output or (),
             watch=shared.watch(quiet),
@@ -57,6 +59,7 @@ def compare(
         all=all,
         objective=None if objective == ObjectiveOptions() else objective.of_plan,
         group_by=group_by or (),
+        cluster_by=cluster_by,
         seed=seed,
         output=output or (),
         watch=shared.watch(quiet),

@@ -7,16 +7,17 @@ does `rlcorr explain --schema [NAME]`.
 
 import errno
 import gc
+import mmap
 import os
 import re
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import NoReturn
 
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
-from rlcorr_cli.errors import OutputError, RlcorrError, not_one_of
+from rlcorr_cli.errors import OutputError, RlcorrError, address_space, not_one_of, require_address_space
 from rlcorr_cli.present.stdout import (
     ClosedStdout,
     clean,
@@ -42,15 +43,31 @@ _SELDOM = 50_000, 20, 100
 """When Python looks for garbage that refers to itself: what is kept of many groups is gone through each time, and of a
 run little is such garbage."""
 _QUOTED = re.compile("'([^']+)'")
+LIGHT = ("presets", "explain", "help")
+"""Commands that load no library for numbers."""
+LEAST_BYTES = 400_000_000
+"""Of address space, which numpy and pyarrow take."""
+SPARE_BYTES = 1 << 23
+"""Of address space, kept so that what went wrong can be said where there is no more."""
+LACKS_MEMORY = (
+    "failed to map segment from shared object",
+    "Cannot allocate memory",
+    "cannot allocate memory",
+    "can't allocate memory",
+    "can't start new thread",
+    "Failed to launch worker thread",
+    "bad_alloc",
+)
+"""What errors of libraries say where there is no memory for them."""
+FAILS_SILENTLY = ("without exception set", "without setting an exception")
+"""What Python says of a library that failed, and did not say why: where address space is limited, for want of it."""
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; never returns.  Exit statuses are those of README."""
-    interrupt.install()
     gc.set_threshold(*_SELDOM)
     _occupy_streams()
-    status = run(sys.argv[1:] if args is None else args)
-    _end(status)
+    _end(run(sys.argv[1:] if args is None else args, begin=interrupt.install))
 
 
 def _occupy_streams() -> None:
@@ -67,30 +84,34 @@ def _end(status: int) -> NoReturn:
     """Leave without taking the interpreter down: that costs half a second where torch is loaded, and would wait for
     worker threads that nobody waits for.  All that was written is in place by now, and nothing of ours runs at exit.
     """
-    interrupt.settle()
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # closed by the caller, or by the reader
             stream.flush()
     os._exit(status)
 
 
-def run(args: Sequence[str]) -> int:
-    """The exit status of a command line, errors shown."""
+def run(args: Sequence[str], begin: Callable[[], None] = lambda: None) -> int:
+    """The exit status of a command line, errors shown.  begin: called where what it raises is shown, too."""
     if os.environ.get(COMPLETE) != "complete_bash":
-        return _run(list(args))
+        return _run(list(args), begin)
     from rlcorr_cli.cli import bash_words
 
     with bash_words.joined():
-        return _run(list(args))
+        return _run(list(args), begin)
 
 
-def _run(arguments: list[str]) -> int:
-    tame_environment()
-    if COMPLETE in os.environ:
-        os.environ["TERMINAL_WIDTH"] = _UNFOLDED
+def _run(arguments: list[str], begin: Callable[[], None]) -> int:
+    spare = mmap.mmap(-1, SPARE_BYTES)
     try:
-        with _debug_lines() if "--debug" in arguments else nullcontext():
-            return fast_path(arguments)
+        try:
+            begin()
+            tame_environment()
+            if COMPLETE in os.environ:
+                os.environ["TERMINAL_WIDTH"] = _UNFOLDED
+            with _debug_lines() if "--debug" in arguments else nullcontext():
+                return fast_path(arguments)
+        finally:
+            interrupt.settle()
     except RlcorrError as error:
         return _show(error, arguments)
     except (BrokenPipeError, SystemExit) as error:
@@ -102,16 +123,15 @@ def _run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except Terminated as ended:
-        interrupt.settle()
         return ended.exit_status
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            return _fault()
-        return _show(OutputError("There is no space left to write to.", "Free some, or write elsewhere."), arguments)
-    except MemoryError:
-        return _show(RlcorrError("Out of memory.", "Try a smaller --batch-tokens, or fewer --threads."), arguments, 3)
-    except Exception:
-        return _fault()
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return _show(
+                OutputError("There is no space left to write to.", "Free some, or write elsewhere."), arguments
+            )
+        spare.close()
+        lacking = next(filter(None, map(_no_memory, _chain(error))), None)
+        return _fault() if lacking is None else _show(lacking, arguments, 3)
 
 
 @contextmanager
@@ -162,6 +182,8 @@ def parsed(args: list[str]) -> int:
 
     from rlcorr_cli.cli import app
 
+    if args[:1] and args[0] in app.COMMANDS and args[0] not in LIGHT and not {"-h", "--help"} & {*args}:
+        require_address_space(LEAST_BYTES)
     try:
         # Help and the version are printed by typer.
         with nullcontext() if sys.stdout is not None else redirect_stdout(ClosedStdout()):
@@ -174,15 +196,14 @@ def parsed(args: list[str]) -> int:
         command = next((arg for arg in args if arg in app.COMMANDS), None)
         hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
         return _show(RlcorrError(error.format_message(), hint), args, status=2)
-    except typer.Abort:
-        return INTERRUPTED
+    except typer.Abort as aborted:  # what typer makes of an EOFError, as if one had been asked something
+        raise aborted.__cause__ or aborted from None
 
 
 def _interrupted() -> int:
     """Say where an interrupt left things as they were."""
     from rlcorr_cli.atomic import has_published
 
-    interrupt.settle()
     nothing = not has_published() and not has_emitted()
     write_stderr("Interrupted: nothing was written.\n" if nothing else "Interrupted.\n")
     return INTERRUPTED
@@ -192,6 +213,27 @@ def _fault() -> int:
     _write_traceback()
     write_stderr("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.\n")
     return 70
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it came of."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return iter(seen)
+
+
+def _no_memory(error: BaseException) -> RlcorrError | None:
+    """What to say where an error is one of memory, which libraries word in many ways as they are loaded."""
+    limit = address_space()
+    words = LACKS_MEMORY if limit is None else (*LACKS_MEMORY, *FAILS_SILENTLY)
+    if not isinstance(error, MemoryError) and not any(word in str(error) for word in words):
+        return None
+    hint = "Try a smaller --batch-tokens, or fewer --threads."
+    if limit is not None:
+        hint += f" `ulimit -v` leaves {limit / 1e9:.2g} GB of address space, of which libraries alone take 0.9."
+    return RlcorrError("Out of memory.", hint)
 
 
 def _write_traceback() -> None:

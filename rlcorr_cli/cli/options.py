@@ -67,6 +67,16 @@ GroupBy = Annotated[
         rich_help_panel=READING,
     ),
 ]
+ClusterBy = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-by",
+        metavar="COLUMN|none",
+        help="What intervals draw together; default the column of prompts (rlcorr help intervals).",
+        autocompletion=completion.columns,
+        rich_help_panel=READING,
+    ),
+]
 BatchBy = Annotated[
     str | None,
     typer.Option(
@@ -120,7 +130,8 @@ Nonfinite = Annotated[
     NonfiniteAction,
     typer.Option(
         "--nonfinite",
-        help="A value that is not finite on a valid token: its row is bad, or the token is cleared.",
+        help="A value that is not finite on a valid token: its row is bad, the token is cleared, or, where only the "
+        "rollout log-prob is null or NaN, it is kept at ratio 1, as TRL does.",
         rich_help_panel=READING,
     ),
 ]
@@ -148,7 +159,7 @@ ProfileName = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
-        help="canonical, or a framework's arithmetic and names: verl-mismatch, verl-0.6, verl-0.7, verl-0.9, slime.",
+        help="canonical, or a framework's own numbers: verl-mismatch, verl-0.6, verl-0.7, verl-0.8, verl-0.9, slime.",
         autocompletion=completion.profiles,
         rich_help_panel=PLAN,
     ),

@@ -38,7 +38,7 @@ def advantage_parts(advantage: Floats) -> dict[str, Floats]:
 def mean_advantages(batch: Batch, tokens: Tokens) -> Floats:
     """A of each sequence, the mean over its tokens; NaN of one that has none."""
     if tokens.advantages is not None:
-        return to_numpy(tokens.ragged.sum(tokens.advantages)) / tokens.ragged.sizes
+        return tokens.ragged.mean(tokens.advantages)
     if batch.row_advantage is not None:
         return batch.row_advantage[batch.filled]
     return np.full(tokens.ragged.n_sequences, np.nan)

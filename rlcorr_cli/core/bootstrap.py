@@ -1,16 +1,19 @@
-"""Poisson bootstrap over sequences, in one pass.
+"""Poisson bootstrap over clusters of sequences, in one pass.
 
-Tokens of one sequence are not independent, so sequences are resampled.  In replicate r a sequence counts
-Poisson(1) times, drawn from a hash of (seed, r, the row's own values).  The draw depends on nothing but the row, so
-any split of the work gives the same replicates, and replicates add like every other sum.
+Neither the tokens of one sequence nor the samples of one prompt are independent, so clusters are resampled: in
+replicate r all sequences of a cluster count Poisson(1) times, drawn from a hash of (seed, r, the cluster's identity).
+The draw depends on nothing else, so any split of the work gives the same replicates, and replicates add like every
+other sum.
 
-A row is known by its sample_id (and step) where the dump has one, else by its length and all its rollout log-probs, to
-float32 (the same for a Parquet file, its JSON-lines twin, or seven parts of either), not by its place.  The training
-log-probs are left out, so that a row scored twice gets the same draws in both dumps.  Rows alike in every value share
-their draws: intervals are then too wide, never too narrow.
+A cluster is a prompt, where the dump tells prompts apart (the batch's cluster keys).  Elsewhere it is a rollout: its
+length and all its rollout log-probs, to float32 (the same for a Parquet file, its JSON-lines twin, or seven parts of
+either).  The training log-probs are left out, so that a rollout scored twice, by two policies or after two steps, is
+one cluster, in one dump or in two.  A rollout of few telling log-probs is known by its sample_id (and step) where the
+dump has one; without it, rows alike in every value share their draws: intervals are then too wide, never too narrow.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,27 +25,53 @@ from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import MOST_RESAMPLED, GroupReplicates
-from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats, mix, stream
-from rlcorr_cli.totals.summary import Replicates
+from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, joined, keys_of_floats, mix, stream
+from rlcorr_cli.totals.summary import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, Replicates
 
 REPLICATES = 200
-"""Enough for a 95 % interval whose ends are good to about 5 % of its width."""
+"""Enough for a standard deviation that is good to 5 %, and with it an interval's ends where nothing is skewed."""
+TELLING_TOKENS = 8
+"""Log-probs other than 0 that two rollouts must share for them to be one: fewer may agree by chance."""
 
 
-def resample(draws: Floats, columns: Columns) -> Replicates:
-    """The replicates' sums of one batch's columns; draws: how often each row counts in each, f64[B, REPLICATES]."""
+@dataclass(frozen=True)
+class Draws:
+    """How often each of B rows counts in each replicate, f64[B, REPLICATES], and its cluster's key, u64[B]."""
+
+    counts: Floats
+    clusters: Keys
+
+    @classmethod
+    def of(cls, clusters: Keys, seed: int) -> "Draws":
+        """Of rows by their clusters."""
+        return cls(poisson_draws(clusters, seed), clusters)
+
+    def of_rows(self, rows: NDArray[np.bool_]) -> "Draws":
+        """The same of some of the rows."""
+        return Draws(self.counts[rows], self.clusters[rows])
+
+
+def resample(draws: Draws, columns: Columns, most_clusters: int = MOST_CLUSTERS) -> Replicates:
+    """The replicates' sums of one batch's columns.  most_clusters: how many clusters are counted exactly."""
     names, logs = tuple(columns.sums), tuple(columns.logs)
     table = np.stack(tuple(columns.sums.values()))
-    values = np.stack(tuple(columns.logs.values())) if columns.logs else np.zeros((0, len(draws)))
+    values = np.stack(tuple(columns.logs.values())) if columns.logs else np.zeros((0, len(draws.clusters)))
     peaks = values.max(axis=1)
     rests = np.exp(values - peaks[:, None])
     # torch's product, because it keeps to the one thread it was given.
-    sums, rests = (torch.from_numpy(rows) @ torch.from_numpy(draws) for rows in (table, rests))
-    return Replicates(names=names, sums=sums.numpy(), logs=logs, log_peaks=peaks, log_rests=rests.numpy())
+    sums, rests = (torch.from_numpy(rows) @ torch.from_numpy(draws.counts) for rows in (table, rests))
+    return Replicates(
+        names=names,
+        sums=sums.numpy(),
+        logs=logs,
+        log_peaks=peaks,
+        log_rests=rests.numpy(),
+        clusters=DistinctKeys.of(draws.clusters, most_clusters),
+    )
 
 
 def resample_groups(
-    draws: Floats, columns: Mapping[str, Columns], group_of: NDArray[np.int32], values: Sequence[tuple[Any, ...]]
+    draws: Draws, columns: Mapping[str, Columns], group_of: NDArray[np.int32], values: Sequence[tuple[Any, ...]]
 ) -> GroupReplicates:
     """The replicates of each group's rows, by the group's values; groups of the same values are one.
 
@@ -55,7 +84,10 @@ def resample_groups(
         return None
     rows_of = {key: np.isin(group_of, groups) for key, groups in members.items()}
     return {
-        key: {name: resample(draws[rows], _of_rows(of_all, rows)) for name, of_all in columns.items()}
+        key: {
+            name: resample(draws.of_rows(rows), _of_rows(of_all, rows), MOST_GROUP_CLUSTERS)
+            for name, of_all in columns.items()
+        }
         for key, rows in rows_of.items()
     }
 
@@ -71,6 +103,23 @@ def row_keys(tokens: Tokens, ids: Keys | None) -> Keys:
         return ids
     keys = keys_of_floats(to_numpy(tokens.rollout_logp.float()), tokens.ragged.offsets)
     return keys if ids is None else np.where(ids == 0, keys, ids)
+
+
+def cluster_keys(tokens: Tokens, rows: Keys, known: Keys | None, *, have_ids: bool) -> Keys:
+    """The cluster of each sequence, u64[B].
+
+    rows: as of `row_keys`.  known: the dump's own, 0 of a row without; None where rollouts tell.  have_ids: whether
+    rows have ids of their own.
+    """
+    if known is not None and known.all():
+        return known
+    if have_ids:
+        rollout = to_numpy(tokens.rollout_logp.float())
+        offsets = tokens.ragged.offsets
+        # Sequences have a token each, so that no segment is empty.
+        is_telling = np.add.reduceat(rollout != 0, offsets[:-1], dtype=np.int64) >= TELLING_TOKENS
+        rows = np.where(is_telling, keys_of_floats(rollout, offsets), rows)
+    return rows if known is None else np.where(known == 0, rows, known)
 
 
 def content_keys(keys: Keys, columns: Columns) -> Keys:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Surroundings
 from rlcorr_cli.core.ragged import stretches
-from rlcorr_cli.totals.row_keys import joined, keys_of_floats
+from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
 
 HEAD = 16
 """Tokens of a row that a sample of rows is drawn by."""
@@ -27,12 +27,16 @@ def sampled_rows(batch: Batch, share: int) -> Index:
     """One of `share` rows, by a hash of their length and of how they begin: the same ones however a dump is split."""
     if share == 1:
         return np.arange(batch.n_rows)
+    return np.flatnonzero(rollout_keys(batch) % np.uint64(share) == 0)
+
+
+def rollout_keys(batch: Batch) -> Keys:
+    """A hash of each row's length and of how it begins, u64[B]: cheap, and the same wherever a rollout stands again."""
     lengths = batch.lengths
     heads = np.minimum(lengths, HEAD)
     ends = _offsets(heads)
     at = stretches(batch.offsets[:-1], heads)
-    keys = joined(keys_of_floats(batch.rollout_logp[at], ends), lengths.astype(np.uint64))
-    return np.flatnonzero(keys % np.uint64(share) == 0)
+    return joined(keys_of_floats(batch.rollout_logp[at], ends), lengths.astype(np.uint64))
 
 
 def pooled(parts: Sequence[Rows]) -> Rows:
@@ -46,6 +50,7 @@ def pooled(parts: Sequence[Rows]) -> Rows:
 
     lengths = [np.diff(around.offsets) for around in arounds]
     valid = [np.ones(around.offsets[-1], np.bool_) if around.valid is None else around.valid for around in arounds]
+    unscored = [np.zeros(batch.n_tokens, np.bool_) if batch.unscored is None else batch.unscored for batch in batches]
     names = ("old_logp", "current_logp", "advantages", "reward", "row_keys")
     batch = replace(
         first,
@@ -54,6 +59,8 @@ def pooled(parts: Sequence[Rows]) -> Rows:
         n_masked=np.concatenate([batch.n_masked for batch in batches]),
         group_index=np.zeros(sum(batch.n_rows for batch in batches), np.int32),
         group_keys=first.group_keys[:1],
+        cluster_keys=None,
+        unscored=None if all(batch.unscored is None for batch in batches) else np.concatenate(unscored),
         **{name: together(name) for name in names},
     )
     around = Surroundings(
@@ -89,6 +96,9 @@ def _of_batch(batch: Batch, rows: Index) -> Batch:
         reward=None if batch.reward is None else batch.reward[rows],
         group_index=batch.group_index[rows],
         row_keys=None if batch.row_keys is None else batch.row_keys[rows],
+        cluster_keys=None if batch.cluster_keys is None else batch.cluster_keys[rows],
+        unscored=of_tokens(batch.unscored),
+        rollout_keys=None,
     )
 
 

@@ -308,7 +308,7 @@ class Comparing:
     def _advantage(self) -> Floats:
         """A_i, [B]."""
         ragged, advantages = self.tokens.ragged, self.tokens.advantages
-        return np.ones(ragged.n_sequences) if advantages is None else to_numpy(ragged.sum(advantages)) / ragged.sizes
+        return np.ones(ragged.n_sequences) if advantages is None else ragged.mean(advantages)
 
     @cached_property
     def _log_ratio_sum(self) -> Floats:

@@ -27,6 +27,8 @@ from rlcorr_cli.totals.histogram import Floats
 
 MOST_ROWS = 4096
 """Rows whose table is made at once: 15 MB."""
+LARGEST_ADVANTAGE = 1e140
+"""A larger one is taken for none: float64 does not hold the sum of many squares of such."""
 LN_2 = math.log(2)
 Index = NDArray[np.int64]
 
@@ -191,7 +193,7 @@ class _Sums:
         positive, differing = self._of_table("n_positive"), self._of_table("n_differing")
         leaning = ~self.rows.odd & (differing > 0)
         p, v, a = positive[leaning], differing[leaning], self.rows.advantages[leaning]
-        known = np.isfinite(a)
+        known = np.abs(a) <= LARGEST_ADVANTAGE
         s, t, a = (p / np.sqrt(v))[known], np.sqrt(v)[known], a[known]
         pairs = ((a, a), (s, s), (t, t), (s, t), (a, s), (a, t))
         aa, ss, tt, st, as_, at = (float((x * y).sum()) for x, y in pairs)

@@ -109,7 +109,7 @@ def counted_twice(tokens: Tokens, corrected: Corrected, objective: Objective) ->
     clipping = (
         replace(objective, name="ppo", clip_low=0.2, clip_high=0.2) if objective.name == "reinforce" else objective
     )
-    change = _current(tokens) - tokens.rollout_logp
+    change = tokens.between("total").log_ratio
     return _losses(
         tokens, clipping, change=change, weights=token_weights(tokens.ragged, corrected), keep=corrected.keep
     )

@@ -17,6 +17,7 @@ from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.advantages import advantage_columns, mean_advantages
 from rlcorr_cli.core.binning import draw, draw_groups
 from rlcorr_cli.core.block_tables import BlockTables
+from rlcorr_cli.core.chosen_rows import rollout_keys
 from rlcorr_cli.core.comparison import Comparing
 from rlcorr_cli.core.correct import Corrected, correct
 from rlcorr_cli.core.decisions import bounds_of_sequences, correct_batch, decide, nothing_decided
@@ -25,6 +26,7 @@ from rlcorr_cli.core.objectives import objective_columns
 from rlcorr_cli.core.part import Part
 from rlcorr_cli.core.quantities import Columns, corrections, diagnostics, distances, drift, sequence_averages
 from rlcorr_cli.core.ragged import Ragged, to_numpy
+from rlcorr_cli.core.rollouts import rollout_layout, rollout_parts
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
@@ -34,10 +36,11 @@ from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
 from rlcorr_cli.totals.comparison import COMPARISON, comparison_layout, resampled_names
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import GroupReplicates
-from rlcorr_cli.totals.row_keys import RowSketch, joined
+from rlcorr_cli.totals.rollouts import ROLLOUTS, RolloutTotals
+from rlcorr_cli.totals.row_keys import Keys, RowSketch, joined
 from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
-from rlcorr_cli.totals.whole import Whole, whole_tail
+from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, Whole, whole_tail
 
 KEPT = "kept."
 """What the names of numbers of the kept tokens begin with."""
@@ -54,7 +57,7 @@ class Observation:
     then have their losses and coefficients, too; a batch must bring advantages for them.  compares: whether plans leave
     what comparing them takes, in place of the metrics of each.  by_group: whether each group is resampled, too.
     by_step: whether each group is counted for curves of its own, too.  has_advantages: whether rows bring advantages
-    that diagnostics tell of.
+    that diagnostics tell of.  by_rollout: whether sums are taken of rollouts, too, whose samples share them.
     """
 
     plans: tuple[Plan, ...]
@@ -67,6 +70,7 @@ class Observation:
     by_group: bool = False
     by_step: bool = False
     has_advantages: bool = False
+    by_rollout: bool = False
 
     def __post_init__(self) -> None:
         # Bounds that budgets came to are told apart by the budget's name.
@@ -111,17 +115,20 @@ def observe(
     *,
     decides: bool = False,
     tokens: Mapping[Mode, Tokens] | None = None,
+    rollouts: RolloutTotals | None = None,
 ) -> Observed:
     """Everything the metrics need of one batch: the diagnostics of each mode once, and a block per plan.
 
     budget_bounds: of the plans' budgets, where they have any.  decides: with what the plan decides about each
-    row and token.  tokens: the batch's by mode, where they are on the device already.
+    row and token.  tokens: the batch's by mode, where they are on the device already.  rollouts: those of the dump that
+    have several samples, where and only where the observation is by rollout.
     """
     filled = batch.filled
     if not filled.any():
         plans = observation.plans
         decision = nothing_decided(batch, plans[0], observation.objectives.get(plans[0])) if decides else None
-        return Observed(groups=_summaries(observation, batch, {}), decision=decision)
+        parts = {} if rollouts is None else {ROLLOUTS: rollout_parts(batch, rollouts, Ragged(np.zeros(1, int), device))}
+        return Observed(groups=_summaries(observation, batch, parts), decision=decision)
     rewards = None if batch.reward is None else batch.reward[filled]
     settings = observation.settings
     tokens = tokens or {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
@@ -152,6 +159,10 @@ def observe(
             parts[COMPARISON] = [Part(columns=columns, fold=fold, log_weights=masses)]
             names = resampled_names(observation.plans)
             resampled[COMPARISON] = Columns(sums={name: columns.sums[name] for name in names})
+        if rollouts is not None:
+            blocks = diagnostics_block(observation.plan.mode), plan_block(observation.plan)
+            measured = [(parts[name][0].columns, parts[name][0].fold) for name in blocks]
+            parts[ROLLOUTS] = rollout_parts(batch, rollouts, fold.ragged, measured)
         groups = _summaries(observation, batch, parts)
         draws = _resampled(batch, tokens, resampled, observation)
     pictures = decision = None
@@ -163,7 +174,7 @@ def observe(
     if decides:
         plan = observation.plan
         decision = decide(batch, tokens[plan.mode], corrected[plan], observation.objectives.get(plan))
-    whole = Whole(_whole_tails(parts), *draws.rows)
+    whole = Whole(tails=_whole_tails(parts), **draws.rows, ratios=draws.ratios)
     return Observed(
         groups=groups,
         replicates=draws.replicates,
@@ -177,10 +188,12 @@ def observe(
 
 @dataclass(frozen=True)
 class _Resampled:
-    """The replicates of each mode's diagnostics, and the sketches of rows that a Whole has; nothing without a seed."""
+    """The replicates of each mode's diagnostics, and the sketches of rows and sums of ratios that a Whole has; nothing
+    without a seed."""
 
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
-    rows: tuple[RowSketch, ...] = ()
+    rows: Mapping[str, RowSketch] = field(default_factory=dict[str, RowSketch])
+    ratios: Floats | None = None
     by_group: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
 
 
@@ -194,8 +207,9 @@ def _resampled(
     filled = batch.filled
     # Rows are known by what rollout says of them, which is the same in every mode.
     of_one_mode = next(iter(tokens.values()))
-    keys = bootstrap.row_keys(of_one_mode, None if batch.row_keys is None else batch.row_keys[filled])
-    draws = bootstrap.poisson_draws(keys, seed)
+    ids, known = (None if of is None else of[filled] for of in (batch.row_keys, batch.cluster_keys))
+    keys = bootstrap.row_keys(of_one_mode, ids)
+    draws = bootstrap.Draws.of(bootstrap.cluster_keys(of_one_mode, keys, known, have_ids=ids is not None), seed)
     contents = bootstrap.content_keys(keys, next(iter(columns.values())))
     texts = joined(keys, batch.lengths[filled].astype(np.uint64))
     by_group: GroupReplicates = {}
@@ -203,7 +217,25 @@ def _resampled(
         values = [key[1:] for key in batch.group_keys]
         by_group = bootstrap.resample_groups(draws, columns, batch.group_index[filled], values)
     replicates = {name: bootstrap.resample(draws, of_all) for name, of_all in columns.items()}
-    return _Resampled(replicates, tuple(map(RowSketch.of, (keys, contents, texts))), by_group)
+    sketches = {"rows": keys, "contents": contents, "texts": texts}
+    return _Resampled(
+        replicates=replicates,
+        rows={name: RowSketch.of(of) for name, of in sketches.items()},
+        ratios=_ratios(batch, keys, next(iter(columns.values()))),
+        by_group=by_group,
+    )
+
+
+def _ratios(batch: Batch, rows: Keys, columns: Columns) -> Floats:
+    """The sums of a mode's ratios by buckets of rollouts, as a Whole has them; rows: what tells them apart, which is
+    what knows a rollout of few tokens."""
+    filled = batch.filled
+    rollouts = np.where(batch.lengths[filled] < bootstrap.TELLING_TOKENS, rows, rollout_keys(batch)[filled])
+    buckets = (rollouts % np.uint64(RATIO_BUCKETS)).astype(np.int64)
+    sums = np.zeros((RATIO_BUCKETS, len(RATIO_SUMS)))
+    for place, name in enumerate(RATIO_SUMS):
+        sums[:, place] = np.bincount(buckets, columns.sums[name], minlength=RATIO_BUCKETS)
+    return sums
 
 
 def _compared(
@@ -233,9 +265,10 @@ def layouts_of(observation: Observation) -> Layouts:
         }
         return layouts | {COMPARISON: comparison_layout(observation.plans)} | of_objectives
     objective_of = observation.objectives.get
-    return layouts | {
+    layouts |= {
         plan_block(plan): _plan_layout(plan, settings, has_current, objective_of(plan)) for plan in observation.plans
     }
+    return layouts | ({ROLLOUTS: rollout_layout(tuple(layouts.values()), KEPT)} if observation.by_rollout else {})
 
 
 @lru_cache(maxsize=64)

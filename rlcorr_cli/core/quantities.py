@@ -312,10 +312,12 @@ def _bounded(
 
 
 def _applied(units: Units, weighted: Weighted, raw: Spread, outside: Floats) -> Columns:
-    """Applied weights before any batch mean: moments as in a family, per-sequence extremes (slime's), and tokens
-    outside the bounds ([B])."""
+    """Applied weights before any batch mean: moments and means beyond the bounds as in a family, per-sequence extremes
+    (slime's), and tokens outside the bounds ([B])."""
     spread = _spread_of_applied(units, weighted, raw)
-    mean = spread.sum / units.ragged.sizes
+    # A mean lies between its extremes; rounding must not carry that of clamped weights beyond the bound.
+    mean = (spread.sum / units.ragged.sizes).clip(spread.low, spread.high)
+    seq_low, seq_high = outside_of(mean, reciprocal(weighted.weighting.bounds))
     sums = {
         "tok": spread.sum,
         "tok_dev": spread.deviation,
@@ -323,6 +325,8 @@ def _applied(units: Units, weighted: Weighted, raw: Spread, outside: Floats) -> 
         "seq": mean,
         "seq_dev": (mean - 1) ** 2,
         "seq_sq": mean**2,
+        "seq_high": seq_high,
+        "seq_low": seq_low,
         "outside": outside,
         "row_low": spread.low,
         "row_high": spread.high,

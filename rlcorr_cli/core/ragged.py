@@ -87,6 +87,13 @@ class Ragged:
         """[V] -> [B]; float64 in, float64 out."""
         return self._reduce(values, np.add, "sum")
 
+    def mean(self, values: Tensor) -> Floats:
+        """Mean per sequence, which of finite values is finite: [V] -> [B] on the host."""
+        means = to_numpy(self.sum(values)) / self.sizes
+        if np.isfinite(means).all():
+            return means
+        return to_numpy(self.sum(values / self.broadcast(self.lengths)))  # whose sums are beyond float64 no more
+
     def min(self, values: Tensor) -> Tensor:
         """Minimum per sequence: [V] -> [B]."""
         return self._reduce(values, np.minimum, "min")

@@ -22,7 +22,8 @@ class Tokens:
     """The valid tokens of B non-empty sequences on a device: rollout_logp b, log_ratio l = a - b; f64[V].
 
     The training log-probs a are b + l, and not kept.  current_logp is the policy after updates, and current_change what
-    it is above a, where the dump has it; advantages, where the plan looks at them.
+    it is above a, where the dump has it; advantages, where the plan looks at them.  unscored: bool[V], tokens whose
+    rollout_logp is not the engine's: whatever is compared with it has ratio 1 there.  None where there are none.
     """
 
     ragged: Ragged
@@ -31,6 +32,7 @@ class Tokens:
     current_logp: Tensor | None = None
     advantages: Tensor | None = None
     current_change: Tensor | None = None
+    unscored: Tensor | None = None
 
     @classmethod
     def of(cls, batch: Batch, device: torch.device, mode: Mode = "decoupled") -> "Tokens":
@@ -38,8 +40,11 @@ class Tokens:
         offsets = batch.offsets[np.concatenate([[True], batch.filled])]
         training_logp, current_logp = trained_policies(batch, mode)
         current = None if current_logp is None else _to_device(current_logp, device)
-        rollout = _to_device(batch.rollout_logp, device)
-        log_ratio = _to_device(training_logp, device).sub_(rollout)
+        rollout, log_ratio = _to_device(batch.rollout_logp, device), _to_device(training_logp, device)
+        unscored = None if batch.unscored is None else torch.from_numpy(batch.unscored).to(device)
+        if unscored is not None:
+            rollout = torch.where(unscored, log_ratio, rollout)
+        log_ratio.sub_(rollout)
         advantages = None if batch.advantages is None else _to_device(batch.advantages, device)
         # From a itself: b + (a - b) is not quite a, and a policy that did not move must not seem to.
         change = None if current is None else current - _to_device(training_logp, device)
@@ -50,6 +55,7 @@ class Tokens:
             current_logp=current,
             advantages=advantages,
             current_change=change,
+            unscored=unscored,
         )
 
     def keep(self, mask: Tensor) -> "tuple[Tokens, np.ndarray]":
@@ -78,6 +84,8 @@ class Tokens:
         """theta against rollout."""
         assert self.current_logp is not None
         change = self.current_logp - self.rollout_logp
+        if self.unscored is not None:
+            change[self.unscored] = 0
         return Tokens(ragged=self.ragged, rollout_logp=self.rollout_logp, log_ratio=change, advantages=self.advantages)
 
     def gate_mask(self, gate: Gate, token_scope: bool) -> Tensor | None:

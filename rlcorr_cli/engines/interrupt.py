@@ -16,11 +16,12 @@ from typing import Any
 AGAIN_SECONDS = 0.2
 
 _seen: BaseException | None = None
+_settled = False
 _undisturbed = 0
 
 
-ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
-"""What else ends a process: asked to, its terminal closed, a key, a scheduler's warning."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+"""What ends a process: Ctrl-C, asked to, its terminal closed, another key, a scheduler's warning."""
 
 
 class Terminated(BaseException):
@@ -32,10 +33,10 @@ class Terminated(BaseException):
 
 
 def install() -> None:
-    """For a process of our own, once, from its main thread."""
-    signal.signal(signal.SIGINT, _stop)
+    """For a process of our own, once, from its main thread.  What is ignored stays so, as in any Unix tool: `nohup`
+    asks for it, and a shell script for what it runs in the background."""
     for number in ENDING:
-        if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:  # as nohup asks
+        if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stop)
     signal.signal(signal.SIGALRM, _again)
     sys.unraisablehook = _unraisable
@@ -49,13 +50,17 @@ def check() -> None:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     global _seen
+    if _settled:
+        return
     _seen = KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
     signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, AGAIN_SECONDS)
     raise _seen
 
 
 def settle() -> None:
-    """Raise it no more: it has arrived."""
+    """Raise it no more, nor any other: it has arrived, or the work is done."""
+    global _settled
+    _settled = True
     if _seen is not None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

@@ -2,6 +2,9 @@
 
 Weights are e^(prev - generation), not limited; at sequence level the product.  Its nan_to_num makes those that are
 infinite in float32 0 before they are bounded.  What its loss refuses at construction is refused here.
+
+With force_on_policy_ratio the loss takes the current policy for the previous one: weights are e^(current - generation),
+and PPO's own ratio is 1, which is bypass mode without a clip.
 """
 
 from rlcorr_cli.errors import UsageError
@@ -15,6 +18,8 @@ _RATIO = "truncated_importance_sampling_ratio"
 _MIN = "truncated_importance_sampling_ratio_min"
 _SEQUENCE = "sequence_level_importance_ratios"
 _ERROR = "seq_logprob_error_threshold"
+_ON_POLICY = "force_on_policy_ratio"
+_KL = "reference_policy_kl_type"
 
 
 def _read(config: Config) -> Plan:
@@ -37,10 +42,36 @@ def _read(config: Config) -> Plan:
     threshold = positive(config, _ERROR)
     if threshold is not None:
         rejections.append(Rejection("exp_abs_log_ratio", "seq_mean", Bounds(None, threshold)))
-    return Plan("nemo-rl", weighting, tuple(rejections), log_ratio_limit=None)
+    kept = tuple(rejections)
+    if flag(config, _ON_POLICY):
+        return Plan("nemo-rl", weighting, kept, log_ratio_limit=None, mode="bypass", loss="reinforce")
+    return Plan("nemo-rl", weighting, kept, log_ratio_limit=None)
+
+
+_KL_ERRORS = {
+    "k1": "gen_kl_error is kl, and policy_kl_error kl with its sign turned",
+    "k2": "gen_kl_error and policy_kl_error are k2_kl",
+    "k3": "",
+}
+"""reference_policy_kl_type -> what two of its metrics then are of ours, where the names table has others."""
+
+
+def _notes(config: Config, plan: Plan) -> tuple[str, ...]:
+    """What the options do that shows in no plan, or that one may not expect of them."""
+    notes: list[str] = []
+    if plan.mode == "bypass":
+        notes.append(
+            f"{_ON_POLICY}: true makes NeMo-RL take the current policy for the previous one, so the plan is in bypass "
+            "mode: current_log_probs are compared with the rollout's."
+        )
+    kind = choice(config, _KL, tuple(_KL_ERRORS))
+    if kind is not None and _KL_ERRORS[kind]:
+        notes.append(f"{_KL}: {kind} changes no weight; NeMo-RL's {_KL_ERRORS[kind]}.")
+    return tuple(notes)
 
 
 def _check(config: Config, kind: str | None, high: float | None, low: float | None) -> None:
+    choice(config, _KL, tuple(_KL_ERRORS))
     if kind is None:
         for key, value in ((_RATIO, high), (_MIN, low)):
             if value is not None:
@@ -58,7 +89,9 @@ def _check(config: Config, kind: str | None, high: float | None, low: float | No
 
 NEMO = Peer(
     name="NeMo-RL",
-    keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR),
+    keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR, _ON_POLICY, _KL),
     blocks=(("loss_fn",), ("grpo",)),
     read=_read,
+    others=("reference_policy_kl_penalty",),
+    notes=_notes,
 )

@@ -19,7 +19,8 @@ class Peer:
 
     keys: those that are read.  blocks: where they stand, beside the top level.  own: blocks that hold nothing else, so
     that an unknown key there is an error; elsewhere only one that looks like a misspelling is.  common: keys that, at
-    the top level, do not tell whose config it is.  notes: what a user of such a plan should know about the framework.
+    the top level, do not tell whose config it is.  others: keys that look like one of `keys` and mean something else.
+    notes: of the options read and their plan, what a user should know about the framework.
     """
 
     name: str
@@ -28,7 +29,8 @@ class Peer:
     read: Callable[[Config], Plan]
     own: tuple[tuple[str, ...], ...] = ()
     common: tuple[str, ...] = ()
-    notes: Callable[[Plan], tuple[str, ...]] = lambda plan: ()
+    others: tuple[str, ...] = ()
+    notes: Callable[[Config, Plan], tuple[str, ...]] = lambda options, plan: ()
 
     def knows(self, data: Mapping[str, Any]) -> bool:
         """Whether a config has any of the framework's keys at its place."""
@@ -37,8 +39,8 @@ class Peer:
         own = any(_is_there(data, path) for path in self.own)
         return own or any(key in self.keys for path in self.blocks for key in _at(data, path))
 
-    def plan(self, data: Mapping[str, Any]) -> Plan:
-        """The plan of a config; a key that is not the peer's, or contradicts another, is a UsageError."""
+    def options(self, data: Mapping[str, Any]) -> Config:
+        """The peer's options in a config; a key that is not the peer's, or contradicts another, is a UsageError."""
         options: dict[str, Any] = {}
         for path in (*self.own, *self.blocks, ()):
             block = _at(data, path)
@@ -50,12 +52,14 @@ class Peer:
                     first, second = (f"{key}: {shortened(value)}" for value in (options[key], block[key]))
                     raise contradiction(first, second, "Keep it in one place.")
                 options[key] = block[key]
-        return self.read(options)
+        return options
 
     def _check(self, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
         for key in map(str, block):
             places = (*self.own, *self.blocks)
-            if key in self.keys or (path == () and any(key == at[0] or _under(key, at) for at in places)):
+            if key in (*self.keys, *self.others) or (
+                path == () and any(key == at[0] or _under(key, at) for at in places)
+            ):
                 continue
             if path in self.own or get_close_matches(key, self.keys, 1, CLOSE):
                 where = f" under {'.'.join(path)}" if path else ""

@@ -21,6 +21,7 @@ class Profile:
     keys: its config keys (a file with any of them under one of `blocks`, or at top level, is its config).
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
     batch_mean: what it divides weights by where the plan normalises them.
+    by_rollout: whether it averages over rollouts, where a dump tells which sample is of which.
     Three kinds of notes.  notes: what a user of such a plan should know about the framework.  ignored: options of the
     config that the framework reads and does nothing with.  remarks: what a report of its
     numbers should say: what the data made of them, and how far the release's own may lie from them.
@@ -32,6 +33,7 @@ class Profile:
     read: Callable[[Config], Plan]
     write: Callable[[TotalsView, Plan], Values]
     batch_mean: BatchMean = field(default_factory=BatchMean)
+    by_rollout: bool = False
     notes: Callable[[Plan], tuple[str, ...]] = _nothing
     ignored: Callable[[Config], tuple[str, ...]] = _nothing
     remarks: Callable[[TotalsView, Plan], tuple[str, ...]] = _nothing

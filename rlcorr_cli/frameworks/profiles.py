@@ -7,11 +7,11 @@ sequences counted, clamped spreads) live in its own module and nowhere else.  A 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.slime import SLIME
-from rlcorr_cli.frameworks.verl import VERL_0_6, VERL_0_7, VERL_0_9
+from rlcorr_cli.frameworks.verl import VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9
 from rlcorr_cli.frameworks.verl_mismatch import VERL_MISMATCH
 
 PROFILES: dict[str, Profile] = {
-    profile.name: profile for profile in (VERL_MISMATCH, VERL_0_6, VERL_0_7, VERL_0_9, SLIME)
+    profile.name: profile for profile in (VERL_MISMATCH, VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9, SLIME)
 }
 
 CANONICAL = "canonical"

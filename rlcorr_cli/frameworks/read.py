@@ -39,8 +39,9 @@ def plan_in(data: dict[str, Any], profile: Profile | None) -> PlanFile:
         config = _block(data, profile)
         return PlanFile(profile.read(config), tuple(profile.ignored(config)))
     if peer := peer_of(data):
-        plan = peer.plan(data)
-        return PlanFile(plan, (f"read as {peer.name}'s config.", *peer.notes(plan)))
+        options = peer.options(data)
+        plan = peer.read(options)
+        return PlanFile(plan, (f"read as {peer.name}'s config.", *peer.notes(options, plan)))
     return PlanFile(plan_from_dict(data), ())
 
 

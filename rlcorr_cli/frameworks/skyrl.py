@@ -47,7 +47,7 @@ def _read(config: Config) -> Plan:
     return Plan("skyrl", weighting, tuple(rejections))
 
 
-def _notes(plan: Plan) -> tuple[str, ...]:
+def _notes(options: Config, plan: Plan) -> tuple[str, ...]:
     """What differs where a token mask stands beside what SkyRL computes on the tokens that it leaves."""
     if all(rejection.name != "token" for rejection in plan.rejections):
         return ()

@@ -1,22 +1,25 @@
 """slime's mis.py (2026-08): config keys, arithmetic and metric names.
 
-Every metric is a mean over a sequence's loss tokens, then over sequences.  slime's reducer divides by all samples of
-the step, so a row without a loss token counts as 0 in each of them, the batch mean of sequence weights and the factor
-that it logs included.  `mask` mode leaves the weights raw and clears tokens (IcePop); rejection bounds that are not
-given are the weights' bounds, a low that is not given is 1 / high; weights are divided by the batch mean after
-rejection, unless that is 1e-8 or less.  Limits act after reducing.  With use_tis off slime returns before it rejects
-anything.
+Every metric is a mean over a rollout's loss tokens, then over rollouts: a sample's sum over its tokens is divided by
+the loss tokens of all samples of its rollout (`rollout_ids`), and the sum of that by the rollouts of the step.  Without
+such a column each sample is a rollout.  A rollout without a loss token counts as 0 in every metric, the logged factor
+included; the batch mean of sequence weights is over all samples, one without a loss token at 0, and knows no rollouts.
+
+`mask` mode leaves the weights raw and clears tokens (IcePop); rejection bounds that are not given are the weights'
+bounds, a low that is not given is 1 / high; weights are divided by the batch mean after rejection, unless that is 1e-8
+or less.  Limits act after reducing.  With use_tis off slime returns before it rejects anything.
 """
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.config import Config, checked, choice, contradiction, flag, number, positive, ratio_level
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.profile import Profile
-from rlcorr_cli.metrics.diagnostics import diagnostics
+from rlcorr_cli.metrics.diagnostics import METRICS, evaluate
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.normalize import BatchMean
+from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
 from rlcorr_cli.totals.view import TotalsView
 
 KEYS = (
@@ -72,22 +75,24 @@ def _bounds(config: Config) -> Bounds:
 
 
 def _write(numbers: TotalsView, plan: Plan) -> Values:
-    plain = diagnostics(numbers)
-    over = StatisticFamily(numbers, "seq.", True, 0.0)
-    values = {name: plain[name] for name in SLIME_SAME_NAMES}
-    # Averaged over sequences, tok (b - a) is the log-perplexity difference.
-    values |= {"kl": plain["log_ppl_diff"], "k3_kl": over.per_sequence("k3"), "chi2_token": over.per_sequence("chi2")}
-    values |= _weights(numbers, plan) | _rejections(numbers, plan)
-    return {f"mis_{name}": with_empty(value, numbers, 0.0) for name, value in values.items()}
+    over = numbers.under(ROLLOUT) if numbers.has(ROLLOUT + EMPTY) else numbers
+    values = {metric.name: evaluate(metric, over) for metric in METRICS if metric.name in SLIME_SAME_NAMES}
+    # Averaged over each sequence's tokens, b - a is the log-perplexity difference.
+    averaged = StatisticFamily(over, "seq.", True, 0.0)
+    values |= {"kl": values["log_ppl_diff"]}
+    values |= {"k3_kl": averaged.per_sequence("k3"), "chi2_token": averaged.per_sequence("chi2")}
+    values |= _weights(numbers, over, plan) | _rejections(over, plan)
+    return {f"mis_{name}": with_empty(value, over, 0.0) for name, value in values.items()}
 
 
-def _weights(numbers: TotalsView, plan: Plan) -> Values:
+def _weights(numbers: TotalsView, over: TotalsView, plan: Plan) -> Values:
+    """over: the totals that averages are of."""
     if plan.weighting is None:
         return {}
     token_scope = plan.weighting.scope == "token"
     raw, applied = (
-        StatisticFamily(numbers, "weight.", token_scope, 1.0),
-        StatisticFamily(numbers, "applied.", token_scope, 1.0),
+        StatisticFamily(over, "weight.", token_scope, 1.0),
+        StatisticFamily(over, "applied.", token_scope, 1.0),
     )
     values = {
         "tis_weight_before_bound": raw.seq_mean(),
@@ -96,12 +101,12 @@ def _weights(numbers: TotalsView, plan: Plan) -> Values:
     }
     final = applied
     if plan.weighting.normalize == "batch":
-        final = StatisticFamily(numbers, "normed.", token_scope, 1.0)
+        final = StatisticFamily(over, "normed.", token_scope, 1.0)
         values["batch_norm_factor"] = _BATCH_MEAN.factor(numbers, token_scope) if numbers.tokens else None
     values["is_ratio_mean_final"] = final.seq_mean()
     values["is_ratio_min_final"] = final.per_sequence("row_low")
     values["is_ratio_max_final"] = final.per_sequence("row_high")
-    return values | _bound_shares(numbers, plan)
+    return values | _bound_shares(over, plan)
 
 
 def _bound_shares(numbers: TotalsView, plan: Plan) -> Values:
@@ -136,7 +141,18 @@ def _ignored(config: Config) -> tuple[str, ...]:
 
 
 def _remarks(numbers: TotalsView, plan: Plan) -> tuple[str, ...]:
-    return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
+    """Remarks on what the averages are over."""
+    if not numbers.has(ROLLOUT + EMPTY):
+        return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
+    over = numbers.under(ROLLOUT)
+    rows, rollouts = int(numbers.sum("rows")), round(over.sequences + over.sum(EMPTY))
+    if rollouts == rows:
+        return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
+    empty = f", {round(over.sum(EMPTY)):,} of them without a valid token, which count as 0" if over.sum(EMPTY) else ""
+    return (
+        f"{rows:,} samples of {rollouts:,} rollouts (rollout_ids){empty}: every mis_* is a mean over rollouts, whose "
+        "samples share their loss tokens as divisor.",
+    )
 
 
 SLIME = Profile(
@@ -146,6 +162,7 @@ SLIME = Profile(
     read=_read,
     write=_write,
     batch_mean=_BATCH_MEAN,
+    by_rollout=True,
     ignored=_ignored,
     remarks=_remarks,
 )

@@ -1,11 +1,12 @@
-"""verl's rollout_corr_helper, releases 0.6.1, 0.7.1 and 0.9.1: config keys and plans; `verl_metrics.py` has names.
+"""verl's rollout_corr_helper of 0.6.1, 0.7.1, 0.8.0 and 0.9.1: config keys and plans; `verl_metrics.py` has names.
 
 What differs from the canonical definitions, all of it verl's own:
 * empty sequences are counted in sequence means: as weight 0, perplexity 1, difference 0, product ratio 1;
 * std and ESS are of weights clamped into [1/C, C] (0.6, 0.7) and taken over tokens, whatever the scope;
 * extremes of sequence ratios are exp(min(max S, 20)) and exp(min S), not limited from below;
 * from 0.7 on k1 bounds are read as ratios but act on -l: "0.6_1.4" keeps 1/1.4 <= rho <= 1/0.6;
-* from 0.9 on the IS family is of the applied weights, and a "low_high" threshold zeroes outside it (IcePop);
+* from 0.8 on the IS family is of the applied weights, and a "low_high" threshold zeroes outside it (IcePop); the
+  shares of sequences beyond a bound are of applied weights in 0.8, of raw ones in 0.9;
 * 0.6.1 in bypass mode without use_policy_gradient uses the plain PPO loss: it neither weighs nor rejects and logs the
   13 diagnostics alone; with use_policy_gradient and a veto, but no rollout_rs, it logs the veto and does not apply it;
 * in bypass mode with the PPO loss weights are for metrics only.
@@ -19,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frameworks.config import Config, checked, choice, flag, number, positive, ratio_level
 from rlcorr_cli.frameworks.empty_rows import counted_empty
 from rlcorr_cli.frameworks.profile import Profile
@@ -97,13 +98,31 @@ def _ratio_rejections(config: Config) -> tuple[Rejection, ...]:
 
 
 def _read_divergences(release: Release, config: Config) -> Plan:
-    """The plan of a config of 0.7.1 or 0.9.1: any of the k1, k2 and k3 options."""
+    """The plan of a config of 0.7.1, 0.8.0 or 0.9.1: any of the k1, k2 and k3 options."""
+    _check_is_no_older(release, config)
     checked(config, KEYS_0_7, release.name)
     weighting = _weighting(config, icepop=release.weights == "applied")
     options = _options(config)
     bounds = _option_bounds(options, config.get("rollout_rs_threshold")) if options else []
     rejections = tuple(Rejection(*OPTIONS[option], ends, option) for option, ends in zip(options, bounds, strict=True))
     return Plan(release.name, weighting, rejections, limit_on="token", **read_mode(config))
+
+
+def _check_is_no_older(release: Release, config: Config) -> None:
+    """Refuse what 0.7.1 replaced, and IcePop's two ends before 0.8.0, by the profile that reads it."""
+    older = [f"option '{key}'" for key in config if key in KEYS_0_6 and key not in KEYS_0_7]
+    if str(config.get("rollout_rs")) in LEVELS:
+        older.append(f"rollout_rs: {config['rollout_rs']}")
+    if older:
+        raise UsageError(
+            f"{release.name} has no {older[0]}.", "verl 0.7.0 and earlier have it: --profile verl-0.6 reads it."
+        )
+    threshold = config.get("rollout_is_threshold")
+    if release.weights == "raw" and isinstance(threshold, str) and "_" in threshold:
+        raise UsageError(
+            f"{release.name} has no rollout_is_threshold of two ends, {shortened(threshold)}.",
+            "verl has it from 0.8.0 on: --profile verl-0.8 or verl-0.9 reads it.",
+        )
 
 
 def _weighting(config: Config, icepop: bool = False) -> Weighting | None:
@@ -205,7 +224,7 @@ def _remarks(numbers: TotalsView, plan: Plan) -> tuple[str, ...]:
     remarks += counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
     zeroed = plan.weighting is not None and plan.weighting.outside == "zero"
     if zeroed and StatisticFamily(numbers, "applied.", True, 1.0).mean() == 0:
-        remarks.append("Every token's weight is outside its bounds: verl 0.9.1 stops there; its ESS is given as 0.")
+        remarks.append("Every token's weight is outside its bounds: verl stops there; its ESS is given as 0.")
     return tuple(remarks)
 
 
@@ -238,4 +257,5 @@ def _profile(release: Release, keys: tuple[str, ...]) -> Profile:
 
 VERL_0_6 = _profile(Release("verl-0.6", "ratio", "raw"), KEYS_0_6)
 VERL_0_7 = _profile(Release("verl-0.7", "divergences", "raw"), KEYS_0_7)
+VERL_0_8 = _profile(Release("verl-0.8", "divergences", "applied", sequence_fractions="applied"), KEYS_0_7)
 VERL_0_9 = _profile(Release("verl-0.9", "divergences", "applied"), KEYS_0_7)

@@ -1,4 +1,4 @@
-"""verl's rollout_corr_helper, releases 0.6.1, 0.7.1 and 0.9.1: our totals -> its metrics.  Quirks: see `verl.py`."""
+"""verl's rollout_corr_helper of 0.6.1, 0.7.1, 0.8.0 and 0.9.1: our totals -> its metrics.  Quirks: see `verl.py`."""
 
 import math
 from dataclasses import dataclass
@@ -24,12 +24,14 @@ class Release:
     """What changed between releases.
 
     rejects_by: "ratio", one level and a veto, or "divergences", any of the k1, k2 and k3 options.  weights: whether
-    weight metrics are of the raw weights or, with IcePop, of the applied ones.
+    weight metrics are of the raw weights or, with IcePop, of the applied ones.  sequence_fractions: the same of the
+    shares of sequences whose mean weight lies beyond a bound.
     """
 
     name: str
     rejects_by: Literal["ratio", "divergences"]
     weights: Literal["raw", "applied"]
+    sequence_fractions: Literal["raw", "applied"] = "raw"
 
 
 def write(release: Release, numbers: TotalsView, plan: Plan) -> Values:
@@ -44,8 +46,8 @@ def _corrections(release: Release, numbers: TotalsView, plan: Plan) -> Values:
         return {}
     values: Values = {}
     if plan.weighting is not None:
-        family = _is_applied if release.weights == "applied" else _is_raw
-        values |= {f"rollout_is_{name}": value for name, value in family(numbers, plan.weighting).items()}
+        of_weights = _is_applied if release.weights == "applied" else _is_raw
+        values |= {f"rollout_is_{name}": value for name, value in of_weights(release, numbers, plan.weighting).items()}
         if plan.weighting.normalize == "batch":
             values["rollout_is_batch_norm_factor"] = _norm_factor(numbers, plan.weighting, batch_mean(release))
     if release.rejects_by == "ratio":
@@ -54,7 +56,7 @@ def _corrections(release: Release, numbers: TotalsView, plan: Plan) -> Values:
 
 
 def batch_mean(release: Release) -> BatchMean:
-    """What a release divides weights by: 0.6.1 counts a row without a valid token as weight 0, 0.7.1 and 0.9.1 not."""
+    """What a release divides weights by: 0.6.1 counts a row without a valid token as weight 0, later ones do not."""
     return BatchMean(counts_empty=release.rejects_by == "ratio", smallest=ADDED)
 
 
@@ -117,11 +119,11 @@ def masked_std(family: StatisticFamily, moment: str) -> Value:
     return math.sqrt(e * std * std + e * (ADDED / (n + ADDED)) * mean * mean)
 
 
-def _is_raw(numbers: TotalsView, weighting: Weighting) -> Values:
+def _is_raw(release: Release, numbers: TotalsView, weighting: Weighting) -> Values:
     return ratio_family(StatisticFamily(numbers, "weight.", weighting.scope == "token", 1.0), numbers, weighting.bounds)
 
 
-def _is_applied(numbers: TotalsView, weighting: Weighting) -> Values:
+def _is_applied(release: Release, numbers: TotalsView, weighting: Weighting) -> Values:
     token_scope = weighting.scope == "token"
     raw, applied = (
         StatisticFamily(numbers, "weight.", token_scope, 1.0),
@@ -134,7 +136,7 @@ def _is_applied(numbers: TotalsView, weighting: Weighting) -> Values:
         **({"max": applied.max(), "min": applied.min()} if token_scope else _range(raw, numbers)),
         **_unit_fractions(raw, numbers, weighting.bounds),
         **_sequence_means(applied, numbers),
-        **_sequence_fractions(raw, numbers, weighting.bounds),
+        **_sequence_fractions(applied if release.sequence_fractions == "applied" else raw, numbers, weighting.bounds),
     }
     if weighting.outside == "zero":
         values["oob_ratio"] = applied.per_token("outside")

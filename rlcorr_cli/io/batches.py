@@ -5,7 +5,7 @@ CheckedRows it was taken from.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,17 +19,20 @@ from rlcorr_cli.io import checks
 from rlcorr_cli.io.arrow_types import is_list
 from rlcorr_cli.io.checks import Fault, Lists, Valid
 from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.duplicates import Seen, keys
+from rlcorr_cli.io.duplicates import Seen, cluster_keys, keys
 from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.places import Places, resolved
 from rlcorr_cli.io.plain_values import coded, texts
 from rlcorr_cli.io.taking import take
-from rlcorr_cli.quality.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow
+from rlcorr_cli.quality.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow, NonfiniteAction
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.summary import GroupKey
 
 ROW_TOKENS = 1 << 22
 """The most of one sequence; far beyond any model's, and still far from filling a memory."""
+BATCH_ROWS = 1 << 13
+"""The most rows of a batch: each takes some kilobytes while it is measured, most of them for the bootstrap's counts,
+however short it is.  Four times as many are no faster.  Rows of under 96 tokens are cut by this and not by tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ class CheckedRows:
 
 @dataclass(frozen=True)
 class SetAside:
-    """Bad rows, and tokens that were cleared.  original: the rows, where they are wanted; reasons: by row."""
+    """Bad rows, and tokens that were cleared or kept.  original: the rows, where they are wanted; reasons: by row."""
 
     counts: BadRowCounts
     original: OriginalRows | None = None
@@ -93,7 +96,7 @@ class SetAside:
 def checked_batches(
     rows: Rows, roles: Roles, batch_tokens: int, *, bad_rows: BadRowPolicy | None = None, seen: Seen | None = None
 ) -> Iterator[CheckedRows | SetAside]:
-    """The rows in order, cut where the next would pass batch_tokens.
+    """The rows in order, cut where the next would pass batch_tokens or BATCH_ROWS.
 
     Where bad_rows stops, an error names the first bad row of a cut.  seen: the rows met so far, if ids count.
     """
@@ -108,7 +111,7 @@ def checked_batches(
     _check_lengths(rows, lists[roles.rollout].offsets)
     for first, last in _cuts(lists[roles.rollout].offsets, batch_tokens):
         cut = {name: whole.rows(first, last) for name, whole in lists.items()}
-        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows.clears), bad_rows, seen)
+        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows.nonfinite), bad_rows, seen)
 
 
 def lists_of(rows: Rows, roles: Roles) -> dict[str, Lists]:
@@ -133,7 +136,7 @@ def _cuts(offsets: NDArray[np.int64], batch_tokens: int) -> Iterator[tuple[int, 
     first, n_rows = 0, len(offsets) - 1
     while first < n_rows:
         fitting = int(np.searchsorted(offsets, offsets[first] + batch_tokens, side="right")) - 1
-        last = max(fitting, first + 1)
+        last = min(max(fitting, first + 1), first + BATCH_ROWS)
         yield first, last
         first = last
 
@@ -145,13 +148,30 @@ class _Cut:
     rows: Rows
     lists: Mapping[str, Lists]
     roles: Roles
-    clears: bool
+    nonfinite: NonfiniteAction
+
+    @cached_property
+    def unscored(self) -> NDArray[np.bool_] | None:
+        """Tokens that are kept without a rollout log-prob, bool over all; None where there are none."""
+        if self.nonfinite != "keep" or not self.roles.trained:
+            return None
+        missing = np.isnan(self.lists[self.roles.rollout].values)
+        return missing if missing.any() else None
+
+    @cached_property
+    def looked_at(self) -> Mapping[str, Lists]:
+        """The lists, with the trained policy's log-probs in the place of those that the engine did not give."""
+        if self.unscored is None:
+            return self.lists
+        rollout = self.lists[self.roles.rollout]
+        filled = np.where(self.unscored, self.lists[self.roles.train].values, rollout.values)
+        return {**self.lists, self.roles.rollout: replace(rollout, values=filled)}
 
     @cached_property
     def tokens(self) -> tuple[Valid, int]:
         """The valid tokens, and how many were cleared for not being finite."""
-        valid = _valid(self.rows, self.lists, self.roles, None)
-        if valid.sound or not self.clears:
+        valid = _valid(self.rows, self.looked_at, self.roles, None)
+        if valid.sound or self.nonfinite != "mask":
             return valid, 0
         per_token = _advantages(self.rows, self.lists, self.roles) if self.roles.advantages in self.lists else None
         bad = checks.not_finite(self.lists, self.roles.log_probs, per_token)
@@ -162,6 +182,13 @@ class _Cut:
         """A hash of each row's own id, 0 of a row without one; None where the dump has no ids."""
         names = self.roles.drawn_by
         return keys([self.rows.data.column(name) for name in names]) if names else None
+
+    @cached_property
+    def cluster_keys(self) -> Keys | None:
+        """A hash of each row's cluster, 0 of a row without one; None where rollouts tell which rows are one."""
+        if self.roles.cluster is None:
+            return self.row_keys if self.roles.draws_rows else None
+        return cluster_keys(self.rows.data.column(self.roles.cluster))
 
 
 def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: Seen | None) -> Iterator[CheckedRows | SetAside]:
@@ -174,10 +201,11 @@ def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: Seen | None) -> Iterator[C
         if faults:
             rows, set_aside = _set_aside(cut.rows, faults, bad_rows)
             yield set_aside
-            cut = _Cut(rows, lists_of(rows, cut.roles), cut.roles, cut.clears)
+            cut = _Cut(rows, lists_of(rows, cut.roles), cut.roles, cut.nonfinite)
     valid, n_cleared = cut.tokens
-    if n_cleared:
-        yield SetAside(BadRowCounts(cleared=n_cleared))
+    n_unscored = 0 if cut.unscored is None else int(valid.of(cut.unscored).sum())
+    if n_cleared or n_unscored:
+        yield SetAside(BadRowCounts(cleared=n_cleared, unscored=n_unscored))
     if cut.rows.data.num_rows:
         yield _checked_rows(cut, valid)
 
@@ -191,7 +219,7 @@ def _unreadable(cut: _Cut) -> list[Fault]:
 def _unsound(cut: _Cut) -> list[Fault]:
     """Rows with a value that may not stand."""
     valid, _ = cut.tokens
-    return [] if valid.sound else _faults(cut.rows, cut.lists, cut.roles, valid)
+    return [] if valid.sound else _faults(cut.rows, cut.looked_at, cut.roles, valid)
 
 
 def _valid(rows: Rows, lists: Mapping[str, Lists], roles: Roles, finite: NDArray[np.bool_] | None) -> Valid:
@@ -276,9 +304,12 @@ def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
         group_index=group_index,
         group_keys=groups,
         row_keys=cut.row_keys,
+        cluster_keys=cut.cluster_keys,
         row_advantage=_row_means(rows.data.column(roles.row_advantage), offsets, valid.keep)
         if roles.row_advantage
         else None,
+        unscored=None if cut.unscored is None else valid.of(cut.unscored),
+        rollout_keys=keys([rows.data.column(name) for name in roles.rollouts]) if roles.rollouts else None,
     )
     return CheckedRows(
         batch=batch,
@@ -301,9 +332,13 @@ def _row_means(column: pa.Array, offsets: NDArray[np.int64], valid: NDArray[np.b
     counted = np.isfinite(lists.values)
     if valid is not None:
         counted[np.repeat(fits, lengths)] &= valid[np.repeat(fits, wanted)]
-    sums = _row_sums(np.where(counted, lists.values, 0.0), lists.offsets)
-    with np.errstate(invalid="ignore"):
-        return np.where(fits, sums / _row_sums(counted, lists.offsets), np.nan)
+    values = np.where(counted, lists.values, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        n_counted = _row_sums(counted, lists.offsets)
+        means = _row_sums(values, lists.offsets) / n_counted
+        if np.isinf(means).any():  # the sum of numbers that float64 holds may be beyond it, their mean is not
+            means = _row_sums(values / np.repeat(n_counted, lengths), lists.offsets)
+    return np.where(fits & (n_counted > 0), means, np.nan)
 
 
 def _row_sums(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:

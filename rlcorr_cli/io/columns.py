@@ -24,8 +24,11 @@ class Roles:
     old, current: the policies before and after updates, at least one of them where policies are compared.
     batch: of training batches; None where all rows are one.  group_keys: what else rows are grouped by, in the order
     asked for.  ids: what tells rows apart, sample_id first.  drawn_by: those of them by which the bootstrap knows rows.
+    cluster: the column whose rows of one value are drawn together; draws_rows: whether, without such a column, every
+    row is drawn by itself even where a rollout is there twice.
     levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis.
-    row_advantage: of advantages that are averaged over each row, and need not be sound.
+    row_advantage: of advantages that are averaged over each row, and need not be sound.  rollouts: what tells which
+    rollout a row is a sample of, its id first, then the step.
     """
 
     rollout: str
@@ -41,13 +44,20 @@ class Roles:
     levels: tuple[tuple[str, str], ...] = ()
     token_ids: str | None = None
     row_advantage: str | None = None
+    cluster: str | None = None
+    draws_rows: bool = False
+    rollouts: tuple[str, ...] = ()
+
+    @property
+    def trained(self) -> str | None:
+        """The column of a trained policy, the one before updates if there are two; None where only the rollout's is."""
+        return self.old or self.current
 
     @property
     def train(self) -> str:
         """The column that is compared with rollout's."""
-        column = self.old or self.current
-        assert column is not None, "a dump has at least one trained policy"
-        return column
+        assert self.trained is not None, "a dump has at least one trained policy"
+        return self.trained
 
     @property
     def log_probs(self) -> list[str]:
@@ -58,8 +68,9 @@ class Roles:
     def needed(self) -> list[str]:
         """Every column to read, each once."""
         of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, self.token_ids, self.row_advantage)
-        of_rows = (self.batch, *self.group_keys, *self.ids, *(column for _, column in self.levels))
-        return list(dict.fromkeys(column for column in (*of_tokens, *of_rows) if column))
+        of_rows = (self.batch, *self.group_keys, *self.ids, self.cluster, *self.rollouts)
+        levels = (column for _, column in self.levels)
+        return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))
 
 
 def roles_of(
@@ -72,6 +83,8 @@ def roles_of(
     levels: tuple[tuple[str, str], ...] = (),
     token_ids: str | None = None,
     row_advantage: str | None = None,
+    cluster: str | None = None,
+    draws_rows: bool = False,
 ) -> Roles:
     """A resolved mapping read by role; what has an argument of its own is a column of the dump."""
     return Roles(
@@ -88,6 +101,8 @@ def roles_of(
         levels=levels,
         token_ids=token_ids,
         row_advantage=row_advantage,
+        cluster=cluster,
+        draws_rows=draws_rows,
     )
 
 

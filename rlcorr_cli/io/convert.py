@@ -1,6 +1,5 @@
 """Rows of any dump in canonical columns, as they are: nothing is checked, masked or left out."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,8 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.batches import Rows
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.plain_values import escaped, texts
+from rlcorr_cli.io.plain_values import texts
+from rlcorr_cli.places import utf8
 
 PORTION_TOKENS = 1 << 18
 SCORED = "old_log_probs"
@@ -48,8 +48,7 @@ def _canonical(rows: Rows, names: dict[str, str], first: int) -> pa.Table:
     table = rows.original.as_table(None)
     table = table.rename_columns([names.get(name, name) for name in table.column_names])
     if "source_file" not in table.column_names:
-        name = escaped(os.fsencode(rows.places.path))  # a disk takes names of any bytes
-        table = table.append_column("source_file", pa.array([name] * len(table), pa.string()))
+        table = table.append_column("source_file", pa.array([utf8(rows.places.path)] * len(table), pa.string()))
     if "source_row" not in table.column_names:
         table = table.append_column("source_row", pa.array(range(first, first + len(table)), pa.int64()))
     return table

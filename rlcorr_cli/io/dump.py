@@ -21,9 +21,10 @@ from rlcorr_cli.io.one_table import joined
 from rlcorr_cli.io.partitions import partitions
 from rlcorr_cli.io.readers import ShardReader
 from rlcorr_cli.io.schema import needed_columns, resolve_schema
-from rlcorr_cli.io.sources import Source, find, find_noting
+from rlcorr_cli.io.sources import Source, blaming_changes, find, find_noting
 from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN
+from rlcorr_cli.quality.columns import NO_CLUSTERS, ROLLOUTS
 from rlcorr_cli.requests import PlanColumns, ReadRequest
 from rlcorr_cli.storage import filesystem
 
@@ -62,6 +63,10 @@ class Dump:
         """The same files with rows known to the bootstrap by some of `marks`."""
         return self._settled_anew(replace(self.request, drawn_by=names))
 
+    def clustered_by(self, name: str) -> "Dump":
+        """The same files with rows drawn together by another column, or by none."""
+        return self._settled_anew(replace(self.request, cluster_by=name))
+
     def _settled_anew(self, request: ReadRequest) -> "Dump":
         return _settled(
             request, self.plan_columns, self.sources, self.indexes, search_notes=self.search_notes, stdin=self.stdin
@@ -76,6 +81,11 @@ class Dump:
             limit=self.request.limit,
             stdin=self.stdin,
         )
+
+    @property
+    def cluster(self) -> str:
+        """What a bootstrap draws together: a column's name, or else ROLLOUTS or NO_CLUSTERS."""
+        return self.roles.cluster or (NO_CLUSTERS if self.roles.draws_rows else ROLLOUTS)
 
     @property
     def has_advantages(self) -> bool:
@@ -116,7 +126,7 @@ class Dump:
         """How one Parquet file is to hold the columns of files whose footers tell; None where these are all the same, a
         DataError where it cannot."""
         paths = [source.path for source in self.sources if container(source.format).fixed_columns]
-        return joined({path: self.all_columns[path] for path in paths}) if paths else None
+        return joined({path: self.indexes[path].all_columns for path in paths}) if paths else None
 
     @property
     def marks(self) -> dict[str, str]:
@@ -157,7 +167,8 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             columns = needed_columns(source.path, named.beside(schema).added_to(schema), request, plan_columns)
             return [name for name in columns if name in schema.names]
 
-        index = container(source.format).reader.index(source, needed, stdin)
+        with blaming_changes(source.files):
+            index = container(source.format).reader.index(source, needed, stdin)
         return source.path, replace(index, partition=named.beside(index.schema))
 
     is_remote = len(sources) > 1 and filesystem(sources[0].path).remote

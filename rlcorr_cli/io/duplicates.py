@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rlcorr_cli.io.arrow_types import holds_token_ids
 from rlcorr_cli.io.as_numpy import as_numpy
+from rlcorr_cli.io.checks import Lists
 from rlcorr_cli.io.plain_values import texts
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
 
@@ -24,6 +26,15 @@ def keys(columns: Sequence[pa.Array]) -> Keys:
         first = joined(first, other)
     known = as_numpy(columns[0].is_valid())
     return np.where(known, np.maximum(first, np.uint64(1)), np.uint64(0))
+
+
+def cluster_keys(column: pa.Array) -> Keys:
+    """The same of a column of clusters; lists of numbers, such as a prompt's token ids, by their numbers."""
+    if not holds_token_ids(column.type):
+        return keys([column])
+    lists = Lists.of("clusters", column)
+    hashes = keys_of(lists.values.astype(np.float64).view(np.uint32), 2 * lists.offsets)
+    return np.where(as_numpy(column.is_valid()), np.maximum(hashes, np.uint64(1)), np.uint64(0))
 
 
 def _hashes(column: pa.Array) -> Keys:

@@ -21,7 +21,7 @@ from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.io.formats import WRITTEN
 from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.plain_values import Losses
-from rlcorr_cli.io.writers import MARK, Writer, writer
+from rlcorr_cli.io.writers import MARK, Writer, columns_of, writer
 
 PART = re.compile(r"part-\d{5,}(_\d{5,})?\.parquet")
 """Names of a directory's files."""
@@ -76,6 +76,7 @@ class Output:
         self.done = 0.0
         self.losses = Losses()
         self._columns = columns
+        self._first: pa.Schema | None = None
         self._losses = None if untouched else self.losses
         self._staging = staging
         self._about = about
@@ -125,6 +126,8 @@ class Output:
             self._staging.remove(self.destination)
 
     def _write(self, rows: OriginalRows) -> None:
+        if self._rows_per_file is not None and self._first is None and len(rows):  # all parts are one table
+            self._first = columns_of(rows, self._columns)
         first = 0
         while first < len(rows):
             room = len(rows) - first
@@ -142,8 +145,8 @@ class Output:
             name = self._new_part()
             file = name.open("xb")
             self._parts.append(name)
-            self._part = writer(suffix(self.destination.path), file, self._losses, self._columns), file
-            self._in_part = 0
+            part = writer(suffix(self.destination.path), file, self._losses, self._columns, first=self._first)
+            self._part = part, file
         return self._part[0]
 
     def _new_part(self) -> Path:
@@ -164,6 +167,7 @@ class Output:
             path = self._parts[-1]
             self._closed.append(Part(path.name, self._in_part, path.stat().st_size))
             self._part = None
+            self._in_part = 0
 
     @contextmanager
     def _saying_how_much(self) -> Generator[None]:

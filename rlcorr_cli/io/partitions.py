@@ -48,6 +48,8 @@ class Partition:
             group_keys=tuple(name for name in roles.group_keys if name not in names),
             ids=tuple(name for name in roles.ids if name not in names),
             drawn_by=tuple(name for name in roles.drawn_by if name not in names),
+            cluster=None if roles.cluster in names else roles.cluster,
+            rollouts=tuple(name for name in roles.rollouts if name not in names),
         )
 
     def given_to(self, rows: Rows, needed: Sequence[str]) -> Rows:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from rlcorr_cli.atomic import Destination, Staging, remote
 from rlcorr_cli.atomic.joint import JointFile, put, settle
 from rlcorr_cli.errors import OutputError
-from rlcorr_cli.io.one_table import conformed
 from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.outputs import SEAL, Part, nothing_left, seal
 from rlcorr_cli.io.plain_values import Losses
@@ -58,12 +57,6 @@ class PartsPlace:
             what = f"{os.uname().nodename}, where a part is written, does not see {self.directory.parent}"
             return OutputError(f"Cannot write {self.path}: {what}.", SHARED)
         return Destination(path=self.path, option=self.option).failed(error)
-
-
-def columns_of(rows: OriginalRows, columns: pa.Schema | None) -> pa.Schema:
-    """The columns that these rows fix for all others.  columns: as of `Dump.table_columns`."""
-    table = rows.as_table(None)
-    return (table if columns is None else conformed(table, columns)).schema
 
 
 class ShardParts:

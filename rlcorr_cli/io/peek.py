@@ -13,6 +13,7 @@ from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import container
 from rlcorr_cli.io.plain_values import keys
+from rlcorr_cli.io.sources import blaming_changes
 from rlcorr_cli.quality.anomalies import Sample
 
 MAX_FILES = 64
@@ -23,7 +24,7 @@ def samples(dump: Dump) -> Iterator[Sample]:
     """One per file, in the files' order; none of a file without rows."""
     firsts = list({shard.path: shard for shard in reversed(dump.shards)}.values())[::-1]
     step = dump.step
-    roles = replace(dump.roles, batch=None, group_keys=(step,) if step else (), ids=(), drawn_by=())
+    roles = replace(dump.roles, batch=None, group_keys=(step,) if step else (), ids=(), drawn_by=(), cluster=None)
     for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)}) if firsts else []:
         rows = _peeked(dump, firsts[i], roles)
         if rows is not None:
@@ -34,7 +35,8 @@ def _peeked(dump: Dump, shard: Shard, roles: Roles) -> Rows | None:
     index = dump.indexes[shard.path]
     inner = index.partition.without(roles)
     schema = pa.schema([index.schema.field(name) for name in inner.needed])
-    rows = container(shard.format).reader.peek(replace(shard, schema=schema), inner, dump.stdin)
+    with blaming_changes(shard.files):
+        rows = container(shard.format).reader.peek(replace(shard, schema=schema), inner, dump.stdin)
     return rows and index.partition.given_to(rows, roles.needed)
 
 

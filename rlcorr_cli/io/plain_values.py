@@ -85,7 +85,8 @@ def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None
 
 
 def keys(column: pa.Array) -> list[Key]:
-    """Values as groups have them: booleans, numbers and text; NaN is None, a decimal without decimals an integer."""
+    """Values as groups have them: booleans, numbers and text; NaN is the text 'NaN', because two NaNs are not equal, a
+    decimal without decimals an integer."""
     whole = is_.is_decimal(column.type) and column.type.scale <= 0
     return [_key(int(Decimal(value)) if whole and value is not None else value) for value in plain(column)]
 
@@ -120,7 +121,7 @@ def coded(column: pa.Array) -> tuple[NDArray[np.int64], list[Key]]:
 
 
 def _key(value: Any) -> Key:
-    return None if isinstance(value, float) and np.isnan(value) else value
+    return "NaN" if isinstance(value, float) and np.isnan(value) else value
 
 
 def _is_text(type: pa.DataType) -> bool:

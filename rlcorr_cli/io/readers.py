@@ -5,13 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.formats import container
-from rlcorr_cli.io.sources import check_unchanged
+from rlcorr_cli.io.sources import blaming_changes, check_unchanged
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.storage import filesystem
 
@@ -75,7 +74,8 @@ class ShardReader:
     def checked(
         self, shard: Shard, batch_tokens: int, state: ReadState | None = None, *, whole: bool = False
     ) -> Iterator[CheckedRows | SetAside]:
-        """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included.
+        """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included, and of
+        at most BATCH_ROWS rows.
 
         A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.  whole: with all
         columns, or the rows' lines.  Shards may be read at once from several threads, in any order, unless what is
@@ -96,14 +96,7 @@ class ShardReader:
     def _unchanged(self, shard: Shard) -> Generator[None]:
         """An error if the files are not those that were found, before they are read and after that."""
         if not filesystem(shard.path).remote:  # each look costs a request there, and the one at the end tells as much
-            self._check_unchanged(shard)
-        try:
+            check_unchanged(shard.files)
+        with blaming_changes(shard.files):
             yield
-        except DataError:
-            self._check_unchanged(shard)  # which comes first: what was half written again seems to be damaged
-            raise
-        self._check_unchanged(shard)
-
-    def _check_unchanged(self, shard: Shard) -> None:
-        for path, stamp in ((shard.path, shard.stamp), *shard.companions):
-            check_unchanged(path, stamp)
+        check_unchanged(shard.files)

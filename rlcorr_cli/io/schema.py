@@ -11,13 +11,14 @@ from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.io import arrow_types as types
 from rlcorr_cli.io.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
 from rlcorr_cli.places import shown
-from rlcorr_cli.quality.columns import ALIASES, LEVELS, TOKENS
+from rlcorr_cli.quality.columns import ALIASES, LEVELS, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
 from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "response_mask": (types.holds_mask, types.MASK),
     "reward": (types.holds_reward, types.REWARD),
     "advantages": (types.holds_advantages, types.ADVANTAGES),
+    "rollout_ids": (types.holds_key, types.KEY),
 }
 MARKS = ("step", "policy_version", "policy_version_lag")
 """Columns that pictures group rows by unasked, where there are such."""
@@ -66,6 +67,8 @@ def resolve_schema(
         group_keys=tuple(keys[name] for name in request.group_by),
         ids=shared_ids,
         drawn_by=_drawn_by(shared_ids, request),
+        cluster=_cluster(schemas, request, plan_columns),
+        draws_rows=request.cluster_by == NO_CLUSTERS,
         **_looked_into(schemas, request, plan_columns),
     )
     if plan_columns.only_row_advantage:
@@ -73,6 +76,10 @@ def resolve_schema(
     columns = {**columns, **keys}
     available = {name for schema in schemas.values() for name in schema.names}
     steps = {_mark("step", schema, request) for schema in schemas.values()}
+    if "rollout_ids" in columns:
+        # Ids begin anew in every step.
+        step = steps if len(steps) == 1 and None not in steps else ()
+        roles = replace(roles, rollouts=(columns["rollout_ids"], *(name for name in step if name)))
     return ResolvedColumns(
         columns=columns,
         roles=roles,
@@ -96,6 +103,8 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     looked_into = _looked_into({path: schema}, request, plan_columns)
     names += [column for _, column in looked_into["levels"]]
     names += [column for column in (looked_into["token_ids"], looked_into["row_advantage"]) if column]
+    cluster = _cluster({path: schema}, request, plan_columns)
+    names += [cluster] if cluster else []
     return list(dict.fromkeys(names))
 
 
@@ -197,6 +206,24 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
         "token_ids": everywhere(TOKENS, types.holds_token_ids),
         "row_advantage": everywhere(advantages, types.holds_advantages),
     }
+
+
+def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> str | None:
+    """The column whose rows of one value are drawn together; None where there is none, or none is wanted."""
+    named = request.cluster_by
+    if not plan_columns.clusters or named == NO_CLUSTERS:
+        return None
+    if named is not None:
+        purpose = "to cluster by"
+        keys = {path: _keys(path, schema, (named,), request, purpose=purpose) for path, schema in schemas.items()}
+        return _shared(keys, ())[named]
+    free = (name for name in PROMPTS if name not in request.columns.values())
+    return next((name for name in free if all(_tells_prompts(name, schema) for schema in schemas.values())), None)
+
+
+def _tells_prompts(name: str, schema: pa.Schema) -> bool:
+    """Whether a file has the column; the number of a prompt's tokens, which some call prompt_tokens, is no prompt."""
+    return name in schema.names and (name not in PROMPT_TEXTS or not types.holds_reward(_type(schema, name)))
 
 
 def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:

@@ -2,7 +2,8 @@
 
 import glob
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
@@ -17,8 +18,7 @@ from rlcorr_cli.io.searching import Hits, listed, matching, no_dump, not_read, w
 from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN, Stamp
 from rlcorr_cli.storage import Status, filesystem, located
-from rlcorr_cli.storage.disk import unreadable
-from rlcorr_cli.storage.refusals import changed
+from rlcorr_cli.storage.refusals import changed, unreadable
 
 CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
 CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)
@@ -41,11 +41,28 @@ class Source:
     sign: str = ""
     modified: str | None = None
 
+    @property
+    def files(self) -> tuple[tuple[str, Stamp | None], ...]:
+        """All that is read together, each with its state."""
+        return ((self.path, self.stamp), *self.companions)
 
-def check_unchanged(path: str, stamp: Stamp | None) -> None:
-    """A DataError if the file is not what was found: rows would be lost, or be others, and nobody would know."""
-    if stamp is not None and filesystem(path).stamp(path) != stamp:
-        raise changed(path)
+
+def check_unchanged(files: Iterable[tuple[str, Stamp | None]]) -> None:
+    """A DataError if a file is not what was found: rows would be lost, or be others, and nobody would know."""
+    for path, stamp in files:
+        if stamp is not None and filesystem(path).stamp(path) != stamp:
+            raise changed(path)
+
+
+@contextmanager
+def blaming_changes(files: Iterable[tuple[str, Stamp | None]]) -> Generator[None]:
+    """Whatever goes wrong is a DataError that names the file that was changed meanwhile, if one was: what is cut short,
+    or half written again, seems to be damaged in any way."""
+    try:
+        yield
+    except Exception:
+        check_unchanged(files)
+        raise
 
 
 def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
@@ -190,6 +207,16 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
             raise UsageError(what, "Save it to a file first.")
         return Source(path=STDIN, format=STREAMED.name, n_bytes=0)
     status = filesystem(path).status(path)
+    found = ((path, status.stamp),)
+    with blaming_changes(found):
+        source = _looked_at(path, format, status, chosen=chosen)
+    if source is None and not filesystem(path).remote:  # where a file is half written for a moment, and looks like none
+        check_unchanged(found)
+    return source
+
+
+def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Source | None:
+    """One file of a disk or store, by its name and its first bytes."""
     head = Head(path)
     try:
         if not head.start:
@@ -223,11 +250,11 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
 
 def _check_whole(path: str, start: bytes) -> None:
     """A DataError of a file of torch that has no end yet: nobody could tell whose it is."""
-    from rlcorr_cli.io.containers.torch_files import HALF, is_torch, opened, pickle_of
+    from rlcorr_cli.io.containers.torch_files import HALF, is_torch, pickle_of
 
     try:
         if is_torch(memoryview(start)):
-            pickle_of(opened(path))
+            pickle_of(path)
     except DataError as error:
         if error.hint == HALF:
             raise DataError(f"{path}: {error.message}", HALF) from error

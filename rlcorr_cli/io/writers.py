@@ -132,6 +132,12 @@ def writer(
     return _Parquet(file, columns, first) if suffix == ".parquet" else _Lines(file, suffix, losses)
 
 
+def columns_of(rows: OriginalRows, columns: pa.Schema | None) -> pa.Schema:
+    """The columns that these rows fix for all others.  columns: as of `Dump.table_columns`."""
+    table = rows.as_table(None)
+    return (table if columns is None else conformed(table, columns)).schema
+
+
 def _line(row: dict[str, Any], losses: Losses | None) -> bytes:
     text = json.dumps(row, ensure_ascii=False)
     if losses is not None and ("NaN" in text or "Infinity" in text):  # as numbers, or in some text

@@ -4,14 +4,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.metrics.metric import Metric
+from rlcorr_cli.totals import families
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import TotalsView
 
 PREFIX = "advantages."
 """What the names of their totals begin with, in the diagnostics of a mode."""
-CONSTANT = 1e-12
-"""A variance below this share of the mean square is that of equal numbers."""
+ROUNDING = 1e-12
+"""A spread below this share of the squares it is left of is rounding."""
 FEWEST_EFFECTIVE = 10.0
 """A mean that rests on fewer sequences than this is no measure, and its standard error is too small by far: it is made
 of deviations from that same mean."""
@@ -25,27 +26,32 @@ def shift_and_error(n: Any, sums: Named, logs: Named) -> tuple[Any, Any]:
     w = e^S of sum 1.
 
     sums: of A and A^2; logs: of the sums of e^S and e^2S times 1, A+, A- and A^2, by the names of
-    `totals/comparison.py`.  NaN where the advantages are all equal, or w rests on fewer than FEWEST_EFFECTIVE.
+    `totals/comparison.py`.  NaN where the advantages are all equal, or w rests on fewer than FEWEST_EFFECTIVE.  The
+    error is 0 where all e^S are equal, to rounding.
     """
     import numpy as np
 
     mean, variance = sums("advantage") / n, variance_over_sequences(n, sums)
     _, a_is, square_is = _moments("ratio", 1, logs)
     w2, w2_a, w2_square = _moments("ratio_squared", 2, logs)
-    # The squares and products of the two deviations; their sum may be below zero by rounding where e^S is constant.
-    of_is = w2_square - 2 * a_is * w2_a + a_is**2 * w2
-    error = np.sqrt(np.maximum(variance / n - 2 * (square_is - a_is**2) / n + of_is, 0.0) / variance)
+    # The squares and products of the two deviations, which all but cancel where e^S is all but constant.
+    spread = variance / n - 2 * (square_is - a_is**2) / n + w2_square - 2 * a_is * w2_a + a_is**2 * w2
+    squares = sums("advantage_squared") / n**2 + w2_square + a_is**2 * w2
+    error = np.sqrt(beyond_rounding(spread, squares) / variance)
     known = (variance > 0) & (effective_sequences(logs) >= FEWEST_EFFECTIVE)
     return np.where(known, (a_is - mean) / np.sqrt(variance), np.nan), np.where(known, error, np.nan)
 
 
 def variance_over_sequences(n: Any, sums: Named) -> Any:
-    """Of the advantages; 0 where only rounding tells them apart."""
+    """Of the advantages; 0 where only rounding tells them apart, NaN where float64 does not hold their squares."""
+    return families.variance(sums("advantage") / n, sums("advantage_squared") / n)
+
+
+def beyond_rounding(spread: Any, squares: Any) -> Any:
+    """A sum of squared deviations, 0 where it is rounding.  squares: the sum of the squares of what deviates."""
     import numpy as np
 
-    mean, mean_square = sums("advantage") / n, sums("advantage_squared") / n
-    variance = mean_square - mean**2
-    return np.where(variance <= CONSTANT * mean_square, 0.0, variance)
+    return np.where(spread <= ROUNDING * squares, 0.0, spread)
 
 
 def effective_sequences(logs: Named) -> Any:

@@ -14,6 +14,7 @@ from rlcorr_cli.metrics.catalog import logged_name
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
+from rlcorr_cli.metrics.framework_names import PROFILED
 from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE, full_name
 from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, KEPT, VETO
 from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS
@@ -113,8 +114,9 @@ def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
         return UsageError(f"{origin}: {metric} is not in this report.", how)
     logged = None if prefix else logged_name(metric)
     if logged is not None and logged.difference:
-        message = f"{origin}: {metric} is {logged.framework}'s, and not quite {logged.canonical}: {logged.difference}"
-        return UsageError(message, f"Name {logged.canonical}, or take --profile for {logged.framework}'s own numbers.")
+        message = f"{origin}: {metric} is {logged.framework}'s, and not quite {logged.canonical}: {logged.note}"
+        own = f", or take --profile for {logged.framework}'s own numbers" if logged.framework in PROFILED else ""
+        return UsageError(message, f"Name {logged.canonical}{own}.")
     known = available or {*ALWAYS, *(name for source in SOURCES for name in source.names)}
     near = prefix + metric.removeprefix(_prefix(metric))
     return UsageError(f"{origin}: there is no metric '{metric}' here.", f"Nearest: {nearest(near, known)}.")

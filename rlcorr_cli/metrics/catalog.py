@@ -71,14 +71,18 @@ def logged_name(name: str) -> LoggedName | None:
     if prefix is None:
         return None if name in DEFINITIONS else _LOGGED.get(name)
     stem = name.removeprefix(prefix).removeprefix("mismatch_")
-    return LoggedName("verl", name, stem, VERL_DIFFERENCES.get(stem, "")) if stem in VERL_NAMES else None
+    return (
+        LoggedName(framework="verl", name=name, canonical=stem, difference=VERL_DIFFERENCES.get(stem, ""))
+        if stem in VERL_NAMES
+        else None
+    )
 
 
 def logged_as(name: str) -> list[str]:
     """Under which names frameworks log a metric of ours, and whether their number differs: "verl's rollout_corr/kl"."""
-    logged = [(f"verl's {VERL_PREFIXES[0]}{name}", VERL_DIFFERENCES.get(name))] if name in VERL_NAMES else []
-    logged += [(f"{row.framework}'s {row.name}", row.difference) for row in LOGGED if row.canonical == name]
-    return [f"{full_name} (differs)" if difference else full_name for full_name, difference in logged]
+    of_verl = logged_name(f"{VERL_PREFIXES[0]}{name}")
+    rows = [*([of_verl] if of_verl else []), *(row for row in LOGGED if row.canonical == name)]
+    return [f"{row.framework}'s {row.name}{' (differs)' if row.note else ''}" for row in rows]
 
 
 def _own(name: str) -> Definition | None:
@@ -102,7 +106,7 @@ def _logged(name: str) -> Definition | None:
         return None
     definition = _own(row.canonical)
     assert definition is not None, row.canonical
-    note = f"{row.framework}'s name of {row.canonical}. {row.difference}".rstrip()
+    note = f"{row.framework}'s name of {row.canonical}. {row.note}".rstrip()
     return replace(definition, name=name, note=note, measured=None if row.difference else definition.measured)
 
 

@@ -6,14 +6,20 @@ dump has no advantages, and A_f is the mean of A weighted by f_i, A_IS that weig
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, effective_sequences, variance_over_sequences
+from rlcorr_cli.metrics.advantages import (
+    FEWEST_EFFECTIVE,
+    beyond_rounding,
+    effective_sequences,
+    variance_over_sequences,
+)
 from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.metrics.interval import WIDEST, Interval, intervals
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.families import Values, finite
+from rlcorr_cli.totals.families import Value, Values, finite
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.comparison import ComparedTotals
@@ -95,14 +101,14 @@ def _shift_and_error(totals: "ComparedTotals") -> tuple[float, float]:
     w, ww, fw = (_moments(totals, name, norm) for name, norm in _NORMS)
     f = own["f"]
     a_f, a_is = own["f_advantage"] / f, w.first
-    ff_spread = (
-        own["f_squared_advantage_squared"] - 2 * a_f * own["f_squared_advantage"] + a_f**2 * own["f_squared"]
-    ) / f**2
-    ww_spread = ww.second - 2 * a_is * ww.first + a_is**2 * ww.zeroth
+    ff_squares = (own["f_squared_advantage_squared"] + a_f**2 * own["f_squared"]) / f**2
+    ww_squares = ww.second + a_is**2 * ww.zeroth
+    ff_spread = ff_squares - 2 * a_f * own["f_squared_advantage"] / f**2
+    ww_spread = ww_squares - 2 * a_is * ww.first
     fw_spread = (fw.second - (a_f + a_is) * fw.first + a_f * a_is * fw.zeroth) / f
-    # Rounding alone may leave a spread below zero where f is e^S to a factor.
-    error = math.sqrt(max(ff_spread - 2 * fw_spread + ww_spread, 0.0) / variance)
-    return (a_f - a_is) / math.sqrt(variance), error
+    # Rounding is all that is left where f is e^S to a factor.
+    spread = beyond_rounding(ff_spread - 2 * fw_spread + ww_spread, ff_squares + ww_squares)
+    return (a_f - a_is) / math.sqrt(variance), math.sqrt(spread / variance)
 
 
 @dataclass(frozen=True)
@@ -190,6 +196,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         unit="nats",
         meaning="How far apart the policies are on what the plan keeps.",
         value=lambda totals, plan: totals.plan["k3"] / totals.plan["kept"],
+        resampled=False,
     ),
     ComparedMetric(
         name="ess",
@@ -217,22 +224,22 @@ def compared_values(totals: "ComparedTotals", plan: Plan) -> Values:
 
 
 def compared_intervals(
-    replicates: "Replicates", diagnostics: "Replicates", plan: Plan
-) -> dict[str, tuple[float, float]]:
-    """95 % bootstrap intervals of the columns made of sums, by name."""
+    values: Mapping[str, Value], replicates: "Replicates", diagnostics: "Replicates", plan: Plan
+) -> dict[str, Interval]:
+    """95 % intervals of the columns of these values that are made of sums, by name."""
     import numpy as np
 
     from rlcorr_cli.totals.comparison import ComparedTotals
 
     totals = ComparedTotals.resampled(replicates, diagnostics, plan)
-    ends: dict[str, tuple[float, float]] = {}
     with np.errstate(all="ignore"):
-        for metric in (metric for metric in COMPARISON if metric.resampled):
-            if metric is ESS and plan.applied_weighting is None:
-                continue
-            draws = np.asarray(metric.value(totals, plan), dtype=np.float64)
-            draws = draws[np.isfinite(draws)]
-            if len(draws) > 1:
-                low, high = np.quantile(draws, (0.025, 0.975))
-                ends[metric.name] = (float(low), float(high))
-    return ends
+        draws = {
+            metric.name: np.asarray(metric.value(totals, plan), dtype=np.float64)
+            for metric in COMPARISON
+            if metric.resampled
+        }
+    kept = draws[KEPT_SEQUENCES.name]
+    # What is told of the kept alone is told of as many clusters as keep something.
+    few_kept = kept.std() > WIDEST * kept.mean()
+    metrics = [metric for metric in COMPARISON if not (few_kept and metric is LENGTH)]
+    return intervals(metrics, values, draws, replicates.clusters.n)

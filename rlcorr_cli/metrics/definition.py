@@ -1,5 +1,6 @@
 """What a metric is, in words: one record per name, from which `explain`, the page, the schema and the manual speak."""
 
+import math
 from dataclasses import dataclass
 
 MEASURED_ON = ("bf16 engine", "int8 weights", "fp32")
@@ -13,7 +14,7 @@ class Definition:
 
     formula: in the letters of `symbols.py`.  ideal: its value where the policies are equal; None where there is no such
     value.  meaning: what it tells, in one sentence.  worry: when to look closer, beyond what a default rule on it says.
-    can_be_negative: whether a metric with an ideal of 0 departs from it downwards, too: kl does, a share does not.
+    can_be_negative: whether it can lie below 0: kl and a reward can, a share cannot.
     measured: its value in the dumps of MEASURED_ON.  source: whose definition it is; "" where it is plain counting.
     note: how this name departs from the metric of that definition: another's arithmetic, or a part of the tokens.
     """
@@ -28,6 +29,17 @@ class Definition:
     measured: tuple[float, float, float] | None = None
     source: str = ""
     note: str = ""
+
+    @property
+    def lowest(self) -> float:
+        """The least value that it can have."""
+        return -math.inf if self.can_be_negative else 0.0
+
+    @property
+    def highest(self) -> float:
+        """The largest value that it can have."""
+        is_share = self.unit in ("share", "probability") or (self.unit == "none" and self.ideal == 1)
+        return 1.0 if is_share else math.inf
 
     @property
     def typical(self) -> str:

@@ -4,8 +4,10 @@ Each is one row with its definition and its computation (`metric.py`), in the mo
 data is None; so is one that overflows float64.  Frameworks' own names and arithmetic live in `frameworks/`.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rlcorr_cli.metrics import interval
 from rlcorr_cli.metrics.divergence import DIVERGENCE
 from rlcorr_cli.metrics.gaps import GAPS
 from rlcorr_cli.metrics.metric import Metric
@@ -31,20 +33,12 @@ def evaluate(metric: Metric, numbers: "TotalsView") -> Value:
     return finite(lambda: metric.value(numbers))
 
 
-def intervals(replicates: "Replicates | None") -> dict[str, tuple[float, float]]:
-    """95 % bootstrap intervals of the diagnostics made of sums, by name."""
+def intervals(values: Mapping[str, Value], replicates: "Replicates | None") -> dict[str, interval.Interval]:
+    """95 % intervals of the diagnostics of these values that are made of sums, by name."""
     if replicates is None:
         return {}
-    import numpy as np
-
-    known = {name: values[np.isfinite(values)] for name, values in draws(replicates).items()}
-    ends: dict[str, tuple[float, float]] = {}
-    # Together where there are equally many, because np.quantile takes as long for one as for twenty.
-    for size in {len(values) for values in known.values()} - {0, 1}:
-        names = [name for name, values in known.items() if len(values) == size]
-        lows, highs = np.quantile(np.stack([known[name] for name in names]), (0.025, 0.975), axis=1)
-        ends |= {name: (float(low), float(high)) for name, low, high in zip(names, lows, highs, strict=True)}
-    return {name: ends[name] for name in known if name in ends}
+    metrics = [metric for metric in METRICS if metric.has_interval]
+    return interval.intervals(metrics, values, draws(replicates), replicates.clusters.n)
 
 
 def draws(replicates: "Replicates") -> dict[str, "Floats"]:

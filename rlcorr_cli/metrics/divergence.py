@@ -181,6 +181,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         measured=(0.517, 1.32, -1.78e-06),
         source=_VERL,
         value=lambda n: n.per_sequence("chi2_seq"),
+        resampled=False,
     ),
     Metric(
         name="ratio_mean",

@@ -1,27 +1,42 @@
 """What frameworks call our metrics on their dashboards, and where their arithmetic departs from ours.
 
 LOGGED has names as they are logged; verl's many follow a rule (`VERL_PREFIXES` and our own name), so only its
-departures stand here.  slime's mis_* averages over each sequence's tokens first.
+departures stand here.
 """
 
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoggedName:
-    """One framework's name of a metric.  difference: how its number departs from the metric `canonical`."""
+    """One framework's name of a metric.
+
+    canonical: the metric that it is by default.  difference: how its number departs from that.  otherwise: which number
+    it is under other options of the framework.  Both are whole sentences, "" where there is nothing to say.
+    """
 
     framework: str
     name: str
     canonical: str
     difference: str = ""
+    otherwise: str = ""
 
+    @property
+    def note(self) -> str:
+        """All that there is to say."""
+        return f"{self.difference} {self.otherwise}".strip()
+
+
+PROFILED = ("verl", "slime")
+"""Frameworks whose own numbers a profile gives."""
 
 VERL_PREFIXES = ("rollout_corr/", "mismatch/")
 """verl's groups of metrics: since 0.6, and in 2025-10."""
 
-_BY_SEQUENCE = "slime averages over each sequence's tokens first, then over sequences."
-_EXTREME = "slime takes the extreme of each sequence's applied weights, then averages over sequences."
+_AT_0 = "one without a loss token at 0"
+_ROLLOUTS = f"slime weighs the samples of one rollout by their tokens, and counts every rollout, {_AT_0}."
+_BY_ROLLOUT = f"slime averages over each rollout's tokens first, then over rollouts, {_AT_0}."
+_EXTREME = f"slime takes the extreme of each sequence's applied weights, then averages over rollouts, {_AT_0}."
 SLIME_SAME_NAMES = (
     "training_log_ppl",
     "training_ppl",
@@ -32,62 +47,205 @@ SLIME_SAME_NAMES = (
     "ppl_ratio",
     "chi2_seq",
 )
-"""Diagnostics that slime logs as they are here."""
+"""Diagnostics that slime logs as they are here, but for how it averages over sequences."""
 
 SLIME: tuple[LoggedName, ...] = (
-    *(LoggedName("slime", f"mis_{name}", name) for name in SLIME_SAME_NAMES),
-    LoggedName("slime", "mis_kl", "kl", f"{_BY_SEQUENCE} That makes it log_ppl_diff."),
-    LoggedName("slime", "mis_k3_kl", "k3_kl", _BY_SEQUENCE),
-    LoggedName("slime", "mis_chi2_token", "chi2_token", _BY_SEQUENCE),
-    LoggedName("slime", "mis_tis_weight_before_bound", "rollout_is_seq_mean"),
-    LoggedName("slime", "mis_tis_weight_after_bound", "rollout_is_applied_mean", f"{_BY_SEQUENCE} Before batch mean."),
-    LoggedName("slime", "mis_is_ratio_mean_after_tis_rs", "rollout_is_applied_mean", f"{_BY_SEQUENCE} No batch mean."),
-    LoggedName("slime", "mis_is_ratio_mean_final", "rollout_is_applied_mean", _BY_SEQUENCE),
-    LoggedName("slime", "mis_is_ratio_min_final", "rollout_is_min", _EXTREME),
-    LoggedName("slime", "mis_is_ratio_max_final", "rollout_is_applied_max", _EXTREME),
-    LoggedName("slime", "mis_batch_norm_factor", "rollout_is_batch_norm_factor"),
     *(
-        LoggedName("slime", f"mis_tis_{mode}_{end}", f"rollout_is_ratio_{end}", f"{_BY_SEQUENCE} {unit}")
+        LoggedName(framework="slime", name=f"mis_{name}", canonical=name, difference=_ROLLOUTS)
+        for name in SLIME_SAME_NAMES
+    ),
+    LoggedName(
+        framework="slime",
+        name="mis_kl",
+        canonical="kl",
+        difference=f"{_BY_ROLLOUT} It is the same as mis_log_ppl_diff.",
+    ),
+    LoggedName(framework="slime", name="mis_k3_kl", canonical="k3_kl", difference=_BY_ROLLOUT),
+    LoggedName(framework="slime", name="mis_chi2_token", canonical="chi2_token", difference=_BY_ROLLOUT),
+    LoggedName(
+        framework="slime", name="mis_tis_weight_before_bound", canonical="rollout_is_seq_mean", difference=_ROLLOUTS
+    ),
+    LoggedName(
+        framework="slime",
+        name="mis_tis_weight_after_bound",
+        canonical="rollout_is_applied_seq_mean",
+        difference=f"{_ROLLOUTS} Before any batch mean.",
+    ),
+    LoggedName(
+        framework="slime",
+        name="mis_is_ratio_mean_after_tis_rs",
+        canonical="rollout_is_applied_seq_mean",
+        difference=f"{_ROLLOUTS} Before any batch mean.",
+    ),
+    LoggedName(
+        framework="slime", name="mis_is_ratio_mean_final", canonical="rollout_is_applied_seq_mean", difference=_ROLLOUTS
+    ),
+    LoggedName(
+        framework="slime", name="mis_is_ratio_min_final", canonical="rollout_is_applied_min", difference=_EXTREME
+    ),
+    LoggedName(
+        framework="slime", name="mis_is_ratio_max_final", canonical="rollout_is_applied_max", difference=_EXTREME
+    ),
+    LoggedName(
+        framework="slime", name="mis_batch_norm_factor", canonical="rollout_is_batch_norm_factor", difference=_ROLLOUTS
+    ),
+    *(
+        LoggedName(
+            framework="slime",
+            name=f"mis_tis_{mode}_{end}",
+            canonical=f"rollout_is_ratio_{end}",
+            difference=f"{_BY_ROLLOUT} {unit}",
+        )
         for mode, unit in (("clip", "Of tokens whose weight is clipped."), ("mask", "Of tokens that are masked."))
         for end in ("fraction_low", "fraction_high")
     ),
-    LoggedName("slime", "mis_tis_truncate_fraction", "rollout_is_ratio_fraction_high", _BY_SEQUENCE),
-    LoggedName("slime", "mis_rs_mask_fraction_low", "rollout_rs_rs_fraction_low", _BY_SEQUENCE),
-    LoggedName("slime", "mis_rs_mask_fraction_high", "rollout_rs_rs_fraction_high", _BY_SEQUENCE),
-    LoggedName("slime", "mis_rs_catastrophic_token_fraction", "rollout_is_catastrophic_token_fraction", _BY_SEQUENCE),
-    LoggedName("slime", "mis_rs_catastrophic_seq_fraction", "rollout_is_veto_fraction"),
+    LoggedName(
+        framework="slime",
+        name="mis_tis_truncate_fraction",
+        canonical="rollout_is_ratio_fraction_high",
+        difference=_BY_ROLLOUT,
+    ),
+    LoggedName(
+        framework="slime",
+        name="mis_rs_mask_fraction_low",
+        canonical="rollout_rs_rs_fraction_low",
+        difference=_BY_ROLLOUT,
+    ),
+    LoggedName(
+        framework="slime",
+        name="mis_rs_mask_fraction_high",
+        canonical="rollout_rs_rs_fraction_high",
+        difference=_BY_ROLLOUT,
+    ),
+    LoggedName(
+        framework="slime",
+        name="mis_rs_catastrophic_token_fraction",
+        canonical="rollout_is_catastrophic_token_fraction",
+        difference=_BY_ROLLOUT,
+    ),
+    LoggedName(
+        framework="slime",
+        name="mis_rs_catastrophic_seq_fraction",
+        canonical="rollout_is_veto_fraction",
+        difference=_ROLLOUTS,
+    ),
 )
+
+_UNSCORED = "TRL leaves out tokens that vLLM could not score; --nonfinite keep counts them as 0."
+_AS_1 = "In sequence modes a sequence without a loss token counts as 1."
 
 LOGGED: tuple[LoggedName, ...] = (
     *SLIME,
-    LoggedName("slime", "train_rollout_logprob_abs_diff", "logprob_abs_diff_mean"),
-    LoggedName("slime", "train_rollout_kl", "k3_kl", "slime clamps it."),
-    LoggedName("slime", "ois", "ois_mean"),
-    LoggedName("verl", "training/rollout_probs_diff_mean", "prob_abs_diff_mean"),
-    LoggedName("verl", "training/rollout_probs_diff_std", "prob_abs_diff_std"),
-    LoggedName("verl", "training/rollout_probs_diff_max", "prob_abs_diff_max"),
-    LoggedName("verl", "training/rollout_actor_probs_pearson_corr", "prob_pearson"),
-    LoggedName("verl", "actor/ppo_kl", "ppo_kl"),
-    LoggedName("TRL", "sampling/sampling_logp_difference/mean", "logprob_abs_diff_mean"),
-    LoggedName("TRL", "sampling/sampling_logp_difference/max", "logprob_abs_diff_max"),
-    LoggedName("TRL", "sampling/importance_sampling_ratio/mean", "rollout_is_applied_mean"),
-    LoggedName("NeMo-RL", "gen_kl_error", "k3_kl"),
-    LoggedName("NeMo-RL", "policy_kl_error", "k3_kl_reverse"),
-    LoggedName("NeMo-RL", "js_divergence_error", "js_divergence"),
-    LoggedName("NeMo-RL", "token_mult_prob_error", "token_mult_prob_error"),
-    LoggedName("NeMo-RL", "sampling_importance_ratio", "rollout_is_applied_mean"),
-    LoggedName("OpenRLHF", "vllm_kl", "kl"),
-    LoggedName("SkyRL", "rollout_train_logprobs_abs_diff_mean", "logprob_abs_diff_mean"),
-    LoggedName("SkyRL", "rollout_train_logprobs_abs_diff_std", "logprob_abs_diff_std"),
-    LoggedName("prime-rl", "mismatch_kl", "k3_kl"),
-    LoggedName("prime-rl", "prob_delta", "prob_abs_diff_mean"),
+    LoggedName(
+        framework="slime",
+        name="train_rollout_logprob_abs_diff",
+        canonical="logprob_abs_diff_mean",
+        difference=f"{_BY_ROLLOUT} With TIS a rejected token counts as 0.",
+    ),
+    LoggedName(framework="slime", name="ois", canonical="ois_mean", difference=_BY_ROLLOUT),
+    LoggedName(
+        framework="miles",
+        name="train_rollout_kl",
+        canonical="k3_kl",
+        difference="miles averages over each sequence's tokens first, then over sequences, and limits each value.",
+    ),
+    LoggedName(framework="verl", name="training/rollout_probs_diff_mean", canonical="prob_abs_diff_mean"),
+    LoggedName(
+        framework="verl",
+        name="training/rollout_probs_diff_std",
+        canonical="prob_abs_diff_std",
+        difference="verl divides by N - 1.",
+    ),
+    LoggedName(framework="verl", name="training/rollout_probs_diff_max", canonical="prob_abs_diff_max"),
+    LoggedName(framework="verl", name="training/rollout_actor_probs_pearson_corr", canonical="prob_pearson"),
+    LoggedName(framework="verl", name="actor/ppo_kl", canonical="ppo_kl"),
+    LoggedName(
+        framework="TRL",
+        name="sampling/sampling_logp_difference/mean",
+        canonical="logprob_abs_diff_mean",
+        otherwise=_UNSCORED,
+    ),
+    LoggedName(
+        framework="TRL",
+        name="sampling/sampling_logp_difference/max",
+        canonical="logprob_abs_diff_max",
+    ),
+    LoggedName(
+        framework="TRL",
+        name="sampling/importance_sampling_ratio/mean",
+        canonical="rollout_is_applied_seq_mean",
+        difference=_AS_1,
+        otherwise="In token modes it is rollout_is_applied_mean; TRL's default is sequence_mask.",
+    ),
+    LoggedName(
+        framework="TRL",
+        name="sampling/importance_sampling_ratio/min",
+        canonical="rollout_is_applied_min",
+        difference=_AS_1,
+    ),
+    LoggedName(
+        framework="TRL",
+        name="sampling/importance_sampling_ratio/max",
+        canonical="rollout_is_applied_max",
+        difference=_AS_1,
+    ),
+    LoggedName(
+        framework="NeMo-RL",
+        name="gen_kl_error",
+        canonical="k3_kl",
+        otherwise="With reference_policy_kl_type k1 it is kl, with k2 k2_kl; k3 is the default.",
+    ),
+    LoggedName(
+        framework="NeMo-RL",
+        name="policy_kl_error",
+        canonical="k3_kl_reverse",
+        otherwise="With reference_policy_kl_type k1 it is kl with its sign turned, with k2 k2_kl; k3 is the default.",
+    ),
+    LoggedName(framework="NeMo-RL", name="js_divergence_error", canonical="js_divergence"),
+    LoggedName(framework="NeMo-RL", name="token_mult_prob_error", canonical="token_mult_prob_error"),
+    LoggedName(
+        framework="NeMo-RL",
+        name="sampling_importance_ratio",
+        canonical="rollout_is_applied_mean",
+        otherwise="With sequence_level_importance_ratios it is rollout_is_applied_seq_mean, a sequence without a loss "
+        "token counting as 1, times the rows of a micro-batch. It is there without the correction, too, of raw "
+        "weights. With seq-mask-tis rejected sequences count as 0: it is kept_ratio_mean times 1 - "
+        "rollout_rs_masked_fraction.",
+    ),
+    LoggedName(
+        framework="NeMo-RL",
+        name="is_oob_ratio",
+        canonical="rollout_is_oob_ratio",
+        otherwise="With tis, which clamps, it is the rollout_is_oob_ratio of weights that the same bounds zero. "
+        "With seq-mask-tis it is rollout_rs_seq_masked_fraction, a sequence without a loss token counting, too.",
+    ),
+    LoggedName(framework="OpenRLHF", name="vllm_kl", canonical="kl"),
+    LoggedName(framework="SkyRL", name="rollout_train_logprobs_abs_diff_mean", canonical="logprob_abs_diff_mean"),
+    LoggedName(
+        framework="SkyRL",
+        name="rollout_train_logprobs_abs_diff_std",
+        canonical="logprob_abs_diff_std",
+        difference="SkyRL divides by N - 1.",
+    ),
+    LoggedName(
+        framework="prime-rl",
+        name="mismatch_kl",
+        canonical="k3_kl",
+        difference="prime-rl averages over each sequence's tokens first, then over sequences.",
+    ),
 )
 
-_CLAMPED = "verl takes it over tokens at any scope, of weights clamped to the bounds (0.9: of applied ones)."
-_APPLIED = "verl 0.9 takes applied weights, earlier releases raw ones."
-_EXTREMES = "verl takes exp(min(max S, 20)) or exp(min S) at sequence scope, and 0.9 applied weights at token scope."
+_CLAMPED = "verl takes it over tokens at any scope, of weights clamped to the bounds (from 0.8 on: of applied ones)."
+_APPLIED = "verl takes applied weights from 0.8 on, raw ones before."
+_EXTREMES = "verl takes exp(min(max S, 20)) or exp(min S) at sequence scope, and from 0.8 on applied weights of tokens."
 _EMPTY = "verl counts a sequence without valid tokens, too, at "
-_AS_WEIGHT_0 = f"{_EMPTY}weight 0, and 0.9 takes applied weights."
+_UNIT_SHARE = (
+    f"{_EMPTY}ratio 1, at sequence scope; in 2025-10 (mismatch/) it counts what mask mode drops, and tokens at "
+    "geometric level."
+)
+_AS_WEIGHT_0 = f"{_EMPTY}weight 0, and from 0.8 on takes applied weights."
+_NO_VETO = "verl 0.6 leaves out what only its veto takes."
+_SEQUENCE_SHARE = f"{_EMPTY}weight 0, and 0.8 takes applied weights."
 
 VERL_DIFFERENCES: dict[str, str] = {
     "rollout_is_mean": _APPLIED,
@@ -95,19 +253,20 @@ VERL_DIFFERENCES: dict[str, str] = {
     "rollout_is_eff_sample_size": _CLAMPED,
     "rollout_is_max": _EXTREMES,
     "rollout_is_min": _EXTREMES,
-    "rollout_is_ratio_fraction_high": f"{_EMPTY}ratio 1, at sequence scope.",
-    "rollout_is_ratio_fraction_low": f"{_EMPTY}ratio 1, at sequence scope.",
+    "rollout_is_ratio_fraction_high": _UNIT_SHARE,
+    "rollout_is_ratio_fraction_low": _UNIT_SHARE,
     "rollout_is_seq_mean": _AS_WEIGHT_0,
     "rollout_is_seq_std": _AS_WEIGHT_0,
     "rollout_is_seq_min": _AS_WEIGHT_0,
     "rollout_is_seq_max": _AS_WEIGHT_0,
     "rollout_is_seq_max_deviation": _AS_WEIGHT_0,
-    "rollout_is_seq_fraction_high": f"{_EMPTY}weight 0.",
-    "rollout_is_seq_fraction_low": f"{_EMPTY}weight 0.",
+    "rollout_is_seq_fraction_high": _SEQUENCE_SHARE,
+    "rollout_is_seq_fraction_low": _SEQUENCE_SHARE,
     "rollout_is_batch_norm_factor": "verl 0.6 counts a sequence without valid tokens, too, at weight 0.",
     "rollout_is_veto_fraction": "verl counts sequences without valid tokens, too, and logs 0 without a veto.",
     "rollout_is_catastrophic_token_fraction": "verl logs 0 without a veto.",
-    "rollout_rs_seq_masked_fraction": "verl counts sequences without valid tokens, too.",
+    "rollout_rs_masked_fraction": _NO_VETO,
+    "rollout_rs_seq_masked_fraction": f"verl counts sequences without valid tokens, too. {_NO_VETO}",
     "training_ppl": f"{_EMPTY}perplexity 1.",
     "rollout_ppl": f"{_EMPTY}perplexity 1.",
     "training_log_ppl": f"{_EMPTY}0.",
@@ -121,7 +280,5 @@ VERL_DIFFERENCES: dict[str, str] = {
 }
 """Metric -> how verl's number of that name departs from ours."""
 
-VERL_NAMES = frozenset(
-    {*VERL_DIFFERENCES, "kl", "k3_kl", "chi2_token", "rollout_is_oob_ratio", "rollout_rs_masked_fraction"}
-)
+VERL_NAMES = frozenset({*VERL_DIFFERENCES, "kl", "k3_kl", "chi2_token", "rollout_is_oob_ratio"})
 """Our metrics that verl logs under rollout_corr/."""

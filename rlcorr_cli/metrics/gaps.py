@@ -68,6 +68,7 @@ GAPS: tuple[Metric, ...] = (
         worry="Many times logprob_abs_diff_mean: a few tokens carry the gap.",
         measured=(0.0358, 0.0716, 2.82e-06),
         value=lambda n: std(n, "abs_log_ratio", "log_ratio_sq"),
+        has_interval=False,
     ),
     Metric(
         name="logprob_abs_diff_max",
@@ -100,6 +101,7 @@ GAPS: tuple[Metric, ...] = (
         measured=(0.00917, 0.0147, 6.71e-07),
         source=_PROBS,
         value=lambda n: std(n, "abs_prob_gap", "prob_gap_sq"),
+        has_interval=False,
     ),
     Metric(
         name="prob_abs_diff_max",
@@ -115,6 +117,7 @@ GAPS: tuple[Metric, ...] = (
     ),
     Metric(
         name="prob_pearson",
+        can_be_negative=True,
         formula="Pearson correlation of e^a with e^b over tokens",
         unit="none",
         ideal=1.0,

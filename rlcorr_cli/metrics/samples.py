@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.metrics.settings import RETENTION_BANDS
-from rlcorr_cli.totals.limits import LARGEST_SHAPE
+from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import TotalsView
@@ -66,6 +66,7 @@ def _retention(low: float, high: float, measured: "tuple[_Triple, _Triple]") -> 
             measured=measured[0],
             source=source,
             value=_share_of_tokens(f"retained_{band}"),
+            has_interval=False,
         ),
         Metric(
             name=f"retention_geo_{band}",
@@ -76,13 +77,15 @@ def _retention(low: float, high: float, measured: "tuple[_Triple, _Triple]") -> 
             measured=measured[1],
             source=source,
             value=_share_of_sequences(f"retained_geo_{band}"),
+            has_interval=False,
         ),
     )
 
 
-def _pareto(scope: str, weight: str, count: str, tail: str) -> tuple[Metric, Metric]:
-    """The shape of the tail of raw weights at a scope, and the largest that is to be trusted at its size."""
+def _pareto(scope: str, weight: str, count: str, tail: str) -> tuple[Metric, ...]:
+    """The shape of the tail of raw weights at a scope, its error, and the largest that is to be trusted at its size."""
     source = "Vehtari et al., Pareto Smoothed Importance Sampling (2024)"
+    units = "tokens" if scope == "token" else "sequences"
     return (
         Metric(
             name=f"pareto_k_{scope}",
@@ -91,16 +94,30 @@ def _pareto(scope: str, weight: str, count: str, tail: str) -> tuple[Metric, Met
             meaning="How heavy the tail of raw weights is: above its limit no mean of them can be trusted.",
             worry=f"Above pareto_k_{scope}_limit: a few raw weights at this scope dominate; truncate or reject.",
             source=source,
+            note=f"Null of under 25 {units}. Under {5 * FEWEST_IN_TAIL} it is not judged, by a rule or by `compare`: "
+            f"{FEWEST_IN_TAIL - 1} tail values or fewer are too few, as pareto_k_{scope}_se tells.",
             value=lambda n: n.tail(tail).pareto_k,
+            resampled=False,
+        ),
+        Metric(
+            name=f"pareto_k_{scope}_se",
+            formula=f"(1 + pareto_k_{scope}) / sqrt(min({count} / 5, 3 sqrt {count}))",
+            unit="none",
+            meaning=f"How far pareto_k_{scope} may be off by chance: its standard error, from how many tail values it "
+            "is fitted to.",
+            note=f"Null where pareto_k_{scope} is.",
+            source="Smith, Estimating tails of probability distributions (1987)",
+            value=lambda n: n.tail(tail).pareto_k_error,
             resampled=False,
         ),
         Metric(
             name=f"pareto_k_{scope}_limit",
             formula=f"min(1 - 1 / log10 {count}, {LARGEST_SHAPE:g})",
             unit="none",
-            meaning=f"The largest pareto_k_{scope} to trust at this sample size: 0.45 of 64, 0.67 of 1,000. `compare` "
+            meaning=f"The largest pareto_k_{scope} to trust at this sample size: 0.5 of 100, 0.67 of 1,000. `compare` "
             f"goes by it, because it names a plan on this dump; a rule goes by {LARGEST_SHAPE:g}, the limit of any "
             "sample, so that it does not move with a dump's size.",
+            note=f"Null of under {5 * FEWEST_IN_TAIL} {units}, where pareto_k_{scope} is not judged.",
             source=source,
             value=lambda n: n.tail(tail).limit,
             resampled=False,
@@ -136,6 +153,7 @@ SAMPLES: tuple[Metric, ...] = (
         measured=(0.707, 0.439, 1.0),
         source=_KISH,
         value=lambda n: _ess(n.log("sequence_ratio"), n.log("sequence_ratio_sq"), n.sequences),
+        resampled=False,
     ),
     Metric(
         name="token_ess",
@@ -164,6 +182,7 @@ SAMPLES: tuple[Metric, ...] = (
         measured=(0.0, 0.0002, 0.0),
         source="AReaL issue 1207",
         value=lambda n: n.per_token("extreme"),
+        has_interval=False,
     ),
     *(
         metric
@@ -180,6 +199,7 @@ SAMPLES: tuple[Metric, ...] = (
     ),
     Metric(
         name="reward_mean",
+        can_be_negative=True,
         formula="mean reward of the sequences that have a valid token and a reward",
         unit="the reward's own",
         meaning="The mean reward of the dump.",

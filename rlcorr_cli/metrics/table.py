@@ -36,7 +36,7 @@ class MetricTable:
         return MetricRow(self, group)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class MetricRow(Mapping[str, Value]):
     """The metrics of one group of a table."""
 
@@ -59,3 +59,6 @@ class MetricRow(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self.table.places)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))

@@ -27,7 +27,7 @@ class WeightMetric(Definition):
 
 
 _GUIDE = "verl's rollout correction metrics"
-_APPLIED = "verl 0.9 logs it without `applied_`"
+_APPLIED = "verl logs it without `applied_` from 0.8 on"
 
 WEIGHTS: tuple[WeightMetric, ...] = (
     WeightMetric(
@@ -193,6 +193,16 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         value=lambda w: w.applied.std(),
     ),
     WeightMetric(
+        name="rollout_is_applied_min",
+        formula="min w after bounds and batch mean",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The smallest applied weight: 0 where any is zeroed.",
+        measured=(0.717, 0.192, 1.0),
+        source=_APPLIED,
+        value=lambda w: w.applied.min(),
+    ),
+    WeightMetric(
         name="rollout_is_applied_max",
         formula="max w after bounds and batch mean",
         unit="ratio",
@@ -201,6 +211,16 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         measured=(1.38, 1.7, 1.0),
         source=_APPLIED,
         value=lambda w: w.applied.max(),
+    ),
+    WeightMetric(
+        name="rollout_is_applied_seq_mean",
+        formula="seq m, of weights after bounds and batch mean",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The mean applied weight with every sequence counted once, one whose weight is zeroed as 0.",
+        measured=(1.0, 0.999, 1.0),
+        source="TRL's sampling/importance_sampling_ratio/mean in sequence modes",
+        value=lambda w: w.applied.seq_mean(),
     ),
 )
 """Those of every weighting, in the order reports show them."""
@@ -224,7 +244,7 @@ OOB = WeightMetric(
     ideal=0.0,
     meaning="How many tokens the weights silence, where what lies outside the bounds is zeroed.",
     worry="Above a few percent: the batch shrinks by so much, and the mask does not show it.",
-    source="verl 0.9's IcePop metrics",
+    source="verl's IcePop metrics, from 0.8 on",
     value=lambda w: w.bounded.per_token("outside"),
 )
 """Of weights that are zeroed outside their bounds."""

@@ -27,6 +27,7 @@ from rlcorr_cli.io.peek import samples
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets
+from rlcorr_cli.pipeline.rollouts import count_rollouts, rollout_notes
 from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.objective import Objective
@@ -38,6 +39,7 @@ from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.measured import MOST_COMPARED, Gathering, Measured, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.summary import Layouts
 
 Progress = Callable[[int, int], None]
@@ -70,7 +72,7 @@ def analyze(
     staging: where the rows set aside are left for the caller to publish; None publishes them here.
     """
     return analyze_dump(
-        opened(request, chosen, objective),
+        opened(request, chosen, objective, clusters=seed is not None),
         chosen,
         settings=settings,
         computing=computing,
@@ -107,6 +109,8 @@ def analyze_dump(
     started = time.perf_counter()
     plan = chosen.plan
     check_quarantine(dump)
+    computing = computing or Computing()
+    rollouts = count_rollouts(dump, computing)
     observation = Observation(
         plans=(plan,),
         settings=settings or DiagnosticSettings(),
@@ -117,8 +121,8 @@ def analyze_dump(
         by_group=(totals or pictures) and bool(dump.request.group_by),
         by_step=by_step,
         has_advantages=dump.has_advantages,
+        by_rollout=rollouts is not None,
     )
-    computing = computing or Computing()
     anomalies = find_anomalies(samples(dump))
     budgets = search_budgets(dump, plan, computing)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
@@ -127,6 +131,7 @@ def analyze_dump(
             observation,
             computing,
             bounds=budgets.bounds,
+            rollouts=rollouts,
             progress=progress,
             log=log,
             share=gap_share(dump),
@@ -148,10 +153,17 @@ def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
 
 
 def opened(
-    request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None, *, wanted: tuple[str, ...] = ()
+    request: ReadRequest,
+    chosen: ChosenPlan,
+    objective: Objective | None = None,
+    *,
+    wanted: tuple[str, ...] = (),
+    clusters: bool = False,
 ) -> Dump:
-    """The dump with what the plan and an objective read of it; wanted: canonical columns read if it has them."""
-    return open_dump(request, replace(plan_columns(request, chosen, objective), wanted=wanted))
+    """The dump with what the plan and an objective read of it.  wanted: canonical columns read if it has them.
+    clusters: as of PlanColumns."""
+    columns = plan_columns(request, chosen, objective)
+    return open_dump(request, replace(columns, wanted=(*columns.wanted, *wanted), clusters=clusters))
 
 
 def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress | None]:
@@ -180,6 +192,7 @@ def run_totals(
             *chosen.notes,
             *_idle_notes(dump, chosen.plan, measured),
             *_budget_notes(chosen.plan, budgets),
+            *rollout_notes(dump),
         ),
         problems=log.counts,
         anomalies=anomalies,
@@ -194,6 +207,7 @@ def measure(
     computing: Computing,
     *,
     bounds: BudgetBounds,
+    rollouts: RolloutTotals | None = None,
     progress: Progress | None = None,
     log: BadRowLog | None = None,
     share: int = 0,
@@ -201,8 +215,8 @@ def measure(
 ) -> tuple[Measured, Layouts]:
     """Stream the whole dump once; flat memory.  Returns its totals and their layouts.
 
-    share: one of how many rows is looked at to tell why the policies differ; 0 for none.  by_group: as of
-    `analyze_dump`.
+    rollouts: as of `observe`.  share: one of how many rows is looked at to tell why the policies differ; 0 for none.
+    by_group: as of `analyze_dump`.
     """
     diagnosed = diagnostics_block(observation.modes[0])
     work = MeasureShard(
@@ -211,6 +225,7 @@ def measure(
         budget_bounds=bounds,
         provenance=provenance_of(dump, observation, bounds),
         gap_share=share,
+        rollouts=rollouts,
     )
 
     def results() -> Iterable[Measured]:
@@ -236,8 +251,10 @@ def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBou
         plans=Provenance.records(*observation.plans),
         settings={
             **asdict(observation.settings),
+            "cluster_by": dump.cluster,
             "pictures": observation.pictures,
             **({"by_step": True} if observation.by_step else {}),
+            **({"by_rollout": True} if observation.by_rollout else {}),
             **_objective_settings(observation),
         },
         columns=dump.columns,
@@ -267,13 +284,14 @@ def _digest(budget_bounds: BudgetBounds) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureShard:
-    """Shard -> its totals.  gap_share: as of `measure`."""
+    """Shard -> its totals.  gap_share, rollouts: as of `measure`."""
 
     reading: ShardReading
     observation: Observation
     budget_bounds: BudgetBounds
     provenance: Provenance
     gap_share: int = 0
+    rollouts: RolloutTotals | None = None
 
     def __call__(self, shard: Shard) -> ShardResult[Measured]:
         """Measure one shard."""
@@ -292,7 +310,9 @@ class MeasureShard:
         return ShardResult(covering, beside)
 
     def _measured(self, rows: CheckedRows) -> Measured:
-        observed = observe(rows.batch, self.observation, self.reading.device, self.budget_bounds)
+        observed = observe(
+            rows.batch, self.observation, self.reading.device, self.budget_bounds, rollouts=self.rollouts
+        )
         return Measured(
             provenance=self.provenance,
             groups=observed.groups,
@@ -314,8 +334,14 @@ def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective 
     if (plan.batched or objective is not None) and named != NO_BATCH:
         batch = named or (None if chosen.profile else "step")
     needed = dict.fromkeys((*plan.needs, *(() if objective is None else ("advantages",))))
+    by_rollout = chosen.profile is not None and chosen.profile.by_rollout
     return PlanColumns(
-        mode=plan.mode, needed=tuple(needed), row_advantage=True, batch=batch, batch_required=named is not None
+        mode=plan.mode,
+        needed=tuple(needed),
+        wanted=("rollout_ids",) if by_rollout else (),
+        row_advantage=True,
+        batch=batch,
+        batch_required=named is not None,
     )
 
 

@@ -112,6 +112,7 @@ def compare_dump(
             n_bad_rows=log.counts.n_rows,
             objectives=of_plans,
             batch_by=dump.roles.batch,
+            cluster_by=dump.cluster,
         )
         if dump.roles.advantages is not None and comparison.whole.metrics["advantage_shift"] is None:
             comparison = replace(comparison, notes=(*comparison.notes, NO_SHIFT))
@@ -134,6 +135,7 @@ def _columns(request: ReadRequest, plans: Sequence[Plan], has_objectives: bool) 
         wanted=("advantages",),
         batch=batch,
         batch_required=batched and column not in (None, NO_BATCH),
+        clusters=True,
     )
 
 

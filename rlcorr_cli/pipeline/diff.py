@@ -10,6 +10,7 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.analyze import Watch, analyze_dump, opened
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.quality.columns import NO_CLUSTERS, ROLLOUTS
 from rlcorr_cli.report.diffed import Diff, Drawn, pairs_of, sections, side_of
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals
@@ -52,6 +53,7 @@ def diff(
     totals = next((request.paths[0] for request, run in zip((a, b), saved, strict=True) if run), None)
     opening = [None if run else _opened(request, chosen, totals) for request, run in zip((a, b), saved, strict=True)]
     drawn_by = _drawn_by(opening, saved)
+    opening = _clustered(opening, saved, drawn_by)
     reports = [
         report_in(request.paths[0], run)
         if run is not None
@@ -64,7 +66,7 @@ def diff(
 def _opened(request: ReadRequest, chosen: ChosenPlan, totals: str | None) -> Dump:
     """totals: the saved ones on the other side, whose mode a dump is to be read in."""
     try:
-        return opened(request, chosen)
+        return opened(request, chosen, clusters=True)
     except NoCurrentPolicy as error:
         if totals is None:
             raise
@@ -115,6 +117,20 @@ def _drawn_by(dumps: list[Dump | None], saved: list[RunTotals | None]) -> tuple[
     return tuple(name for name in IDS if name in shared) if "sample_id" in shared else ()
 
 
+def _clustered(dumps: list[Dump | None], saved: list[RunTotals | None], drawn_by: tuple[str, ...]) -> list[Dump | None]:
+    """The dumps with every row drawn by itself where ids tell rows of both and no column tells clusters of either.
+
+    Ids pair a row with its rescored self; its rollout log-probs do not, where it was the rollout that was rescored.
+    """
+    loose = all(dump is None or dump.cluster == ROLLOUTS for dump in dumps)
+    apart = all(run is None or _cluster_of(run) == NO_CLUSTERS for run in saved)
+    return [dump and dump.clustered_by(NO_CLUSTERS) for dump in dumps] if drawn_by and loose and apart else dumps
+
+
+def _cluster_of(run: RunTotals) -> str:
+    return str(run.provenance.settings["cluster_by"])
+
+
 def _measured(
     dump: Dump | None,
     chosen: ChosenPlan,
@@ -150,7 +166,7 @@ def _compared(a: Report, b: Report, settings: DiffSettings) -> Diff:
         side=side_of(pairs, a.whole.values, b.whole.values),
         sections=sections([whole, *groups], min_effect=settings.min_effect, everything=settings.everything),
         min_effect=settings.min_effect,
-        notes=(*_of_side("A", a), *_of_side("B", b), *_unlike_ids(a.totals, b.totals), *notes),
+        notes=(*_of_side("A", a), *_of_side("B", b), *_unlike(a.totals, b.totals), *_few(a, b), *notes),
     )
 
 
@@ -168,9 +184,7 @@ def _check_alike(a: RunTotals, b: RunTotals) -> None:
 
 def _drawn(report: Report) -> Drawn:
     assert report.totals is not None
-    return Drawn(
-        report.whole.values, report.totals.measured.replicates.get(report.plan.mode), report.whole.counts["sequences"]
-    )
+    return Drawn(report.whole.values, report.totals.measured.replicates.get(report.plan.mode))
 
 
 def _groups(a: Report, b: Report) -> tuple[list[tuple[Mapping[str, Any], Drawn, Drawn]], list[str]]:
@@ -191,7 +205,7 @@ def _by_key(report: Report) -> dict[tuple[Any, ...], tuple[Mapping[str, Any], Dr
     assert report.totals is not None
     of_groups = report.totals.measured.group_replicates or {}
     return {
-        key: (group.plain_key, Drawn(group.values, of_groups[key].get(report.plan.mode), group.counts["sequences"]))
+        key: (group.plain_key, Drawn(group.values, of_groups[key].get(report.plan.mode)))
         for group in report.groups
         if (key := tuple(group.key.values())) in of_groups
     }
@@ -202,8 +216,21 @@ def _of_side(name: str, report: Report) -> list[str]:
     return [f"? {name}: {anomaly.name}: {anomaly.evidence}" for anomaly in report.anomalies]
 
 
-def _unlike_ids(a: RunTotals, b: RunTotals) -> list[str]:
-    if a.drawn_by == b.drawn_by:
-        return []
-    words = (" and ".join(run.drawn_by) or "what rollout says of them" for run in (a, b))
-    return [f"Rows do not pair: they are known by {next(words)} in A, and by {next(words)} in B."]
+def _few(a: Report, b: Report) -> list[str]:
+    """That the clusters of either side are few."""
+    of_a, of_b = ([] if report.clusters is None else list(report.clusters.notes) for report in (a, b))
+    if of_a == of_b:
+        return [f"A and B: {note}" for note in of_a]
+    return [f"{name}: {note}" for name, notes in (("A", of_a), ("B", of_b)) for note in notes]
+
+
+def _unlike(a: RunTotals, b: RunTotals) -> list[str]:
+    """What keeps the draws of the two from pairing."""
+    notes: list[str] = []
+    if a.drawn_by != b.drawn_by:
+        words = (" and ".join(run.drawn_by) or "what rollout says of them" for run in (a, b))
+        notes.append(f"Rows do not pair: they are known by {next(words)} in A, and by {next(words)} in B.")
+    by_a, by_b = _cluster_of(a), _cluster_of(b)
+    if by_a != by_b:
+        notes.append(f"Rows are drawn by {by_a} in A and by {by_b} in B, so noise that both share does not cancel.")
+    return notes

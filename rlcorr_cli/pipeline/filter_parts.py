@@ -17,7 +17,8 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import container
 from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.outputs import Part
-from rlcorr_cli.io.parts import PartsOutput, PartsPlace, ShardParts, columns_of
+from rlcorr_cli.io.parts import PartsOutput, PartsPlace, ShardParts
+from rlcorr_cli.io.writers import columns_of
 from rlcorr_cli.pipeline.analyze import Progress
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.filter_passes import Account, FilteredRows, FilterShard, Tally

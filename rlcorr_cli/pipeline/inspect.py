@@ -194,7 +194,7 @@ def _tally(rows: CheckedRows, roles: Roles) -> Tally:
     lengths = batch.lengths
     known, counts = np.unique(lengths[lengths > 0], return_counts=True)
     policies = (
-        (roles.rollout, batch.rollout_logp),
+        (roles.rollout, batch.rollout_logp if batch.unscored is None else batch.rollout_logp[~batch.unscored]),
         (roles.old, batch.old_logp),
         (roles.current, batch.current_logp),
     )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -92,14 +93,16 @@ def _parts(paths: Sequence[str], group_by: Sequence[str]) -> Iterator[RunTotals]
     """Each part's totals; a UsageError of one that does not add to the first."""
     first: RunTotals | None = None
     layouts: Layouts = {}
+    resampled: dict[str, Any] = {}
     for path in paths:
         run = read_totals(path)
         if group_by:
             run = grouped_totals(path, run, group_by)
         if first is None:
             first, layouts = replace(run, measured=Measured(provenance=run.provenance)), run.layouts
+        resampled = run.resampled | resampled
         _check_adds(paths[0], first, path, run)
-        if run.layouts != layouts:
+        if run.layouts != layouts or any(resampled[mode] != names for mode, names in run.resampled.items()):
             raise UsageError(f"{paths[0]} and {path} hold other totals: they are of two releases.", AGAIN)
         if run.plan.budgets and len(paths) > 1:
             what = f"{path}: the bound of {run.plan.budgets[0].name} is of all rows, so parts of them do not add."

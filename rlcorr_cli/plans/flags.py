@@ -17,7 +17,7 @@ def parse_rejection(text: str) -> Rejection:
             "Write STATISTIC.SCOPE:LOW,HIGH, for example ratio.seq_mean:0.999,1.001 or k3.token:,0.01.",
         )
     low, high = (_bound(end, text) for end in ends)
-    return Rejection(statistic.strip(), scope.strip(), Bounds(low, high))  # type: ignore[arg-type]  # checked inside
+    return Rejection(statistic.strip(), scope.strip(), Bounds(low, high))  # pyrefly: ignore[bad-argument-type]  # checked inside
 
 
 def _bound(text: str, context: str) -> float | None:

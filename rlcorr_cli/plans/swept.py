@@ -85,11 +85,12 @@ def swept_rejection(base: Plan, text: str, side: Side | None, beside: tuple[str,
     """The rejection of 'STATISTIC.SCOPE' with free bounds, in place of the plan's own of that kind."""
     statistic, dot, scope = text.partition(".")
     if not dot or statistic not in STATISTICS or scope not in SCOPES:
-        scopes, statistics = f"Scopes: {', '.join(SCOPES)}", f"Statistics: {nearest(statistic, STATISTICS)}"
+        what, names = ("Scopes", ", ".join(SCOPES))
+        if statistic not in STATISTICS:
+            what, names = "Statistics", nearest(statistic, STATISTICS)
         raise UsageError(
             f"Cannot read what to sweep, '{text}'.",
-            f"Write --rs STATISTIC.SCOPE without bounds, for example ratio.seq_mean. "
-            f"{scopes if statistic in STATISTICS else statistics}.",
+            f"Write --rs STATISTIC.SCOPE without bounds, for example ratio.seq_mean. {what}: {names}.",
         )
     record = Rejection(statistic, scope, Bounds(None, 1.0))
     two_sided = not STATISTICS[statistic].nonnegative or statistic == "ratio"

@@ -53,21 +53,23 @@ class Rows:
         return any(cell.status for row in self.rows for cell in row)
 
     def within(self, width: int, gap: int = 2) -> tuple["Rows", tuple[str, ...]]:
-        """The table without as many of its spare columns as do not fit, and their headings.  gap: between columns."""
-        widths = {
-            heading: gap + max(len(heading), *(len(row[i].marked) for row in self.rows))
+        """The table without as many of its spare columns as do not fit, and their headings.  gap: between columns.
+
+        What a row is of stays, whatever it is called; a spare heading that the table has not is none of it.
+        """
+        widths = [
+            gap + max(len(heading), *(len(row[i].marked) for row in self.rows), 0)
             for i, heading in enumerate(self.headings)
-            if self.rows
-        }
+        ]
+        spare = {heading: i for i, heading in enumerate(self.headings) if i >= self.n_keys}
         left_out: list[str] = []
-        for heading in self.spare:
-            if sum(widths.values()) - gap <= width:
+        for heading in filter(spare.__contains__, self.spare):
+            if sum(widths) - gap <= width:
                 break
-            del widths[heading]
+            widths[spare[heading]] = 0
             left_out.append(heading)
-        stays = [heading not in left_out for heading in self.headings]
-        rows = tuple(tuple(compress(row, stays)) for row in self.rows)
-        return replace(self, headings=tuple(compress(self.headings, stays)), rows=rows, spare=()), tuple(left_out)
+        rows = tuple(tuple(compress(row, widths)) for row in self.rows)
+        return replace(self, headings=tuple(compress(self.headings, widths)), rows=rows, spare=()), tuple(left_out)
 
 
 def statuses(findings: Iterable[Finding]) -> dict[str, str]:

@@ -3,16 +3,16 @@
 import os
 from collections.abc import Iterator
 
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.present.cells import Cell, Rows
-from rlcorr_cli.present.numbers import NOTHING, interval, more, number, plural, signed
+from rlcorr_cli.present.numbers import NOTHING, amounts, interval, more, number, plural, signed
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.diffed import LEVEL, Change, Diff, DiffSection, Pairs, ordered
-from rlcorr_cli.report.impossible import FEWEST
 from rlcorr_cli.report.report import Report
 
 METHOD = (
-    "95 % intervals and p from 200 Poisson bootstrap replicates of the sequences, paired by row; Holm's p over all "
-    "metrics that are tested, of every group."
+    "95 % intervals and p from 200 Poisson bootstrap replicates of prompts (of rollouts, where the dumps tell no "
+    "prompts), paired where both dumps hold them; Holm's p over all metrics that are tested, of every group."
 )
 NO_EVIDENCE = "no evidence"
 HEADINGS = ("metric", "A", "B", "change", "95 %", "p Holm")
@@ -57,8 +57,8 @@ def _nothing_moved(diff: Diff) -> str:
     if all(change.a == change.b for change in diff.whole.metrics.values()) and diff.pairs and diff.pairs.both:
         return "B has A's numbers."
     if diff.is_too_few:
-        counts = (report.whole.counts["sequences"] for report in (diff.a, diff.b))
-        return f"Too few to tell: A has {next(counts):,} and B {next(counts):,} sequences, and a test takes {FEWEST}."
+        a, b = ("none" if report.clusters is None else report.clusters.counted for report in (diff.a, diff.b))
+        return f"Too few to tell: A has {a} and B {b}, and a test takes {FEWEST_CLUSTERS}."
     if diff.is_rounding:
         return "The policies are equal but for rounding in both: nothing is compared."
     smallest = diff.whole.metrics["k3_kl"]
@@ -174,5 +174,4 @@ def of_report(report: Report) -> str:
     first = report.inputs[0].path
     name = "standard input" if first == "-" else clean(os.path.basename(first) or first)
     others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
-    sequences, tokens = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("sequences", "tokens"))
-    return f"{name}{others}  {sequences}  {tokens}"
+    return "  ".join((f"{name}{others}", *amounts(report.whole.counts, report.clusters)))

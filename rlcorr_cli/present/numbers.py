@@ -1,9 +1,10 @@
 """Numbers as people read them, and the small pictures made of characters."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlcorr_cli.errors import plural as plural
+from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.totals.histogram import Histogram
 
 NOTHING = "–"
@@ -81,6 +82,13 @@ def share(value: float | None) -> str:
     if value < 0.0001 or value > 0.9999:
         return "< 0.01 %" if value < 0.5 else "> 99.99 %"
     return f"{100 * value:.2f} %" if value < 0.1 or value > 0.99 else f"{100 * value:.1f} %"
+
+
+def amounts(counts: Mapping[str, int], clusters: Clusters | None) -> list[str]:
+    """How much a dump holds: '320 sequences', '27,465 tokens', '8 prompts'; the last where they are not as many as the
+    sequences."""
+    parts = [plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
+    return parts if clusters is None or clusters.n == counts["sequences"] else [*parts, clusters.counted]
 
 
 def sparkline(values: Sequence[float | None], unicode: bool, low: float | None = None) -> str:

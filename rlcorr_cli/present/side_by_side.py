@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.present.cells import Cell, Rows
 from rlcorr_cli.present.compared import HEADINGS, plan_cells
 from rlcorr_cli.present.inputs import named
-from rlcorr_cli.present.numbers import number, plural, share
+from rlcorr_cli.present.numbers import amounts, number, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.anomalies import AnomalyFinding
-from rlcorr_cli.report.impossible import FEWEST
 from rlcorr_cli.report.side_by_side import METRICS, DumpColumn, SideBySide
 from rlcorr_cli.totals.families import Value
 
@@ -45,15 +45,19 @@ def _largest(sides: SideBySide) -> str:
 
 def _nothing_apart(sides: SideBySide) -> str:
     """Why no metric tells the dumps apart."""
-    few = {dump.name: dump.comparison.whole.counts["sequences"] for dump in sides.too_few}
+    few = {
+        dump.name: "none" if dump.comparison.clusters is None else dump.comparison.clusters.counted
+        for dump in sides.too_few
+    }
     enough = [dump.name for dump in sides.dumps if dump.name not in few]
     if len(enough) < 2:
-        counts = _and([f"{name} has {plural(n, 'sequence')}" for name, n in few.items()])
-        return f"Too few to tell these dumps apart: {counts}, and it takes {FEWEST}."
+        counts = _and([f"{name} has {counted}" for name, counted in few.items()])
+        return f"Too few to tell these dumps apart: {counts}, and it takes {FEWEST_CLUSTERS}."
     if sides.is_rounding:
         return "The policies are equal but for rounding in all dumps: nothing tells them apart."
     told = _and(enough) if few else "these dumps"
-    left_out = f" {_and(list(few))} {'has' if len(few) == 1 else 'have'} too few sequences to tell." if few else ""
+    have = "has" if len(few) == 1 else "have"
+    left_out = f" {_and(list(few))} {have} too few to tell: {_and(list(few.values()))}." if few else ""
     return f"No metric tells {told} apart: 95 % intervals overlap in all.{left_out}"
 
 
@@ -112,8 +116,7 @@ def legend(sides: SideBySide) -> list[tuple[str, str]]:
             "  ".join(
                 (
                     named(dump.comparison.inputs),
-                    plural(dump.comparison.whole.counts["sequences"], "sequence"),
-                    plural(dump.comparison.whole.counts["tokens"], "token"),
+                    *amounts(dump.comparison.whole.counts, dump.comparison.clusters),
                 )
             ),
         )

@@ -17,7 +17,7 @@ SENTINEL = -9000.0
 """A log-prob this low is a mark for "none": no softmax over a vocabulary, in whatever precision, comes near it."""
 
 BadRowAction = Literal["error", "skip", "quarantine"]
-NonfiniteAction = Literal["error", "mask"]
+NonfiniteAction = Literal["error", "mask", "keep"]
 
 DEFAULT_MAX_FRACTION = 0.5
 """Who skips bad rows means to go on without them; that most of a dump is bad is another fault than bad rows."""
@@ -63,8 +63,10 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem(
         "not_finite",
         "A null, NaN or infinite log-prob (or advantage, where the plan looks at it) on a valid token.",
-        "Set the mask to 0 there if it is not a response token; --nonfinite mask does so.",
-        "a policy with top-k or top-p gives -inf to a token outside; prime-rl writes null for what is not finite",
+        "Set the mask to 0 there if it is not a response token; --nonfinite mask does so. --nonfinite keep leaves a "
+        "token whose rollout log-prob alone is missing in the loss, at ratio 1, as TRL does.",
+        "a policy with top-k or top-p gives -inf to a token outside; prime-rl writes null for what is not finite, TRL "
+        "has NaN for a token that vLLM could not score",
     ),
     Problem(
         "above_zero",
@@ -97,7 +99,9 @@ class BadRowPolicy:
 
     action: stop at the first (error), leave them out (skip), or leave them out and write them to `quarantine`.
     max_fraction: a larger share of bad rows stops the run; None is 0 with error, else DEFAULT_MAX_FRACTION.
-    nonfinite: mask clears single tokens that are not finite instead, as if the mask were 0 there.
+    nonfinite: mask clears single tokens that are not finite instead, as if the mask were 0 there; keep lets a token
+    stay whose rollout log-prob is null or NaN, and no other value that is looked at: there the rollout policy is taken
+    to agree with whichever policy it is compared with, so that the ratio is 1.
     """
 
     action: BadRowAction = "error"
@@ -114,11 +118,6 @@ class BadRowPolicy:
     def keeps(self) -> bool:
         """Whether bad rows are kept whole, with their reasons, to be written to the quarantine."""
         return self.action == "quarantine" or self.quarantine is not None
-
-    @property
-    def clears(self) -> bool:
-        """Whether single tokens that are not finite leave the mask, and their row stays."""
-        return self.nonfinite == "mask"
 
     @property
     def limit(self) -> float:
@@ -146,13 +145,15 @@ def worded(problem: str, place: str, message: str) -> str:
 class BadRowCounts:
     """How many rows were bad, by class.  Counts add; the left operand's rows come first.
 
-    rows: class -> bad rows.  first: class -> its first row.  cleared: tokens masked because they were not finite
-    (BadRowPolicy.nonfinite).  Plain numbers and places, so that counts can be sent between processes.
+    rows: class -> bad rows.  first: class -> its first row.  By BadRowPolicy.nonfinite, cleared: tokens masked because
+    they were not finite; unscored: tokens kept without a rollout log-prob.  Plain numbers and places, so that counts
+    can be sent between processes.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
     first: Mapping[str, FirstBadRow] = field(default_factory=dict[str, FirstBadRow])
     cleared: int = 0
+    unscored: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -161,7 +162,8 @@ class BadRowCounts:
 
     def __add__(self, other: "BadRowCounts") -> "BadRowCounts":
         rows = {name: self.rows.get(name, 0) + other.rows.get(name, 0) for name in {**self.rows, **other.rows}}
-        return BadRowCounts(rows, {**other.first, **self.first}, self.cleared + other.cleared)
+        cleared, unscored = self.cleared + other.cleared, self.unscored + other.unscored
+        return BadRowCounts(rows, {**other.first, **self.first}, cleared, unscored)
 
     def resolved(self, resolve: Callable[[Place], Place]) -> "BadRowCounts":
         """The same counts with places that count from the start of their files."""

@@ -14,6 +14,7 @@ COLUMNS: dict[str, str] = {
     "step": "the training step, to group by and for budgets",
     "policy_version": "the weights that sampled the sequence, for staleness",
     "sample_id": "what tells rows apart, for --row and for `filter`",
+    "rollout_ids": "the rollout that a row is a sample of, for --profile slime",
 }
 """Canonical name -> what the column holds."""
 
@@ -89,6 +90,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "traj_idx",
         "rid",
     ),
+    "rollout_ids": (),
 }
 LEVELS: dict[str, tuple[str, ...]] = {
     "step": ("step", *ALIASES["step"]),
@@ -100,6 +102,21 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "group_id": ("group_id", "prompt_group", "prompt_id", "uid", "group_index"),
 }
 """What a gap between policies may sit in, level by level -> what columns of it are called, the first that is there."""
+
+PROMPT_TEXTS = ("prompt", "prompts", "prompt_text", "prompt_token_ids", "prompt_ids", "prompt_tokens")
+"""Columns that hold a prompt itself: its text, its messages or its token ids."""
+PROMPTS = (
+    *("group_id", "prompt_group", "prompt_id"),
+    *PROMPT_TEXTS,
+    *("uid", "group_index", "group_idx", "example_id", "problem_id", "instance_id"),
+)
+"""Columns that tell which rows are samples of one prompt, the first that is there: by a name, by the prompt itself, or
+by what some frameworks write for either."""
+
+NO_CLUSTERS = "none"
+"""What --cluster-by takes for: every row is drawn by itself."""
+ROLLOUTS = "rollout"
+"""What clusters are by where no column tells: rows of one rollout."""
 
 TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
 """Columns that name a row's tokens, if there are as many as log-probs."""

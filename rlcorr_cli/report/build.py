@@ -16,7 +16,9 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
-from rlcorr_cli.report.impossible import FEWEST, impossible_ratio
+from rlcorr_cli.quality.columns import ROLLOUTS
+from rlcorr_cli.report.clusters import Clusters
+from rlcorr_cli.report.impossible import impossible_in
 from rlcorr_cli.report.objective import group_objectives, objective_report
 from rlcorr_cli.report.order import key_order, order
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, GroupCurves, Report
@@ -24,6 +26,7 @@ from rlcorr_cli.report.suggest import Distances, SuggestedBounds, geometric_boun
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.families import Value, Values
+from rlcorr_cli.totals.limits import LARGEST_SHAPE
 from rlcorr_cli.totals.measured import GroupReplicates
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize, normed_layouts
 from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Replicates, Summary, total
@@ -48,12 +51,14 @@ def build(
     batch_by: str | None = None,
     group_replicates: GroupReplicates = None,
     group_bins: Mapping[tuple[Any, ...], BinnedTotals] | None = None,
+    cluster_by: Any = ROLLOUTS,
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError.
 
     group_by: the columns of a group's key after its training batch; batches are not told apart in a report, but by an
     objective.  batch_by: the column of batches, None where all rows are one.  group_replicates: of each group's
-    values, where groups have intervals.  group_bins: the same, where they have curves of their own.
+    values, where groups have intervals.  group_bins: the same, where they have curves of their own.  cluster_by: as
+    of Clusters.
     """
     whole_total = total(by_group.values(), layouts)
     whole_counts = counts(whole_total, plan.mode)
@@ -99,9 +104,8 @@ def build(
         peer_metrics=None if profile is None else profile.write(TotalsView(whole_total, plan), plan),
         objective={} if of_objective is None else of_objective.named_metrics,
     )
-    # Rows alike are resampled as one, and one row has no spread.
-    n_distinct = of_whole.rows.n_distinct if of_whole is not None and of_whole.rows is not None else 0
-    drawn_intervals = intervals(replicates.get(plan.mode)) if n_distinct > 1 else {}
+    clusters = Clusters.of(cluster_by, replicates.get(plan.mode))
+    drawn_intervals = intervals(whole.values, replicates.get(plan.mode))
     return Report(
         inputs=tuple(inputs),
         plan=plan,
@@ -114,15 +118,17 @@ def build(
             *_remarks(profile, plan, whole_total),
             *_notes(whole.values, problems),
             *_effective_notes(whole.values, whole_counts["sequences"]),
+            *_shape_notes(whole.values, TotalsView(whole_total, plan).tail("sequence").n_fitted),
             *_reward_notes(TotalsView(whole_total, plan), inputs),
             *_advantage_notes(TotalsView(whole_total, plan)),
-            *_alike(of_whole),
-            *_few(n_distinct if profile is None else 0),
+            *(_alike(of_whole) if cluster_by == ROLLOUTS else []),
+            *(clusters.notes if clusters is not None and profile is None else ()),
         ),
         log_ratios=TotalsView(whole_total, plan).histogram("log_ratio"),
         problems=problems.to_dict(),
         anomalies=anomalies,
-        impossible=impossible_ratio(whole.values, drawn_intervals, n_distinct),
+        impossible=impossible_in(whole.values, of_whole),
+        clusters=clusters,
         suggestions=_suggestions(whole_total, whole.values, plan),
         geometric=geometric_bounds(sequence_distances(TotalsView(whole_total, plan))),
         objective=of_objective,
@@ -236,11 +242,9 @@ def _groups(
 
 
 def _with_intervals(group: Group, replicates: Mapping[tuple[Any, ...], Mapping[str, Replicates]], mode: Mode) -> Group:
-    """The group with its intervals; one sequence has no spread."""
+    """The group with its intervals."""
     drawn = replicates.get(tuple(group.key.values()))
-    if drawn is None or group.counts["sequences"] < 2:
-        return group
-    return replace(group, intervals=intervals(drawn.get(mode)))
+    return group if drawn is None else replace(group, intervals=intervals(group.values, drawn.get(mode)))
 
 
 def _with_curves(
@@ -269,6 +273,9 @@ def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
     notes += [f"{name}: {plural(problem['rows'], 'row')} left out; {problem['first']}." for name, problem in left_out]
     if problems.cleared:
         notes.append(f"{plural(problems.cleared, 'token')} masked for values that are not finite.")
+    if problems.unscored:
+        kept = f"{plural(problems.unscored, 'token')} without a rollout log-prob kept at ratio 1"
+        notes.append(f"{kept}; every metric of differences counts a difference of 0 there.")
     if (values["logprob_abs_diff_max"] or 0) > 340:
         notes.append("Some log-ratios lie beyond +-340; metrics that float64 cannot hold are null.")
     return notes
@@ -280,7 +287,15 @@ def _effective_notes(values: Mapping[str, Value], n_sequences: int) -> list[str]
     if share is None or n_sequences < FEWEST_EFFECTIVE or share * n_sequences >= FEWEST_EFFECTIVE:
         return []
     effective = f"{share * n_sequences:.1f} effective of {n_sequences:,}"
-    return [f"chi2_seq and seq_ess rest on {effective} sequences: they may be farther off than their intervals say."]
+    return [f"chi2_seq and seq_ess rest on {effective} sequences: they may be far off."]
+
+
+def _shape_notes(values: Mapping[str, Value], n_fitted: int) -> list[str]:
+    """That a tail which looks heavy is of too few sequences to be called so."""
+    shape, error = values["pareto_k_seq"], values["pareto_k_seq_se"]
+    if shape is None or error is None or shape <= LARGEST_SHAPE or values["pareto_k_seq_limit"] is not None:
+        return []
+    return [f"pareto_k_seq is {shape:.3g} +- {error:.2f}: {n_fitted} tail values are too few to judge it."]
 
 
 def _reward_notes(numbers: TotalsView, inputs: Sequence[Input]) -> list[str]:
@@ -302,10 +317,13 @@ def _advantage_notes(numbers: TotalsView) -> list[str]:
     if not numbers.has(f"{PREFIX}rows"):
         return []
     sequences, known = int(numbers.sequences), int(numbers.sum(f"{PREFIX}rows"))
-    if known == sequences:
-        return []
-    without = f"{sequences - known:,} of {sequences:,} sequences have no finite advantage"
-    return [f"{without}: advantage_shift is of the others." if known else f"{without}."]
+    notes: list[str] = []
+    if known < sequences:
+        without = f"{sequences - known:,} of {sequences:,} sequences have no finite advantage"
+        notes.append(f"{without}: advantage_shift is of the others." if known else f"{without}.")
+    if not math.isfinite(numbers.sum(f"{PREFIX}advantage_squared")):
+        notes.append("The sum of the advantages' squares is beyond float64: advantage_shift is null.")
+    return notes
 
 
 _SAMPLE_ID = "a column sample_id would tell them apart."
@@ -320,13 +338,3 @@ def _alike(of_whole: Whole | None) -> list[str]:
         return [f"All rows are alike in their rollout log-probs, so there are no intervals; {_SAMPLE_ID}"]
     shared = f"{100 * rows.shared_fraction:.0f} % of the rows are alike in their rollout log-probs"
     return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]
-
-
-def _few(n_distinct: int) -> list[str]:
-    """A note where intervals are of fewer sequences than it takes to know a standard error."""
-    if not 1 < n_distinct < FEWEST:
-        return []
-    return [
-        f"Intervals of {n_distinct} sequences are narrower than 95 % intervals have to be: it takes {FEWEST} "
-        "(`rlcorr help intervals`)."
-    ]

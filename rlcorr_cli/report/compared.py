@@ -13,9 +13,11 @@ from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
+from rlcorr_cli.quality.columns import ROLLOUTS
 from rlcorr_cli.report.build import by_batch, refuse_empty, sequence_distances, with_whole_tails
 from rlcorr_cli.report.build import counts as counts_of
-from rlcorr_cli.report.impossible import Impossible, impossible_ratio
+from rlcorr_cli.report.clusters import Clusters
+from rlcorr_cli.report.impossible import Impossible, impossible_in
 from rlcorr_cli.report.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.report.order import key_order
 from rlcorr_cli.report.recommend import KEEP, Evidence, PlanValues, Recommendation, recommend
@@ -85,7 +87,8 @@ def _of_group(plan: PlanValues) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Plans compared on one dump; see the module.  problems: as of a Report.  intervals: of the dump's diagnostics."""
+    """Plans compared on one dump; see the module.  problems: as of a Report.  intervals: of the dump's diagnostics.
+    clusters: as of a Report."""
 
     inputs: tuple[Input, ...]
     whole: ComparedGroup
@@ -96,6 +99,7 @@ class Comparison:
     problems: Mapping[str, Mapping[str, Any]]
     notes: tuple[str, ...]
     seconds: float = 0.0
+    clusters: Clusters | None = None
 
     @property
     def recommendation(self) -> Recommendation:
@@ -130,6 +134,7 @@ class Comparison:
             "rlcorr": {"version": __version__, "schema": SCHEMA},
             "inputs": [source.to_dict() for source in self.inputs],
             "counts": dict(self.whole.counts),
+            "clusters": None if self.clusters is None else self.clusters.to_dict(),
             "metrics": dict(self.whole.metrics),
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
             "plans": [plan.to_dict() for plan in self.whole.plans],
@@ -156,8 +161,10 @@ def compared(
     n_bad_rows: int = 0,
     objectives: Mapping[Plan, Objective] | None = None,
     batch_by: str | None = None,
+    cluster_by: str = ROLLOUTS,
 ) -> Comparison:
     """A comparison of finished totals.  batch_by: the column of training batches, None where all rows are one.
+    cluster_by: as of Clusters.
     A dump without rows or without a valid token is a DataError."""
     whole_total = total(measured.groups.values(), layouts)
     mode = plans[0].plan.mode
@@ -173,13 +180,20 @@ def compared(
         by_values.setdefault(tuple(values), []).append(summary)
     keys = sorted(by_values, key=key_order) if group_by else []
     n_batches = len({batch for batch, *_ in by_group})
-    n_distinct = measured.whole.rows.n_distinct if measured.whole is not None and measured.whole.rows is not None else 0
-    drawn = measured if n_distinct > 1 else None
-    drawn_intervals = {} if drawn is None else intervals(drawn.replicates.get(mode))
+    clusters = Clusters.of(cluster_by, measured.replicates.get(mode))
     metrics = diagnostics(DiagnosticsView(whole_total, mode))
-    cause = _cause(anomalies, impossible_ratio(metrics, drawn_intervals, n_distinct))
+    drawn_intervals = intervals(metrics, measured.replicates.get(mode))
+    cause = _cause(anomalies, impossible_in(metrics, measured.whole))
     whole = _group(
-        {}, whole_total, plans, counts=counts, diagnosed=metrics, cause=cause, drawn=drawn, n_batches=n_batches
+        {},
+        whole_total,
+        plans,
+        counts=counts,
+        diagnosed=metrics,
+        cause=cause,
+        drawn=measured,
+        n_batches=n_batches,
+        clusters=clusters,
     )
     groups = [
         group
@@ -202,10 +216,11 @@ def compared(
         whole=whole,
         groups=tuple(groups),
         intervals=drawn_intervals,
+        clusters=clusters,
         skipped=skipped,
         anomalies=anomalies,
         problems=problems,
-        notes=notes,
+        notes=(*notes, *(() if clusters is None else clusters.notes)),
     )
 
 
@@ -238,6 +253,7 @@ def _group(
     cause: str,
     drawn: Measured | None = None,
     n_batches: int = 1,
+    clusters: Clusters | None = None,
 ) -> ComparedGroup:
     """diagnosed: the summary's diagnostics.  cause: as of Evidence.  drawn: totals with replicates, for intervals."""
     nothing = uncorrected(plans[0].plan.mode)
@@ -247,18 +263,20 @@ def _group(
         PlanValues(
             name=named.name,
             plan=named.plan,
-            values=compared_values(of_plan, named.plan),
+            values=compared,
             also=named.also,
             # A replicate knows no batches, by whose means its weights could be divided.
             intervals={}
             if drawn is None or (n_batches > 1 and divides_by_mean(named.plan))
-            else _intervals(drawn, named.plan),
+            else _intervals(compared, drawn, named.plan),
             is_named=named.is_named,
         )
         for named, of_plan in zip(plans, of_plans, strict=True)
+        for compared in (compared_values(of_plan, named.plan),)
     )
     evidence = Evidence(
         n_sequences=counts["sequences"],
+        clusters=clusters,
         metrics=metrics,
         plans=values,
         advantages_differ=advantages_differ(of_nothing),
@@ -331,9 +349,9 @@ def _cause(anomalies: Sequence[AnomalyFinding], impossible: Impossible | None) -
     )
 
 
-def _intervals(measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]:
+def _intervals(values: Values, measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]:
     replicates = measured.replicates.get(COMPARISON)
-    return {} if replicates is None else compared_intervals(replicates, measured.replicates[plan.mode], plan)
+    return {} if replicates is None else compared_intervals(values, replicates, measured.replicates[plan.mode], plan)
 
 
 def _advantage_shift(totals: ComparedTotals) -> Values:

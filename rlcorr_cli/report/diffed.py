@@ -1,23 +1,23 @@
 """What differs between two dumps (`Diff`): the changes of metrics, tested on paired replicates, as values.
 
-Both were resampled by draws that depend on the seed and on the row alone, so that a row which both hold has the same
+Both were resampled by draws that depend on the seed and on the cluster alone, so that one which both hold has the same
 weight in either, and the difference of the two's replicates is a paired bootstrap.  Rows of one alone add noise of
 their own.  A metric that is positive in both, and in all replicates, changes by a factor (its log is tested), any other
-by a difference.  z = change / standard deviation of the replicates' changes, normal; Holm over the family.
+by a difference.  t = change / standard deviation of the replicates' changes, of Student's distribution with the
+clusters of the smaller dump less one as its degrees of freedom; Holm over the family.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 
 from rlcorr_cli import __version__
 from rlcorr_cli.metrics.diagnostics import draws
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
 from rlcorr_cli.report.checked import Checked, Measurements
-from rlcorr_cli.report.impossible import FEWEST
 from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
 from rlcorr_cli.rules.rule import Severity
@@ -39,7 +39,6 @@ LEVEL = 0.05
 """Of the family: how often it may find a change where there is none."""
 ROUNDING = 1e-9
 """Where k3_kl is below this in both, the two policies are equal but for rounding, which is not compared."""
-HALF_WIDTH = NormalDist().inv_cdf(0.975)
 Scale = Literal["ratio", "difference"]
 Moved = Literal["rollout", "training", "both", "neither"]
 
@@ -50,8 +49,8 @@ class Change:
 
     change: B / A on the scale of ratios, else B - A; low, high: its 95 % interval; None where there are no replicates,
     or nothing is tested.  p: of one test; p_holm: of the family.  moved: p_holm below LEVEL, and not less than is asked
-    for.  spread: of the replicates' changes, in logs for a factor.  smallest: what would have been seen, whatever the
-    family's other metrics do: a factor above 1, or a size.
+    for.  spread: of the replicates' changes, in logs for a factor; n_clusters: of the side that has fewer.  smallest:
+    what would have been seen, whatever the family's other metrics do: a factor above 1, or a size.
     """
 
     a: float | None
@@ -65,10 +64,11 @@ class Change:
     moved: bool = False
     smallest: float | None = None
     spread: float | None = None
+    n_clusters: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        return {name: value for name, value in asdict(self).items() if name != "spread"}
+        return {name: value for name, value in asdict(self).items() if name not in ("spread", "n_clusters")}
 
     @property
     def size(self) -> float:
@@ -142,8 +142,8 @@ class Diff:
 
     @property
     def is_too_few(self) -> bool:
-        """Whether a side has too few sequences for any test."""
-        return min(report.whole.counts["sequences"] for report in (self.a, self.b)) < FEWEST
+        """Whether a side has too few clusters for any test."""
+        return any(report.clusters is None or report.clusters.too_few for report in (self.a, self.b))
 
     @property
     def is_rounding(self) -> bool:
@@ -182,7 +182,11 @@ def ordered(changes: Mapping[str, Change]) -> list[tuple[str, Change]]:
 
 
 def _side_dict(report: Report) -> dict[str, Any]:
-    return {"inputs": [source.to_dict() for source in report.inputs], "counts": dict(report.whole.counts)}
+    return {
+        "inputs": [source.to_dict() for source in report.inputs],
+        "counts": dict(report.whole.counts),
+        "clusters": None if report.clusters is None else report.clusters.to_dict(),
+    }
 
 
 def _changes_dict(changes: Mapping[str, Change]) -> dict[str, Any]:
@@ -195,7 +199,11 @@ class Drawn:
 
     values: Mapping[str, float | None]
     replicates: Replicates | None
-    n_sequences: int
+
+    @property
+    def n_clusters(self) -> int:
+        """How many clusters were resampled."""
+        return 0 if self.replicates is None else self.replicates.clusters.n
 
     @property
     def draws(self) -> Mapping[str, Floats]:
@@ -228,9 +236,8 @@ def sections(
 
 
 def _section(key: Mapping[str, Any], a: Drawn, b: Drawn, *, everything: bool) -> DiffSection:
-    # A bootstrap of few sequences does not know their spread: of one, it has none at all.
-    few = min(a.n_sequences, b.n_sequences) < FEWEST
-    draws_a, draws_b = ({}, {}) if few else (a.draws, b.draws)
+    n_clusters = min(a.n_clusters, b.n_clusters)
+    draws_a, draws_b = ({}, {}) if n_clusters < FEWEST_CLUSTERS else (a.draws, b.draws)
     rest = [name for name in a.values if name in b.values and name not in FAMILY] if everything else []
     rounding = _is_rounding(a.values.get("k3_kl"), b.values.get("k3_kl"))
 
@@ -242,6 +249,7 @@ def _section(key: Mapping[str, Any], a: Drawn, b: Drawn, *, everything: bool) ->
                 draws_a=draws_a.get(name),
                 draws_b=draws_b.get(name),
                 rounding=rounding,
+                n_clusters=n_clusters,
             )
             for name in names
         }
@@ -255,7 +263,13 @@ def _is_rounding(a: float | None, b: float | None) -> bool:
 
 
 def _change(
-    a: float | None, b: float | None, *, draws_a: Floats | None, draws_b: Floats | None, rounding: bool
+    a: float | None,
+    b: float | None,
+    *,
+    draws_a: Floats | None,
+    draws_b: Floats | None,
+    rounding: bool,
+    n_clusters: int,
 ) -> Change:
     """A metric's change with its interval and the p of one test; without them where that cannot be had."""
     if a is None or b is None or draws_a is None or draws_b is None or rounding or (a == 0 and b == 0):
@@ -267,10 +281,11 @@ def _change(
     is_ratio = min(a, b) > 0 and bool((draws_a > 0).all() and (draws_b > 0).all())
     changes = np.log(draws_b) - np.log(draws_a) if is_ratio else draws_b - draws_a
     change, spread = (math.log(b / a) if is_ratio else b - a), float(changes.std(ddof=1))
-    ends = change, change - HALF_WIDTH * spread, change + HALF_WIDTH * spread
+    half_width = t_quantile(1 - LEVEL / 2, n_clusters) * spread
+    ends = change, change - half_width, change + half_width
     shown = tuple(map(_factor, ends)) if is_ratio else ends
     # A metric is the same in every replicate where it is the same in every row: then any change is one.
-    p = 2 * NormalDist().cdf(-abs(change) / spread) if spread > 0 else float(change == 0)
+    p = t_probability(abs(change) / spread, n_clusters) if spread > 0 else float(change == 0)
     return Change(
         a=a,
         b=b,
@@ -280,6 +295,7 @@ def _change(
         high=shown[2],
         p=p,
         spread=spread,
+        n_clusters=n_clusters,
     )
 
 
@@ -292,7 +308,7 @@ def _judged(change: Change, p_holm: float | None, min_effect: float, n_tests: in
         return change
     is_ratio = change.scale == "ratio"
     # Holm's first step is the strictest: what passes that is seen.
-    beyond = NormalDist().inv_cdf(1 - LEVEL / (2 * n_tests)) * change.spread
+    beyond = t_quantile(1 - LEVEL / (2 * n_tests), change.n_clusters) * change.spread
     return replace(
         change,
         p_holm=p_holm,

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
+from rlcorr_cli.quality.diagnosis.causes import CAUSES
+
 Metrics = dict[str, pydantic.FiniteFloat | None]
 Key = dict[str, pydantic.FiniteFloat | int | str | bool | None]
 Ends = Annotated[list[pydantic.FiniteFloat], pydantic.Field(min_length=2, max_length=2)]
@@ -225,10 +227,16 @@ class Objective(Open):
     batches: list[ObjectiveBatch] = pydantic.Field(min_length=1)
 
 
+def _known_cause(name: str) -> str:
+    if name not in CAUSES:
+        raise ValueError("no cause that this release knows")
+    return name
+
+
 class Cause(Open):
     """The likely cause of the gap, as `CauseFinding.to_dict` writes it."""
 
-    cause: str
+    cause: Annotated[str, pydantic.AfterValidator(_known_cause)]
     share: pydantic.FiniteFloat
     share_bound: Literal["at_least", "at_most"]
     share_interval: Ends | None
@@ -239,6 +247,14 @@ class Cause(Open):
     headline: str
     evidence: list[str]
     advice: str
+
+
+class Clusters(Open):
+    """What intervals were drawn of."""
+
+    by: str
+    n: pydantic.NonNegativeInt
+    exact: bool
 
 
 class Pictures(Open):
@@ -262,6 +278,7 @@ class Document(Open):
     onset: Drift | None = None
     cause: Cause | None = None
     counts: Counts
+    clusters: Clusters | None = None
     metrics: Metrics = pydantic.Field(min_length=1)
     intervals: dict[str, Ends]
     groups: list[Group]

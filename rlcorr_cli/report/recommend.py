@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rlcorr_cli.metrics.comparison import corrects_mismatch
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode, Plan, Rejection
+from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.in_words import apart, number, share
 from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.suggest import GeometricBounds
@@ -136,6 +138,7 @@ class Evidence:
     advantages_differ: bool
     bounds: Mapping[Mode, GeometricBounds] = field(default_factory=dict[Mode, GeometricBounds])
     cause: str = ""
+    clusters: Clusters | None = None
 
 
 def recommend(evidence: Evidence) -> Recommendation:
@@ -206,8 +209,13 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
     if n < FEWEST_SEQUENCES:
         counted = "One sequence" if n == 1 else f"{n} sequences"
         return f"{counted} cannot tell plans apart: compare on at least {FEWEST_SEQUENCES}, better some hundreds."
+    if evidence.clusters is not None and evidence.clusters.too_few:
+        return (
+            f"{evidence.clusters.words} cannot tell plans apart, however many sequences they have: compare on at least "
+            f"{FEWEST_CLUSTERS}, better some hundreds."
+        )
     if all(plan.values.get("info") is None for plan in evidence.plans):
-        return "There is nothing to weigh: every advantage is 0, or every token was certain."
+        return "There is nothing to weigh: every advantage is 0 or too large to be squared, or every token was certain."
     best = max(plan.worth for plan in evidence.plans)
     # What no correction is worth: where that is enough, the gap is not what is wrong.
     untouched = 1 - (1.0 if (seq_tv := evidence.metrics.get("seq_tv")) is None else seq_tv)

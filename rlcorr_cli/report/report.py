@@ -19,6 +19,7 @@ from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report import html
+from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
@@ -59,9 +60,10 @@ class GroupCurves:
 class Group:
     """One group of rows, or the whole dump with an empty key.
 
-    key: column -> value.  values: canonical metrics by name.  peer_metrics: the profile's, None without a profile.
-    objective: an objective's numbers by full name, none without one.  intervals: 95 %, by metric, where the group was
-    resampled: with pictures, of up to 200 groups.  curves: what those of the group alone are drawn from, if asked for.
+    key: column -> value, of which NaN is the text 'NaN'.  values: canonical metrics by name.  peer_metrics: the
+    profile's, None without a profile.  objective: an objective's numbers by full name, none without one.  intervals:
+    95 %, by metric, where the group was resampled: with pictures, of up to 200 groups.  curves: what those of the group
+    alone are drawn from, if asked for.
     """
 
     key: Mapping[str, Any]
@@ -105,7 +107,8 @@ class Report:
     that geometric rejection would take to keep nine sequences in ten.  pictures: binned totals, where they were
     counted.  search_notes: those of the notes that say what of the dump is not read.  totals: what it was made of,
     where that was kept.  objective: its losses and coefficients, where one was asked for.  cause: the likely cause
-    of the gap, told from a sample of the rows; None where none is named.
+    of the gap, told from a sample of the rows; None where none is named.  clusters: what intervals were drawn of;
+    None where nothing was.
     """
 
     inputs: tuple[Input, ...]
@@ -128,6 +131,7 @@ class Report:
     totals: "RunTotals | None" = None
     objective: ObjectiveReport | None = None
     cause: CauseFinding | None = None
+    clusters: Clusters | None = None
 
     @cached_property
     def health(self) -> tuple[Finding, ...]:
@@ -177,7 +181,12 @@ class Report:
     def verdict(self) -> Verdict:
         """How close the policies are, and which weights that leaves usable."""
         return verdict(
-            self.whole.counts, self.whole.values, health=self.findings(self.whole), plan=self.plan, causes=self.causes
+            self.whole.counts,
+            self.whole.values,
+            health=self.findings(self.whole),
+            plan=self.plan,
+            causes=self.causes,
+            clusters=self.clusters,
         )
 
     @cached_property
@@ -208,7 +217,10 @@ class Report:
         """A row per group (the whole dump, without groups): its key, its counts, its metrics."""
         import polars
 
-        rows = [{**group.key, **group.counts, **group.all_metrics} for group in self.groups or (self.whole,)]
+        groups = self.groups or (self.whole,)
+        of_floats = {name for group in groups for name, value in group.key.items() if isinstance(value, float)}
+        numbers = [{name: math.nan for name in of_floats if group.key[name] == "NaN"} for group in groups]
+        rows = [{**g.key, **nan, **g.counts, **g.all_metrics} for g, nan in zip(groups, numbers, strict=True)]
         return polars.DataFrame(rows, infer_schema_length=None)
 
     def to_dict(self, *, groups: bool = True) -> dict[str, Any]:
@@ -222,6 +234,7 @@ class Report:
             "cause": None if self.cause is None else self.cause.to_dict(),
             "onset": None if self.onset is None else self.onset.to_dict(),
             "counts": dict(self.whole.counts),
+            "clusters": None if self.clusters is None else self.clusters.to_dict(),
             "metrics": dict(self.whole.metrics),
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
             "groups": [group.to_dict() for group in self.groups] if groups else [],

@@ -25,7 +25,7 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.block import diagnostics_block, plan_block
 from rlcorr_cli.totals.measured import Measured, regrouped
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary
+from rlcorr_cli.totals.summary import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, GroupKey, Layouts, Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,39 @@ class RunTotals:
         for key, summary in self.measured.groups.items():
             if len(key) != 1 + len(self.provenance.groups) or not needed <= summary.blocks.keys():
                 raise ValueError("a group has another key than its columns, or no totals of the plan")
+
+    def check_unpacked(self) -> None:
+        """A ValueError or LookupError of groups or replicates that do not add to each other, and of settings or inputs
+        without what every run has."""
+        layouts = self.layouts
+        if any(summary.layouts != layouts for summary in self.measured.groups.values()):
+            raise ValueError("groups hold other totals than each other")
+        of_plan = layouts.get(diagnostics_block(self.plan.mode))
+        names, logs, _ = self.resampled.get(self.plan.mode, ((), (), 0))
+        if of_plan and not (set(names) <= {*of_plan.sums} and set(logs) <= {*of_plan.logs}):
+            raise ValueError("replicates are of other totals than there are")
+        if self.measured.gap is not None:
+            self.measured.gap.check()
+        of_groups = (self.measured.group_replicates or {}).values()
+        for most, drawn in ((MOST_CLUSTERS, (self.measured.replicates,)), (MOST_GROUP_CLUSTERS, of_groups)):
+            if any(replicates.clusters.most != most for by_mode in drawn for replicates in by_mode.values()):
+                raise ValueError("clusters are counted up to another number")
+        _setting_notes(self)
+        _objective(self.provenance)
+        if not self.inputs or any(len(source.columns) < 2 for source in self.inputs):
+            raise ValueError("there is no input with the columns of two policies")
+
+    @property
+    def resampled(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...], int]]:
+        """Of the replicates of each mode the names of their sums and logs, and how many there are; a ValueError where
+        those of two groups differ."""
+        told: dict[str, tuple[tuple[str, ...], tuple[str, ...], int]] = {}
+        for by_mode in (self.measured.replicates, *(self.measured.group_replicates or {}).values()):
+            for mode, replicates in by_mode.items():
+                these = replicates.names, replicates.logs, replicates.sums.shape[1]
+                if told.setdefault(mode, these) != these:
+                    raise ValueError("replicates hold other totals than each other")
+        return told
 
     @property
     def provenance(self) -> Provenance:
@@ -109,6 +142,7 @@ def report_of(run: RunTotals, layouts: Layouts) -> Report:
         batch_by=provenance.batch,
         group_replicates=measured.group_replicates if measured.pictures is not None else None,
         group_bins=measured.group_bins,
+        cluster_by=provenance.settings["cluster_by"],
     )
     diagnosis = _diagnosis(run)
     if diagnosis is not None:

@@ -18,6 +18,7 @@ from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report import report
+from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.document import Document, Metrics, Pictures
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.objective import ObjectiveReport
@@ -153,6 +154,7 @@ def _report(data: dict[str, Any]) -> Report:
         suggestions=tuple(SuggestedBounds(**row.model_dump()) for row in document.suggestions),
         impossible=None if document.impossible is None else Impossible.from_dict(document.impossible.model_dump()),
         objective=objective,
+        clusters=None if document.clusters is None else Clusters(**document.clusters.model_dump()),
         cause=None if document.cause is None else CauseFinding.from_dict(document.cause.model_dump()),
         pictures=None if pictures is None else binned.BinnedTotals.from_dict(pictures.model_dump()),
     )

@@ -17,7 +17,7 @@ from rlcorr_cli.plans.documents import read_bytes
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.storage import located
-from rlcorr_cli.totals.packed import MalformedError, pack, unpack
+from rlcorr_cli.totals.packed import InconsistentError, MalformedError, pack, unpack
 from rlcorr_cli.totals.provenance import SCHEMA
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.view import UnknownTotalError
@@ -89,6 +89,8 @@ def report_in(path: str, run: RunTotals) -> Report:
 def _part(path: str, cls: type[P], data: bytes) -> P:
     try:
         return unpack(cls, data)
+    except InconsistentError as error:
+        raise DataError(f"{path} holds totals that do not belong together: {error}.", AGAIN) from None
     except MalformedError as error:
         raise DataError(f"{path} cannot be read by this release of rlcorr: {error}.", AGAIN) from None
 

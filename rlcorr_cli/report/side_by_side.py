@@ -7,7 +7,6 @@ from typing import Any
 from rlcorr_cli import __version__
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.report.compared import SCHEMA, Comparison
-from rlcorr_cli.report.impossible import FEWEST
 from rlcorr_cli.report.recommend import PlanValues
 from rlcorr_cli.totals.families import Value
 
@@ -46,15 +45,16 @@ class DumpColumn:
 
     @property
     def is_tellable(self) -> bool:
-        """Whether it has sequences enough: a bootstrap of few does not know how far a metric may be off."""
-        return self.comparison.whole.counts["sequences"] >= FEWEST
+        """Whether it has clusters enough: a bootstrap of few does not know how far a metric may be off."""
+        return self.comparison.clusters is not None and not self.comparison.clusters.too_few
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         of_dump = self.comparison.to_dict()
-        shared = ("inputs", "counts", "metrics", "intervals", "recommendation", "suspicions", "problems", "notes")
+        measured = ("inputs", "counts", "clusters", "metrics", "intervals")
+        concluded = ("recommendation", "suspicions", "problems", "notes")
         plan = None if self.plan is None else self.plan.to_dict()
-        return {"name": self.name, "plan": plan, **{name: of_dump[name] for name in shared}}
+        return {"name": self.name, "plan": plan, **{name: of_dump[name] for name in (*measured, *concluded)}}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.rules.judge import Finding
 from rlcorr_cli.totals.families import Value
 
@@ -78,13 +79,15 @@ def verdict(
     health: Iterable[Finding],
     plan: Plan,
     causes: tuple[str, ...] = (),
+    clusters: Clusters | None = None,
 ) -> Verdict:
     """The verdict on a dump of these counts and canonical metrics, whose findings are `health`.
 
-    causes: names of what was found in the data that voids the numbers.
+    causes: names of what was found in the data that voids the numbers.  clusters: as of a Report.
     """
     findings = {finding.metric: finding for finding in health if finding.broken}
-    level = _level(counts["sequences"], values, findings, causes)
+    too_few = counts["sequences"] < FEWEST_SEQUENCES or (clusters is not None and clusters.too_few)
+    level = _level(values, findings, causes, too_few=too_few)
     kept = values.get("kept_tokens")
     return Verdict(
         level=level,
@@ -97,14 +100,14 @@ def verdict(
 
 
 def _level(
-    n_sequences: int, values: Mapping[str, Value], broken: Mapping[str, Finding], causes: tuple[str, ...]
+    values: Mapping[str, Value], broken: Mapping[str, Finding], causes: tuple[str, ...], *, too_few: bool
 ) -> Level:
     k3, token_ess = values.get("k3_kl"), values.get("token_ess")
     if values.get("logprob_abs_diff_max") == 0:
         return "equal"
     if causes:
         return "void"
-    if n_sequences < FEWEST_SEQUENCES:
+    if too_few:
         return "too few"
     if k3 is None or token_ess is None or token_ess < USABLE_TOKEN_ESS or not broken.keys().isdisjoint(POLICIES):
         return "far"

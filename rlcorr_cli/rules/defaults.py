@@ -41,8 +41,8 @@ RULES: tuple[Rule, ...] = (
     Rule("chi2_token", "fail", _TAIL, high=1.0),
     Rule("prob_abs_diff_mean", "warn", _ENGINE, high=0.01),
     Rule("seq_ess", "warn", _SEQUENCE, low=0.3),
-    # The stricter limit of small samples stands beside it as pareto_k_seq_limit.
-    Rule("pareto_k_seq", "warn", _SEQUENCE, high=LARGEST_SHAPE, over="total", optional=True),
+    # The stricter limit of small samples stands beside it, and has no value where they are too small to judge by.
+    Rule("pareto_k_seq", "warn", _SEQUENCE, high=LARGEST_SHAPE, over="total", needs="pareto_k_seq_limit"),
     Rule("rollout_is_mean", "fail", _SHIFT, low=0.5, high=2.0),
     Rule("rollout_is_eff_sample_size", "fail", _SPREAD, low=0.3),
     Rule("rollout_is_std", "fail", _SPREAD, high=1.0),

@@ -90,7 +90,7 @@ def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, 
         for rule in rules
         for section in sections
         if rule.metric in section.values
-        and not (rule.optional and section.values[rule.metric] is None)
+        and not (rule.needs and None in (section.values[rule.metric], section.values.get(rule.needs)))
         and rule.over in ("both", "groups" if section.key else "total")
     )
 

@@ -112,7 +112,9 @@ def _renamed(origin: str, text: str, notes: list[str]) -> str:
     logged = logged_name(metric.strip())
     if logged is None or logged.difference:
         return text
-    notes.append(f"{origin} {logged.name}: {logged.framework}'s name of {logged.canonical}.")
+    notes.append(
+        f"{origin} {logged.name}: {logged.framework}'s name of {logged.canonical}. {logged.otherwise}".rstrip()
+    )
     return f"{logged.canonical}{equals}{amount}"
 
 

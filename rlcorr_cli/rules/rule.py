@@ -16,7 +16,7 @@ class Rule:
     """The range [low, high], inclusive, that a metric (absolute: its absolute value) should lie in.
 
     over: whether `check` judges the whole dump, each of its groups, or both.
-    optional: the metric has no value in small dumps and for equal policies; then there is no finding.
+    needs: another metric, without which this one is not judged: where either has no value there is no finding.
     """
 
     metric: str
@@ -27,14 +27,16 @@ class Rule:
     high: float | None = None
     absolute: bool = False
     over: Over = "both"
-    optional: bool = False
+    needs: str = ""
 
     def __str__(self) -> str:
-        """The range as it reads after "should be": '<= 0.01', 'between -0.1 and 0.1', '>= 0.1 in size'."""
-        low, high = (None if bound is None else f"{bound:.12g}" for bound in (self.low, self.high))
-        if low is None:
-            return f"between -{high} and {high}" if self.absolute else f"<= {high}"
-        return (f">= {low}" if high is None else f"between {low} and {high}") + (" in size" if self.absolute else "")
+        """The range as it reads after "should be": '<= 0.01', 'between -0.1 and 0.1', '0', '>= 0.1 in size'."""
+        least = -self.high if self.absolute and self.low is None and self.high is not None else self.low
+        low, high = (None if end is None else f"{end + 0.0:.12g}" for end in (least, self.high))  # -0.0 is 0
+        in_size = " in size" if self.absolute and self.low is not None else ""
+        if low is None or high is None:
+            return f"<= {high}" if low is None else f">= {low}{in_size}"
+        return (low if low == high else f"between {low} and {high}") + in_size
 
     def holds(self, value: float) -> bool:
         """Whether a value lies in the range."""

@@ -1,7 +1,5 @@
 """The disks of this machine, by `os`."""
 
-import glob
-import mmap
 import os
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -11,7 +9,10 @@ from typing import Any, BinaryIO, TypeVar
 
 from rlcorr_cli.errors import DataError, nearest
 from rlcorr_cli.places import Stamp
+from rlcorr_cli.storage.contents import Contents
+from rlcorr_cli.storage.globs import on_disk
 from rlcorr_cli.storage.protocol import Status
+from rlcorr_cli.storage.refusals import unreadable
 from rlcorr_cli.storage.times import utc_minute
 
 Made = TypeVar("Made")
@@ -69,7 +70,7 @@ class Disk:
             yield from (os.path.join(top, name) for name in names if not name.startswith((".", "_")))
 
     def matches(self, pattern: str) -> tuple[set[str], set[str]]:
-        hits = glob.glob(pattern, recursive=True)
+        hits = list(on_disk(pattern))
         if not any(part.startswith("_") for part in Path(pattern).parts):
             hits = [path for path in hits if not any(part.startswith("_") for part in Path(path).parts)]
         named = {os.path.normpath(hit) for hit in hits if not os.path.isdir(hit)}
@@ -86,7 +87,10 @@ class Disk:
         return os.path.realpath(path)
 
     def open(self, path: str) -> BinaryIO:
-        return open(path, "rb")
+        try:
+            return open(path, "rb")
+        except OSError as error:
+            raise unreadable(path, error) from error
 
     @contextmanager
     def arrow_file(self, path: str) -> Generator[Any]:
@@ -96,16 +100,9 @@ class Disk:
         with pa.OSFile(os.fsencode(path)) as file:
             yield file
 
-    @contextmanager
-    def mapped(self, path: str) -> Generator[Any]:
-        import pyarrow as pa
-
-        with pa.memory_map(os.fsdecode(path)) as file:
-            yield file
-
-    def memory(self, path: str) -> memoryview:
-        with open(path, "rb") as file:
-            return mapped(file)
+    def contents(self, path: str) -> Contents:
+        with self.open(path) as file:
+            return Contents(path, file)
 
     def remembered(self, path: str, make: Callable[[], Made]) -> Made:
         """Nothing is kept: the system keeps what was read."""
@@ -116,12 +113,6 @@ class Disk:
 
 
 DISK = Disk()
-
-
-def mapped(file: BinaryIO) -> memoryview:
-    """An open file's bytes, which stay as long as anyone looks at them."""
-    size = file.seek(0, os.SEEK_END)
-    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
 
 
 def _stamp(status: os.stat_result) -> Stamp:
@@ -139,8 +130,3 @@ def _missing(path: str) -> DataError:
         f"{path}: no such file.",
         f"No file is to be seen in {folder}." if os.path.isdir(folder) else f"No directory {folder} either.",
     )
-
-
-def unreadable(path: str, error: OSError) -> DataError:
-    """The error of a file that the system does not let anyone read."""
-    return DataError(f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.")

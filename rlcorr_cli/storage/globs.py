@@ -1,7 +1,12 @@
-"""Globs over a listing, folder by folder, so that no more is listed than can match; `**` lists all below."""
+"""Globs over a listing, folder by folder, so that no more is listed than can match; `**` lists all below.
+
+And over a disk, whose folders may be links to each other.
+"""
 
 import glob
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 Listed = Callable[[str, bool], tuple[list[str], list[str]]]
@@ -43,3 +48,37 @@ def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
     if not names or (names[0].startswith(".") and not first.startswith(".")):
         return False
     return fnmatchcase(names[0], first) and _fits(names[1:], rest)
+
+
+def on_disk(pattern: str) -> Iterator[str]:
+    """Files and folders of this machine that a glob hits, as `glob` has it, links followed.
+
+    A folder is looked into once for each part of the pattern, whatever its names: a link to a folder above it would
+    else lead on and on.  Links come last, so that what lies in a folder is named by that folder's own name.
+    """
+    root = "/" if pattern.startswith("/") else ""
+    pending, seen = deque([(root, pattern[len(root) :].split("/"))]), set[tuple[int, int, int]]()
+    while pending:
+        folder, parts = pending.popleft()
+        first, *rest = parts
+        try:
+            status = os.stat(folder or ".")
+            names = os.listdir(folder or ".") if glob.has_magic(first) else [first]
+        except OSError:  # not there, no folder, or not to be listed
+            continue
+        state = status.st_dev, status.st_ino, len(parts)
+        if state in seen:
+            continue
+        seen.add(state)
+        recursive = first == "**"
+        if recursive and rest:  # of no folder
+            pending.appendleft((folder, rest))
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if name != first and not _fits([name], ["*" if recursive else first]):
+                continue
+            if not rest and os.path.lexists(path):
+                yield path
+            if (rest or recursive) and os.path.isdir(path):
+                place = pending.append if os.path.islink(path) else pending.appendleft
+                place((path, parts if recursive else rest))

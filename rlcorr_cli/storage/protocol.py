@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.places import Stamp
+from rlcorr_cli.storage.contents import Contents
 
 ArrowFile: TypeAlias = Any
 """A pyarrow.NativeFile: loading pyarrow is left to who reads."""
@@ -76,12 +77,8 @@ class FileSystem(Protocol):
         """Its bytes for Arrow's readers, at any place."""
         ...
 
-    def mapped(self, path: str) -> AbstractContextManager[ArrowFile]:
-        """The same, in memory where it can be without being read."""
-        ...
-
-    def memory(self, path: str) -> memoryview:
-        """All its bytes, mapped: what is not looked at is not in memory."""
+    def contents(self, path: str) -> Contents:
+        """Its bytes on a disk, at any place."""
         ...
 
     def remembered(self, path: str, make: Callable[[], Made]) -> Made:

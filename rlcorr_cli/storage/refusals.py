@@ -86,6 +86,11 @@ def changed(path: str) -> DataError:
     return DataError(f"{path} was changed while it was read.", "Wait until it is written, or read a copy of it.")
 
 
+def unreadable(path: str, error: OSError) -> DataError:
+    """The system does not let anyone read a file of the disk."""
+    return DataError(f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.")
+
+
 def missing(asked: Asked, names: Iterable[str]) -> DataError:
     """No such key in a bucket that is there.  names: of what lies beside it."""
     names = [name for name in names if not name.startswith(".")]

@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.places import Stamp, Uri
-from rlcorr_cli.storage.disk import mapped
+from rlcorr_cli.storage.contents import Contents
 from rlcorr_cli.storage.globs import literal_start, matches
 from rlcorr_cli.storage.listing import entries
 from rlcorr_cli.storage.objects import FIRST_BYTES, Bytes, Kept
@@ -122,19 +122,14 @@ class Store:
         with self._refusing(path):
             yield self._opened(path).contents()
 
-    @contextmanager
-    def mapped(self, path: str) -> Generator[Any]:
-        """Opened anew, for readers that move in it."""
-        with self._refusing(path), self._files.open_input_file(self._name(path)) as file:
-            yield file
-
-    def memory(self, path: str) -> memoryview:
+    def contents(self, path: str) -> Contents:
         """A copy on the disk, in the folder for temporary files and without a name: it goes with the last look at it,
         however this process ends."""
         try:
             with self.open(path) as file, tempfile.TemporaryFile() as copy:
                 shutil.copyfileobj(file, copy, PIECE_BYTES)
-                return mapped(cast(BinaryIO, copy))
+                copy.flush()
+                return Contents(path, cast(BinaryIO, copy))
         except OSError as error:
             folder = tempfile.gettempdir()
             hint = "Set TMPDIR to a folder with more room."

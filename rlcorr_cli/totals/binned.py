@@ -47,6 +47,18 @@ class BinnedTotals:
     spread: Mapping[str, Binned[Octaves]] = field(default_factory=dict[str, Binned[Octaves]])
     histograms: Mapping[str, Histogram] = field(default_factory=dict[str, Histogram])
 
+    def check_unpacked(self) -> None:
+        """A ValueError of other bins, sums or histograms than these totals have; any of the three may be left out."""
+        binnings = {name: binned.binning for name, binned in {**self.counts, **self.spread}.items()}
+        expected = {**(GRIDS if self.counts else {}), **(AXES if self.spread else {})}
+        sums = {name: set(binned.sums) for name, binned in self.spread.items()}
+        if (
+            binnings != expected
+            or any(names != set(SUMS[name]) for name, names in sums.items())
+            or (self.histograms and self.histograms.keys() != set(HISTOGRAMS))
+        ):
+            raise ValueError("pictures are of other bins, sums or histograms")
+
     def __add__(self, other: "BinnedTotals") -> "BinnedTotals":
         if not self.spread or not other.spread:
             return self if self.spread else other

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.totals.exact import Floats, floats_from_list, floats_to_list
+from rlcorr_cli.totals.exact import Floats, check_counts, floats_from_list, floats_to_list
 
 Bins = NDArray[np.uint16]
 Counts = NDArray[np.integer[Any]]
@@ -30,10 +30,13 @@ class FloatBits:
             return values.astype(np.float32).view(np.uint16)[1::2]
 
     def ends(self, bins: Bins) -> tuple[Floats, Floats]:
-        """Either end of each bin, the one nearer to 0 first."""
+        """Either end of each bin, the one nearer to 0 first; what float32 does not hold is at its largest number."""
         bits = bins.astype(np.uint32) << 16
-        near, far = (pattern.view(np.float32).astype(np.float64) for pattern in (bits, bits + np.uint32(1 << 16)))
-        return near, far
+        largest = np.finfo(np.float32).max
+        with np.errstate(invalid="ignore"):  # the bin of infinity ends at no number
+            ends = [pattern.view(np.float32).astype(np.float64) for pattern in (bits, bits + np.uint32(1 << 16))]
+        near, far = (np.clip(end, -largest, largest) for end in ends)
+        return near, np.where(np.isnan(far), near, far)
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,15 @@ class Binned(Generic[BinningT]):
     def __post_init__(self) -> None:
         if any(column.shape != self.bins.shape for column in (self.counts, *self.sums.values())):
             raise ValueError("there must be one count and one sum for each bin")
+
+    def check_unpacked(self) -> None:
+        """A ValueError of bins that do not ascend or are none of the binning's, of counts below 0, and of sums that are
+        not finite."""
+        if np.any(np.diff(self.bins.astype(np.int64)) <= 0) or np.any(self.bins >= self.binning.n):
+            raise ValueError("bins are not in order, or there are not so many")
+        if not all(np.all(np.isfinite(column)) for column in self.sums.values()):
+            raise ValueError("a sum over a bin is not finite")
+        check_counts(self.counts)
 
     @classmethod
     def of_values(cls, binning: BinningT, bins: Bins, values: Mapping[str, Floats]) -> "Binned[BinningT]":

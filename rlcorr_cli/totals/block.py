@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
+from rlcorr_cli.totals.exact import check_counts, floats_from_list, floats_to_list
 from rlcorr_cli.totals.histogram import Floats, Histogram, Histograms
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail, Tails
+
+COUNTED = ("tokens", "sequences")
+"""Sums that are whole numbers, which reports say as such."""
 
 
 def diagnostics_block(mode: Mode) -> str:
@@ -85,6 +88,13 @@ class Block:
         ) or n_others != (len(layout.histograms), len(layout.tails)):
             raise ValueError("a block needs a number for each name of its layout")
 
+    def check_unpacked(self) -> None:
+        """A ValueError of a negative sum of exponentials, and of tails that are not those of a group."""
+        if np.any(self.log_rests < 0) or any(tail.size != GROUP_SIZE for tail in self.tails):
+            raise ValueError("a block has a sum below 0 where there can be none, or a tail of another size")
+        places = self.layout.places["sums"]
+        check_counts(self.sums[[places[name] for name in COUNTED if name in places]])
+
     @classmethod
     def empty(cls, layout: Layout) -> "Block":
         """Nothing observed: the identity of +."""
@@ -100,6 +110,7 @@ class Block:
             tails=tuple(Tail.empty(GROUP_SIZE) for _ in layout.tails),
         )
 
+    @np.errstate(over="ignore", invalid="ignore")  # beyond float64 a sum is inf, and its metric null
     def __add__(self, other: "Block") -> "Block":
         if self.layout != other.layout:
             raise ValueError("blocks of different layouts do not add")
@@ -116,6 +127,7 @@ class Block:
         )
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
     def total(cls, blocks: Sequence["Block"]) -> "Block":
         """The sum of at least one block, at once: pair by pair, a histogram would be sorted again for each."""
         layout = blocks[0].layout

@@ -23,6 +23,12 @@ def floats_from_list(data: Sequence[Any]) -> Floats:
     return np.array(data, np.float64)
 
 
+def check_counts(*numbers: NDArray[Any]) -> None:
+    """A ValueError of numbers that count nothing: below 0, not finite, or beyond what a float counts exactly."""
+    if not all(np.all((each >= 0) & (each < 1 << 53)) for each in numbers):
+        raise ValueError("a count is no number of things")
+
+
 def key_to_list(key: tuple[Any, ...]) -> list[Any]:
     """A group key's values; dates, and floats that are not finite, say what they are."""
     return [_value_to_json(value) for value in key]

@@ -19,12 +19,14 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.block import Layout, plan_block
 from rlcorr_cli.totals.families import StatisticFamily
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.rollouts import ROLLOUT, ROLLOUTS
 from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Summary, total
 from rlcorr_cli.totals.view import GroupTotals, TotalsView
 
 _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
 """Moment -> what it counts, and whose extremes are its own."""
 _SUMS = ("tok", "tok_dev", "tok_sq", "seq", "seq_dev", "seq_sq", "row_low", "row_high")
+_OF_ROLLOUTS = ("seq", "row_low", "row_high")
 
 
 @dataclass(frozen=True)
@@ -88,21 +90,24 @@ def factors(
 def normed_layouts(layouts: Layouts, plan: Plan) -> Layouts:
     """Layouts with the normalised columns added to the plan's."""
     name = plan_block(plan)
-    return {**layouts, name: _normed(layouts[name])}
+    return {**layouts, name: _normed(layouts[name], ROLLOUTS in layouts)}
 
 
 @lru_cache(maxsize=64)
-def _normed(layout: Layout) -> Layout:
+def _normed(layout: Layout, by_rollout: bool) -> Layout:
     sums = tuple(f"normed.{name}" for name in _SUMS)
+    sums += tuple(f"{ROLLOUT}normed.{name}" for name in _OF_ROLLOUTS if by_rollout)
     ends = ("normed.unit", "normed.seq", "normed.factor")
     return replace(layout, sums=layout.sums + sums, mins=layout.mins + ends, maxs=layout.maxs + ends)
 
 
 def _scaled(summaries: Sequence[Summary], plan: Plan, factors: Floats) -> Iterator[Summary]:
     """Each with what its own factor makes of its weights; factors: f64[G]."""
-    numbers = GroupTotals(summaries, plan)
+    numbers, by_rollout = GroupTotals(summaries, plan), ROLLOUTS in summaries[0].blocks
     with np.errstate(invalid="ignore", over="ignore"):
-        sums = np.stack([*_scaled_moments(numbers, factors), *_scaled_rows(numbers, factors)])
+        rows = [f"applied.{name}" for name in ("row_low", "row_high")]
+        rows += [f"{ROLLOUT}applied.{name}" for name in _OF_ROLLOUTS if by_rollout]
+        sums = np.stack([*_scaled_moments(numbers, factors), *(numbers.sum(name) / factors for name in rows)])
         lows = np.stack([*(numbers.min(f"applied.{name}") / factors for name in ("unit", "seq")), factors])
         highs = np.stack([*(numbers.max(f"applied.{name}") / factors for name in ("unit", "seq")), factors])
     lows[-1, numbers.tokens == 0], highs[-1, numbers.tokens == 0] = np.inf, -np.inf
@@ -111,7 +116,7 @@ def _scaled(summaries: Sequence[Summary], plan: Plan, factors: Floats) -> Iterat
         block = summary.blocks[name]
         normed = replace(
             block,
-            layout=_normed(block.layout),
+            layout=_normed(block.layout, by_rollout),
             sums=np.append(block.sums, sums[:, i]),
             mins=np.append(block.mins, lows[:, i]),
             maxs=np.append(block.maxs, highs[:, i]),
@@ -133,8 +138,3 @@ def _scaled_moments(numbers: GroupTotals, factors: Floats) -> Iterator[Floats]:
         of_equal = n * (lowest / factors - 1) ** 2
         scaled_dev = np.where(lowest == highest, of_equal, np.where(np.abs(shift) < 0.5, about_1, about_0))
         yield from (total_x / factors, scaled_dev, squares / factors**2)
-
-
-def _scaled_rows(numbers: GroupTotals, factors: Floats) -> Iterator[Floats]:
-    for name in ("row_low", "row_high"):
-        yield numbers.sum(f"applied.{name}") / factors

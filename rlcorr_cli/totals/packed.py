@@ -3,7 +3,8 @@
 Both walk a class's own fields, so a new block of totals needs no code here.  A dataclass is a map of its fields, its
 class's name under "is"; where it is met again (a Layout that all groups have, a histogram that two blocks share) stands
 the number of the one met before, and sharing survives.  A field of a later release is refused, one that an older file
-lacks takes its default.
+lacks takes its default.  What a class asks of its values it says in `__post_init__`, and what only bytes from elsewhere
+can lack in `check_unpacked`: an error of either is an InconsistentError.
 
 msgpack, because it holds NaN, infinities, bytes and 64-bit integers as they are, where JSON needs text for each of
 them and base64 for arrays; and because nothing in a file can run.
@@ -22,6 +23,7 @@ import numpy as np
 from msgspec.msgpack import Ext
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.places import utf8
 
 T = TypeVar("T")
 IS = "is"
@@ -38,6 +40,10 @@ class MalformedError(ValueError):
     """Bytes that `pack` did not write, or not of this class."""
 
 
+class InconsistentError(MalformedError):
+    """Values of the right types that do not belong together."""
+
+
 def pack(value: Any) -> bytes:
     """A dataclass, and all that it holds, as bytes."""
     return msgspec.msgpack.encode(_Packing().plain(value))
@@ -47,6 +53,8 @@ def unpack(cls: type[T], data: bytes) -> T:
     """What `pack` wrote of such a class; anything else is a MalformedError."""
     try:
         return _reader(cls)(msgspec.msgpack.decode(data, ext_hook=_extension), [])
+    except InconsistentError:
+        raise
     except UsageError as error:  # of a plan that may not be
         raise MalformedError(error.message) from None
     except (msgspec.DecodeError, ValueError, LookupError, OverflowError, RecursionError) as error:
@@ -68,7 +76,7 @@ class _Packing:
             return self._fields(value)
         if isinstance(value, Mapping):
             if all(isinstance(key, str) for key in value):
-                return {key: self.plain(item) for key, item in value.items()}
+                return {utf8(key): self.plain(item) for key, item in value.items()}
             return [(self.plain(key), self.plain(item)) for key, item in value.items()]
         if isinstance(value, AbstractSet):
             return [self.plain(item) for item in sorted(value, key=repr)]
@@ -77,7 +85,9 @@ class _Packing:
         if isinstance(value, date):
             return Ext(_DATETIME if isinstance(value, datetime) else _DATE, value.isoformat().encode())
         # Text and numbers of a class of their own, such as the name of a table in memory, are what they say.
-        return next((kind(value) for kind in (str, float) if isinstance(value, kind)), value)
+        if isinstance(value, str):
+            return utf8(value)
+        return float(value) if isinstance(value, float) else value
 
     def _fields(self, value: Any) -> Any:
         try:
@@ -236,12 +246,21 @@ def _dataclass(cls: Any, args: tuple[Any, ...]) -> Reader:
                 object.__setattr__(value, name, _default(defaults[name]))
             else:
                 raise ValueError(f"{cls.__name__} lacks {name}")
-        if hasattr(value, "__post_init__"):
-            value.__post_init__()
+        _check(value)
         made.append(value)
         return value
 
     return read
+
+
+def _check(value: Any) -> None:
+    """An InconsistentError where a dataclass's values do not belong together."""
+    try:
+        for name in ("__post_init__", "check_unpacked"):
+            if hasattr(value, name):
+                getattr(value, name)()
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        raise InconsistentError(f"{error}" or type(error).__name__) from error
 
 
 def _default(of: Any) -> Any:

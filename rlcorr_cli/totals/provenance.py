@@ -12,7 +12,7 @@ from typing import Any
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.plans.plan import Plan
 
-SCHEMA = 4
+SCHEMA = 5
 """Goes up whenever a total comes to mean something else."""
 _SHOWN = 6
 _WHOLE_FILE = (0, 1 << 62)

@@ -55,6 +55,56 @@ def joined(first: Keys, second: Keys) -> Keys:
 
 
 @dataclass(frozen=True, eq=False)
+class DistinctKeys:
+    """How many distinct keys there are: the smallest `most` of them, u64[K] ascending.
+
+    Exact while there are fewer than `most`; beyond, keys being as good as random, the largest that is kept tells how
+    densely they lie (Bar-Yossef et al. 2002; to 1 / sqrt(most) of their number).  + keeps the smallest of both.
+    """
+
+    keys: Keys
+    most: int
+
+    def __post_init__(self) -> None:
+        if self.keys.ndim != 1 or len(self.keys) > self.most or (self.keys[1:] <= self.keys[:-1]).any():
+            raise ValueError(f"at most {self.most} keys, each larger than the one before it")
+
+    @classmethod
+    def of(cls, keys: Keys, most: int) -> "DistinctKeys":
+        """Of some keys, in any order."""
+        return cls(np.unique(keys)[:most], most)
+
+    def __add__(self, other: "DistinctKeys") -> "DistinctKeys":
+        if self.most != other.most:
+            raise ValueError("sketches of different sizes do not add")
+        more, fewer = (self.keys, other.keys) if len(self.keys) >= len(other.keys) else (other.keys, self.keys)
+        # No sort of all: a batch adds few keys to many.
+        places = np.searchsorted(more, fewer)
+        new = places == len(more)
+        new[~new] = more[places[~new]] != fewer[~new]
+        return DistinctKeys(np.insert(more, places[new], fewer[new])[: self.most], self.most)
+
+    @property
+    def exact(self) -> bool:
+        """Whether `n` is counted; else it is an estimate."""
+        return len(self.keys) < self.most
+
+    @property
+    def n(self) -> int:
+        """How many distinct keys there are."""
+        return len(self.keys) if self.exact else round((self.most - 1) / int(self.keys[-1]) * 2.0**64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values."""
+        return {"keys": self.keys.tolist(), "most": self.most}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "DistinctKeys":
+        """What `to_dict` wrote."""
+        return cls(np.array(data["keys"], np.uint64), data["most"])
+
+
+@dataclass(frozen=True, eq=False)
 class RowSketch:
     """The smallest distinct keys met so far and how many rows have each: u64[K] ascending, i64[K].
 

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from rlcorr_cli.totals.block import Block, Layout, add_logs
-from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
+from rlcorr_cli.totals.exact import check_counts, floats_from_list, floats_to_list
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.row_keys import DistinctKeys
 
 GroupKey = tuple[Any, ...]
 """The training batch, then one group's values in the order of the columns asked for: (None, "math"), (3, "math"), (3,).
@@ -24,6 +27,8 @@ GROUPS_AT_ONCE = 4096
 them to be small."""
 Layouts = Mapping[str, Layout]
 """The layout of each block by the block's name."""
+MOST_CLUSTERS, MOST_GROUP_CLUSTERS = 100_001, 1024
+"""From so many clusters of a dump on, and of one of its groups, they are estimated; fewer are counted exactly."""
 COUNTS = ("rows", "empty", "masked_tokens")
 """Counts of all rows, those without a valid token too."""
 
@@ -38,6 +43,10 @@ class Summary:
     def __post_init__(self) -> None:
         if tuple(self.counts) != COUNTS:
             raise ValueError(f"counts must be of {', '.join(COUNTS)}")
+
+    def check_unpacked(self) -> None:
+        """A ValueError of counts below 0."""
+        check_counts(np.array([*self.counts.values()]))
 
     @classmethod
     def empty(cls, layouts: Layouts) -> "Summary":
@@ -72,9 +81,10 @@ class Summary:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Replicates:
-    """The same totals under R Poisson resamplings of the sequences: sums f64[K, R], logs [L, R] over shared peaks [L].
+    """The same totals under R Poisson resamplings of the clusters: sums f64[K, R], logs [L, R] over shared peaks [L].
 
-    Only what is a sum can be resampled in one pass, so there are no mins, maxs or histograms here.
+    Only what is a sum can be resampled in one pass, so there are no mins, maxs or histograms here.  clusters: what was
+    resampled, by keys: sequences of one cluster are drawn together.
     """
 
     names: tuple[str, ...]
@@ -82,6 +92,7 @@ class Replicates:
     logs: tuple[str, ...]
     log_peaks: Floats
     log_rests: Floats
+    clusters: DistinctKeys
 
     def __post_init__(self) -> None:
         shapes = self.sums.shape[:1], self.log_peaks.shape, self.log_rests.shape[:1]
@@ -89,12 +100,18 @@ class Replicates:
         if shapes != ((len(self.names),), (len(self.logs),), (len(self.logs),)) or len(set(n_draws)) != 1:
             raise ValueError("replicates need a row for each of their names")
 
+    @np.errstate(over="ignore", invalid="ignore")  # beyond float64 a sum is inf, and its metric null
     def __add__(self, other: "Replicates") -> "Replicates":
         if (self.names, self.logs) != (other.names, other.logs):
             raise ValueError("replicates of different totals do not add")
         peaks, rests = add_logs(self.log_peaks[:, None], self.log_rests, other.log_peaks[:, None], other.log_rests)
         return Replicates(
-            names=self.names, sums=self.sums + other.sums, logs=self.logs, log_peaks=peaks[:, 0], log_rests=rests
+            names=self.names,
+            sums=self.sums + other.sums,
+            logs=self.logs,
+            log_peaks=peaks[:, 0],
+            log_rests=rests,
+            clusters=self.clusters + other.clusters,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,6 +120,7 @@ class Replicates:
             "sums": dict(zip(self.names, floats_to_list(self.sums), strict=True)),
             "log_peaks": dict(zip(self.logs, floats_to_list(self.log_peaks), strict=True)),
             "log_rests": dict(zip(self.logs, floats_to_list(self.log_rests), strict=True)),
+            "clusters": self.clusters.to_dict(),
         }
 
     @classmethod
@@ -112,7 +130,12 @@ class Replicates:
             floats_from_list(list(data[name].values())) for name in ("sums", "log_peaks", "log_rests")
         )
         return cls(
-            names=tuple(data["sums"]), sums=sums, logs=tuple(data["log_peaks"]), log_peaks=peaks, log_rests=rests
+            names=tuple(data["sums"]),
+            sums=sums,
+            logs=tuple(data["log_peaks"]),
+            log_peaks=peaks,
+            log_rests=rests,
+            clusters=DistinctKeys.from_dict(data["clusters"]),
         )
 
 

@@ -9,7 +9,14 @@ import numpy as np
 
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.block import BlockColumns, diagnostics_block, plan_block
+from rlcorr_cli.totals.rollouts import ROLLOUTS
 from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary
+
+
+def _read_by(summary: Summary, plan: Plan) -> tuple[str, ...]:
+    """The blocks that a plan's formulas read."""
+    rollouts = (ROLLOUTS,) if ROLLOUTS in summary.blocks else ()
+    return (plan_block(plan), diagnostics_block(plan.mode), *rollouts)
 
 
 class UnknownTotalError(KeyError):
@@ -26,9 +33,7 @@ class TotalsView:
     def __init__(self, summary: Summary, plan: Plan, prefix: str = "") -> None:
         self.plan = plan
         self.prefix = prefix
-        self._blocks: tuple[Any, ...] = tuple(
-            summary.blocks[name] for name in (plan_block(plan), diagnostics_block(plan.mode))
-        )
+        self._blocks: tuple[Any, ...] = tuple(summary.blocks[name] for name in _read_by(summary, plan))
         self._sums: dict[str, Any] = dict(summary.counts)
         for block in self._blocks:
             self._sums |= zip(block.layout.sums, block.sums.tolist(), strict=True)
@@ -117,7 +122,7 @@ class GroupTotals(TotalsView):
 
     def __init__(self, summaries: Sequence[Summary], plan: Plan) -> None:
         self.plan = plan
-        self._read(summaries, (plan_block(plan), diagnostics_block(plan.mode)))
+        self._read(summaries, _read_by(summaries[0], plan))
 
     def _read(self, summaries: Sequence[Summary], names: Sequence[str]) -> None:
         self.prefix = ""

@@ -4,10 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from rlcorr_cli.totals.exact import Floats, check_counts, floats_from_list, floats_to_list
 from rlcorr_cli.totals.row_keys import RowSketch
-from rlcorr_cli.totals.tail import Tail
+from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 
-A = TypeVar("A", Tail, RowSketch)
+A = TypeVar("A", Tail, RowSketch, Floats)
+RATIO_BUCKETS = 256
+RATIO_SUMS = ("tokens", "rho_minus_1", "chi2")
+"""What is summed by buckets of rollouts: enough for the mean of rho, and of rho^2, with their standard errors."""
 
 
 def whole_tail(block: str, name: str) -> str:
@@ -15,38 +19,62 @@ def whole_tail(block: str, name: str) -> str:
     return f"{block}.{name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Whole:
     """tails: by `whole_tail`, longer than those of a group.
 
-    rows: by the keys that the bootstrap knows them by; texts: by their lengths, too; contents: by what they hold, too.
-    None where nothing is resampled.
+    rows: by what tells them apart; texts: by their lengths, too; contents: by what they hold, too.  ratios:
+    f64[RATIO_BUCKETS, RATIO_SUMS], by a hash of the rollout, so that a rollout that stands several times is in one
+    bucket.  None where nothing is resampled.
     """
 
     tails: Mapping[str, Tail]
     rows: RowSketch | None = None
     contents: RowSketch | None = None
     texts: RowSketch | None = None
+    ratios: Floats | None = None
+
+    def check_unpacked(self) -> None:
+        """A ValueError of tails that are not those of a dump, and of other sums of ratios than a dump has."""
+        if any(tail.size != WHOLE_SIZE for tail in self.tails.values()):
+            raise ValueError("a tail of the whole dump has another size")
+        if self.ratios is not None:
+            if self.ratios.shape != (RATIO_BUCKETS, len(RATIO_SUMS)):
+                raise ValueError(f"ratios are not of {RATIO_BUCKETS} buckets")
+            check_counts(self.ratios[:, 0])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Whole) and self.to_dict() == other.to_dict()
 
     def __add__(self, other: "Whole") -> "Whole":
         # A batch of which a plan keeps nothing has no tail of what is kept.
         names = dict.fromkeys((*self.tails, *other.tails))
         tails = {name: tail for name in names if (tail := _sum(self.tails.get(name), other.tails.get(name)))}
-        rows, contents = _sum(self.rows, other.rows), _sum(self.contents, other.contents)
-        return Whole(tails, rows, contents, _sum(self.texts, other.texts))
+        return Whole(
+            tails=tails,
+            rows=_sum(self.rows, other.rows),
+            contents=_sum(self.contents, other.contents),
+            texts=_sum(self.texts, other.texts),
+            ratios=_sum(self.ratios, other.ratios),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able values; floats survive exactly."""
         return {
             "tails": {name: tail.to_dict() for name, tail in self.tails.items()},
             **{name: rows and rows.to_dict() for name, rows in self._sketches.items()},
+            "ratios": None if self.ratios is None else floats_to_list(self.ratios),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Whole":
         """What `to_dict` wrote."""
-        sketches = (data[name] and RowSketch.from_dict(data[name]) for name in ("rows", "contents", "texts"))
-        return cls({name: Tail.from_dict(tail) for name, tail in data["tails"].items()}, *sketches)
+        sketches = {name: data[name] and RowSketch.from_dict(data[name]) for name in ("rows", "contents", "texts")}
+        return cls(
+            tails={name: Tail.from_dict(tail) for name, tail in data["tails"].items()},
+            ratios=None if data["ratios"] is None else floats_from_list(data["ratios"]),
+            **sketches,
+        )
 
     @property
     def _sketches(self) -> dict[str, RowSketch | None]:

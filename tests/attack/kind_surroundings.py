@@ -24,6 +24,7 @@ from case import (
 from commands import PLAN, SWEPT, Form
 from dumps_of import sample
 from values import N
+from warm import LIMIT_SECONDS
 
 DUMP = "dump.parquet"
 FULL = "/dev/full"
@@ -223,6 +224,7 @@ def full_disk(inodes: bool) -> SetUp:
             ["mount", "-t", "tmpfs", "-o", f"{size},mode=777", "none", str(here / "full")],
             capture_output=True,
             text=True,
+            timeout=LIMIT_SECONDS,
         )
         if done.returncode:
             raise Unmade("no disk can be mounted")

@@ -17,6 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[1]))  # a script sees its own folder alone
+from limits import LIMIT_SECONDS as LIMIT_SECONDS
+from limits import LimitedProcess
+
 CLI = Path(__file__).parents[1] / "cli"
 CPU_SECONDS = 60
 """A command that computes for longer hangs: it is far above what any of them takes."""
@@ -43,7 +47,7 @@ class Server:
     """The process that forks; one command at a time."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
+        self._process = LimitedProcess(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -51,8 +55,7 @@ class Server:
             env=os.environ | ONE_THREAD,
             start_new_session=True,
         )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
+        assert self._process.first_line() == "ready\n"
 
     def run(self, request: dict[str, Any]) -> Ended:
         """Run what `_become` takes."""

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from case import Case, Surroundings
-from warm import LARGEST_FILE, ONE_THREAD, Ended, Server
+from warm import LARGEST_FILE, LIMIT_SECONDS, ONE_THREAD, Ended, Server
 
 INHERITED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables of the attack's own surroundings that a command sees."""
@@ -155,5 +155,5 @@ def remove(folder: Path) -> None:
     """The workplace, and what is mounted in it."""
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         if line.split()[1].startswith(f"{folder}/"):
-            subprocess.run(["umount", "-l", line.split()[1]], check=False)
+            subprocess.run(["umount", "-l", line.split()[1]], check=False, timeout=LIMIT_SECONDS)
     shutil.rmtree(folder, ignore_errors=True)

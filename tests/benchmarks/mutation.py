@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -46,6 +47,16 @@ TESTS = {
     ),
 }
 """Folder of the package -> folders and files of tests/ that are to hold it."""
+LARGE = (
+    "arviz_stats.base.array",
+    "matplotlib.pyplot",
+    "polars",
+    "pyarrow.parquet",
+    "pytest",
+    "torch",
+    "typer._adapters",
+)
+"""What is imported to be in the forks."""
 LONGEST_BASELINE, LONGEST_WAIT, PATIENCE = 600.0, 3600.0, 3.0
 """Seconds of the processor's time that a test file may take without a change; of the clock's, that any run may take;
 how many times as long tests may take with a change."""
@@ -145,14 +156,8 @@ def prepare(copied: Path) -> None:
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     os.chdir(copied)
     sys.path[:0] = [str(copied)]
-    # Imported to be in the forks, not to be used here.
-    import arviz_stats.base.array  # noqa: F401
-    import matplotlib.pyplot  # noqa: F401
-    import polars  # noqa: F401
-    import pyarrow.parquet  # noqa: F401
-    import pytest  # noqa: F401
-    import torch  # noqa: F401
-    import typer._adapters  # noqa: F401
+    for name in LARGE:
+        import_module(name)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def load_helper(site: Path) -> Helper:
         stub = ModuleType(name)
         vars(stub).update(contents)
         sys.modules[name] = stub
-    from verl.trainer.ppo import rollout_corr_helper  # type: ignore[import-not-found]  # verl is read from a checkout
+    from verl.trainer.ppo import rollout_corr_helper  # verl is read from a checkout
 
     return rollout_corr_helper.compute_rollout_correction_and_rejection_mask
 

@@ -29,8 +29,11 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 from uuid import uuid4
+
+sys.path.append(str(Path(__file__).parents[1]))  # a script sees its own folder alone
+from limits import LIMIT_SECONDS, LimitedProcess
 
 MOST_FILES = 16
 PREFIX = "rlcorr-forked-"
@@ -93,7 +96,7 @@ def forked_command(*modules: str) -> str:
 
 _HELD: list[int] = []
 """Our end of the server's stdin.  Nothing is ever written to it; it closes however this process ends."""
-_SERVERS: list["subprocess.Popen[bytes]"] = []
+_SERVERS: list[LimitedProcess] = []
 
 
 @contextmanager
@@ -112,14 +115,13 @@ def _start_server(folder: Path, modules: Sequence[str]) -> None:
     stdin = os.open(folder / "held", os.O_RDONLY | os.O_NONBLOCK)
     _HELD.append(os.open(folder / "held", os.O_WRONLY))
     arguments = [sys.executable, __file__, address, *modules]
-    server = subprocess.Popen(arguments, stdin=stdin, stdout=subprocess.PIPE, start_new_session=True)
+    server = LimitedProcess(arguments, stdin=stdin, stdout=subprocess.PIPE, start_new_session=True)
     os.close(stdin)
     _SERVERS.append(server)
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
+    assert server.first_line() == b"ready\n"
 
 
-class Process(subprocess.Popen[Any]):
+class Process(LimitedProcess):
     """A process that a test or an engine starts.  A forked command itself has the signal, when send_signal returns,
     and is gone when wait() returns: after a SIGKILL, too, which its client could not pass on."""
 
@@ -131,7 +133,9 @@ class Process(subprocess.Popen[Any]):
         return 0 if is_client and pid == self.pid else pid
 
     def send_signal(self, sig: int) -> None:
+        deadline = time.monotonic() + LIMIT_SECONDS
         while self.poll() is None and not self.command_pid:
+            assert time.monotonic() < deadline, "the command is not forked"
             time.sleep(0.001)
         if self.poll() is None:
             with suppress(ProcessLookupError):
@@ -209,6 +213,10 @@ def _answered(listener: socket.socket) -> list[str] | None:
         for stream in (0, 1, 2, *streams):
             os.close(stream)
         client.sendall(struct.pack("=q", pid))
+        handle = os.pidfd_open(pid)
+        if client in select.select([client, handle], [], [])[0]:  # a client that is killed takes its command with it
+            os.kill(pid, signal.SIGKILL)
+            os._exit(1)
         client.sendall(struct.pack("=q", os.waitpid(pid, 0)[1]))
         os._exit(0)
     client.close()

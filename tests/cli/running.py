@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 from forked import Process as Process
 from forked import forked_command as forked_command
-from forked import forked_workers as forked_workers
+from forked import forked_workers
 from forked import pid_behind as pid_behind
+from limits import LIMIT_SECONDS as LIMIT_SECONDS
 
 from rlcorr_cli.cli import main
 
@@ -102,23 +103,33 @@ def warm() -> Iterator[None]:
 
 def _process(program: str, args: Sequence[str], env: Mapping[str, str] | None, stdin: str | None) -> Ran:
     given = {**os.environ, **(env or {})}
-    done = subprocess.run([program, *args], capture_output=True, text=True, env=given, input=stdin)
+    done = subprocess.run(
+        [program, *args], capture_output=True, text=True, env=given, input=stdin, timeout=LIMIT_SECONDS
+    )
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def wait_for(state: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
-    """Until a process that is still running is seen to be in a state; it has all the time that pytest has."""
+    """Until a process that is still running is seen to be in a state."""
     for _ in looks(state):
         assert process.poll() is None, "it ended before that"
+
+
+def until(state: Callable[[], bool]) -> None:
+    """Until a state is there."""
+    for _ in looks(state):
+        pass
 
 
 def looks(state: Callable[[], bool]) -> Iterator[None]:
     """Whenever a look has shown that a state is not there yet.  Looking takes a tenth of a core at most: the processes
     that are waited for need the rest."""
+    deadline = time.monotonic() + LIMIT_SECONDS
     while True:
         before = time.thread_time()
         if state():
             return
+        assert time.monotonic() < deadline, "it does not come to that"
         yield
         time.sleep(max(0.005, 9 * (time.thread_time() - before)))
 

@@ -22,6 +22,7 @@ TOP = [
     "cause",
     "onset",
     "counts",
+    "clusters",
     "metrics",
     "intervals",
     "groups",
@@ -334,9 +335,7 @@ def test_a_dump_without_advantages_has_no_shift_of_them(tmp_path: Path) -> None:
 
 
 def test_sequence_weights_that_rest_on_few_sequences_are_said_to() -> None:
-    note = (
-        "chi2_seq and seq_ess rest on 1.0 effective of 320 sequences: they may be farther off than their intervals say."
-    )
+    note = "chi2_seq and seq_ess rest on 1.0 effective of 320 sequences: they may be far off."
     assert note in analyzed(STEPS)["notes"]
     assert not [note for note in analyzed(BF16)["notes"] if "effective" in note]
 

@@ -223,6 +223,73 @@ def test_single_tokens_that_are_not_finite_can_be_masked(form: str, tmp_path: Pa
     assert rows_of(out)[0]["rollout_is_weights"][0] == 0
 
 
+@pytest.mark.parametrize("form", WRITERS)
+def test_tokens_that_the_engine_did_not_score_can_be_kept_at_ratio_1(form: str, tmp_path: Path) -> None:
+    rows = good(3)
+    agreed = [dict(one) for one in rows]
+    rows[0]["rollout_log_probs"], agreed[0]["rollout_log_probs"] = [NAN, -1.125], [rows[0]["old_log_probs"][0], -1.125]
+    rows[2]["rollout_log_probs"], agreed[2]["rollout_log_probs"] = [-0.25, None], [-0.25, rows[2]["old_log_probs"][1]]
+    path = WRITERS[form](tmp_path / f"d.{form}", rows)
+    found = analyzed(path, "--is", "token", "--nonfinite", "keep")
+    wanted = analyzed(WRITERS[form](tmp_path / f"a.{form}", agreed), "--is", "token")
+    assert found["metrics"] == wanted["metrics"]
+    assert found["counts"] == wanted["counts"]
+    (note,) = (note for note in found["notes"] if "at ratio 1" in note)
+    assert note.startswith("2 tokens without a rollout log-prob kept at ratio 1; every metric of differences counts a ")
+    out = tmp_path / f"out.{form}"
+    assert run("filter", path, "--is", "token", "--nonfinite", "keep", "-o", str(out)).status == 0
+    written = rows_of(out)
+    assert [one["response_mask"] for one in written] == [[1, 1]] * 3
+    assert written[0]["rollout_is_weights"][0] == written[2]["rollout_is_weights"][1] == 1
+    assert [[value is None or value != value for value in one["rollout_log_probs"]] for one in written] == [
+        [True, False],
+        [False, False],
+        [False, True],
+    ]
+
+
+NOT_KEPT: dict[str, dict[str, Any]] = {
+    "the trainer's": {"old_log_probs": [NAN, -1.0]},
+    "both": {"old_log_probs": [-1.0, NAN], "rollout_log_probs": [-1.0, None]},
+    "infinite": {"rollout_log_probs": [-INF, -1.0]},
+    "infinite above": {"rollout_log_probs": [INF, -1.0]},
+}
+
+
+@pytest.mark.parametrize("case", NOT_KEPT)
+def test_only_a_missing_rollout_log_prob_is_kept(case: str, tmp_path: Path) -> None:
+    path = parquet(tmp_path / "d.parquet", [*good(3), bad(**NOT_KEPT[case])])
+    assert "on a valid token" in run("analyze", path, "--nonfinite", "keep").err
+    found = analyzed(path, "--nonfinite", "keep", *SKIP)
+    assert {name: one["rows"] for name, one in found["problems"].items()} == {"not_finite": 1}
+
+
+def test_a_token_without_a_rollout_log_prob_is_kept_whatever_is_compared(tmp_path: Path) -> None:
+    """Ratio 1 between any policy and the rollout's; from the old to the current one it is what it is."""
+    rows = [
+        {
+            "rollout_log_probs": [-1.0, None],
+            "old_log_probs": [-1.2, -0.5],
+            "current_log_probs": [-1.4, -0.9],
+            "response_mask": [1, 1],
+        }
+    ]
+    path = jsonl(tmp_path / "d.jsonl", rows)
+    for mode, gap in (("decoupled", 0.2), ("bypass", 0.4)):
+        metrics = analyzed(path, "--mode", mode, "--nonfinite", "keep")["metrics"]
+        assert metrics["kl"] == pytest.approx(gap / 2)
+    assert analyzed(path, "--nonfinite", "keep")["metrics"]["ppo_kl"] == pytest.approx((0.2 + 0.4) / 2)
+    compared = run("compare", path, "--nonfinite", "keep", "--json")
+    assert compared.status == 0, compared.err
+
+
+def test_one_row_is_shown_with_single_tokens_masked_or_kept(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "d.jsonl", [bad(rollout_log_probs=[-1.0, None])])
+    shown = {what: run("inspect", path, "--row", "1", "--nonfinite", what, "--json").json for what in ("mask", "keep")}
+    assert [len(shown[what]["log_ratios"]) for what in ("mask", "keep")] == [1, 2]
+    assert shown["keep"]["log_ratios"][1] == 0
+
+
 def test_masking_clears_single_tokens_and_other_problems_stay(tmp_path: Path) -> None:
     rows = [*good(3), bad(rollout_log_probs=[None, 0.5]), bad(rollout_log_probs=[None, -1.0], sample_id="c")]
     path = parquet(tmp_path / "d.parquet", rows)
@@ -307,7 +374,7 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
     "a place for nothing": (("--on-bad-row", "skip", "--quarantine", "bad.parquet"), 2, "Use one of the two"),
     "a share of nothing": (("--max-bad-fraction", "0.5"), 2, "--on-bad-row skip"),
     "unknown policy": (("--on-bad-row", "drop"), 2, "error, skip, quarantine"),
-    "unknown nonfinite": (("--nonfinite", "zero"), 2, "error, mask"),
+    "unknown nonfinite": (("--nonfinite", "zero"), 2, "error, mask, keep"),
     "another format": (("--quarantine", "bad.jsonl"), 2, ".parquet"),
     "no such folder": (("--quarantine", "none/bad.parquet"), 4, "no directory"),
     "the dump itself": (("--quarantine", "d.parquet"), 2, "part of the dump"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import LIMIT_SECONDS
 from running import BF16, STEPS, forked_command, parquet, refused, row, run, run_process
 
 FP32 = BF16.replace("bf16", "fp32")
@@ -37,10 +38,15 @@ def small(tmp_path: Path) -> str:
     return parquet(tmp_path / "d.parquet", [row(step=i // 2, group="ab"[i % 2]) for i in range(4)])
 
 
+def test_a_bound_of_0_on_either_side_is_0(small: str) -> None:
+    (finding,) = [one for one in checked(1, small, "--max", "kl=0")["findings"] if one["metric"] == "kl"]
+    assert finding["says"] == "kl is 0.375, should be 0."
+
+
 def test_equal_engines_pass() -> None:
     ran = run("check", FP32)
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out == "  Passed: 6 of 6 checks; 6 rules on smollm2_fp32.parquet.\n"
+    assert ran.out == "  Passed: 5 of 5 checks; 6 rules on smollm2_fp32.parquet.\n"
 
 
 def test_four_updates_fail_a_floor_under_the_sample_size() -> None:
@@ -61,7 +67,7 @@ def test_a_pipeline_of_a_shell_sees_the_status() -> None:
     def piped(*args: str) -> subprocess.CompletedProcess[str]:
         line = 'set -o pipefail; rlcorr=$1; python=$2; shift 2; "$rlcorr" check "$@" --json | "$python" -m json.tool'
         given = ["bash", "-c", line, "bash", forked_command(), sys.executable, *args]
-        return subprocess.run(given, capture_output=True, text=True, timeout=120)
+        return subprocess.run(given, capture_output=True, text=True, timeout=LIMIT_SECONDS)
 
     failed = piped(STEPS, "--group-by", "step", "--min", "seq_ess=0.3")
     assert failed.returncode == 1
@@ -332,13 +338,14 @@ def test_reading_options_are_analyzes(small: str, tmp_path: Path) -> None:
     assert ran.out.splitlines()[-1] == "  Failed: 2 of 5 checks, 1 warned; 6 rules on stdin."
 
 
-@pytest.mark.parametrize("name", ["rollout_corr/k3_kl", "mismatch/mismatch_k3_kl", "gen_kl_error", "mismatch_kl"])
+@pytest.mark.parametrize("name", ["rollout_corr/k3_kl", "mismatch/mismatch_k3_kl", "gen_kl_error"])
 def test_a_frameworks_name_of_the_same_number_stands_for_ours(name: str, small: str, tmp_path: Path) -> None:
     failed = checked(1, small, "--max", f"{name}=1e-9")
     assert [finding["metric"] for finding in failed["findings"] if finding["rule"] == "<= 1e-09"] == ["k3_kl"]
     (note,) = (note for note in failed["notes"] if name in note)
     assert note.startswith(f"--max {name}: ")
-    assert note.endswith("'s name of k3_kl.")
+    assert "'s name of k3_kl." in note
+    assert ("With reference_policy_kl_type k1 it is kl" in note) == (name == "gen_kl_error")
     (tmp_path / "rules.toml").write_text(f"defaults = false\n[[rule]]\nmetric = '{name}'\nmax = 1\n")
     held = checked(0, small, "--rules", str(tmp_path / "rules.toml"))
     assert [finding["metric"] for finding in held["findings"]] == ["k3_kl"]
@@ -358,6 +365,21 @@ def test_what_no_rule_judges_is_said_with_the_flags_that_would(flags: tuple[str,
     assert ran.status == (1 if flags else 0)
     text = " ".join(ran.out.split())
     assert (f"No rule judges what ? shows: {named}" in text) if named else ("No rule judges" not in text)
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "hint"),
+    [
+        ("mismatch_kl", "each sequence's tokens first", "Name k3_kl."),
+        ("mis_k3_kl", "each rollout's tokens first", "Name k3_kl, or take --profile for slime's own numbers."),
+    ],
+)
+def test_a_frameworks_name_of_another_number_is_refused_with_what_differs(
+    name: str, what: str, hint: str, small: str
+) -> None:
+    ran = run("check", small, "--max", f"{name}=1")
+    refused(ran, 2, what)
+    assert ran.err.rstrip().endswith(hint)
 
 
 def test_a_profile_keeps_its_own_names(small: str) -> None:

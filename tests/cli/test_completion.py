@@ -53,7 +53,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
     ("presets", "show", "geo"): ["geo_rs", "geo_is"],
     ("presets", "tr"): ["trl", *(row.name for row in of_family("trl"))],
     ("explain", "seq_e"): ["seq_ess"],
-    ("explain", "verl-0"): ["verl-0.6", "verl-0.7", "verl-0.9"],
+    ("explain", "verl-0"): ["verl-0.6", "verl-0.7", "verl-0.8", "verl-0.9"],
     ("help", ""): list(PAGES),
 }
 

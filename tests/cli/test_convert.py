@@ -99,7 +99,9 @@ def test_a_file_whose_name_is_no_text_is_named_in_its_rows(tmp_path: Path) -> No
     path.write_bytes(Path(BF16).read_bytes())
     ran = run("convert", str(path), "-o", str(tmp_path / "b.parquet"), "--limit", "2")
     assert ran.status == 0, ran.err
-    assert pq.read_table(tmp_path / "b.parquet").column("source_file").to_pylist() == [f"{tmp_path}/a\\xff.parquet"] * 2
+    assert (
+        pq.read_table(tmp_path / "b.parquet").column("source_file").to_pylist() == [f"{tmp_path}/a\\udcff.parquet"] * 2
+    )
 
 
 def test_two_engines_of_the_same_tokens_pair_into_a_dump(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """What goes wrong ends with its own status and two lines: what is wrong and where, then what to type."""
 
+import importlib.util
 import json
+import py_compile
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, jsonl, parquet, row, run, run_installed, run_process
+from running import BF16, STEPS, jsonl, parquet, row, run, run_installed, run_process
 
 NAN = float("nan")
 
@@ -114,7 +117,7 @@ def test_bad_values_on_masked_tokens_are_no_error(bad: float, tmp_path: Path) ->
 
 USAGE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown preset": (("--preset", "tokn_is"), ("tokn_is", "token_is", "rlcorr presets")),
-    "unknown profile": (("--profile", "verl-0.8"), ("verl-0.8", "verl-0.9")),
+    "unknown profile": (("--profile", "verl-0.5"), ("verl-0.5", "verl-0.9")),
     "negative high": (("--is", "token", "--is-high", "-1"), ("-1", "positive")),
     "low above high": (("--is", "token", "--is-low", "3", "--is-high", "2"), ("3", "2")),
     "high without weights": (("--is-high", "2"), ("no weighting", "--is token")),
@@ -208,3 +211,23 @@ def test_a_broken_line_on_standard_input_is_status_3() -> None:
     assert ran.status == 3
     assert "standard input, line 2" in ran.err
     assert len(ran.err.strip().splitlines()) == 2
+
+
+@pytest.mark.parametrize("more", [(), ("--debug",)])
+def test_an_end_of_file_inside_is_a_fault_and_no_interrupt(
+    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python raises it of byte code that was cut short when the disk was full."""
+    name = "rlcorr_cli.present.forms.tensorboard"
+    source = importlib.util.find_spec(name).origin
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "cache"))
+    compiled = Path(py_compile.compile(source))
+    compiled.write_bytes(compiled.read_bytes()[:1_000])
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    ran = run("analyze", STEPS, "--group-by", "step", "-o", str(tmp_path / "q.tb"), *more)
+    assert ran.status == 70
+    assert ran.err.splitlines()[-2:] == [
+        "EOFError: marshal data too short",
+        "This is a fault of rlcorr, not yours.  Please open an issue with the lines above.",
+    ]
+    assert not (tmp_path / "q.tb").exists()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_process
+from running import warm as warm
 
 from rlcorr_cli.io.corrected import ADDED
 
@@ -223,6 +224,23 @@ def test_a_directory_is_cut_into_parts(tmp_path: Path) -> None:
     assert plans == ["decoupled_token_is"] * 4
     single = output(tmp_path / "one.parquet", STEPS, "--preset", "token_is")
     assert [one for part in parts for one in pq.read_table(part).to_pylist()] == single
+
+
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize("engine", [(), ("--engine", "processes", "--workers", "1")], ids=["threads", "processes"])
+def test_parts_of_json_lines_have_the_columns_of_all_first_rows(engine: tuple[str, ...], tmp_path: Path) -> None:
+    dump = jsonl(
+        tmp_path / "d.jsonl", [row(reward=1 if i < 4 else 1.5, **({"note": "a"} if i < 2 else {})) for i in range(7)]
+    )
+    rows = output(tmp_path / "one.parquet", dump, "--preset", "token_is")
+    given = ("--preset", "token_is", "--rows-per-file", "3", "-o", str(tmp_path / "out"))
+    ran = run("filter", dump, *given, *engine)
+    assert ran.status == 0, ran.err
+    parts = [pq.read_table(path) for path in sorted((tmp_path / "out").glob("*.parquet"))]
+    assert [len(part) for part in parts] == [3, 3, 1]
+    whole = pq.read_table(tmp_path / "one.parquet").schema
+    assert all(part.schema.remove_metadata().equals(whole.remove_metadata()) for part in parts)
+    assert [one for part in parts for one in part.to_pylist()] == rows
 
 
 def test_several_files_make_one_output(tmp_path: Path) -> None:

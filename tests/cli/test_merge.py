@@ -115,6 +115,27 @@ def path_bytes(path: str) -> bytes:
     return Path(path).read_bytes()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_equal_policies_shift_no_advantage_in_one_pass_or_merged(seed: int, tmp_path: Path) -> None:
+    """Where every sequence has the same ratio, no rounding is left for a standard error."""
+    draw = random.Random(seed)
+    rows: list[dict[str, Any]] = []
+    for i in range(100):
+        rollout, shift = [-2 - draw.random() for _ in range(draw.randint(1, 9))], (seed % 2) / 64
+        old = [a + shift / len(rollout) for a in rollout]
+        rows.append(row(rollout, old, sample_id=i, advantages=draw.gauss(100 * (seed % 3), 1)))
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for i, cut in enumerate((rows[:13], rows[13:41], rows[41:])):
+        parquet(folder / f"{i}.parquet", cut)
+    found = merged(*parts_of(folder, tmp_path)), analyzed(str(folder)), analyzed(str(folder), "--batch-tokens", "40")
+    assert [report["metrics"]["advantage_shift_se"] for report in found] == [0.0, 0.0, 0.0]
+    whole = run("compare", str(folder), "--json").json
+    assert {
+        plan["values"]["shift_se"] for plan in whole["plans"] if plan["name"] in ("disabled", "decoupled_seq_is")
+    } == {0.0}
+
+
 def test_groups_are_merged_by_fewer_columns(steps: list[str]) -> None:
     by_step = merged(*steps, "--group-by", "step")
     whole = analyzed(STEPS, "--group-by", "step")

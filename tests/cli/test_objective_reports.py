@@ -262,11 +262,11 @@ def test_python_takes_a_name_or_an_objective() -> None:
         (by_name.metrics["loss"] or 0) * by_name.batches[0].divisor / by_choice.batches[0].divisor / 96
     )
     with pytest.raises(UsageError, match="clip_low should be a number"):
-        choose_objective(None, "ppo", clip_low="0.2")  # type: ignore[arg-type]  # wrong on purpose
+        choose_objective(None, "ppo", clip_low="0.2")
     with pytest.raises(UsageError, match="The objective is one of decoupled mode"):
         analyze(BF16, mode="bypass", objective=chosen)
     with pytest.raises(UsageError, match="objective must be one of auto, ppo"):
-        analyze(BF16, objective="sft")  # type: ignore[arg-type]  # wrong on purpose
+        analyze(BF16, objective="sft")
 
 
 def test_commands_in_the_objectives_words_are_code_in_pages_and_markdown(written: tuple[Path, Ran]) -> None:

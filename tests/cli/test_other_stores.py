@@ -45,7 +45,7 @@ def test_parquet_and_lines_give_the_numbers_of_the_same_files_on_disk(cloud: Clo
 def test_a_large_file_is_read_in_pieces_of_the_columns_that_are_needed(cloud: Cloud, tmp_path: Path) -> None:
     path = tmp_path / "wide.parquet"
     table = pa.Table.from_pylist([row([-1.0 / i] * 50, [-2.0 / i] * 50) for i in range(1, 401)])
-    table = table.append_column("prompt", pa.array([f"{i:05d}" * 2000 for i in range(400)]))
+    table = table.append_column("text", pa.array([f"{i:05d}" * 2000 for i in range(400)]))
     pq.write_table(table, path, row_group_size=100, compression="none", use_dictionary=False)
     cloud.sent()
     assert told(cloud.put("wide/wide.parquet", path)) == told(str(path))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from limits import LIMIT_SECONDS
 from running import BF16, STEPS, Process, forked_command, refused, row, run, wait_for
 from stores import Proxy, get, keys, put, server, unfinished
 from stores import store as store
@@ -122,7 +123,7 @@ def test_an_interrupted_upload_leaves_nothing_and_keeps_the_older_object(
     def answer(method: str, path: str) -> None:
         if method == "PUT":
             uploading.set()
-            interrupted.wait()
+            interrupted.wait(LIMIT_SECONDS)
 
     store.answer = answer
     args = [forked_command(), "filter", BF16, *GEO, "-o", "s3://dumps/interrupted/a.parquet", "--overwrite"]
@@ -252,8 +253,8 @@ def test_scalars_for_tensorboard_are_written_and_replaced(store: Proxy) -> None:
 
 def test_what_killed_runs_left_in_a_store_is_removed_and_told_of(store: Proxy) -> None:
     """Of a process of this host that is gone; one that runs may be writing still, and another host's within a day."""
-    with subprocess.Popen(["true"]) as gone:
-        gone.wait()
+    with Process(["true"]) as gone:
+        gone.wait(LIMIT_SECONDS)
     working = temporary_name(Path("x")).name
     left = working.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
     elsewhere = f".rlcorr-00000000-{gone.pid}-0123456789abcdef.part"

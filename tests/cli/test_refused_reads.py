@@ -48,8 +48,9 @@ def _written(path: Path) -> None:
     table = pa.concat_tables([pq.read_table(BF16).drop_columns(["sample_id"])] * 60)
     if path.suffix == ".parquet":
         pq.write_table(table, path, row_group_size=500, compression="none", use_dictionary=False)
-    elif path.suffix == ".arrow":
-        with pa.ipc.new_file(path, table.schema) as writer:
+    elif path.suffix in (".arrow", ".ipc"):
+        new = pa.ipc.new_file if path.suffix == ".arrow" else pa.ipc.new_stream
+        with pa.OSFile(str(path), "wb") as out, new(out, table.schema) as writer:
             writer.write_table(table, 500)
     else:
         import polars as pl
@@ -58,7 +59,7 @@ def _written(path: Path) -> None:
     assert path.stat().st_size > 3 << 20
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.jsonl"])
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.ipc", "a.jsonl"])
 def test_a_token_that_fails_while_a_file_is_read_is_the_stores_refusal(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +67,7 @@ def test_a_token_that_fails_while_a_file_is_read_is_the_stores_refusal(
     size = (tmp_path / name).stat().st_size
 
     def opened(scheme: str, place: str, query: str) -> Opened:
-        return Opened(fs.PyFileSystem(fs.FSSpecHandler(Expiring(2 * size // 3))), f"{tmp_path}/")
+        return Opened(fs.PyFileSystem(fs.FSSpecHandler(Expiring(size // 3))), f"{tmp_path}/")
 
     monkeypatch.setattr(store, "opened", opened)
     ran = run("analyze", f"gs://{tmp_path.name}/{name}")

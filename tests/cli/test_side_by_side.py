@@ -42,9 +42,9 @@ def test_the_terminal_says_what_differs_most_then_a_column_for_each_dump() -> No
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[:3] == [
-        "A  smollm2_fp32.parquet  64 sequences  5,386 tokens",
-        "B  smollm2_bf16.parquet  64 sequences  5,493 tokens",
-        "C  smollm2_int8.parquet  64 sequences  5,004 tokens",
+        "A  smollm2_fp32.parquet  64 sequences  5,386 tokens  8 prompts",
+        "B  smollm2_bf16.parquet  64 sequences  5,493 tokens  8 prompts",
+        "C  smollm2_int8.parquet  64 sequences  5,004 tokens  8 prompts",
     ]
     assert "  k3_kl differs most: 0.00395 in C, over 1,000 times the 6.85e-12 in A." in lines
     assert "  decoupled_geo_rs leaves 8.50 % of C, 100 % of A." in lines
@@ -74,7 +74,7 @@ def test_dumps_are_told_apart_by_a_factor_beyond_chance() -> None:
 
 def test_dumps_whose_intervals_overlap_are_not_told_apart(tmp_path: Path) -> None:
     half = str(tmp_path / "half.parquet")
-    pq.write_table(pq.read_table(BF16).slice(0, 32), half)
+    pq.write_table(pq.read_table(BF16).take(list(range(0, 64, 2))), half)
     assert beside(BF16, half)["largest"] is None
     text = run("compare", BF16, half, "--side-by-side").out
     assert "  No metric tells these dumps apart: 95 % intervals overlap in all." in text
@@ -85,7 +85,7 @@ def test_too_few_sequences_tell_nothing_apart_and_take_nothing(tmp_path: Path) -
     result = beside(parquet(tmp_path / "few.parquet", few), BF16)
     assert result["largest"] is None
     text = run("compare", str(tmp_path / "few.parquet"), BF16, "--side-by-side").out
-    assert "  Too few to tell these dumps apart: A has 4 sequences, and it takes 20." in text
+    assert "  Too few to tell these dumps apart: A has 1 rollout, and it takes 5." in text
     assert "  * Take decoupled_token_is on B." in text
     assert "  * A: 4 sequences cannot tell plans apart" in text
 
@@ -93,9 +93,9 @@ def test_too_few_sequences_tell_nothing_apart_and_take_nothing(tmp_path: Path) -
 def test_dumps_of_too_few_sequences_are_left_out_of_what_tells_the_others_apart(tmp_path: Path) -> None:
     few, half = str(tmp_path / "few.parquet"), str(tmp_path / "half.parquet")
     parquet(tmp_path / "few.parquet", [row([-1.0] * 9, [-1.0 - i / 10] * 9) for i in range(4)])
-    pq.write_table(pq.read_table(BF16).slice(0, 32), half)
+    pq.write_table(pq.read_table(BF16).take(list(range(0, 64, 2))), half)
     text = " ".join(run("compare", BF16, half, few, "--side-by-side").out.split())
-    assert "No metric tells A and B apart: 95 % intervals overlap in all. C has too few sequences to tell." in text
+    assert "No metric tells A and B apart: 95 % intervals overlap in all. C has too few to tell: 1 rollout." in text
 
 
 def test_dumps_equal_but_for_rounding_are_not_told_apart_by_intervals() -> None:

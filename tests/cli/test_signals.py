@@ -5,12 +5,12 @@ Nothing here waits for a time to pass, nor asserts how long a thing takes: a sig
 be where it should be, and where it would go on if the signal were lost, there is always more to read.
 """
 
+import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from limits import LIMIT_SECONDS
 from running import BF16, STEPS, Process, command, forked_command, wait_for
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -72,7 +73,7 @@ def started(*args: str, stdin: int = subprocess.DEVNULL) -> Iterator[Process]:
             finally:
                 process.kill()
     finally:
-        process.wait()
+        process.wait(LIMIT_SECONDS)
 
 
 @pytest.mark.parametrize(("number", "program"), [(signal.SIGINT, command), (signal.SIGTERM, forked_command)])
@@ -98,7 +99,7 @@ def test_a_signal_while_waiting_for_standard_input_ends_it(number: signal.Signal
         process.stdin.flush()
         process.send_signal(number)
         # Its standard input stays open: it can only end by the signal.
-        assert process.wait() == 128 + number
+        assert process.wait(LIMIT_SECONDS) == 128 + number
         assert process.stderr is not None
         assert process.stderr.read() == SAID[number]
 
@@ -142,7 +143,7 @@ def test_an_interrupt_says_that_nothing_was_written_only_where_nothing_was(
 ) -> None:
     path = tmp_path / "out"
     script = WRITTEN.format(args=[*args, str(path)])
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert done.stderr == f"{said}\n"
     assert done.stdout.endswith("130\n")
     assert path.exists() == ("published" in args)
@@ -183,13 +184,39 @@ except KeyboardInterrupt:
 def test_a_signal_that_is_dropped_is_raised_again(name: str, status: int, losing: str) -> None:
     """By Python in a finaliser, by a library that catches all; the process then waits for what never comes."""
     arguments = [sys.executable, "-c", LOST.format(name=name, losing=losing)]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        watchdog = threading.Timer(120, process.kill)
-        watchdog.start()
-        assert process.wait() == status
-        watchdog.cancel()
+    with Process(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.wait(LIMIT_SECONDS) == status
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+AT_THE_EDGE = """
+import os, signal
+from rlcorr_cli.cli import main
+
+exit = os._exit
+
+def receive(status=None):
+    os.kill(os.getpid(), signal.{name})
+    for _ in range(1000):
+        pass  # the handler runs here
+    exit(status)
+
+if {begins!r}:
+    main.tame_environment = receive
+else:
+    os._exit = receive
+main.main(["presets"])
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("begins", [True, False], ids=["begins", "has ended"])
+def test_a_signal_as_a_command_begins_or_has_ended_is_no_fault(begins: bool, name: str, status: int) -> None:
+    script = AT_THE_EDGE.format(name=name, begins=begins)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    said = SAID[signal.Signals[name]].decode() if begins else ""
+    assert (done.returncode, done.stderr) == (status if begins else 0, said)
 
 
 LONG = """
@@ -213,17 +240,26 @@ except interrupt.Terminated:
 
 
 def test_a_long_cleaning_up_is_not_interrupted_by_what_began_it() -> None:
-    done = subprocess.run([sys.executable, "-c", LONG], stdin=subprocess.PIPE, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LONG], stdin=subprocess.PIPE, capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     assert (done.returncode, done.stdout, done.stderr) == (143, "cleaned up\n", "")
 
 
-def test_a_hang_up_that_is_ignored_as_by_nohup_stays_ignored() -> None:
-    script = "import signal, sys; from rlcorr_cli.engines import interrupt; interrupt.install(); " + (
-        "print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN)"
-    )
-    line = "trap '' HUP; exec \"$@\""
-    done = subprocess.run(["bash", "-c", line, "bash", sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout == "True False\n"
+def test_signals_that_are_ignored_at_the_start_stay_ignored() -> None:
+    """As `nohup` has it of one, and a script of two in what it runs in the background."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+    line = f"trap '' {' '.join(number.name for number in numbers)}; exec \"$@\""
+    given = ("bash", "-c", line, "bash", command(), "analyze", "-", "--json")
+    with started(*given, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(LINE * 20_000)  # more than a pipe holds, so it reads, and goes on
+        process.stdin.flush()
+        for number in numbers:
+            process.send_signal(number)
+        out, err = process.communicate(LINE)
+    assert (process.returncode, err) == (0, b"")
+    assert json.loads(out)["counts"]["rows"] == 20_001
 
 
 @pytest.mark.parametrize("reader", ["head -1", "true"])
@@ -242,6 +278,6 @@ def test_a_reader_that_goes_away_is_no_error(program: Callable[[], str], args: t
     # All that `presets` says may fit into a pipe before `head` leaves it; `true` is gone in any case.
     path = program() if reader == "true" else forked_command()
     line = f"{shlex.join([path, *args])} | {reader}"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert done.returncode == 0
     assert done.stderr == ""

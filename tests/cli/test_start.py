@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from running import BF16, SAMPLE, run_lean, run_python
+from running import BF16, SAMPLE, Ran, refused, run_lean, run_python
 
 TELL = (
     "import sys; from rlcorr_cli.cli.main import run; status = run(sys.argv[1:]); print(status, *sorted(sys.modules))"
@@ -51,3 +51,49 @@ def test_what_is_buffered_is_written_at_the_end() -> None:
     script = "import sys; from rlcorr_cli.cli.main import main; sys.stdout.write('before'); main(['explain', 'no'])"
     ran = run_python(script)
     assert (ran.status, ran.out) == (2, "before")
+
+
+def limited(kilobytes: int, *args: str) -> Ran:
+    """A command under `ulimit -v`."""
+    return run_python(
+        "import os, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 10,) * 2); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'rlcorr_cli', *sys.argv[2:]])",
+        str(kilobytes),
+        *args,
+    )
+
+
+@pytest.mark.parametrize("kilobytes", [300_000, 325_000, 600_000, 870_000])
+@pytest.mark.parametrize("command", ["analyze", "inspect", "plot"])
+def test_too_little_memory_to_start_is_said(command: str, kilobytes: int, tmp_path: Path) -> None:
+    output = ("-o", str(tmp_path / "p.png")) if command == "plot" else ()
+    ran = limited(kilobytes, command, BF16, *output)
+    refused(ran, 3, "Out of memory.", f"{kilobytes * 1024 / 1e9:.2g} GB of address space")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("args", [("presets",), ("explain", "kl"), ("help", "ci"), ("analyze", "--help")])
+def test_what_needs_no_numbers_starts_in_little_memory(args: tuple[str, ...]) -> None:
+    ran = limited(300_000, *args)
+    assert ran.status == 0, ran.err
+
+
+WITHOUT_MEMORY = {
+    "ImportError('libarrow.so: failed to map segment from shared object')": 3,
+    "OSError(12, 'Cannot allocate memory')": 3,
+    "RuntimeError('can\\'t start new thread')": 3,
+    "ImportError('libarrow.so: undefined symbol: arrow')": 70,
+    "RuntimeError('stopped')": 70,
+}
+
+
+@pytest.mark.parametrize("error", WITHOUT_MEMORY)
+def test_a_library_without_memory_to_be_loaded_is_no_fault_of_ours(error: str, tmp_path: Path) -> None:
+    (tmp_path / "pyarrow.py").write_text(f"raise {error}")
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from rlcorr_cli.cli.main import main; main(sys.argv[1:])"
+    )
+    ran = run_python(script, "inspect", BF16)
+    assert ran.status == WITHOUT_MEMORY[error]
+    assert ("This is a fault of rlcorr" in ran.err) is (ran.status == 70)
+    assert ("Out of memory." in ran.err) is (ran.status == 3)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from limits import LIMIT_SECONDS
 from pyarrow import fs
 from running import BF16, STEPS, parquet, refused, row, run
 from stores import Proxy, files, put, server
@@ -109,7 +110,7 @@ def test_only_chunks_of_needed_columns_are_read(store: Proxy, tmp_path: Path) ->
     logp = -1.0 / (np.arange(2000)[:, None] + np.arange(1, 201))
     columns = {
         "rollout_log_probs": pa.array(list(logp[:, :-1])),
-        "prompt": pa.array([f"{i:05d}" * 4000 for i in range(2000)]),
+        "text": pa.array([f"{i:05d}" * 4000 for i in range(2000)]),
         "old_log_probs": pa.array(list(logp[:, 1:])),
     }
     pq.write_table(pa.table(columns), path, row_group_size=250, compression="none", use_dictionary=False)
@@ -126,7 +127,7 @@ def test_only_chunks_of_needed_columns_are_read(store: Proxy, tmp_path: Path) ->
 
 
 def test_columns_of_arrow_files_that_are_not_needed_are_not_read(store: Proxy, tmp_path: Path) -> None:
-    table = pq.read_table(BF16).append_column("prompt", pa.array(["x" * 100_000] * 64))
+    table = pq.read_table(BF16).append_column("text", pa.array(["x" * 100_000] * 64))
     with pa.ipc.new_file(tmp_path / "d.arrow", table.schema) as writer:
         writer.write_table(table, max_chunksize=20)
     uri = put(server(), "wide/d.arrow", tmp_path / "d.arrow")
@@ -216,7 +217,7 @@ def _reset_authentication(after: int) -> None:
     """Have moto ask for credentials that it gave out, after so many requests."""
     url = f"{server()}/moto-api/reset-auth"
     request = urllib.request.Request(url, str(after).encode(), {"Content-Type": "text/plain"}, method="POST")
-    with urllib.request.urlopen(request) as response:
+    with urllib.request.urlopen(request, timeout=LIMIT_SECONDS) as response:
         assert response.status == 200
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from limits import LIMIT_SECONDS
 from running import BF16, Ran, command, forked_command, run, run_installed
 
 CLOSED, FULL = "2>&-", "2>/dev/full"
@@ -23,7 +24,9 @@ ENDS = {
 def shell(redirection: str, *args: str, installed: bool = False, **env: str) -> Ran:
     """A command whose streams a shell redirects.  installed: one that is not forked, for each stream once."""
     line = f"{shlex.join([command() if installed else forked_command(), *args])} {redirection}"
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env={**os.environ, **env})
+    done = subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, env={**os.environ, **env}, timeout=LIMIT_SECONDS
+    )
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

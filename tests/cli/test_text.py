@@ -3,11 +3,11 @@
 import os
 import pty
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from running import BF16, STEPS, analyzed, forked_command, parquet, row, run, run_installed
+from limits import LIMIT_SECONDS
+from running import BF16, STEPS, Process, analyzed, forked_command, parquet, row, run, run_installed
 
 from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.present.numbers import signed
@@ -74,9 +74,10 @@ def test_piped_text_is_plain(report: str) -> None:
 
 
 def test_the_first_sentence_says_what_is_usable() -> None:
-    text = " ".join(run("analyze", BF16).out.split())
+    text = " ".join(run("analyze", STEPS).out.split())
     assert "Close: token-level weights stay usable, sequence-level ones do not." in text
-    assert "! pareto_k_seq 0.727 should be <= 0.7. Do not weight whole sequences on this data" in text
+    assert "! seq_ess 0.00313 should be >= 0.3. Do not weight whole sequences on this data" in text
+    assert "! pareto_k_seq 3.885 should be <= 0.7. As for seq_ess." in text
 
 
 def test_ascii_terminals_get_ascii() -> None:
@@ -90,7 +91,7 @@ def on_a_terminal(**env: str) -> str:
     """What `rlcorr analyze` draws on a pseudo-terminal."""
     ours, theirs = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
-    process = subprocess.Popen(
+    process = Process(
         [forked_command(), "analyze", BF16, "--quiet"], stdout=theirs, env={**environment, "TERM": "xterm", **env}
     )
     os.close(theirs)
@@ -101,7 +102,7 @@ def on_a_terminal(**env: str) -> str:
     except OSError:  # Linux says so when the other end is closed
         pass
     os.close(ours)
-    assert process.wait() == 0
+    assert process.wait(LIMIT_SECONDS) == 0
     return drawn.decode()
 
 

@@ -1,6 +1,7 @@
 """Columns of every type, in every part that a column may play: they work, or are refused with two lines."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from columns_of_every_type import IN_PARQUET, LISTS
-from running import BF16, refused, run
+from running import BF16, analyzed, parquet, refused, row, run
 
+from rlcorr_cli.api import analyze
 from rlcorr_cli.io.arrow_types import holds_key
 from rlcorr_cli.io.plain_values import base64, plain, texts
 
@@ -210,3 +212,18 @@ def test_rewards_that_are_not_finite_are_left_out_and_counted(tmp_path: Path) ->
     assert large["metrics"]["reward_mean"] is None
     assert "The rewards' sum is beyond float64: reward_mean is null." in large["notes"]
     assert not any("reward" in note for note in run("analyze", BF16, "--json").json["notes"])
+
+
+def test_nan_and_null_are_two_groups(tmp_path: Path) -> None:
+    """Whatever adds them up: parts, too, whose NaNs are not equal."""
+    values = [math.nan, None, 1.5, math.inf, math.nan]
+    parts: list[str] = []
+    for i in range(2):
+        path = parquet(tmp_path / f"{i}.parquet", [row(sample_id=10 * i + j, score=v) for j, v in enumerate(values)])
+        parts.append(str(tmp_path / f"{i}.rlcorr"))
+        assert run("analyze", path, "--group-by", "score", "-o", parts[-1]).status == 0
+    for report in (run("merge", *parts, "--json").json, analyzed(str(tmp_path / "*.parquet"), "--group-by", "score")):
+        sizes = [(group["key"]["score"], group["counts"]["rows"]) for group in report["groups"]]
+        assert sizes == [(1.5, 2), ("inf", 2), ("NaN", 4), (None, 2)]
+    table = analyze(str(tmp_path / "*.parquet"), group_by="score").to_polars()
+    assert str(table["score"].to_list()) == "[1.5, inf, nan, None]"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from limits import LIMIT_SECONDS
 from running import BF16, STEPS, Process, command, forked_command, jsonl, parquet, refused, row, run, wait_for
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -95,6 +96,7 @@ def test_a_full_disk_leaves_nothing_and_says_how_much_is_needed(name: str, dump:
         capture_output=True,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        timeout=LIMIT_SECONDS,
     )
     assert done.returncode == 4, done
     lines = done.stderr.strip().splitlines()
@@ -108,7 +110,7 @@ def test_a_full_disk_says_how_much_a_resampling_needs(tmp_path: Path) -> None:
     """Of six times the rows that there are."""
     resampled = ("filter", STEPS, "--preset", "token_is", "--resample", "2000", "--batch-tokens", "4000")
     args = [forked_command(), *resampled, "-o", str(tmp_path / "o.jsonl")]
-    assert subprocess.run(args, capture_output=True).returncode == 0
+    assert subprocess.run(args, capture_output=True, timeout=LIMIT_SECONDS).returncode == 0
     n_bytes = (tmp_path / "o.jsonl").stat().st_size
     (tmp_path / "o.jsonl").unlink()
     limit = n_bytes // 4
@@ -117,6 +119,7 @@ def test_a_full_disk_says_how_much_a_resampling_needs(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        timeout=LIMIT_SECONDS,
     )
     assert done.returncode == 4, done
     needed = re.search(r"of about ([\d,.]+) MB needed", done.stderr)
@@ -141,7 +144,7 @@ def test_a_full_disk_leaves_nothing_of_a_report(name: str, tmp_path: Path) -> No
         [forked_command(), *REPORTS[name]],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_SECONDS,
         cwd=tmp_path,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
@@ -217,7 +220,9 @@ def test_a_dump_on_standard_input_is_not_replaced(tmp_path: Path) -> None:
         with path.open("r+b") as file:
             args = [forked_command(), "filter", "-" if stream == "stdin" else BF16, "--preset", "token_is", "-o", path]
             streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, stream: file}
-            done = subprocess.run([*args, "--overwrite"], **streams, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run(
+                [*args, "--overwrite"], **streams, stderr=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS
+            )
         assert done.returncode == 2, done.stderr
         assert ("part of the dump" if stream == "stdin" else "Standard output goes to") in done.stderr
     assert path.read_bytes() == LINES[:2000]
@@ -278,15 +283,16 @@ main({args!r})
 
 
 def test_two_containers_with_the_same_process_numbers_write_one_output(dump: str, tmp_path: Path) -> None:
-    if subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True).returncode:
+    if subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True, timeout=LIMIT_SECONDS
+    ).returncode:
         pytest.skip("a namespace of process numbers is not permitted here")
     out = tmp_path / "out.jsonl"
     args = ["filter", dump, "--preset", "token_is", "-o", str(out), "--overwrite", "--limit"]
     rows = ("900", "1200")
     scripts = [IN_CONTAINER.format(args=[*args, n]) for n in rows]
     runs = [
-        subprocess.Popen([forked_command(), "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for script in scripts
+        Process([forked_command(), "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for script in scripts
     ]
     for process in runs:
         _, err = process.communicate()
@@ -306,7 +312,7 @@ def test_an_interrupt_cleans_up(number: signal.Signals, tmp_path: Path) -> None:
         process.stdin.flush()
         wait_for(lambda: is_writing(out), process)
         process.send_signal(number)
-        assert process.wait() == 128 + number
+        assert process.wait(LIMIT_SECONDS) == 128 + number
         assert process.stderr is not None
         said = {signal.SIGINT: b"Interrupted: nothing was written.\n"}
         assert process.stderr.read() == said.get(number, b"")

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from limits import LIMIT_SECONDS
 from running import STEPS, Process, forked_command, refused, run, wait_for
 from running import warm as warm
 from stores import Proxy, get, keys, put, server
@@ -99,6 +100,7 @@ def test_a_full_disk_leaves_nothing(dump: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+        timeout=LIMIT_SECONDS,
     )
     assert done.returncode == 4, done
     assert done.stderr.startswith(f"Error: Cannot write {tmp_path / 'out'}: File too large")

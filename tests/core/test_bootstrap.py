@@ -27,6 +27,10 @@ def replicates(rows: list[Row], seed: int = 0) -> Replicates:
     return observed(rows, Plan(), seed).replicates["decoupled"]
 
 
+def ends(rows: list[Row]) -> dict[str, tuple[float, float]]:
+    return intervals(metrics(rows, Plan()), replicates(rows))
+
+
 @given(rows=dumps(min_rows=2), cut=st.integers(1, 7))
 def test_any_split_gives_bit_equal_sums(rows: list[Row], cut: int) -> None:
     parts = [observed(part, Plan(), seed=4).replicates for part in (rows[:cut], rows[cut:]) if part]
@@ -84,7 +88,7 @@ def test_another_seed_gives_other_draws_and_the_same_seed_the_same() -> None:
 def test_interval_of_kl_holds_the_truth_about_95_times_in_100() -> None:
     hits = 0
     for trial in range(100):
-        low, high = intervals(replicates(simulated(60, seed=trial, mean=-0.02, std=0.2)))["kl"]
+        low, high = ends(simulated(60, seed=trial, mean=-0.02, std=0.2))["kl"]
         hits += low <= 0.02 <= high
     assert 85 <= hits <= 100
 
@@ -104,7 +108,7 @@ def peaked(n: int, seed: int) -> list[Row]:
 def test_rows_that_agree_in_three_tokens_get_draws_of_their_own() -> None:
     rows = peaked(200, seed=1)
     assert len(set(hashes(rows).tolist())) == 200
-    low, high = intervals(replicates(rows))["kl"]
+    low, high = ends(rows)["kl"]
     assert low < 0.02 * 252 / 255 < high
 
 
@@ -144,14 +148,15 @@ def test_share_of_rows_alike_is_counted_over_any_split() -> None:
 
 
 def test_more_data_gives_a_narrower_interval() -> None:
-    few, many = (intervals(replicates(simulated(n, seed=9)))["kl"] for n in (40, 640))
+    few, many = (ends(simulated(n, seed=9))["kl"] for n in (40, 640))
     # Sixteen times the data: about a quarter of the width.
     assert 2.5 < (few[1] - few[0]) / (many[1] - many[0]) < 6.5
 
 
 def test_intervals_of_200_rows_hold_their_metric() -> None:
     rows = simulated(200, seed=12)
-    values, found = metrics(rows, Plan()), intervals(replicates(rows))
-    assert {"kl", "k3_kl", "seq_ess", "chi2_seq", "ppl_ratio"} <= found.keys()
+    values, found = metrics(rows, Plan()), ends(rows)
+    assert {"kl", "k3_kl", "token_ess", "chi2_token", "ppl_ratio"} <= found.keys()
+    assert found.keys().isdisjoint(("seq_ess", "chi2_seq"))
     outside = {name for name, (low, high) in found.items() if not low <= (values[name] or 0.0) <= high}
     assert outside == set()

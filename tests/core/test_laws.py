@@ -42,11 +42,11 @@ from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
-from rlcorr_cli.totals.row_keys import RowSketch
+from rlcorr_cli.totals.row_keys import DistinctKeys, RowSketch
 from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary, total
 from rlcorr_cli.totals.sweep import UnitTotals
-from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
-from rlcorr_cli.totals.whole import Whole
+from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
+from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, Whole
 
 OCTAVES = Octaves(-1, 2, 2)
 LAYOUT = Layout(sums=("a", "b"), mins=("low",), maxs=("high",), logs=("log", "log2"), histograms=("h",), tails=("t",))
@@ -78,6 +78,7 @@ histograms = st.dictionaries(st.integers(0, 65535), st.integers(1, 2**40), max_s
 log_weights = st.lists(st.integers(-50, 50), max_size=12).map(lambda values: np.array(values, np.float64))
 tails = log_weights.map(lambda values: Tail.of(values, GROUP_SIZE))
 short_tails = log_weights.map(lambda values: Tail.of(values, 4))
+distinct = st.lists(st.integers(0, 19), max_size=12).map(lambda keys: DistinctKeys.of(np.array(keys, np.uint64), 6))
 sketches = st.lists(st.integers(0, 9), max_size=12).map(lambda keys: RowSketch.of(np.array(keys, np.uint64)))
 
 
@@ -105,16 +106,18 @@ summaries = st.builds(
     st.tuples(*[blocks for _ in LAYOUTS]),
 )
 replicates = st.builds(
-    lambda sums, peak, rests: Replicates(
+    lambda sums, peak, rests, clusters: Replicates(
         names=("a", "b"),
         sums=np.array(sums).reshape(2, 3),
         logs=("log",),
         log_peaks=np.array([peak]),
         log_rests=np.array([rests]),
+        clusters=DistinctKeys.of(np.array(clusters, np.uint64), 4),
     ),
     st.lists(whole, min_size=6, max_size=6),
     st.floats(-5000, 5000),
     st.lists(st.floats(0.5, 1e6), min_size=3, max_size=3),
+    st.lists(st.integers(1, 12), max_size=8),
 )
 group_replicates = st.dictionaries(st.tuples(keys), st.fixed_dictionaries({"decoupled": replicates}), max_size=3)
 generators = st.integers(0, 2**32).map(np.random.default_rng)
@@ -141,7 +144,15 @@ def drawn_pictures(draw: st.DrawFn) -> BinnedTotals:
 
 
 pictures = drawn_pictures()
-wholes = st.builds(lambda a, b, rows: Whole({"token": a, "sequence": b}, rows), short_tails, short_tails, sketches)
+whole_tails = log_weights.map(lambda values: Tail.of(values, WHOLE_SIZE))
+wholes = st.builds(
+    lambda a, b, rows: Whole(
+        tails={"token": a, "sequence": b},
+        rows=rows,
+        ratios=np.full((RATIO_BUCKETS, len(RATIO_SUMS)), float(rows.n_rows)),
+    ),
+    *(whole_tails, whole_tails, sketches),
+)
 
 
 def binned_totals(binning: Any = OCTAVES) -> st.SearchStrategy[Binned[Any]]:
@@ -277,6 +288,7 @@ LAWS = {
             logs=("log",),
             log_peaks=np.array([-np.inf]),
             log_rests=np.zeros((1, 3)),
+            clusters=DistinctKeys.of(np.zeros(0, np.uint64), 4),
         ),
     ),
     "BinnedTotals": Law(pictures, BinnedTotals()),
@@ -287,8 +299,9 @@ LAWS = {
     "Values": Law(values, Values(n=0, min=np.inf, max=-np.inf, total=0.0, zeros=0)),
     "Tally": Law(tallies, Tally()),
     "Tail": Law(short_tails, Tail.empty(4)),
+    "DistinctKeys": Law(distinct, DistinctKeys.of(np.zeros(0, np.uint64), 6)),
     "RowSketch": Law(sketches, RowSketch.of(np.zeros(0, np.uint64))),
-    "Whole": Law(wholes, Whole({})),
+    "Whole": Law(wholes, Whole(tails={})),
     "WorstRows": Law(worst_rows, WorstRows()),
     "Levels": Law(levels, Levels.none()),
     "Vocabulary": Law(vocabularies, NO_VOCABULARY),

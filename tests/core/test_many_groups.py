@@ -83,7 +83,7 @@ def test_shapes_of_many_tails_are_those_of_each() -> None:
     rng = np.random.default_rng(3)
     sizes = [0, 1, 24, 25, 25, 60, 225, 226, 226, 5000, 5000]
     tails = [Tail.of(rng.standard_t(3, n), 512) for n in sizes] + [Tail.of(np.zeros(300), 512)]
-    for name in ("pareto_k", "limit"):
+    for name in ("pareto_k", "pareto_k_error", "limit"):
         alone = [getattr(tail, name) for tail in tails]
         together = [None if math.isnan(value) else value for value in getattr(Tails(tails), name).tolist()]
         assert together == alone

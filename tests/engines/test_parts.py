@@ -41,7 +41,8 @@ from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.requests import ReadRequest
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from running import forked_workers, row
+from running import row
+from running import warm as warm
 
 ROOT = Path(__file__).parents[2]
 STEPS, GOLDEN = ROOT / "sample_data" / "smollm2_steps.parquet", ROOT / "tests" / "golden" / "input.parquet"
@@ -87,9 +88,8 @@ def engine() -> Iterator[KillingEngine]:
 
 
 @pytest.fixture
-def processes(engine: KillingEngine) -> Iterator[KillingEngine]:
-    with forked_workers():
-        yield engine
+def processes(engine: KillingEngine, warm: None) -> KillingEngine:
+    return engine
 
 
 def cut(source: Path, folder: Path, n_files: int = 5) -> str:

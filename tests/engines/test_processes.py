@@ -32,7 +32,7 @@ from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.measured import Measured
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from running import forked_workers
+from running import warm as warm
 
 R = TypeVar("R")
 N = 60
@@ -46,9 +46,8 @@ def engine() -> Iterator[ProcessEngine]:
 
 
 @pytest.fixture
-def processes(engine: ProcessEngine) -> Iterator[ProcessEngine]:
-    with forked_workers():
-        yield engine
+def processes(engine: ProcessEngine, warm: None) -> ProcessEngine:
+    return engine
 
 
 def row(i: int, rng: np.random.Generator) -> dict[str, Any]:

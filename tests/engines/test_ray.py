@@ -18,13 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from limits import LIMIT_SECONDS
 from ray_clusters import add_node, ray_cluster, readers
 from work_for_ray import Begun, Killed, Raising, Stays, StaysOn, node_of
 
 sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 import stores
-from running import STEPS, Process, command, forked_command, jsonl, looks, refused, row, run, wait_for
+from running import STEPS, Process, command, forked_command, jsonl, refused, row, run, until, wait_for
 from stores import Proxy, get, keys, server
 from stores import store as store
 
@@ -136,7 +137,7 @@ def test_the_report_of_a_run_that_lost_a_worker_is_whole(cluster: Any, tmp_path:
         workers[:] = readers(long)
         return bool(workers)
 
-    with subprocess.Popen([forked_command(), *by_ray], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with Process([forked_command(), *by_ray], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_for(reading, process)
         os.kill(workers[0], signal.SIGKILL)
         out, err = process.communicate()
@@ -199,7 +200,9 @@ def test_the_commands_of_the_manual_run(cluster: Any, dump: Path, tmp_path: Path
     for line in lines:
         args = shlex.split(line.replace("head:6379", cluster.address))[1:]
         by_address = {**os.environ, "RAY_ADDRESS": cluster.address}
-        done = subprocess.run([forked_command(), *args], cwd=tmp_path, env=by_address, capture_output=True)
+        done = subprocess.run(
+            [forked_command(), *args], cwd=tmp_path, env=by_address, capture_output=True, timeout=LIMIT_SECONDS
+        )
         assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -210,17 +213,11 @@ def test_the_pipeline_of_the_manual_corrects_as_filter_does(dump: Path, tmp_path
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "dump").symlink_to(dump)
     exec(compile(block.replace('"/shared/', f'"{tmp_path}/'), "clusters.md", "exec"), {})
+    assert not [thread.name for thread in threading.enumerate() if "usage" in thread.name]  # tests/conftest.py says why
     corrected = pq.read_table(tmp_path / "corrected").sort_by("sample_id")
     by_filter = tmp_path / "filtered.parquet"
     assert run("filter", str(dump), "--preset", "token_is", "--rejected", "keep", "-o", str(by_filter)).status == 0
     assert corrected.equals(pq.read_table(by_filter).sort_by("sample_id").replace_schema_metadata())
-
-
-def until(state: Callable[[], bool]) -> None:
-    """Longer than any busy machine takes to get there."""
-    deadline = time.monotonic() + 120
-    for _ in looks(state):
-        assert time.monotonic() < deadline
 
 
 COMMANDS = {
@@ -342,7 +339,7 @@ def test_what_a_node_took_with_it_runs_again_on_others(connected: Any, engine: R
     remover.start()
     engine.workers = 3
     assert list(engine.map(shards(12), work)) == list(range(12))
-    remover.join()
+    remover.join(LIMIT_SECONDS)
     assert any(tmp_path.iterdir())
 
 

@@ -19,7 +19,7 @@ from rlcorr_cli.engines.remote import One, packed, unpacked
 from rlcorr_cli.storage.disk import DISK
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from running import BF16, command, refused, run, run_installed, wait_for
+from running import BF16, Process, command, refused, run, run_installed, wait_for
 
 pytestmark = pytest.mark.xdist_group("ray")
 BY_RAY = ("--engine", "ray")
@@ -95,7 +95,7 @@ def test_a_cluster_of_its_own_gives_the_report_of_threads_and_leaves_nothing(pla
 
 def test_a_signal_while_a_cluster_of_its_own_starts_leaves_nothing(places: dict[str, str]) -> None:
     arguments = [command(), "analyze", BF16, *BY_RAY, "--workers", "1"]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, env={**os.environ, **places}) as process:
+    with Process(arguments, stderr=subprocess.PIPE, env={**os.environ, **places}) as process:
         wait_for(lambda: any("session" in path for path in left_in(places)), process)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
+from limits import LIMIT_SECONDS
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.threads import HELD, ThreadEngine
@@ -47,7 +48,7 @@ def test_a_failure_comes_after_the_results_before_it(threads: int) -> None:
     with pytest.raises(ValueError, match="shard 4"):
         seen.extend(one for results in streams for one in results)
     assert seen == [0, 1, 2, 3, 4]
-    streams.close()  # type: ignore[attr-defined]  # a generator
+    streams.close()
 
 
 def test_no_thread_runs_far_ahead_of_who_takes_its_results() -> None:
@@ -59,7 +60,7 @@ def test_no_thread_runs_far_ahead_of_who_takes_its_results() -> None:
             yield i
 
     # Closed in any case: threads that wait to put a result hold up the end of the process.
-    with closing(ThreadEngine(2).stream(SHARDS, work)) as streams:  # type: ignore[type-var]  # a generator
+    with closing(ThreadEngine(2).stream(SHARDS, work)) as streams:
         first = next(streams)
         assert next(first) == 0
         # Of either thread HELD wait to be taken and one more waits to be put there; and one was taken.
@@ -71,7 +72,7 @@ def test_no_thread_runs_far_ahead_of_who_takes_its_results() -> None:
 
 def wait_until(state: Callable[[], bool]) -> None:
     """Longer than any busy machine takes to get there."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + LIMIT_SECONDS
     while not state():
         assert time.monotonic() < deadline, threading.enumerate()
         time.sleep(0.005)

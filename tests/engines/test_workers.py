@@ -17,7 +17,8 @@ from rlcorr_cli.engines.remote import WorkerFault
 from rlcorr_cli.errors import DataError
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from running import forked_command, forked_workers
+from running import LIMIT_SECONDS, forked_command, until
+from running import warm as warm
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -27,11 +28,9 @@ def shards(n: int) -> list[Shard]:
 
 
 @pytest.fixture
-def engine() -> Iterator[ProcessEngine]:
-    with forked_workers():
-        engine = ProcessEngine(2)
+def engine(warm: None) -> Iterator[ProcessEngine]:
+    with closing(ProcessEngine(2)) as engine:
         yield engine
-        engine.close()
     assert workers_of(os.getpid()) == []
 
 
@@ -213,9 +212,7 @@ def test_workers_end_with_a_driver_that_is_killed() -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) == 2
-    for pid in pids:
-        while _is_worker(pid):
-            os.sched_yield()
+    until(lambda: not any(map(_is_worker, pids)))
 
 
 SIGNALLED = """
@@ -245,9 +242,9 @@ except interrupt.Terminated:
 
 def test_a_signal_that_comes_again_leaves_no_worker() -> None:
     script = SIGNALLED.format(tests=str(Path(__file__).parent))
-    done = subprocess.run([forked_command(), "-c", script], capture_output=True, text=True)
+    done = subprocess.run([forked_command(), "-c", script], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert (done.stdout, done.stderr) == ("2\n", "")
 
 
 def _python(*args: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, *args], capture_output=True, text=True)
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=LIMIT_SECONDS)

@@ -67,9 +67,34 @@ def test_an_unknown_key_is_refused_with_the_nearest(name: str) -> None:
 
 
 def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"Unknown profile 'verl-0\.8'") as caught:
-        profile("verl-0.8")
+    with pytest.raises(UsageError, match=r"Unknown profile 'verl-0\.5'") as caught:
+        profile("verl-0.5")
     assert "verl-0.9" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"rollout_rs": "geometric", "rollout_rs_threshold": 1.01},
+        {"rollout_rs_threshold_lower": 0.5},
+        {"rollout_token_veto_threshold": 1e-4},
+    ],
+)
+@pytest.mark.parametrize("name", ["verl-0.7", "verl-0.8", "verl-0.9"])
+def test_options_of_verl_up_to_0_7_0_are_refused_with_the_profile_that_has_them(
+    name: str, config: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        PROFILES[name].read(config)
+    assert caught.value.hint == "verl 0.7.0 and earlier have it: --profile verl-0.6 reads it."
+    PROFILES["verl-0.6"].read(config)
+
+
+def test_a_threshold_of_icepop_is_refused_by_0_7_with_the_profiles_that_have_it() -> None:
+    config = {"rollout_is": "token", "rollout_is_threshold": "0.5_5.0"}
+    with pytest.raises(UsageError, match=r"verl-0\.7 has no rollout_is_threshold of two ends") as caught:
+        PROFILES["verl-0.7"].read(config)
+    assert caught.value.hint == "verl has it from 0.8.0 on: --profile verl-0.8 or verl-0.9 reads it."
 
 
 @pytest.mark.parametrize("text", ["0.5_5_0", "nan", "nan_2", "0.5_nan", "inf", "2_0.5", "-1", "0_2", "high", "0.5_"])

@@ -232,6 +232,31 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, float], list[tuple[list[in
         },
         [([1, 1], [2, 0]), ([1], [0.5]), ([0, 0], [0, 0]), ([], [])],
     ),
+    # 0.8.0, IcePop at [1.5, 2.5]: applied 2, 0, 0 of mean 2 / 3 and mean square 4 / 3; their means per row are 1, 0, 0,
+    # 0.  Shares of tokens are of the raw weights; of the applied means none is above 2.5, all are below 1.5.
+    "verl-0.8, IcePop": (
+        "verl-0.8",
+        {"rollout_is": "token", "rollout_is_threshold": "1.5_2.5"},
+        named("rollout_corr/", VERL_DIAGNOSTICS)
+        | {
+            "rollout_corr/rollout_is_mean": 2 / 3,
+            "rollout_corr/rollout_is_max": 2.0,
+            "rollout_corr/rollout_is_min": 0.0,
+            "rollout_corr/rollout_is_std": sqrt(4 / 3 - (2 / 3) ** 2),
+            "rollout_corr/rollout_is_eff_sample_size": (2 / 3 + 1e-8) ** 2 / (4 / 3),
+            "rollout_corr/rollout_is_oob_ratio": 2 / 3,
+            "rollout_corr/rollout_is_ratio_fraction_high": 1 / 3,
+            "rollout_corr/rollout_is_ratio_fraction_low": 1 / 3,
+            "rollout_corr/rollout_is_seq_mean": 1 / 4,
+            "rollout_corr/rollout_is_seq_std": sqrt((0.75**2 + 3 * 0.25**2) / 3),
+            "rollout_corr/rollout_is_seq_max": 1.0,
+            "rollout_corr/rollout_is_seq_min": 0.0,
+            "rollout_corr/rollout_is_seq_max_deviation": 1.0,
+            "rollout_corr/rollout_is_seq_fraction_high": 0.0,
+            "rollout_corr/rollout_is_seq_fraction_low": 1.0,
+        },
+        [([1, 1], [2, 0]), ([1], [0]), ([0, 0], [0, 0]), ([], [])],
+    ),
     # As 0.7.1: the mean that divides is (8 + 0.5) / 2.
     "verl-0.9, sequence": (
         "verl-0.9",

@@ -15,6 +15,8 @@ from rlcorr_cli.core.correct import Corrected, correct
 from rlcorr_cli.core.observe import Observation, layouts_of, observe
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.metrics.catalog import logged_name
+from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize
@@ -66,7 +68,8 @@ def expected_tokens() -> dict[tuple[str, str], dict[str, Any]]:
 
 def test_the_golden_file_has_forty_cases_of_five_peers() -> None:
     assert len(CASES) == 40
-    assert {case.split("/")[0] for case in CASES} == set(PROFILES)
+    # verl 0.8 is held to 0.9 and to slow loops in test_verl_0_8.py.
+    assert {case.split("/")[0] for case in CASES} == set(PROFILES) - {"verl-0.8"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -74,6 +77,38 @@ def test_metrics_are_the_peers(case: str) -> None:
     found, expected = measured(case), CASES[case]["metrics"]
     assert set(found) == set(expected)
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+ON_THESE_ROWS = ("without valid tokens, too", "samples of one rollout")
+"""What the names table says of rows that are not here: empty ones, and several of one rollout."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_names_without_a_difference_are_the_metrics(case: str) -> None:
+    plan = plan_of(case)
+    observation = Observation(plans=(plan,), seed=None)
+    groups, layouts = observe(golden_batch(), observation, CPU).groups, layouts_of(observation)
+    if plan.normalizes:
+        groups = normalize(groups, layouts, plan)
+    ours = canonical(TotalsView(groups[(None,)], plan), plan)
+    rows = {name: logged_name(name) for name in CASES[case]["metrics"]}
+    departs = (
+        "0.6 leaves",
+        "0.8",
+        "Before any",
+        "without a veto",
+        *(("2025-10",) if case.startswith("verl-mismatch") else ()),
+    )
+    alike = {
+        name: row.canonical
+        for name, row in rows.items()
+        if row is not None
+        and (not row.difference or any(words in row.difference for words in ON_THESE_ROWS))
+        and not any(words in row.difference for words in departs)
+    }
+    assert len(alike) >= 8
+    expected = {ours_name: CASES[case]["metrics"][name] for name, ours_name in alike.items()}
+    assert {name: ours.get(name) for name in expected} == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)

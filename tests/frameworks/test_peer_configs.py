@@ -1,9 +1,12 @@
 """Frameworks' own configs: read as the plan they mean, refused where the framework or sense would refuse them."""
 
 from dataclasses import replace
+from math import exp
 from pathlib import Path
 
 import pytest
+import yaml
+from profiled import filtered, report
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.peers import PEERS
@@ -203,3 +206,53 @@ def test_a_profile_has_another_releases_preset_only_if_it_means_the_same() -> No
         with pytest.raises(UsageError, match=f"verl-0.9 has no preset '{preset(name).name}'") as refused:
             preset_in(preset(name), PROFILES["verl-0.9"])
         assert refused.value.hint.startswith("It has disabled, token_is, ")
+
+
+ON_POLICY = f"loss_fn:\n  force_on_policy_ratio: true\n  {NEMO_ON}\n  {TIS}\n  truncated_importance_sampling_ratio: 2.0"
+THREE_POLICIES = [
+    {
+        "rollout_log_probs": [-1.0],
+        "old_log_probs": [-1.1],
+        "current_log_probs": [-1.4],
+        "response_mask": [1],
+        "advantages": [1.0],
+    }
+]
+
+
+def test_a_nemo_loss_forced_on_policy_compares_the_current_policy(tmp_path: Path) -> None:
+    found = read(ON_POLICY, tmp_path)
+    assert (found.plan.mode, found.plan.loss) == ("bypass", "reinforce")
+    assert any("force_on_policy_ratio: true" in note and "bypass" in note for note in found.notes)
+    # NeMo-RL's own numbers of these: e^-0.4, and the k3 of it.
+    config = yaml.safe_load(ON_POLICY)
+    metrics = report(tmp_path, "canonical", config, THREE_POLICIES)["metrics"]
+    assert metrics["rollout_is_applied_mean"] == pytest.approx(0.670, abs=5e-4)
+    assert metrics["k3_kl"] == pytest.approx(0.070, abs=5e-4)
+    assert filtered(tmp_path, "canonical", config, THREE_POLICIES) == [([1], [pytest.approx(exp(-0.4), rel=1e-6)])]
+
+
+@pytest.mark.parametrize("text", [f"loss_fn:\n  {NEMO_ON}", f"loss_fn:\n  {NEMO_ON}\n  force_on_policy_ratio: false"])
+def test_a_nemo_loss_that_is_not_forced_compares_the_previous_policy(text: str, tmp_path: Path) -> None:
+    found = read(text, tmp_path)
+    assert found.plan.mode == "decoupled"
+    assert not any("force_on_policy_ratio" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"), [("k1", "is kl, and policy_kl_error kl with its sign turned"), ("k2", "are k2_kl"), ("k3", "")]
+)
+def test_nemos_kind_of_kl_says_which_metric_its_errors_are(kind: str, named: str, tmp_path: Path) -> None:
+    found = read(f"loss_fn:\n  {NEMO_ON}\n  reference_policy_kl_type: {kind}", tmp_path)
+    notes = [note for note in found.notes if f"reference_policy_kl_type: {kind}" in note]
+    assert [named in note for note in notes] == ([True] if named else [])
+    assert found.plan == read(f"loss_fn:\n  {NEMO_ON}", tmp_path).plan
+
+
+def test_nemos_other_options_of_the_kl_are_left_alone(tmp_path: Path) -> None:
+    text = f"loss_fn:\n  reference_policy_kl_penalty: 0.01\n  kl_input_clamp_value: 20.0\n  {NEMO_ON}"
+    assert read(text, tmp_path).plan == read(f"loss_fn:\n  {NEMO_ON}", tmp_path).plan
+    with pytest.raises(UsageError, match="reference_policy_kl_typ'"):
+        read(f"loss_fn:\n  reference_policy_kl_typ: k1\n  {NEMO_ON}", tmp_path)
+    with pytest.raises(UsageError, match="k1, k2, k3"):
+        read(f"loss_fn:\n  reference_policy_kl_type: k4\n  {NEMO_ON}", tmp_path)

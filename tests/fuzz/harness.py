@@ -23,7 +23,7 @@ SHM = Path("/dev/shm")
 BATCH_TOKENS = 5
 """So few that even a small input makes several batches."""
 NATIVE = {"pickle": "d.pkl", "torch": "d.pt", "msgpack": "rank_0.bin"}
-NAMES = {"jsonl": "d.jsonl", "compressed": "d.jsonl.gz", "parquet": "d.parquet", **NATIVE}
+NAMES = {"jsonl": "d.jsonl", "compressed": "d.jsonl.gz", "parquet": "d.parquet", "arrow": "d.arrow", **NATIVE}
 REQUESTS = (
     (ReadRequest(paths=()), PlanColumns()),
     (ReadRequest(paths=(), group_by=("step",)), PlanColumns()),

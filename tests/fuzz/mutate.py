@@ -62,6 +62,21 @@ def parquet(data: bytes, most: int, seed: int, mutate: Mutate) -> bytes:
     return mutate(data, most)
 
 
+def arrow(data: bytes, most: int, seed: int, mutate: Mutate) -> bytes:
+    """Change numbers where they lie, as headers and offsets do, or any bytes."""
+    choose = random.Random(seed)
+    if choose.random() < 0.4 or len(data) < 16:
+        return mutate(data, most)
+    changed = bytearray(data)
+    for _ in range(choose.choice((1, 1, 1, 2, 4))):
+        width = choose.choice((2, 4, 8))
+        at = choose.randrange(0, len(data) - width + 1, width)
+        value = int.from_bytes(changed[at : at + width], "little")
+        value = value + choose.choice((-8, -1, 1, 8)) if choose.random() < 0.5 else choose.choice(NUMBERS)
+        changed[at : at + width] = (value % (1 << 8 * width)).to_bytes(width, "little")
+    return bytes(changed[:most])
+
+
 def footer_changed(footer: Struct, choose: random.Random) -> None:
     """One change to one value of the tree, in place."""
     places = list(_places(footer))
@@ -110,4 +125,8 @@ def _below(value: Any, kind: int) -> Iterator[tuple[Any, Any, int]]:
             yield from _below(item, inner)
 
 
-MUTATORS: dict[str, Callable[[bytes, int, int, Mutate], bytes]] = {"compressed": compressed, "parquet": parquet}
+MUTATORS: dict[str, Callable[[bytes, int, int, Mutate], bytes]] = {
+    "compressed": compressed,
+    "parquet": parquet,
+    "arrow": arrow,
+}

@@ -14,6 +14,7 @@ import tempfile
 import time
 import traceback
 from contextlib import redirect_stderr
+from hashlib import sha1
 from io import StringIO
 from pathlib import Path
 
@@ -23,7 +24,7 @@ MEMORY_MB = 4096
 LONGEST_S = 20
 """For one input."""
 TOLD_LINES = 40
-KINDS = ("jsonl", "compressed", "parquet", "pickle", "torch", "msgpack")
+KINDS = ("jsonl", "compressed", "parquet", "arrow", "pickle", "torch", "msgpack")
 
 
 def main() -> int:
@@ -120,8 +121,15 @@ def fuzz(kind: str, corpus: str, seconds: int, findings: Path) -> None:
         assert changed
         return changed(data, most, seed, atheris.Mutate)[:most]
 
+    def kept(data: bytes) -> None:
+        try:
+            harness.HARNESSES[kind](data)
+        except Exception:  # libFuzzer keeps the inputs of crashes alone
+            (findings / f"{kind}-{sha1(data).hexdigest()}").write_bytes(data)
+            raise
+
     with_mutator = {"custom_mutator": mutator} if changed else {}
-    atheris.Setup([sys.argv[0], *options, corpus], harness.HARNESSES[kind], **with_mutator)
+    atheris.Setup([sys.argv[0], *options, corpus], kept, **with_mutator)
     atheris.Fuzz()
 
 

@@ -128,6 +128,38 @@ def _parquet() -> Iterator[tuple[str, bytes]]:
     yield "lines", lines(ROWS)
 
 
+def ipc(data: pa.Table, stream: bool = False, rows: int = 2, **options: Any) -> bytes:
+    """A file or a stream of record batches of so many rows."""
+    out = pa.BufferOutputStream()
+    new = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with new(out, data.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(data, max_chunksize=rows)
+    return out.getvalue().to_pybytes()
+
+
+def _arrow() -> Iterator[tuple[str, bytes]]:
+    texts = pa.array(["a", None, "é", "a" * 40])
+    strings = table().append_column("step", texts).append_column("data_source", texts.dictionary_encode())
+    nested = table().append_column("extra", pa.array([[{"a": [1, None]}], None, [], [None]]))
+    for form, stream in (("file", False), ("stream", True)):
+        whole = ipc(table(), stream)
+        yield form, whole
+        yield f"{form} cut", whole[:-90]
+        yield f"{form} of one batch", ipc(table(), stream, rows=9)
+        yield f"{form} of strings", ipc(strings, stream)
+        yield f"{form} nested", ipc(nested, stream)
+        yield f"{form} of large lists", ipc(table(kind=pa.large_list), stream)
+        yield f"{form} of lists of two", ipc(table([ROWS[0], ROWS[0]], kind=lambda item: pa.list_(item, 2)), stream)
+        yield f"{form} of views", ipc(table(kind=pa.list_view), stream)
+        yield f"{form} in lz4", ipc(table(), stream, compression="lz4")
+        yield f"{form} in zstd", ipc(strings, stream, compression="zstd")
+        yield f"{form} of an older release", ipc(table(), stream, use_legacy_format=True)
+        yield f"{form} of version 4", ipc(table(), stream, metadata_version=pa.ipc.MetadataVersion.V4)
+        yield f"{form} without rows", ipc(table([]), stream)
+    yield "Feather of the first version", b"FEA1" + bytes(40)
+    yield "lines", lines(ROWS)
+
+
 def _native(*patterns: str) -> Iterator[tuple[str, bytes]]:
     """Files by the frameworks' own writers, as long as an input may be, whole and cut."""
     for pattern in patterns:
@@ -142,6 +174,7 @@ SEEDS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
     "jsonl": _jsonl,
     "compressed": _compressed,
     "parquet": _parquet,
+    "arrow": _arrow,
     "pickle": partial(_native, "skyrl/**/*.pkl", "roll/**/*.pkl"),
     "torch": partial(_native, "slime/**/*.pt", "miles/**/*.pt"),
     "msgpack": partial(_native, "prime-rl/**/rank_*.bin"),

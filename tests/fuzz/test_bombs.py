@@ -3,6 +3,9 @@
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from bombs import BOMBS, COMMANDS, read, wrong
 from measured import took
@@ -22,6 +25,23 @@ def test_a_bomb_does_no_harm(name: str, tmp_path: Path) -> None:
         done = read(command, path, tmp_path, SECONDS)
         assert wrong(done) == [], done
         assert (tmp_path / "out.parquet").exists() is (done.status == 0 and command == "filter")
+
+
+def test_memory_is_bounded_in_rows_too(tmp_path: Path) -> None:
+    """Rows of one token, as large lists in one row group, took over a gigabyte while only the tokens of a batch were
+    bounded: 300,000 are less than one batch."""
+    n_rows, rng, path = 300_000, np.random.default_rng(0), tmp_path / "ones.parquet"
+    rollout = -rng.exponential(0.5, n_rows).astype(np.float32)
+    old = np.minimum(rollout + rng.normal(0, 0.01, n_rows).astype(np.float32), 0)
+    offsets = pa.array(np.arange(n_rows + 1))
+    lists = {
+        name: pa.LargeListArray.from_arrays(offsets, pa.array(values))
+        for name, values in (("rollout_log_probs", rollout), ("old_log_probs", old))
+    }
+    pq.write_table(pa.table(lists), path)
+    done = read("analyze", path, tmp_path, SECONDS)
+    assert "300,000 sequences" in done.out, done.err
+    assert wrong(done, limit_mb=750) == []
 
 
 def test_there_are_bombs_of_both_forms() -> None:

@@ -69,3 +69,23 @@ def test_a_file_that_is_cut_short_is_said_to_be(tmp_path: Path, form: str) -> No
         short.write_bytes(path.read_bytes()[:size])
         with pytest.raises(DataError, match="cannot be read as Arrow IPC"):
             analyze(str(short))
+
+
+@pytest.mark.parametrize("form", ["arrow", "legacy.arrow", "feather", "ipc"])
+def test_an_error_names_the_row_by_its_number_in_the_whole_file(tmp_path: Path, form: str) -> None:
+    """In record batches of several lengths, with a dictionary before them."""
+    n, bad = 400, 377
+    lists = [[-0.5]] * bad + [[0.5]] + [[-0.5]] * (n - bad - 1)
+    source = pa.array(["a", "b"] * (n // 2)).dictionary_encode()
+    table = pa.table({"rollout_log_probs": lists, "old_log_probs": [[-0.5]] * n, "source": source})
+    path = tmp_path / f"dump.{form}"
+    options = pa.ipc.IpcWriteOptions(
+        use_legacy_format=form.startswith("legacy"), compression="lz4" if form == "feather" else None
+    )
+    make = pa.ipc.new_stream if form == "ipc" else pa.ipc.new_file
+    with pa.OSFile(str(path), "wb") as file, make(file, table.schema, options=options) as writer:
+        for first in range(0, n, 10):
+            writer.write_batch(table.slice(first, 3).combine_chunks().to_batches()[0])
+            writer.write_batch(table.slice(first + 3, 7).combine_chunks().to_batches()[0])
+    with pytest.raises(DataError, match=rf"dump.{form}, row {bad} \(0-based\): rollout_log_probs\[0\] is 0.5"):
+        analyze(str(path))

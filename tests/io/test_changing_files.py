@@ -1,18 +1,24 @@
 """A file that changes while it is read is an error that names it, never fewer or other rows."""
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from dumps import compressed, jsonl, opened, parquet, row
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import CheckedRows
+from rlcorr_cli.io.containers.torch_files import WHOLE_BYTES
 from rlcorr_cli.io.convert import canonical_rows
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.requests import ReadRequest
+from tests.io.layouts.crafted import dumped, tensor, torch_bytes
 from tests.io.layouts.native_rows import NATIVE
 
 N = 600
@@ -141,7 +147,7 @@ def test_a_file_that_changes_after_it_was_opened_is_not_converted(
     form: str, change: Callable[[Path], None], tmp_path: Path
 ) -> None:
     path = tmp_path / f"d.{form}"
-    if form == "pt":  # whose unit is kept open, and mapped
+    if form == "pt":  # whose unit is kept open, with its bytes
         path.write_bytes((NATIVE / "miles" / "policy_loss_debug" / "rank_0_call_0.pt").read_bytes())
     else:
         dump_of(form, tmp_path)
@@ -149,3 +155,101 @@ def test_a_file_that_changes_after_it_was_opened_is_not_converted(
     change(path)
     with pytest.raises(DataError, match=path.name):
         list(canonical_rows(dump))
+
+
+def arrow(path: Path) -> None:
+    """In a file or a stream, by the suffix; more than is read ahead."""
+    table = pa.Table.from_pylist(ROWS).append_column("text", pa.array(["a" * 10_000] * N))
+    new = pa.ipc.new_file if path.suffix == ".arrow" else pa.ipc.new_stream
+    with pa.OSFile(str(path), "wb") as out, new(out, table.schema) as writer:
+        writer.write_table(table, max_chunksize=20)
+
+
+LENGTH, N_SEQUENCES = 200_000, 6
+KINDS = {"tokens": ("Long", 8), "loss_masks": ("Int", 4), "log_probs": ("Float", 4), "rollout_log_probs": ("Float", 4)}
+
+
+def torch_file(path: Path) -> None:
+    """slime's, longer than what is read whole."""
+    storages = {f"{name}{i}": b"\0" * LENGTH * size for i in range(N_SEQUENCES) for name, (_, size) in KINDS.items()}
+    samples = [
+        {
+            "sample_index": i,
+            "response_lengths": LENGTH,
+            **{name: tensor(f"{name}{i}", kind, (LENGTH,)) for name, (kind, _) in KINDS.items()},
+        }
+        for i in range(N_SEQUENCES)
+    ]
+    value = {"format_version": 2, "rollout_id": 1, "rank": 0, "samples": samples}
+    path.write_bytes(torch_bytes(dumped(value, 2), storages))
+    assert path.stat().st_size > WHOLE_BYTES
+
+
+WRITTEN: dict[str, Callable[[Path], object]] = {
+    "arrow": arrow,
+    "ipc": arrow,
+    "pt": torch_file,
+    "parquet": lambda path: parquet(path, ROWS, row_group_size=20),
+}
+
+
+@pytest.mark.parametrize("kept", [0, 4096, 0.5], ids=["nothing", "a page", "half"])
+@pytest.mark.parametrize("form", WRITTEN)
+def test_a_file_that_is_cut_short_between_two_portions_is_an_error(form: str, kept: float, tmp_path: Path) -> None:
+    path = tmp_path / f"d.{form}"
+    WRITTEN[form](path)
+    portions = canonical_rows(open_dump(ReadRequest(paths=(aged(str(path)),))))
+    assert 0 < len(next(portions)[1]) < N
+    os.truncate(path, kept if isinstance(kept, int) else int(path.stat().st_size * kept))
+    with pytest.raises(DataError, match="was changed while it was read"):
+        list(portions)
+
+
+OPENINGS = """
+import os, sys
+from pathlib import Path
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.convert import canonical_rows
+from rlcorr_cli.io.dump import open_dump
+from rlcorr_cli.requests import PlanColumns, ReadRequest
+
+path, whole, opened, half_at = sys.argv[1], Path(sys.argv[1]).read_bytes(), 0, 0
+
+def opening(event, args):
+    global opened, half_at
+    if event != "open" or not half_at or args[0] != path:
+        return
+    opened, at, half_at = opened + 1, half_at, 0
+    if opened == at:
+        os.truncate(path, len(whole) // 2)
+    elif opened == at + 1:
+        Path(path).write_bytes(whole)
+    half_at = at
+
+def n_rows():
+    request = ReadRequest(paths=(os.path.dirname(path),))
+    return sum(len(rows) for _, rows in canonical_rows(open_dump(request, PlanColumns(compares=False))))
+
+expected = n_rows()
+sys.addaudithook(opening)
+for half_at in range(1, 9):
+    opened = 0
+    os.utime(path, (10**9, 10**9))
+    try:
+        found = n_rows()
+    except DataError as error:
+        found = expected if "was changed while it was read" in error.message else error.message
+    assert found == expected, (half_at, opened, found, expected)
+    Path(path).write_bytes(whole)
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["miles/train_data/3_0.pt", "slime/train_data/0.pt", "roll/rollout_mock_dumps/val/step_000000.pkl"]
+)
+def test_a_file_that_is_half_written_whenever_it_is_opened_is_never_passed_over(name: str, tmp_path: Path) -> None:
+    """It is half as long from one opening to the next, and then as before."""
+    shutil.copytree((NATIVE / name).parent, tmp_path / "dump")
+    path = tmp_path / "dump" / Path(name).name
+    done = subprocess.run([sys.executable, "-c", OPENINGS, path], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dumps import compressed, jsonl, opened, parquet, plain, read_rows, row
+from limits import LIMIT_SECONDS
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers import jsonl as reading
@@ -239,6 +240,7 @@ def test_standard_input_is_read_whole_and_only_once(tmp_path: Path, codec: str |
         input=Path(path).read_bytes(),
         capture_output=True,
         check=True,
+        timeout=LIMIT_SECONDS,
     )
     assert run.stdout.decode().splitlines() == ["300 True -", "Standard input can be read only once."]
 

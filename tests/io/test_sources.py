@@ -103,6 +103,28 @@ def test_a_linked_folder_is_read_once(tree: Path, tmp_path_factory: pytest.TempP
     ]
 
 
+@pytest.mark.parametrize("pattern", ["**/*.parquet", "**", "*/**/a.parquet", "**/**/a.parquet", "**/l1/**/*.parquet"])
+def test_a_glob_through_links_to_folders_above_finds_each_file_once(tmp_path: Path, pattern: str) -> None:
+    touch(tmp_path / "sub" / "a.parquet", b"PAR1")
+    for folder in (tmp_path, tmp_path / "sub"):
+        (folder / "l1").symlink_to(tmp_path)
+        (folder / "l2").symlink_to(".")
+    assert names(find([f"{tmp_path}/{pattern}"])) == ["a.parquet"]
+
+
+def test_a_glob_finds_files_by_the_name_of_a_link_to_their_folder_too(tmp_path: Path) -> None:
+    """As `runs/**/latest/*.parquet`, where the folder itself comes first and does not fit."""
+    touch(tmp_path / "a" / "step_2" / "x.parquet", b"PAR1")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "latest").symlink_to(tmp_path / "a" / "step_2")
+    assert [source.path for source in find([f"{tmp_path}/**/latest/*.parquet"])] == [
+        str(tmp_path / "b" / "latest" / "x.parquet")
+    ]
+    assert [source.path for source in find([f"{tmp_path}/**/*.parquet"])] == [
+        str(tmp_path / "a" / "step_2" / "x.parquet")
+    ]
+
+
 def test_a_glob_that_hits_files_and_directories_reads_both(tree: Path) -> None:
     touch(tree / "spark.parquet" / "part-0.parquet", b"PAR1")
     touch(tree / "spark.parquet" / "schema.json")

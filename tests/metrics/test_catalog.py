@@ -35,6 +35,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"rollout_is": "sequence", "rollout_rs": "geometric", "rollout_rs_threshold": 1.01},
     ),
     "verl-0.7": ({"rollout_is": "token", "rollout_rs": "token_k1,seq_max_k2", "rollout_rs_threshold": "0.5_2.0,1.0"},),
+    "verl-0.8": ({"rollout_is": "token", "rollout_is_threshold": "0.5_5.0"},),
     "verl-0.9": (
         {"rollout_is": "token", "rollout_is_threshold": "0.5_5.0"},
         {"rollout_is": "sequence", "rollout_rs": "seq_mean_k1,seq_mean_k3,token_k2", "rollout_rs_threshold": "1.5"},
@@ -210,6 +211,36 @@ def test_frameworks_names_lead_to_metrics_that_there_are() -> None:
     assert set(DEFINITIONS) >= VERL_NAMES
     assert logged_as("k2_kl") == []
     assert logged_as("prob_abs_diff_max") == ["verl's training/rollout_probs_diff_max"]
+
+
+def test_differences_are_sentences_and_name_metrics_that_there_are() -> None:
+    options = {"reference_policy_kl_type", "sequence_level_importance_ratios", "sequence_mask"}
+    for row in LOGGED:
+        assert row.note == "" or row.note.endswith("."), row.name
+        words = set(re.findall(r"\b[a-z]\w*_\w+\b", row.note)) - options
+        assert {word for word in words if define(word) is None} == set(), row.name
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("sampling/importance_sampling_ratio/mean", "In token modes it is rollout_is_applied_mean"),
+        ("gen_kl_error", "With reference_policy_kl_type k1 it is kl, with k2 k2_kl"),
+        ("sampling_importance_ratio", "times the rows of a micro-batch"),
+        ("train_rollout_kl", "miles's name of k3_kl"),
+        ("training/rollout_probs_diff_std", "N - 1"),
+        ("rollout_corr/rollout_is_seq_fraction_high", "0.8 takes applied weights"),
+    ],
+)
+def test_a_name_says_what_it_is_in_other_modes(name: str, told: str) -> None:
+    definition = define(name)
+    assert definition is not None
+    assert told in definition.note
+
+
+def test_what_no_framework_logs_is_no_name() -> None:
+    """prime-rl's prob_delta is a signed number of each token in its exports, and no metric."""
+    assert define("prob_delta") is None
 
 
 def test_verl_is_named_as_a_logger_only_of_what_its_profile_writes() -> None:

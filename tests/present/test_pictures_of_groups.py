@@ -62,7 +62,7 @@ def bands_and_legends(kind: str, report: Report) -> list[tuple[int, list[str]]]:
 
 def test_curves_over_steps_have_bands_where_groups_have_intervals(report: Report) -> None:
     n_bands = [n for n, _ in bands_and_legends("metrics", report)]
-    assert n_bands == [0, 0, 0, 2, 1, 2]
+    assert n_bands == [0, 0, 0, 2, 1, 1]
     without = replace(report, groups=tuple(replace(group, intervals={}) for group in report.groups))
     assert [n for n, _ in bands_and_legends("metrics", without)] == [0] * 6
 

@@ -147,7 +147,7 @@ def texts_of(figure: Figure) -> list[Text]:
     texts = list(figure.texts)
     for ax in figure.axes:
         legend = ax.get_legend()
-        texts += [ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]  # type: ignore[attr-defined]  # no public name
+        texts += [ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]
         texts += [] if legend is None else legend.get_texts()
         for axis in axes_with_ticks(ax):
             texts += [*shown_labels(axis), axis.get_offset_text()]

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from limits import LIMIT_SECONDS
 from numpy.typing import NDArray
 
 from rlcorr_cli.quality.anomalies import ANOMALIES, Sample, find_anomalies
@@ -460,7 +461,9 @@ def test_the_table_loads_without_numpy() -> None:
     script = (
         "import sys; from rlcorr_cli.quality.anomalies import ANOMALIES; print(len(ANOMALIES), 'numpy' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
+    )
     assert done.stdout.split() == [str(len(ANOMALIES)), "False"]
 
 

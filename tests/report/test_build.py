@@ -43,13 +43,21 @@ def test_more_than_a_tenth_of_rows_alike_are_noted(tmp_path: Path) -> None:
     assert note.startswith("15 % of the rows are alike in their rollout log-probs: they are resampled together")
 
 
-@pytest.mark.parametrize(("n", "noted"), [(1, False), (2, True), (19, True), (20, False)])
-def test_intervals_of_few_sequences_are_noted(n: int, noted: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("n", "says"),
+    [
+        (1, "1 rollout: too few for intervals, which take 5"),
+        (4, "4 rollouts: too few for intervals, which take 5"),
+        (5, "Intervals rest on 5 rollouts. Below 20 they may hold the truth less often than 95 % of the time"),
+        (19, "Intervals rest on 19 rollouts. Below 20 they may hold the truth less often than 95 % of the time"),
+        (20, None),
+    ],
+)
+def test_intervals_of_few_sequences_are_noted(n: int, says: str | None, tmp_path: Path) -> None:
     report = reported([row(i) for i in range(n)], tmp_path)
-    assert bool(report.intervals) == (n > 1)
-    notes = [note for note in report.notes if "narrower" in note]
-    sentence = f"Intervals of {n} sequences are narrower than 95 % intervals have to be: it takes 20"
-    assert notes == noted * [f"{sentence} (`rlcorr help intervals`)."]
+    assert bool(report.intervals) == (n >= 5)
+    notes = [note for note in report.notes if "rlcorr help intervals" in note]
+    assert notes == ([] if says is None else [f"{says} (`rlcorr help intervals`)."])
 
 
 def test_one_row_many_times_has_no_intervals(tmp_path: Path) -> None:
@@ -59,4 +67,4 @@ def test_one_row_many_times_has_no_intervals(tmp_path: Path) -> None:
         "All rows are alike in their rollout log-probs, so there are no intervals; a column sample_id would tell them "
         "apart."
     ]
-    assert "kl" in reported([row(1)] * 29 + [row(2)], tmp_path).intervals
+    assert "kl" in reported([row(1)] * 26 + [row(i) for i in range(2, 6)], tmp_path).intervals

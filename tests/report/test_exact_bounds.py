@@ -102,8 +102,8 @@ def test_the_bounds_that_compare_names_keep_just_the_share_that_it_says(dump: st
 def test_the_bounds_suggested_for_a_rejection_keep_just_the_share_that_is_said(dump: str, statistic: str) -> None:
     name, _, scope = statistic.partition(".")
     nothing = Bounds(1 - 1e-12, 1 + 1e-12) if name == "ratio" else Bounds(None, 1e-16)
-    (bounds,) = analyze(dump, Plan("tight", rejections=(Rejection(name, scope, nothing, "tight"),))).suggestions  # type: ignore[arg-type]
-    loose = Rejection(name, scope, Bounds(bounds.low, bounds.high), "loose")  # type: ignore[arg-type]
+    (bounds,) = analyze(dump, Plan("tight", rejections=(Rejection(name, scope, nothing, "tight"),))).suggestions
+    loose = Rejection(name, scope, Bounds(bounds.low, bounds.high), "loose")
     again = analyze(dump, Plan("loose", rejections=(loose,)))
     assert bounds.exact
     assert again.whole.values["kept_sequences"] == bounds.kept_fraction * again.whole.counts["sequences"]

@@ -9,9 +9,9 @@ from made import CPU, batch
 from oracle import Row
 
 from rlcorr_cli.core.observe import Observation, observe
-from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
+from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.report.impossible import TOO_HIGH, TOO_LOW, Impossible, impossible_ratio
+from rlcorr_cli.report.impossible import TOO_HIGH, TOO_LOW, Impossible, impossible_in, impossible_ratio
 from rlcorr_cli.totals.summary import total
 from rlcorr_cli.totals.view import TotalsView
 
@@ -21,11 +21,9 @@ VOCABULARY = 40
 def concluded(rows: list[Row]) -> Impossible | None:
     observation = Observation(plans=(Plan(),))
     seen = observe(batch(rows), observation, CPU)
-    assert seen.whole is not None
-    assert seen.whole.rows is not None
     summaries = list(seen.groups.values())
     numbers = TotalsView(total(summaries, summaries[0].layouts), Plan())
-    return impossible_ratio(diagnostics(numbers), intervals(seen.replicates["decoupled"]), seen.whole.rows.n_distinct)
+    return impossible_in(diagnostics(numbers), seen.whole)
 
 
 def drawn(n: int, seed: int, noise: float, kept: float = 1.0, temperature: float = 1.0) -> list[Row]:

@@ -85,7 +85,7 @@ CASES = {
         "token_is).",
     ),
     "sequence weights with too heavy a tail": Case(
-        values={**CLOSE, "pareto_k_seq": 0.727},
+        values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6},
         says="Close: token-level weights stay usable, sequence-level ones do not. Weight token by token (--preset "
         "token_is).",
     ),

@@ -46,7 +46,8 @@ def remedy(metric: str, plan: Plan = PLAIN, **situation: Any) -> str | None:
     """What is said of a broken default rule."""
     (rule,) = (rule for rule in RULES if rule.metric == metric)
     bad = -1e9 if rule.high is None else 1e9
-    (finding,) = advised(judge([Section({}, {metric: bad})], [rule]), Situation(plan=plan, **situation))
+    values = {metric: bad, rule.needs: 0.6}
+    (finding,) = advised(judge([Section({}, values)], [rule]), Situation(plan=plan, **situation))
     return finding.remedy
 
 

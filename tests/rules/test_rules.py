@@ -131,6 +131,10 @@ def test_a_high_bound_is_one_of_the_value_where_it_is_never_negative(metric: str
     ("rule", "words"),
     [
         (Rule("kl", "fail", "", high=0.1, absolute=True), "between -0.1 and 0.1"),
+        (Rule("kl", "fail", "", high=0.0, absolute=True), "0"),
+        (Rule("kl", "fail", "", high=-0.0, absolute=True), "0"),
+        (Rule("ratio_mean", "fail", "", low=1.0, high=1.0), "1"),
+        (Rule("kl", "fail", "", low=-0.0), ">= 0"),
         (Rule("kl", "fail", "", low=0.1, absolute=True), ">= 0.1 in size"),
         (Rule("rollout_is_mean", "fail", "", low=0.5, high=2.0), "between 0.5 and 2"),
         (Rule("seq_ess", "fail", "", low=0.3), ">= 0.3"),

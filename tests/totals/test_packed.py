@@ -94,7 +94,7 @@ def test_what_is_no_point_is_refused(node: Any) -> None:
 
 def test_an_array_of_another_type_is_refused() -> None:
     with pytest.raises(MalformedError, match="float64 was expected"):
-        unpack(Column, pack(Column(np.zeros(3, np.int64))))  # type: ignore[arg-type]  # what is refused
+        unpack(Column, pack(Column(np.zeros(3, np.int64))))
 
 
 def test_bytes_changed_anywhere_give_a_value_or_an_error() -> None:

@@ -1,15 +1,17 @@
 """Arrow's own files and streams: what Hugging Face datasets lie in, and Feather files.
 
-A file is mapped and its record batches are read where they lie.  A file tells how many there are, so that runs of them
-are shards; a stream is read from end to end.
+A record batch is in memory as a whole, of a file the needed columns alone.  A file tells how many there are, so that
+runs of them are shards; a stream is read from end to end.
 """
 
+import struct
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import lru_cache
 
 import pyarrow as pa
 
-from rlcorr_cli.batch import Shard
+from rlcorr_cli.batch import Shard, Stamp
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.batches import Rows
@@ -24,6 +26,15 @@ from rlcorr_cli.storage import filesystem
 FILE = b"ARROW1"
 OLD_FEATHER = b"FEA1"
 CUT_SHORT = "It may be cut short: write it again."
+TOO_LARGE = "It is damaged, or its record batches are too large for the memory: write it again in smaller ones."
+CONTINUED = b"\xff" * 4
+"""What a header begins with, since release 0.15 of Arrow; its length follows."""
+BLOCK_BYTES = 24
+"""Of a footer's entry of a record batch: where it begins (8 bytes), how long its header is (4), and more."""
+MAX_ROWS = 1 << 40
+"""Of a record batch that is believed: far more than any that could be read, and few enough to be added."""
+KEPT = 64
+"""Files of which is kept which row is the first of each record batch."""
 BATCHES = 16
 """Record batches of one shard; a Hugging Face dataset has 1,000 rows in each."""
 WHOLE_ROWS = 1 << 9
@@ -34,6 +45,7 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     """The schema, and of a file how many rows each record batch has."""
     with _opened(source.path) as reader:
         schema = reader.schema
+        _ = schema.names  # decoded only when they are asked for, and a name need not be UTF-8
         needed(schema)
         if not isinstance(reader, pa.ipc.RecordBatchFileReader):
             return Index(schema=schema, in_one=True)
@@ -56,8 +68,8 @@ def read(
 ) -> Generator[Rows]:
     """The part's rows, at most a record batch at a time; whole: with all columns."""
     with _opened(shard.path, None if whole else roles.needed) as reader:
-        row, batches = _batches(reader, shard.part)
-        for batch in batches:
+        row = _first_rows(shard.path, shard.stamp)[shard.part[0]] if shard.part else 0
+        for batch in _batches(reader, shard.part):
             batch = pa.record_batch([_plain(column) for column in batch.columns], names=batch.schema.names)
             step = min(batch.num_rows, WHOLE_ROWS) if whole else batch.num_rows
             for first in range(0, batch.num_rows, max(step, 1)):
@@ -80,14 +92,57 @@ def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
 
 def _batches(
     reader: "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader", part: tuple[int, int] | None
-) -> tuple[int, Iterator[pa.RecordBatch]]:
-    """The number of the part's first row, and its record batches, each checked: offsets of a damaged file lead
-    anywhere."""
-    if part is None:
-        return 0, (_checked(batch) for batch in reader)
-    first, stop = part
-    before = sum(reader.get_batch(i).num_rows for i in range(first))
-    return before, (_checked(reader.get_batch(i)) for i in range(first, stop))
+) -> Iterator[pa.RecordBatch]:
+    """The part's record batches, each checked: offsets of a damaged file lead anywhere."""
+    return (_checked(batch) for batch in (reader if part is None else map(reader.get_batch, range(*part))))
+
+
+@lru_cache(KEPT)
+def _first_rows(path: str, stamp: Stamp | None) -> Sequence[int]:
+    """The number of the first row of each record batch of a file in this state, by the headers of those before it.
+
+    Arrow tells how many rows a batch has once it has read it whole.  The footer, which says where a batch and its
+    header begin, and the header are flatbuffers.  Source: arrow.apache.org/docs/format/Columnar.html, with File.fbs and
+    Message.fbs.
+    """
+    with filesystem(path).arrow_file(path) as file:
+        size, end = file.size(), file.size() - len(FILE) - 4
+        length = int.from_bytes(file.read_at(4, end), "little")
+        footer = file.read_at(length, end - length)
+        blocks = _linked(footer, _field(footer, _linked(footer, 0), 3))
+        rows = 0
+        firsts: list[int] = []
+        for i in range(struct.unpack_from("<i", footer, blocks)[0]):
+            firsts.append(rows)
+            start, n_bytes = struct.unpack_from("<qi", footer, blocks + 4 + BLOCK_BYTES * i)
+            if not 0 < n_bytes <= size - start <= size:
+                raise pa.ArrowInvalid("a record batch lies outside of it")
+            rows += _length(file.read_at(n_bytes, start))
+        return firsts
+
+
+def _length(message: bytes) -> int:
+    """How many rows the header of a record batch says that it has."""
+    message = message[8 if message[:4] == CONTINUED else 4 :]
+    place = _field(message, _linked(message, _field(message, _linked(message, 0), 2)), 0)
+    rows = struct.unpack_from("<q", message, place)[0] if place else 0
+    if not 0 <= rows <= MAX_ROWS:
+        raise pa.ArrowInvalid(f"a record batch of {rows:,} rows")
+    return rows
+
+
+def _linked(data: bytes, place: int) -> int:
+    """Where that begins which a flatbuffer points to from a place."""
+    return place + struct.unpack_from("<I", data, place)[0]
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Where a field of a flatbuffer's table is; 0 of one that is left out, being zero."""
+    directory = table - struct.unpack_from("<i", data, table)[0]
+    (n_bytes,) = struct.unpack_from("<H", data, directory)
+    at = 4 + 2 * number
+    offset = struct.unpack_from("<H", data, directory + at)[0] if at < n_bytes else 0
+    return table + offset if offset else 0
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -104,23 +159,31 @@ def _plain(column: pa.Array) -> pa.Array:
 def _opened(
     path: str, columns: Sequence[str] | None = None
 ) -> "Generator[pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader]":
+    files = filesystem(path)
     try:
-        with filesystem(path).mapped(path) as file:
-            start = file.read(len(FILE))
-            file.seek(0)
+        with files.arrow_file(path) as file:
+            start = file.read_at(len(FILE), 0)
             if start[: len(OLD_FEATHER)] == OLD_FEATHER:
                 raise DataError(f"{path} is Feather of the first version.", "Write it again: polars' write_ipc does.")
-            opened = _file(file, columns) if start == FILE else pa.ipc.open_stream(file)
-            with opened as reader:
-                yield reader
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        explained = filesystem(path).explained(path, error)
+            if start == FILE:
+                with _file(file, columns) as reader:
+                    yield reader
+                return
+        with files.open(path) as stream, pa.ipc.open_stream(stream) as reader:
+            yield reader
+    except (MemoryError, OverflowError) as error:  # damaged lengths are of any size, and so may a batch be
+        raise _damaged(path, error, TOO_LARGE) from error
+    except UnicodeDecodeError as error:
+        raise _damaged(path, "a column's name is not UTF-8", CUT_SHORT) from error
+    except (pa.ArrowException, OSError, struct.error) as error:
+        explained = files.explained(path, error)
         if explained is not None:
             raise explained from error
-        what = " ".join(str(error).split())
-        raise DataError(
-            f"{path} cannot be read as Arrow IPC: {what}", "It may be cut short: write it again."
-        ) from error
+        raise _damaged(path, error, CUT_SHORT) from error
+
+
+def _damaged(path: str, error: object, hint: str) -> DataError:
+    return DataError(f"{path} cannot be read as Arrow IPC: {' '.join(str(error).split())}", hint)
 
 
 def _file(file: pa.NativeFile, columns: Sequence[str] | None) -> "pa.ipc.RecordBatchFileReader":

@@ -27,12 +27,13 @@ def made_of_rows(path: str, make: Callable[[dict[str, Any]], Iterable[Made]]) ->
 
 
 def has_key(path: str, key: str, value: bytes = b"") -> bool:
-    """Whether a JSON object of the file has that key, with a value that begins so, a pattern.
+    """Whether a JSON object of the file has that key, with a value that begins so, a pattern, in the same line.
 
     Found without parsing: no text in JSON holds these bytes, because its quotes are escaped.
     """
     pattern = re.compile(rb'"%s":\s?%s' % (key.encode(), value))
-    return pattern.search(filesystem(path).memory(path)) is not None
+    with filesystem(path).open(path) as file:
+        return any(pattern.search(line) for line in file)
 
 
 def _numbered(path: str) -> Iterator[tuple[int, dict[str, Any]]]:

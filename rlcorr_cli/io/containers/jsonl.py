@@ -10,6 +10,7 @@ import pyarrow.json as pj
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.io.arrow_types import holds_token_ids
 from rlcorr_cli.io.batches import Rows
 from rlcorr_cli.io.columns import ALIASES, Roles
 from rlcorr_cli.io.containers.index import Index, NeededColumns
@@ -89,13 +90,20 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: 
     """A block that is not blank."""
     lines = [line for _, line in numbered(block.data, 0)] if whole else None
     numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
-    ids = [name for name in roles.ids if name not in (roles.batch, *roles.group_keys)]
+    by_text = roles.cluster is not None and not holds_token_ids(declared.field(roles.cluster).type)
+    named = [*roles.ids, *([roles.cluster] if roles.cluster is not None and by_text else [])]
+    ids = [name for name in dict.fromkeys(named) if name not in (roles.batch, *roles.group_keys)]
     # Arrow would read of an id that is a list or an object what the first rows had of it.
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
     table, unread = None if nested else _fast(block.data, declared, len(numbers)), {}
     if table is None:
         table, unread = parsed(
-            lines or (line for _, line in numbered(block.data, 0)), declared, path, ids=ids, mask=roles.mask
+            lines or (line for _, line in numbered(block.data, 0)),
+            declared,
+            path,
+            ids=ids,
+            mask=roles.mask,
+            lenient=None if roles.cluster in ids else roles.cluster,
         )
     (batch,) = table.combine_chunks().to_batches()
     places = Places(path, "line", numbers, block.start)

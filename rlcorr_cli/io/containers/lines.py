@@ -75,16 +75,23 @@ def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
 
 
 def parsed(
-    lines: Iterable[bytes], schema: pa.Schema, path: str, *, ids: Sequence[str] = (), mask: str | None = None
+    lines: Iterable[bytes],
+    schema: pa.Schema,
+    path: str,
+    *,
+    ids: Sequence[str] = (),
+    mask: str | None = None,
+    lenient: str | None = None,
 ) -> tuple[pa.Table, dict[int, str]]:
     """The schema's columns of all lines, and what is wrong with those that cannot be read: their rows are null.
 
-    A mask, whose lists may hold booleans, becomes float64, a key column of mixed numbers too, an id text.
+    A mask, whose lists may hold booleans, becomes float64, a key column of mixed numbers too, an id text.  lenient: the
+    column of which a value that does not fit is null, and nothing is wrong with its line.
     """
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
     unread: dict[int, str] = {}
     for i, line in enumerate(lines):
-        row = _fitted(line, schema, ids, mask)
+        row = _fitted(line, schema, ids=ids, mask=mask, lenient=lenient)
         if isinstance(row, str):
             unread[i], row = row, {}
         for name, values in columns.items():
@@ -93,7 +100,9 @@ def parsed(
     return pa.table({name: _array(columns[name], type, name, path) for name, type in types.items()}), unread
 
 
-def _fitted(line: bytes, schema: pa.Schema, ids: Sequence[str], mask: str | None) -> dict[str, Any] | str:
+def _fitted(
+    line: bytes, schema: pa.Schema, *, ids: Sequence[str], mask: str | None, lenient: str | None
+) -> dict[str, Any] | str:
     """A line's values as `_array` takes them, or what is wrong."""
     row = row_of(line)
     if isinstance(row, str):
@@ -104,6 +113,8 @@ def _fitted(line: bytes, schema: pa.Schema, ids: Sequence[str], mask: str | None
             value = row.get(field.name)
             fitted[field.name] = _id(value) if field.name in ids else _value(value, field.type, field.name == mask)
         except _UnfitError as error:
+            if field.name == lenient:
+                continue
             return f"has {error} in {field.name}, which holds {field.type}"
     return fitted
 

@@ -24,7 +24,8 @@ from rlcorr_cli.io.layouts.layout import Opened, Sample
 from rlcorr_cli.io.layouts.table import layout
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
-from rlcorr_cli.places import shown
+from rlcorr_cli.places import shown, utf8
+from rlcorr_cli.storage.refusals import unreadable
 
 PEEKED_ROWS = 64
 PORTION_TOKENS = 1 << 18
@@ -89,17 +90,14 @@ def _by_file(samples: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _rows(shard: Shard, samples: list[dict[str, Any]], whole: bool) -> Rows:
-    batch = record_batch(samples, shard.whole_schema if whole else shard.schema)
+    named = [{**sample, "source_file": utf8(sample["source_file"])} for sample in samples]
+    batch = record_batch(named, shard.whole_schema if whole else shard.schema)
     path = samples[0]["source_file"] if samples else shard.path
     return Rows(
         data=batch.select(shard.schema.names) if whole else batch,
         places=Places(path, "row", [sample["source_row"] for sample in samples]),
         original=ArrowRows.of(batch) if whole else None,
     )
-
-
-def _files(unit: Source | Shard) -> Stamps:
-    return ((unit.path, unit.stamp), *unit.companions)
 
 
 class OpenUnits:
@@ -135,11 +133,10 @@ _OPEN = OpenUnits()
 
 def _opened(unit: Source | Shard) -> Opened:
     """A unit, opened; threads that ask for the same at once may open it twice."""
-    files = _files(unit)
-    opened = _OPEN.get((unit.format, files))
+    opened = _OPEN.get((unit.format, unit.files))
     if opened is None:
-        opened = layout(unit.format).open([path for path, _ in files])
-        _OPEN.keep((unit.format, files), opened, unit.n_bytes)
+        opened = layout(unit.format).open([path for path, _ in unit.files])
+        _OPEN.keep((unit.format, unit.files), opened, unit.n_bytes)
     return opened
 
 
@@ -148,6 +145,8 @@ def _named(path: str) -> Generator[None]:
     """Let an error about a file's contents say which file it is."""
     try:
         yield
+    except OSError as error:  # while a file of the disk is read line by line
+        raise unreadable(shown(path), error) from error
     except DataError as error:
         if error.message.startswith(shown(path)):
             raise

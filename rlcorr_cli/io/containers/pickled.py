@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.storage.contents import AnyBytes
 
 HINT = "Only files of the frameworks that rlcorr knows are read, and nothing in them is run."
 NUMBERS = re.compile(rb"(?:G.{8}|K.|M..|J.{4}|[N\x88\x89]){1,65536}+", re.DOTALL)
@@ -26,7 +27,7 @@ It never gives back what it took, so that a long run takes no memory."""
 LONGEST_NUMBER = 64
 """Bytes of a long integer, of which the frameworks write at most nine."""
 LONGEST_NAME = 256
-"""Bytes of a module or of a name."""
+"""Of a module or of a name, in bytes or, where a pickle holds them as text, in characters."""
 LIMIT, DEFAULT_LIMIT = "RLCORR_MAX_PICKLE_GB", 4.0
 """The variable that says how large a pickle may be, and what it may be without it."""
 SHOWN = 80
@@ -68,16 +69,16 @@ class Foreign(DataError):
 
 
 def unpickle(
-    data: bytes | memoryview, allowed: Collection[str] | None = None, foreign: Callable[[str], None] | None = None
+    data: bytes | AnyBytes, allowed: Collection[str] | None = None, foreign: Callable[[str], None] | None = None
 ) -> Any:
-    """The value of one pickle, from its first bytes on.
+    """The value of one pickle, from its first bytes on; of a file all are read.
 
     allowed: the only 'module.name' that it may hold; any is inert.  foreign: told of each other name instead of an
     error.  A pickle that is too large, broken, of protocol 0 or 1, or names what it may not is a DataError, whose
     message needs the file's name before it.
     """
     _check_size(len(data))
-    machine = _Machine(memoryview(data).cast("B"), allowed, foreign)
+    machine = _Machine(memoryview(data[:]).cast("B"), allowed, foreign)
     try:
         return machine.run()
     except (LookupError, struct.error, UnicodeDecodeError, TypeError, AttributeError, OverflowError) as error:
@@ -262,7 +263,10 @@ def _global(machine: _Machine) -> None:
 
 def _stack_global(machine: _Machine) -> None:
     name, module = machine.stack.pop(), machine.stack.pop()
-    machine.name(str(module), str(name))
+    # Not made text of: tuples that hold each other twice are a text of any length, and so are long names put together.
+    if not all(isinstance(text, str) and len(text) <= LONGEST_NAME for text in (module, name)):
+        raise TypeError
+    machine.name(module, name)
 
 
 def _reduce(machine: _Machine) -> None:

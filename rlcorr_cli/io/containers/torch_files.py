@@ -1,4 +1,4 @@
-"""torch's files: a zip whose members are one pickle and raw storages, uncompressed, read where they lie.
+"""torch's files: a zip whose members are one pickle and raw storages, uncompressed, each read when it is asked for.
 
 `torch.load` is not used: with `weights_only=False` it runs what a file says, and otherwise needs the frameworks'
 classes and the machine's own kind of GPU.
@@ -15,8 +15,11 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.containers.pickled import HINT, unpickle
 from rlcorr_cli.io.containers.tensors import Array, tensor
 from rlcorr_cli.storage import filesystem
+from rlcorr_cli.storage.contents import AnyBytes
 
 MAX_MEMBERS = 2_000_000
+WHOLE_BYTES = 1 << 24
+"""A file of no more is read whole."""
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 HALF = "Is it still being written, or was it cut short?"
 
@@ -25,11 +28,11 @@ HALF = "Is it still being written, or was it cut short?"
 class TorchFile:
     """One file of torch.  value: of its pickle, with inert tensors; array: of such a tensor.
 
-    data: all its bytes; members: by key of a storage, where its member begins in them, and its size.
+    data: all its bytes, in memory or not; members: by key of a storage, where its member begins in them, and its size.
     """
 
     value: Any
-    data: memoryview
+    data: AnyBytes
     members: Mapping[str, tuple[int, int]]
 
     def array(self, value: Any) -> Array:
@@ -43,30 +46,34 @@ class TorchFile:
         return _stored(self.data, *self.members[key])
 
 
-def opened(path: str) -> memoryview:
-    """A file's bytes, mapped: what is not looked at is not read."""
-    return filesystem(path).memory(path)
+def opened(path: str) -> AnyBytes:
+    """A file's bytes: those of a small file in memory, of a larger one what is looked at.
+
+    So many small files may be kept open, which would each take one of the files that a process may have open.
+    """
+    contents = filesystem(path).contents(path)
+    return contents[:] if len(contents) <= WHOLE_BYTES else contents
 
 
-def is_torch(data: memoryview) -> bool:
+def is_torch(data: AnyBytes) -> bool:
     """Whether these bytes begin as a zip does."""
     return bytes(data[:4]) == b"PK\x03\x04"
 
 
 def read_torch(
-    data: memoryview, allowed: Collection[str] | None = None, foreign: Callable[[str], None] | None = None
+    data: AnyBytes, allowed: Collection[str] | None = None, foreign: Callable[[str], None] | None = None
 ) -> TorchFile:
     """A file of torch's from its bytes; as `unpickle` on what it may name."""
     pickled, members = _members(data)
     return TorchFile(unpickle(pickled, allowed, foreign), data, members)
 
 
-def pickle_of(data: memoryview) -> memoryview:
-    """The pickle of a file of torch's, unread."""
-    return _members(data)[0]
+def pickle_of(path: str) -> memoryview:
+    """The pickle of a file of torch's, not looked at; nothing else of the file is read."""
+    return _members(filesystem(path).contents(path))[0]
 
 
-def _members(data: memoryview) -> tuple[memoryview, dict[str, tuple[int, int]]]:
+def _members(data: AnyBytes) -> tuple[memoryview, dict[str, tuple[int, int]]]:
     """The pickle, and by key where a storage's member begins, and its size: many are of columns that nobody reads.
 
     What torch would have stored uncompressed, and is not, may be of any size: a DataError.
@@ -97,11 +104,11 @@ def _members(data: memoryview) -> tuple[memoryview, dict[str, tuple[int, int]]]:
     return pickled, members
 
 
-def _stored(data: memoryview, start: int, size: int) -> memoryview:
-    """A member's bytes, in place.  start: of its header."""
+def _stored(data: AnyBytes, start: int, size: int) -> memoryview:
+    """A member's bytes.  start: of its header."""
     if not 0 <= start <= len(data) - LOCAL_HEADER.size:
         raise DataError("its directory points past its end.", HALF)
-    magic, name, extra = LOCAL_HEADER.unpack_from(data, start)
+    magic, name, extra = LOCAL_HEADER.unpack(data[start : start + LOCAL_HEADER.size])
     first = start + LOCAL_HEADER.size + name + extra
     if magic != b"PK\x03\x04" or first + size > len(data):
         raise DataError("its directory points past its end.", HALF)
@@ -111,7 +118,7 @@ def _stored(data: memoryview, start: int, size: int) -> memoryview:
 class _Bytes(io.RawIOBase):
     """Bytes as a file, not copied as `BytesIO` would."""
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: AnyBytes) -> None:
         self.data, self.at = data, 0
 
     def readable(self) -> bool:

@@ -24,6 +24,7 @@ TYPES: dict[str, pa.DataType] = {
     "step": pa.int64(),
     "group_id": pa.string(),
     "sample_id": pa.string(),
+    "rollout_ids": pa.string(),
     "policy_version": pa.int64(),
     "policy_version_end": pa.int64(),
     "source": pa.string(),

@@ -89,12 +89,12 @@ class Head:
 
     @cached_property
     def _pickle(self) -> memoryview:
-        from rlcorr_cli.io.containers.torch_files import is_torch, opened, pickle_of
+        from rlcorr_cli.io.containers.torch_files import is_torch, pickle_of
 
         if not is_torch(memoryview(self.start)):
             return memoryview(b"")
         try:
-            return pickle_of(opened(self.path))
+            return pickle_of(self.path)
         except DataError:  # another zip, or half of one; who opens it says so
             return memoryview(b"")
 

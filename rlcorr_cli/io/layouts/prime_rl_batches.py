@@ -90,7 +90,7 @@ def open_rank(paths: Sequence[str]) -> Opened:
 
 def _micro_batches(path: str) -> Iterator[list[msgspec.Raw]]:
     """The fields of each micro batch, undecoded."""
-    data = opened(path)
+    data = opened(path)[:]
     count = _count(data)
     if count is None or count[0] > len(data) // MIN_BYTES:
         raise DataError("it is not a msgpack array of micro batches, or is incomplete.", CUT)

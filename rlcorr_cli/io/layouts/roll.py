@@ -82,7 +82,10 @@ def _lined_up(values: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _values(path: str, proto: DataProto, n_rows: int) -> dict[str, list[Any]]:
-    """What is one value a row; step and split are in the file's name and folder alone."""
+    """What is one value a row; step and split are in the file's name and folder alone.
+
+    Groups are numbered anew at each step, so a group is known by its step, too.
+    """
     values: dict[str, list[Any]] = {}
     for name, (column, plain) in OBJECTS.items():
         objects = proto.objects(name, n_rows)
@@ -91,6 +94,8 @@ def _values(path: str, proto: DataProto, n_rows: int) -> dict[str, list[Any]]:
     step = re.search(r"step_(\d{1,18})", os.path.basename(path))
     if step:
         values["step"] = [int(step[1])] * n_rows
+        if "group_id" in values:
+            values["group_id"] = [group and f"{int(step[1])}/{group}" for group in values["group_id"]]
     folder = os.path.basename(os.path.dirname(path))
     if folder in SPLITS:
         values["split"] = [folder] * n_rows

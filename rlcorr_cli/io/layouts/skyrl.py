@@ -131,19 +131,19 @@ def _of_torch(data: memoryview) -> Array | None:
 
 
 def _values(path: str, metadata: dict[Any, Any], n_rows: int) -> dict[str, list[Any]]:
-    """What is one value a row: the step, of the file's name, and the number of the prompt."""
+    """What is one value a row: the step, of the file's name, and the prompt, whose number begins anew at each step."""
     values: dict[str, list[Any]] = {}
     step = re.search(r"global_step_(\d{1,18})", os.path.basename(path))
     if step:
         values["step"] = [int(step[1])] * n_rows
     ranges = metadata.get("policy_prompt_boundaries")
     if isinstance(ranges, list):
-        values["group_id"] = _groups(ranges, n_rows)
+        values["group_id"] = _groups(ranges, n_rows, f"{int(step[1])}/" if step else "")
     return values
 
 
-def _groups(ranges: list[Any], n_rows: int) -> list[str | None]:
-    """For each row the number of the range that it lies in."""
+def _groups(ranges: list[Any], n_rows: int, of_step: str) -> list[str | None]:
+    """For each row the step and the number of the range that it lies in."""
     groups: list[str | None] = [None] * n_rows
     last = 0
     for number, bounds in enumerate(ranges):
@@ -151,7 +151,7 @@ def _groups(ranges: list[Any], n_rows: int) -> list[str | None]:
         if type(start) is not int or type(end) is not int or not last <= start <= end:
             raise DataError("its policy_prompt_boundaries are not ranges of rows.", HINT)
         last = end
-        groups[start:end] = [str(number)] * (min(end, n_rows) - min(start, n_rows))
+        groups[start:end] = [f"{of_step}{number}"] * (min(end, n_rows) - min(start, n_rows))
     return groups
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.containers.torch_files import opened, pickle_of
+from rlcorr_cli.io.containers.torch_files import pickle_of
 from rlcorr_cli.io.layouts import slime_rollout, slime_train
 from rlcorr_cli.io.layouts.canonical import OTHER
 from rlcorr_cli.io.layouts.entries import word
@@ -45,7 +45,7 @@ def open_unit(paths: Sequence[str]) -> Opened:
     if TRAJECTORY in kinds:
         raise DataError("its lines hold texts and rewards, no log-probs: it is a trajectory of miles.", NO_LOG_PROBS)
     if "" in kinds:
-        pickle_of(opened(kinds[""][0]))  # says what is wrong with a file of torch
+        pickle_of(kinds[""][0])  # says what is wrong with a file of torch
         raise DataError("it is neither a rollout file nor a training file of slime or miles.", OTHER)
     if STEP in kinds or RANK in kinds:
         rows, notes = read_ranks(kinds[RANK]) if RANK in kinds else ([], ())

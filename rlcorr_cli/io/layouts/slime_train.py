@@ -28,11 +28,22 @@ PER_TOKEN = {
 """Canonical -> theirs, of what context parallelism slices."""
 COLUMNS = (
     *("rollout_log_probs", "old_log_probs", "ref_log_probs", "response_mask", "token_ids", "advantages"),
-    *("reward", "normalized_reward", "step", "sample_id", "policy_version", "policy_version_end", "source", "worker"),
+    *(
+        "reward",
+        "normalized_reward",
+        "step",
+        "sample_id",
+        "rollout_ids",
+        "policy_version",
+        "policy_version_end",
+        "source",
+        "worker",
+    ),
 )
 SCALARS = {
     "reward": "local_raw_reward",
     "normalized_reward": "rewards",
+    "rollout_ids": "rollout_ids",
     "policy_version": "weight_versions",
     "policy_version_end": "weight_versions",
     "source": "source_names",
@@ -86,6 +97,7 @@ class TrainRow:
             "normalized_reward": scalar(self.values.get("rewards")),
             "step": self.step,
             "sample_id": word(self.values.get("sample_index")),
+            "rollout_ids": word(self.values.get("rollout_ids")),
             "policy_version": version(versions[0]),
             "policy_version_end": version(versions[-1]),
             "source": word(self.values.get("source_names")),

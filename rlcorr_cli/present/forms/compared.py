@@ -22,7 +22,7 @@ from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.content import anomaly_cause
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.present.inputs import input_facts, joined, last_change, named
-from rlcorr_cli.present.numbers import number, plural, share
+from rlcorr_cli.present.numbers import amounts, number, plural, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.compared import Comparison
 
@@ -68,8 +68,7 @@ def sheet(comparison: Comparison) -> Sheet:
     return Sheet(
         title=named(comparison.inputs),
         summary=joined(
-            plural(counts["sequences"], "sequence"),
-            plural(counts["tokens"], "token"),
+            *amounts(counts, comparison.clusters),
             plural(len(comparison.whole.plans), "plan"),
             last_change(comparison.inputs),
         ),

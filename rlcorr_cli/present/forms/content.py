@@ -11,7 +11,7 @@ from rlcorr_cli.present.correction import correction
 from rlcorr_cli.present.forms.key_figures import KeyFigure, key_figures
 from rlcorr_cli.present.forms.metric_sections import formulas, metric_sections
 from rlcorr_cli.present.inputs import FILES, joined, last_change
-from rlcorr_cli.present.numbers import NOTHING, more, number, plural
+from rlcorr_cli.present.numbers import NOTHING, amounts, more, number, plural
 from rlcorr_cli.present.objective import objective_sentences, objective_tables
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.groups import ends_and_worst, ends_and_worst_of
@@ -161,7 +161,7 @@ def _title(report: Report) -> str:
 def _summary(report: Report) -> str:
     """'320 sequences, 27,465 tokens, 5 groups; plan token_is'."""
     counts = report.whole.counts
-    parts = [plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
+    parts = amounts(counts, report.clusters)
     parts += [plural(len(report.groups), "group")] if report.groups else []
     parts += [f"{plural(counts['bad_rows'], 'bad row')} left out"] if counts["bad_rows"] else []
     profile = "" if report.profile == "canonical" else f", profile {report.profile}"

@@ -18,7 +18,7 @@ from rlcorr_cli.present.compared import (
     skipped,
 )
 from rlcorr_cli.present.inputs import named
-from rlcorr_cli.present.numbers import duration, plural
+from rlcorr_cli.present.numbers import amounts, duration, plural
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import print_anomalies, print_facts, print_rows
 from rlcorr_cli.report.compared import Comparison, Sort
@@ -36,7 +36,7 @@ def print_comparison(comparison: Comparison, sort: Sort = "worth") -> None:
 
 def _draw(console: Console, comparison: Comparison, sort: Sort) -> None:
     counts = comparison.whole.counts
-    parts = [named(comparison.inputs), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
+    parts = [named(comparison.inputs), *amounts(counts, comparison.clusters)]
     parts += [plural(len(comparison.whole.plans), "plan"), duration(comparison.seconds)]
     print_facts(console, parts)
     console.print()

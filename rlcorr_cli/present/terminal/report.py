@@ -18,6 +18,7 @@ from rlcorr_cli.present.cells import Rows
 from rlcorr_cli.present.correction import rejections, weights
 from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import (
+    amounts,
     duration,
     histogram_line,
     interval,
@@ -75,7 +76,7 @@ def print_headline(console: Console, report: Report) -> None:
     counts, columns = report.whole.counts, report.inputs[0].columns
     names = list(columns.values())
     where = named(report.inputs)
-    parts = [where, plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")]
+    parts = [where, *amounts(counts, report.clusters)]
     if report.groups:
         parts.append(plural(len(report.groups), "group"))
     parts.append(duration(report.seconds))

@@ -7,11 +7,13 @@ import math
 import os
 from collections.abc import Sequence
 
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.swept import plain
 from rlcorr_cli.present.numbers import more, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.causes import NOISE
+from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.suggest import SuggestedBounds
@@ -48,7 +50,7 @@ LITTLE_KEPT = 0.5
 def verdict(report: Report) -> str:
     """One to five sentences in plain words, of which the second says what to do next."""
     conclusion, fault = report.verdict, _fault(report)
-    first = [_level(conclusion), _next(report)] if fault is None else [_at_fault(report, fault)]
+    first = [_level(conclusion, report.clusters), _next(report)] if fault is None else [_at_fault(report, fault)]
     sentences = [*first, _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
         sentences += [_onset(report.onset), _kept(conclusion.kept_fraction)]
@@ -73,14 +75,17 @@ def _at_fault(report: Report, fault: str) -> str:
         also = f"{',' if because else ''} and {others} explained" if others else ""
         return f"No verdict before {fault} is fixed{because}{also}: until then no number below can be trusted."
     if conclusion.level == "too few":
-        return f"{_level(conclusion)} Fix {fault} first in any case."
+        return f"{_level(conclusion, report.clusters)} Fix {fault} first in any case."
     return f"{BY_FAULT[conclusion.level]}, by a fault: {fault}. Fix it before you train; weights would only hide it."
 
 
-def _level(conclusion: Verdict) -> str:
+def _level(conclusion: Verdict, clusters: Clusters | None) -> str:
     """How far apart the policies are, and which weights still leave a usable sample."""
     if conclusion.level == "too few":
         n = conclusion.n_sequences
+        if n >= FEWEST_SEQUENCES and clusters is not None:
+            are = "is" if clusters.n == 1 else "are"
+            return f"Too few to tell: {clusters.words} {are} measured, and a verdict takes {FEWEST_CLUSTERS}."
         sequences = "1 sequence is" if n == 1 else f"{n} sequences are"
         return f"Too few to tell: {sequences} measured, and a verdict takes {FEWEST_SEQUENCES}."
     if conclusion.level == "void":

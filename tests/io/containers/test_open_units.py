@@ -1,7 +1,12 @@
 """Frameworks' files that stay open between the readings of a dump."""
 
+import os
+import shutil
+from pathlib import Path
+
 from rlcorr_cli.io.containers.native import KEPT_BYTES, OpenUnits, Stamps
 from rlcorr_cli.io.layouts.layout import Opened
+from tests.io.layouts.native_rows import NATIVE, rows_of
 
 
 def kept(*n_bytes: int) -> list[int]:
@@ -33,3 +38,11 @@ def test_a_unit_that_is_kept_again_counts_once() -> None:
     for number in (0, 1, 1, 1, 2):
         units.keep(_key(number), opened, KEPT_BYTES // 3)
     assert units.get(_key(0))
+
+
+def test_small_units_that_are_kept_leave_the_process_its_open_files(tmp_path: Path) -> None:
+    file = NATIVE / "miles" / "policy_loss_debug" / "rank_0_call_0.pt"
+    paths = [shutil.copy(file, tmp_path / f"rank_0_call_{i}.pt") for i in range(40)]
+    before = len(os.listdir("/proc/self/fd"))
+    assert len(rows_of(paths)) == 40 * len(rows_of([file]))
+    assert len(os.listdir("/proc/self/fd")) - before < 10

@@ -36,6 +36,15 @@ def expected(path: str, *files: str) -> list[dict[str, Any]]:
     return [row for row in rows if not files or row["file"] in files]
 
 
+def numbered_by_step(right: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows whose files number groups anew at each step, as their reader writes them: step and group."""
+
+    def named(row: dict[str, Any]) -> str | None:
+        return None if row["group_id"] is None else f"{row['step']}/{row['group_id']}"
+
+    return [{**row, "group_id": named(row)} for row in right]
+
+
 def agree(rows: Sequence[dict[str, Any]], right: Sequence[dict[str, Any]], *columns: str) -> None:
     """Every row in order: these columns exactly (text of a number as the number's), and sums over the mask to 1e-9."""
     assert len(rows) == len(right)

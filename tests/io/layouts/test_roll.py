@@ -8,7 +8,7 @@ import pytest
 from rlcorr_cli import analyze
 from rlcorr_cli.errors import DataError
 from tests.io.layouts import batches
-from tests.io.layouts.native_rows import NATIVE, agree, expected, rows_of
+from tests.io.layouts.native_rows import NATIVE, agree, expected, numbered_by_step, rows_of
 
 FOLDER = NATIVE / "roll"
 FILES = (
@@ -22,11 +22,11 @@ FORMS = {"consolidated": batches.consolidated, "plain": batches.plain}
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_step_gives_the_rows_that_its_batch_held(name: str) -> None:
-    agree(rows_of([FOLDER / name]), expected("roll/expected.parquet", name), *COLUMNS)
+    agree(rows_of([FOLDER / name]), numbered_by_step(expected("roll/expected.parquet", name)), *COLUMNS)
 
 
 def test_a_folder_gives_the_rows_of_its_files() -> None:
-    agree(rows_of([FOLDER / "rollout_mock_dumps"]), expected("roll/expected.parquet"), *COLUMNS)
+    agree(rows_of([FOLDER / "rollout_mock_dumps"]), numbered_by_step(expected("roll/expected.parquet")), *COLUMNS)
 
 
 def test_ids_of_training_and_validation_are_told_apart_by_their_split(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.sources import find_noting
 from tests.io.layouts import batches
 from tests.io.layouts.crafted import Call, dumped, tensor, torch_bytes
-from tests.io.layouts.native_rows import NATIVE, agree, expected, rows_of
+from tests.io.layouts.native_rows import NATIVE, agree, expected, numbered_by_step, rows_of
 
 FOLDER = NATIVE / "skyrl"
 FILES = (
@@ -35,11 +35,11 @@ COLUMNS = (
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_step_of_every_release_gives_the_rows_that_its_batch_held(name: str) -> None:
-    agree(rows_of([FOLDER / name]), expected("skyrl/expected.parquet", name), *COLUMNS)
+    agree(rows_of([FOLDER / name]), numbered_by_step(expected("skyrl/expected.parquet", name)), *COLUMNS)
 
 
 def test_a_folder_gives_the_rows_of_its_files_in_their_order() -> None:
-    right = sorted(expected("skyrl/expected.parquet"), key=lambda row: row["file"])
+    right = sorted(numbered_by_step(expected("skyrl/expected.parquet")), key=lambda row: row["file"])
     rows = rows_of([FOLDER], "skyrl")
     agree(rows, right, *COLUMNS)
     assert [row["source_file"] for row in rows] == [str(FOLDER / row["file"]) for row in right]
@@ -68,7 +68,7 @@ def written(folder: Path, data: bytes) -> Path:
 def test_a_file_by_hand_gives_its_arrays(tmp_path: Path) -> None:
     batch = batches.arrays()
     rows = rows_of([written(tmp_path, batches.skyrl(batch, {"policy_prompt_boundaries": [(0, 2), (2, 3)]}))])
-    assert [row["group_id"] for row in rows] == ["0", "0", "1"]
+    assert [row["group_id"] for row in rows] == ["9/0", "9/0", "9/1"]
     assert [row["rollout_log_probs"] for row in rows] == batch["rollout"].tolist()
     assert [row["response_mask"] for row in rows] == batch["mask"].tolist()
     assert [row["token_ids"] for row in rows] == batch["tokens"][:, 2:].tolist()

@@ -1,5 +1,6 @@
 """TRL's batch in memory, held to the same numbers in columns of the canonical names."""
 
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rlcorr_cli import analyze, correct, inspect
-from rlcorr_cli.errors import DataError
+from rlcorr_cli import BadRowPolicy, analyze, correct, inspect
+from rlcorr_cli.errors import DataError, UsageError
 
 TABLE = pq.read_table(Path(__file__).parents[3] / "sample_data" / "smollm2_steps.parquet").slice(0, 32)
 LENGTHS = [len(row) for row in TABLE.column("response_mask").to_pylist()]
@@ -70,6 +71,53 @@ def test_correct_gives_the_batch_with_its_weights() -> None:
     assert corrected.column("prompt_ids").to_pylist() == batch()["prompt_ids"].tolist()
     assert {"token_ids", "advantages"} < set(corrected.column_names)
     assert not {"num_items_in_batch", "pixel_values", "ref_log_probs"} & set(corrected.column_names)
+
+
+OPSM = """
+vllm_importance_sampling_mode: token_truncate
+off_policy_mask_threshold: 0.15
+"""
+
+
+def unscored(current: list[float] | None = None) -> dict[str, Any]:
+    """A batch of one completion, whose second token vLLM could not score."""
+    more = {} if current is None else {"per_token_logps": torch.tensor([current])}
+    return {
+        "prompt_ids": torch.ones(1, 2, dtype=torch.long),
+        "completion_ids": torch.ones(1, 3, dtype=torch.long),
+        "completion_mask": torch.ones(1, 3, dtype=torch.long),
+        "sampling_per_token_logps": torch.tensor([[-1.0, torch.nan, -1.0]]),
+        "old_per_token_logps": torch.tensor([[-1.2, -0.5, -1.2]]),
+        "advantages": torch.tensor([-1.0]),
+        **more,
+    }
+
+
+@pytest.mark.parametrize("current", [[-1.2, -0.5, -1.2], [-1.2, -0.9, -1.2]])
+def test_tokens_that_vllm_could_not_score_stay_in_trls_loss(current: list[float], tmp_path: Path) -> None:
+    """Ratio 1, counted in n and as 0 in the mean of the off-policy mask: (0.2 + 0 + 0.2) / 3 = 0.133 is below 0.15."""
+    (tmp_path / "trl.yaml").write_text(OPSM)
+    plan, table = str(tmp_path / "trl.yaml"), unscored(current)
+    with pytest.raises(DataError, match=r"\[1\] is nan on a valid token") as caught:
+        analyze(table, plan)
+    assert 'BadRowPolicy(nonfinite="keep")' in caught.value.hint
+    kept = analyze(table, plan, bad_rows=BadRowPolicy(nonfinite="keep")).whole.values
+    assert kept["rollout_rs_opsm_mean"] == pytest.approx(0.4 / 3)
+    assert kept["rollout_rs_masked_fraction"] == 0
+    weights = [exp(-0.2), 1, exp(-0.2)]
+    assert kept["rollout_is_applied_mean"] == pytest.approx(sum(weights) / 3)
+    corrected = correct(table, plan, bad_rows=BadRowPolicy(nonfinite="keep"))
+    assert corrected.column("rollout_is_weights").to_pylist() == [pytest.approx(weights)]
+    assert corrected.column("response_mask").to_pylist() == [[1, 1, 1]]
+    masked = analyze(table, plan, bad_rows=BadRowPolicy(nonfinite="mask")).whole.values
+    assert masked["rollout_rs_opsm_mean"] == pytest.approx(0.2)
+    assert masked["rollout_rs_masked_fraction"] == 1
+
+
+def test_correct_leaves_out_no_row() -> None:
+    with pytest.raises(UsageError, match="correct gives every row back") as caught:
+        correct(unscored(), "token_is", bad_rows=BadRowPolicy("skip"))
+    assert 'nonfinite="keep"' in caught.value.hint
 
 
 def test_a_batch_is_said_to_be_trls() -> None:

@@ -1,0 +1,145 @@
+"""Every result, and every page of help, is drawn on a terminal of any width, from the narrowest that counts on."""
+
+import contextlib
+import io
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import BF16, SAMPLE, STEPS, parquet, row, run
+
+from rlcorr_cli import api
+from rlcorr_cli.cli import main
+from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.present.stdout import NARROWEST
+from rlcorr_cli.present.terminal.checked import print_checked
+from rlcorr_cli.present.terminal.compared import print_comparison
+from rlcorr_cli.present.terminal.diagnosed import print_diagnosis
+from rlcorr_cli.present.terminal.diffed import print_diff
+from rlcorr_cli.present.terminal.explain import known
+from rlcorr_cli.present.terminal.help import PAGES
+from rlcorr_cli.present.terminal.inspected import print_inspected, print_row
+from rlcorr_cli.present.terminal.report import print_report
+from rlcorr_cli.present.terminal.side_by_side import print_side_by_side
+from rlcorr_cli.present.terminal.swept import print_sweep
+
+WIDTHS = [*range(NARROWEST, 110), *range(110, 201, 10)]
+NATIVE = [
+    str(SAMPLE / "native" / path)
+    for path in ("nemo-rl/train_data_step10.jsonl", "skyrl/global_step_4_training_input.pkl", "slime/1.pt")
+]
+INT8 = BF16.replace("bf16", "int8")
+DUMPS = [BF16, BF16.replace(".parquet", ".jsonl"), STEPS, *NATIVE, INT8, BF16.replace("bf16", "fp32")]
+BY_PROMPT = [dump for dump in DUMPS if "smollm2" in dump]
+VERL = {"rollout_is": "token", "rollout_rs": "token_k1,seq_max_k2", "rollout_rs_threshold": "2,1"}
+COMMANDS = ("analyze", "check", "compare", "convert", "diagnose", "diff", "explain", "filter", "help", "inspect")
+COMMANDS += ("merge", "plot", "presets", "sweep")
+Make = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A kind of result: what draws it, and what makes it of each of some dumps."""
+
+    draw: Callable[[Any], None]
+    makes: Sequence[Make]
+    dumps: Sequence[str] = tuple(DUMPS)
+
+    @property
+    def results(self) -> list[Any]:
+        return [make(dump) for make in self.makes for dump in self.dumps]
+
+
+BY_GROUP: list[Make] = [
+    lambda p: api.analyze(p, "token_is", group_by="step"),
+    lambda p: api.analyze(p, group_by=["group_id", "step"]),
+]
+KINDS = {
+    "analyze": Shown(print_report, [api.analyze, lambda p: api.analyze(p, "seq_is_rs", pictures=True)]),
+    "analyze by group": Shown(print_report, BY_GROUP, BY_PROMPT),
+    "analyze, a profile": Shown(print_report, [lambda p: api.analyze(p, VERL, profile="verl-0.9")], [BF16]),
+    "check": Shown(print_checked, [api.check, lambda p: api.check(p, group_by="step")]),
+    "compare": Shown(print_comparison, [api.compare]),
+    "compare --all": Shown(print_comparison, [lambda p: api.compare(p, all=True)], [INT8]),
+    "compare by step": Shown(print_comparison, [lambda p: api.compare(p, group_by="step")], [INT8, STEPS]),
+    "compare, an objective": Shown(
+        print_comparison, [lambda p: api.compare(p, group_by="step", objective="ppo")], [BF16, STEPS]
+    ),
+    "compare --side-by-side": Shown(print_side_by_side, [lambda p: api.compare_dumps([p, INT8], "seq_is")], [BF16]),
+    "diff": Shown(print_diff, [lambda p: api.diff(p, INT8), lambda p: api.diff(p, STEPS, group_by="step")]),
+    "diagnose": Shown(print_diagnosis, [api.diagnose]),
+    "inspect": Shown(print_inspected, [api.inspect]),
+    "inspect --row": Shown(print_row, [lambda p: api.inspect_row(p, 0)], [INT8]),
+    "sweep": Shown(
+        print_sweep,
+        [
+            lambda p: api.sweep(p, rs="ratio.seq_mean"),
+            lambda p: api.sweep(p, is_scope="token", bound="high", target_ess=0.5),
+        ],
+        [BF16, INT8],
+    ),
+}
+
+
+class Terminal(io.StringIO):
+    """A stdout that is a terminal: pages are drawn, and not told as Markdown."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def drawn(draw: Callable[[], object], width: int) -> str:
+    """What it writes on a terminal of this width."""
+    os.environ["COLUMNS"] = str(width)
+    with contextlib.redirect_stdout(Terminal()) as out:
+        draw()
+    return out.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def _columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")  # and whatever a test makes of it ends with the test
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_is_drawn_at_any_width(kind: str) -> None:
+    """Its kind at each of them, every result of the kind at some."""
+    shown = KINDS[kind]
+    for width, result in zip(WIDTHS, cycle(shown.results)):
+        assert drawn(lambda result=result: shown.draw(result), width).strip(), width
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        [("help", page) for page in PAGES],
+        [(*command, "--help") for command in ((), *((name,) for name in COMMANDS))],
+        [("presets",), ("presets", "list"), *(("presets", name) for name in PRESETS)],
+        [("explain",), *(("explain", name) for name in known())],
+    ],
+    ids=["help", "--help", "presets", "explain"],
+)
+def test_help_is_drawn_at_any_width(commands: list[tuple[str, ...]]) -> None:
+    for i in range(max(len(WIDTHS) // 3, len(commands))):
+        args, width = commands[i % len(commands)], WIDTHS[3 * i % len(WIDTHS)]
+        assert drawn(lambda args=args: main.run(list(args)), width).strip(), (args, width)
+
+
+def test_every_command_is_among_them() -> None:
+    assert [name for name in COMMANDS if f" {name} " not in run("--help").out] == []
+
+
+def test_a_group_is_named_however_narrow_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The column that rows are grouped by stays, even where it is called as one that goes first."""
+    rows = [row(clipped=f"group {i % 2}", advantages=[0.5, -0.5]) for i in range(8)]
+    monkeypatch.setenv("COLUMNS", "60")
+    ran = run("compare", parquet(tmp_path / "d.parquet", rows), "--group-by", "clipped", "--objective", "ppo")
+    assert ran.status == 0, ran.err
+    assert "no room here for clipped" in ran.out
+    n_plans = ran.out.count("group 1") - 1
+    assert n_plans > 10
+    assert f"{n_plans} plans" in ran.out
