@@ -7,7 +7,7 @@ a mask and a mean is a mean.  Empty rows stay, with length 0.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -94,6 +94,19 @@ class Batch:
     unscored: NDArray[np.bool_] | None = None
     rollout_keys: NDArray[np.uint64] | None = None
 
+    def between(self, first: int, last: int) -> "Batch":
+        """Rows `first` to `last - 1`; the same memory."""
+        start, end = int(self.offsets[first]), int(self.offsets[last])
+        of_tokens = ("rollout_logp", "old_logp", "current_logp", "advantages", "unscored")
+        of_rows = ("n_masked", "reward", "group_index", "row_keys", "row_advantage", "cluster_keys", "rollout_keys")
+        places = dict.fromkeys(of_tokens, slice(start, end)) | dict.fromkeys(of_rows, slice(first, last))
+        columns = {name: getattr(self, name) for name in places}
+        return replace(
+            self,
+            offsets=self.offsets[first : last + 1] - start,
+            **{name: column[places[name]] for name, column in columns.items() if column is not None},
+        )
+
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """Valid tokens of each row, i64[B]."""
@@ -150,6 +163,23 @@ class Decision:
     row_weights: Floats
     rejected: Mapping[str, NDArray[np.bool_]]
     coefs: Floats | None = None
+
+    def with_empty(self, filled: NDArray[np.bool_]) -> "Decision":
+        """What is decided about rows without a token is added.  filled: which rows have one; this is about these."""
+        n = len(filled)
+
+        def at_rows(values: NDArray[Any]) -> NDArray[Any]:
+            column = np.zeros(n, values.dtype)
+            column[filled] = values
+            return column
+
+        return replace(
+            self,
+            n_valid=at_rows(self.n_valid),
+            n_kept=at_rows(self.n_kept),
+            row_weights=at_rows(self.row_weights),
+            rejected={name: at_rows(rows) for name, rows in self.rejected.items()},
+        )
 
     @property
     def kept_fraction(self) -> Floats:

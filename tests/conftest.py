@@ -18,6 +18,8 @@ Python looks for garbage seldom: as often as it does by itself, that is a quarte
 import gc
 import os
 import signal
+from collections.abc import Generator
+from glob import glob
 
 # Read when torch is loaded, so before any test module is.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -65,6 +67,16 @@ def pytest_collection_finish() -> None:
 def pytest_sessionfinish() -> None:
     """What is never looked at is never freed, and DuckDB says of that, after the last line, that it leaked."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module", params=["cpu", "torch", *(["cuda"] if glob("/dev/nvidia[0-9]*") else [])])
+def every_library(request: pytest.FixtureRequest) -> Generator[None]:
+    """What tests/made.py measures is measured by NumPy, by torch on a CPU, and on a GPU where there is one."""
+    from made import DEVICES, computed_on
+
+    (device,) = [device for device in DEVICES if device.name == request.param]
+    with computed_on(device):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,17 @@
 """Made-up dumps: rows as the oracle takes them, as a Batch, and what rlcorr measures of them."""
 
+import importlib
+import importlib.util
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
-import torch
 from hypothesis import strategies as st
 from oracle import Row
 
 from rlcorr_cli.batch import Batch
+from rlcorr_cli.core.arrays import CPU, Device
 from rlcorr_cli.core.budget_search import candidates
 from rlcorr_cli.core.budget_search import totals as budget_totals
 from rlcorr_cli.core.observe import BudgetBounds, Observation, Observed, layouts_of, observe
@@ -20,10 +23,26 @@ from rlcorr_cli.totals.normalize import normalize, normed_layouts
 from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary, total
 from rlcorr_cli.totals.view import TotalsView
 
-CPU = torch.device("cpu")
+HAS_CUDA = importlib.util.find_spec("torch") is not None and importlib.import_module("torch").cuda.is_available()
+DEVICES = (CPU, Device("torch"), *((Device("cuda"),) if HAS_CUDA else ()))
+"""Where the arithmetic runs: NumPy, torch on a CPU, and torch on a GPU where there is one."""
+_CHOSEN = [CPU]
 FAR = (-30.0, 30.0, -5.0, 5.0, -0.125, 0.125, 0.0, 0.03125)
 OFF = 3 / 2**20
 """Keeps log-ratios off the round numbers that bounds are: on a tie, rounding decides what is outside."""
+
+
+@contextmanager
+def computed_on(device: Device) -> Generator[None]:
+    """What is measured here meanwhile is measured there."""
+    _CHOSEN.append(device)
+    yield
+    _CHOSEN.pop()
+
+
+def library() -> Device:
+    """Where what is made here is measured."""
+    return _CHOSEN[-1]
 
 
 def row(log_ratios: Sequence[float], probs: Sequence[float] | None = None, **more: object) -> Row:
@@ -66,16 +85,16 @@ def observed_under(rows: Sequence[Row], plans: Sequence[Plan], seed: int | None 
     """The same under several plans at once, of one mode, no two with budgets of one name."""
     one = batch(rows, plans[0].mode)
     observation = Observation(plans=tuple(plans), has_current=one.current_logp is not None, seed=seed)
-    return observe(one, observation, CPU, {name: of for plan in plans for name, of in bounds(one, plan).items()})
+    return observe(one, observation, library(), {name: of for plan in plans for name, of in bounds(one, plan).items()})
 
 
 def bounds(one: Batch, plan: Plan) -> BudgetBounds:
     """The bounds of a plan's budgets, each of a batch's groups being a training batch."""
     found: dict[str, dict[GroupKey, float]] = {budget.name: {} for budget in plan.budgets}
-    totals = budget_totals(one, plan, CPU)
+    totals = budget_totals(one, plan, library())
     limit_of = {budget.name: budget.mean_below for budget in plan.budgets}
     crossing_of = {key: crossing(total, limit_of[key.budget]) for key, total in totals.items()}
-    for key, values in candidates(one, plan, CPU, crossing_of).items():
+    for key, values in candidates(one, plan, library(), crossing_of).items():
         found[key.budget][key.group], _ = cut(crossing_of[key], [values], limit_of[key.budget])
     return found
 
@@ -92,7 +111,7 @@ def metrics_of(rows: Sequence[Row], plans: Sequence[Plan], *, has_advantages: bo
     has_current = one.current_logp is not None
     observation = Observation(plans=tuple(plans), has_current=has_current, seed=None, has_advantages=has_advantages)
     found = {name: of_group for plan in plans for name, of_group in bounds(one, plan).items()}
-    groups, layouts = observe(one, observation, CPU, found).groups, layouts_of(observation)
+    groups, layouts = observe(one, observation, library(), found).groups, layouts_of(observation)
     plain = total(groups.values(), layouts)
     normed = {plan: _normed(groups, layouts, plan) for plan in plans if plan.normalizes}
     return {plan: canonical(TotalsView(normed.get(plan, plain), plan), plan) for plan in plans}

@@ -44,6 +44,7 @@ ROOT_MODULE = "__init__"
 
 HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("core",),
+    "array_api_compat": ("core",),
     "pyarrow": ("io", "storage"),
     "polars": ("report",),
     "rich": ("present",),
@@ -68,7 +69,7 @@ HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "ray")
 
 
 def part(module: Path) -> str:
-    """'core' for rlcorr_cli/core/ragged.py, 'batch' for rlcorr_cli/batch.py."""
+    """'core' for rlcorr_cli/core/tokens.py, 'batch' for rlcorr_cli/batch.py."""
     return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -244,7 +245,7 @@ def analyze_loaded() -> set[str]:
 
 @pytest.mark.xdist_group("loaded")
 def test_the_check_of_light_commands_can_fail(analyze_loaded: set[str]) -> None:
-    assert {"torch", "numpy", "pyarrow"} <= analyze_loaded
+    assert {"numpy", "pyarrow"} <= analyze_loaded
 
 
 @pytest.mark.xdist_group("loaded")

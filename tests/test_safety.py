@@ -26,7 +26,6 @@ NO_CALL = (
 NO_CALL_BELOW = ("os.exec", "os.spawn", "os.posix_spawn")
 """Families of functions, by how their names begin."""
 EXCEPTIONS = {
-    ("core/device.py", "ctypes"): "tells libc's allocator to give memory back",
     ("io/containers/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
     ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",
     ("engines/ray_worker.py", "pickle"): "shards that this program's driver sends to its own tasks on a cluster",

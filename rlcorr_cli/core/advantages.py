@@ -4,17 +4,16 @@ import numpy as np
 
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.quantities import Columns
-from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.metrics.advantages import PREFIX
 from rlcorr_cli.totals.comparison import PARTS
 from rlcorr_cli.totals.histogram import Floats
 
 
-def advantage_columns(advantages: Floats, tokens: Tokens) -> Columns:
+def advantage_columns(advantages: Floats, log_ratio_sum: Floats) -> Columns:
     """Of the sequences with a finite advantage; the others count for nothing.  advantages: f64[B]."""
     known = np.isfinite(advantages)
-    columns = weighted_advantages(np.where(known, advantages, 0.0), to_numpy(tokens.log_ratio_sum))
+    columns = weighted_advantages(np.where(known, advantages, 0.0), log_ratio_sum)
     logs = {name: np.where(known, values, -np.inf) for name, values in columns.logs.items()}
     sums = columns.sums | {"rows": known.astype(np.float64)}
     return Columns(sums=sums, logs=logs).prefixed(PREFIX)
@@ -38,7 +37,7 @@ def advantage_parts(advantage: Floats) -> dict[str, Floats]:
 def mean_advantages(batch: Batch, tokens: Tokens) -> Floats:
     """A of each sequence, the mean over its tokens; NaN of one that has none."""
     if tokens.advantages is not None:
-        return tokens.ragged.mean(tokens.advantages)
+        return tokens.rows.mean(tokens.advantages)
     if batch.row_advantage is not None:
         return batch.row_advantage[batch.filled]
-    return np.full(tokens.ragged.n_sequences, np.nan)
+    return np.full(tokens.rows.n_rows, np.nan)

@@ -12,17 +12,17 @@ one cluster, in one dump or in two.  A rollout of few telling log-probs is known
 dump has one; without it, rows alike in every value share their draws: intervals are then too wide, never too narrow.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from rlcorr_cli.core.quantities import Columns
-from rlcorr_cli.core.ragged import to_numpy
-from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import MOST_RESAMPLED, GroupReplicates
 from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, joined, keys_of_floats, mix, stream
@@ -30,6 +30,7 @@ from rlcorr_cli.totals.summary import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, Replic
 
 REPLICATES = 200
 """Enough for a standard deviation that is good to 5 %, and with it an interval's ends where nothing is skewed."""
+Floats32 = NDArray[np.float32]
 TELLING_TOKENS = 8
 """Log-probs other than 0 that two rollouts must share for them to be one: fewer may agree by chance."""
 
@@ -58,16 +59,30 @@ def resample(draws: Draws, columns: Columns, most_clusters: int = MOST_CLUSTERS)
     values = np.stack(tuple(columns.logs.values())) if columns.logs else np.zeros((0, len(draws.clusters)))
     peaks = values.max(axis=1)
     rests = np.exp(values - peaks[:, None])
-    # torch's product, because it keeps to the one thread it was given.
-    sums, rests = (torch.from_numpy(rows) @ torch.from_numpy(draws.counts) for rows in (table, rests))
+    sums, rests = (product(rows, draws.counts) for rows in (table, rests))
     return Replicates(
         names=names,
-        sums=sums.numpy(),
+        sums=sums,
         logs=logs,
         log_peaks=peaks,
-        log_rests=rests.numpy(),
+        log_rests=rests,
         clusters=DistinctKeys.of(draws.clusters, most_clusters),
     )
+
+
+_ONE_PRODUCT = threading.Lock()
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def product(a: Floats, b: Floats) -> Floats:
+    """The matrix product a b, by one thread: work is split over shards, and threads of BLAS beside those of the workers
+    took four times the time.  One at a time, because how many threads BLAS takes is set for the whole process."""
+    with _ONE_PRODUCT, _blas().limit(limits=1, user_api="blas"):
+        return a @ b
 
 
 def resample_groups(
@@ -97,15 +112,18 @@ def _of_rows(columns: Columns, rows: NDArray[np.bool_]) -> Columns:
     return Columns(*({name: values[rows] for name, values in table.items()} for table in columns.tables))
 
 
-def row_keys(tokens: Tokens, ids: Keys | None) -> Keys:
-    """One 64-bit identity per sequence, u64[B]; ids: from the dump's own, 0 where a row has none."""
+def row_keys(rollout: Floats32, offsets: NDArray[np.int64], ids: Keys | None) -> Keys:
+    """One 64-bit identity per sequence, u64[B].  rollout: its log-probs, f32[V]; ids: from the dump's own, 0 where a
+    row has none."""
     if ids is not None and ids.all():
         return ids
-    keys = keys_of_floats(to_numpy(tokens.rollout_logp.float()), tokens.ragged.offsets)
+    keys = keys_of_floats(rollout, offsets)
     return keys if ids is None else np.where(ids == 0, keys, ids)
 
 
-def cluster_keys(tokens: Tokens, rows: Keys, known: Keys | None, *, have_ids: bool) -> Keys:
+def cluster_keys(
+    rollout: Floats32, offsets: NDArray[np.int64], rows: Keys, known: Keys | None, *, have_ids: bool
+) -> Keys:
     """The cluster of each sequence, u64[B].
 
     rows: as of `row_keys`.  known: the dump's own, 0 of a row without; None where rollouts tell.  have_ids: whether
@@ -114,8 +132,6 @@ def cluster_keys(tokens: Tokens, rows: Keys, known: Keys | None, *, have_ids: bo
     if known is not None and known.all():
         return known
     if have_ids:
-        rollout = to_numpy(tokens.rollout_logp.float())
-        offsets = tokens.ragged.offsets
         # Sequences have a token each, so that no segment is empty.
         is_telling = np.add.reduceat(rollout != 0, offsets[:-1], dtype=np.int64) >= TELLING_TOKENS
         rows = np.where(is_telling, keys_of_floats(rollout, offsets), rows)

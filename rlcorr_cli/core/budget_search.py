@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import numpy as np
-import torch
 
 from rlcorr_cli.batch import Batch
+from rlcorr_cli.core.arrays import Device, host
 from rlcorr_cli.core.correct import budgeted
-from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
@@ -16,13 +15,15 @@ from rlcorr_cli.totals.budget_search import BudgetGroup, Crossing, binned_values
 from rlcorr_cli.totals.exact import Floats
 
 
-def totals(batch: Batch, plan: Plan, device: torch.device) -> dict[BudgetGroup, Binned[FloatBits]]:
+@np.errstate(all="ignore")
+def totals(batch: Batch, plan: Plan, device: Device) -> dict[BudgetGroup, Binned[FloatBits]]:
     """Counts and sums by bucket of every budget's statistic in every group."""
     return {key: binned_values(values) for key, values in _values(batch, plan, device)}
 
 
+@np.errstate(all="ignore")
 def candidates(
-    batch: Batch, plan: Plan, device: torch.device, crossing_of: Mapping[BudgetGroup, Crossing]
+    batch: Batch, plan: Plan, device: Device, crossing_of: Mapping[BudgetGroup, Crossing]
 ) -> dict[BudgetGroup, Floats]:
     """The values in the bucket that holds the bound."""
     return {
@@ -31,7 +32,7 @@ def candidates(
     }
 
 
-def _values(batch: Batch, plan: Plan, device: torch.device) -> Iterator[tuple[BudgetGroup, Floats]]:
+def _values(batch: Batch, plan: Plan, device: Device) -> Iterator[tuple[BudgetGroup, Floats]]:
     if not batch.n_tokens:
         return
     lengths = batch.lengths
@@ -39,6 +40,6 @@ def _values(batch: Batch, plan: Plan, device: torch.device) -> Iterator[tuple[Bu
     order = np.argsort(group_index, kind="stable") if len(batch.group_keys) > 1 else slice(None)
     cuts = np.searchsorted(group_index[order], np.arange(len(batch.group_keys) + 1)).tolist()
     for budget in plan.budgets:
-        values = to_numpy(budgeted(tokens, budget, plan))[order]
+        values = host(budgeted(tokens, budget, plan))[order]
         for key, (start, end) in zip(batch.group_keys, pairwise(cuts), strict=True):
             yield BudgetGroup(budget.name, key), values[start:end]

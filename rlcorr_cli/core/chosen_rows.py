@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Surroundings
-from rlcorr_cli.core.ragged import stretches
+from rlcorr_cli.core.arrays import stretches
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
 
 HEAD = 16

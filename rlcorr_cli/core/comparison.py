@@ -14,14 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlcorr_cli.core.advantages import advantage_parts, weighted_advantages
+from rlcorr_cli.core.arrays import Array, as_floats, host
 from rlcorr_cli.core.correct import keeps, weigh
 from rlcorr_cli.core.quantities import Columns
-from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection, Weighting
 from rlcorr_cli.totals.comparison import DEGREES, LOGS, plan_name, reference_name
@@ -61,8 +59,8 @@ class Comparing:
 
     tokens: Tokens
     budget_bounds: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
-    _weights: dict[Key, Tensor] = field(default_factory=dict[Key, Tensor])
-    _kept: dict[Key, Tensor] = field(default_factory=dict[Key, Tensor])
+    _weights: dict[Key, Array] = field(default_factory=dict[Key, Array])
+    _kept: dict[Key, Array] = field(default_factory=dict[Key, Array])
     _sums: dict[Key, TokenSums] = field(default_factory=dict[Key, TokenSums])
     _unit_sums: dict[Key, tuple[Floats, Floats]] = field(default_factory=dict[Key, tuple[Floats, Floats]])
 
@@ -93,8 +91,8 @@ class Comparing:
     def token_parts(self, plan: Plan) -> dict[str, Floats]:
         """Each token's part in the sums of one plan that tokens make up, f64[V]."""
         f = self._token_f(plan, *_token_records(plan))
-        f = f * self.tokens.ragged.broadcast(torch.from_numpy(self._scale(plan)).to(f.device))
-        kept, rho = (f > 0).double(), self.tokens.limited_rho(RATIO_LIMIT)
+        f = f * self.tokens.rows.spread(self._scale(plan))
+        kept, rho = as_floats(f > 0), self.tokens.limited_rho(RATIO_LIMIT)
         parts = {
             "kept": kept,
             "k3": kept * self._k3,
@@ -102,9 +100,9 @@ class Comparing:
             "score": f * self._score,
             "score_squared": f * f * self._score,
             "ratio": rho,
-            "ratio_squared": rho.square(),
+            "ratio_squared": rho * rho,
         }
-        return {name: to_numpy(values) for name, values in parts.items()}
+        return {name: host(values) for name, values in parts.items()}
 
     def _reference(self) -> Columns:
         columns = weighted_advantages(self._advantage, self._log_ratio_sum)
@@ -118,7 +116,7 @@ class Comparing:
         sums = {name: np.stack([getattr(each, name) for each in token_sums]) for name in TokenSums.__dataclass_fields__}
         stays = scales > 0
         f_tokens = _product(sums["f"], scales)
-        f, advantage = f_tokens / self.tokens.ragged.sizes, self._advantage
+        f, advantage = f_tokens / self.tokens.rows.sizes, self._advantage
         kept = np.where(stays, sums["kept"], 0.0)
         mass = _product(sums["mass"], scales)
         log_f = _log(f) + self._log_ratio_sum
@@ -145,26 +143,25 @@ class Comparing:
     def _scale(self, plan: Plan) -> Floats:
         """What a plan multiplies each sequence's sums by."""
         weighting = plan.applied_weighting
-        scale = np.ones(self.tokens.ragged.n_sequences)
+        scale = np.ones(self.tokens.rows.n_rows)
         if weighting is not None and weighting.scope != "token":
-            scale = to_numpy(self._weight(plan, weighting))
+            scale = self._weight(plan, weighting)
         for rule in (rule for rule in plan.rules if rule.applied and rule.scope != "token"):
-            scale = np.where(to_numpy(self._keep(plan, rule)), scale, 0.0)
+            scale = np.where(self._keep(plan, rule), scale, 0.0)
         return scale
 
     def _units(self, plan: Plan) -> tuple[Floats, Floats, Floats]:
         """Sums of the weights over their units, of the squares, and how many units; nothing without weights."""
-        ragged, weighting = self.tokens.ragged, plan.applied_weighting
+        rows, weighting = self.tokens.rows, plan.applied_weighting
         if weighting is None:
-            nothing = np.zeros(ragged.n_sequences)
+            nothing = np.zeros(rows.n_rows)
             return nothing, nothing, nothing
         weights, key = self._weight(plan, weighting), _key(plan, weighting)
         if weighting.scope != "token":
-            values = to_numpy(weights)
-            return values, values**2, np.ones(len(values))
+            return weights, weights**2, np.ones(len(weights))
         if key not in self._unit_sums:
-            self._unit_sums[key] = to_numpy(ragged.sum(weights)), to_numpy(ragged.sum(weights.square()))
-        return *self._unit_sums[key], ragged.sizes
+            self._unit_sums[key] = rows.sum(weights), rows.sum(weights * weights)
+        return *self._unit_sums[key], rows.sizes
 
     def _token_sums(self, plan: Plan) -> TokenSums:
         weighting, rules = _token_records(plan)
@@ -180,26 +177,26 @@ class Comparing:
         f = self._token_f(plan, weighting, rules)
         baseline, sums = (self._ones, self._untouched) if weighting is None else self._near_ratio
         if self.tokens.far is None:
-            differing = np.flatnonzero(to_numpy(f != baseline))
+            differing = np.flatnonzero(host(f != baseline))
             if len(differing) * FEW <= len(f):
                 return self._differing(f, baseline, sums, differing)
         return self._afresh(f)
 
-    def _token_f(self, plan: Plan, weighting: Weighting | None, rules: Sequence[Rejection | Budget]) -> Tensor:
+    def _token_f(self, plan: Plan, weighting: Weighting | None, rules: Sequence[Rejection | Budget]) -> Array:
         """What a plan's records of tokens make of each, [V]."""
         f = self._ones if weighting is None else self._weight(plan, weighting)
         for rule in rules:
-            f = f.masked_fill(~self._keep(plan, rule), 0.0)
+            f = self.tokens.xp.where(self._keep(plan, rule), f, 0.0)
         return f
 
-    def _differing(self, f: Tensor, baseline: Tensor, sums: TokenSums, tokens: NDArray[np.int64]) -> TokenSums:
+    def _differing(self, f: Array, baseline: Array, sums: TokenSums, tokens: NDArray[np.int64]) -> TokenSums:
         """The sums of f by the tokens where it differs from a baseline that is above 0 everywhere."""
-        n = self.tokens.ragged.n_sequences
+        n = self.tokens.rows.n_rows
         if not len(tokens):
             return sums
         sequences = self._sequences_of(tokens)
-        before, after = to_numpy(baseline)[tokens], to_numpy(f)[tokens]
-        score, size, k3 = (to_numpy(values)[tokens] for values in (self._score, self._size, self._k3))
+        before, after = host(baseline)[tokens], host(f)[tokens]
+        score, size, k3 = (host(values)[tokens] for values in (self._score, self._size, self._k3))
 
         def plus(total: Floats, change: Floats) -> Floats:
             return total + np.bincount(sequences, change, minlength=n)
@@ -215,38 +212,37 @@ class Comparing:
             mass=plus(sums.mass, (after - before) * size),
         )
 
-    def _afresh(self, f: Tensor) -> TokenSums:
-        ragged = self.tokens.ragged
-        rows = ragged.rows(6)
-        rows[0].copy_(f > 0)
-        torch.mul(rows[0], self._k3, out=rows[1])
-        rows[2].copy_(f)
-        torch.mul(f, self._score, out=rows[3])
-        torch.mul(f, rows[3], out=rows[4])
-        torch.mul(f, self._size, out=rows[5])
-        kept, k3, total, score, score_squared, mass = ragged.totals(rows)
-        return TokenSums(kept=kept, k3=k3, f=total, score=score, score_squared=score_squared, mass=mass)
+    def _afresh(self, f: Array) -> TokenSums:
+        total, kept, score = self.tokens.rows.sum, f > 0, f * self._score
+        return TokenSums(
+            kept=self.tokens.rows.count(kept),
+            k3=total(self._k3 * kept),
+            f=total(f),
+            score=total(score),
+            score_squared=total(f * score),
+            mass=total(f * self._size),
+        )
 
     @cached_property
     def _untouched(self) -> TokenSums:
         """The sums of no correction at all."""
-        ragged = self.tokens.ragged
-        score, k3, mass = (to_numpy(ragged.sum(values)) for values in (self._score, self._k3, self._size))
-        return TokenSums(kept=ragged.sizes, k3=k3, f=ragged.sizes, score=score, score_squared=score, mass=mass)
+        rows = self.tokens.rows
+        score, k3, mass = (rows.sum(values) for values in (self._score, self._k3, self._size))
+        return TokenSums(kept=rows.sizes, k3=k3, f=rows.sizes, score=score, score_squared=score, mass=mass)
 
     @cached_property
-    def _ones(self) -> Tensor:
-        return torch.ones_like(self.tokens.log_ratio)
+    def _ones(self) -> Array:
+        return self.tokens.xp.ones_like(self.tokens.log_ratio)
 
     @cached_property
-    def _near_ratio(self) -> tuple[Tensor, TokenSums]:
+    def _near_ratio(self) -> tuple[Array, TokenSums]:
         """The raw weights up to NEAR_WEIGHT, the baseline of all token weights, with their sums."""
-        near = self.tokens.rho.clamp(max=NEAR_WEIGHT)
+        near = self.tokens.xp.clip(self.tokens.rho, None, NEAR_WEIGHT)
         return near, self._afresh(near)
 
     @cached_property
     def _is_far(self) -> NDArray[np.bool_]:
-        return to_numpy(self.tokens.log_ratio.abs() > np.log(NEAR_WEIGHT)).astype(np.bool_)
+        return host(abs(self.tokens.log_ratio) > np.log(NEAR_WEIGHT))
 
     @cached_property
     def _far_tokens(self) -> NDArray[np.int64]:
@@ -257,30 +253,30 @@ class Comparing:
         """k3 of each sequence without its far tokens."""
         if not len(self._far_tokens):
             return self._untouched.k3
-        return to_numpy(self.tokens.ragged.sum(self._k3 * torch.from_numpy(~self._is_far).to(self._k3.device)))
+        return self.tokens.rows.sum(self._k3 * (abs(self.tokens.log_ratio) <= np.log(NEAR_WEIGHT)))
 
-    def _far_k3(self, f: Tensor) -> Floats | float:
+    def _far_k3(self, f: Array) -> Floats | float:
         """k3 of each sequence's far tokens that f keeps."""
         if not len(self._far_tokens):
             return 0.0
-        tokens = self._far_tokens[to_numpy(f)[self._far_tokens] > 0]
+        tokens = self._far_tokens[host(f)[self._far_tokens] > 0]
         sequences = self._sequences_of(tokens)
-        k3 = to_numpy(self._k3)[tokens]
+        k3 = host(self._k3)[tokens]
         # Without a token bincount counts in integers, weights or not.
-        return np.bincount(sequences, k3, minlength=self.tokens.ragged.n_sequences).astype(np.float64)
+        return np.bincount(sequences, k3, minlength=self.tokens.rows.n_rows).astype(np.float64)
 
     def _sequences_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sequence that each of these tokens stands in."""
-        return np.searchsorted(self.tokens.ragged.offsets, tokens, side="right") - 1
+        return np.searchsorted(self.tokens.rows.offsets, tokens, side="right") - 1
 
-    def _weight(self, plan: Plan, weighting: Weighting) -> Tensor:
+    def _weight(self, plan: Plan, weighting: Weighting) -> Array:
         key = _key(plan, weighting)
         if key not in self._weights:
             weighted = weigh(self.tokens.between(weighting.of), weighting, plan.log_ratio_limit)
             self._weights[key] = weighted.applied
         return self._weights[key]
 
-    def _keep(self, plan: Plan, rule: Rejection | Budget) -> Tensor:
+    def _keep(self, plan: Plan, rule: Rejection | Budget) -> Array:
         """What one rule keeps, over its own units."""
         key = _key(plan, rule)
         if key not in self._kept:
@@ -288,31 +284,32 @@ class Comparing:
         return self._kept[key]
 
     @cached_property
-    def _k3(self) -> Tensor:
+    def _k3(self) -> Array:
         return self.tokens.rho_minus_1 - self.tokens.log_ratio
 
     @cached_property
-    def _size(self) -> Tensor:
+    def _size(self) -> Array:
         """|A|, [V]."""
         advantages = self.tokens.advantages
-        return self._ones if advantages is None else advantages.abs()
+        return self._ones if advantages is None else abs(advantages)
 
     @cached_property
-    def _score(self) -> Tensor:
+    def _score(self) -> Array:
         """A^2 q, [V]."""
         # expm1, because 1 - e^a has no digits where a token was all but certain.
-        q = torch.expm1(self.tokens.rollout_logp + self.tokens.log_ratio).square_()
-        return q if self.tokens.advantages is None else q.mul_(self.tokens.advantages.square())
+        q = self.tokens.xp.expm1(self.tokens.rollout_logp + self.tokens.log_ratio)
+        of_score = q if self.tokens.advantages is None else q * self.tokens.advantages
+        return of_score * of_score
 
     @cached_property
     def _advantage(self) -> Floats:
         """A_i, [B]."""
-        ragged, advantages = self.tokens.ragged, self.tokens.advantages
-        return np.ones(ragged.n_sequences) if advantages is None else ragged.mean(advantages)
+        rows, advantages = self.tokens.rows, self.tokens.advantages
+        return np.ones(rows.n_rows) if advantages is None else rows.mean(advantages)
 
     @cached_property
     def _log_ratio_sum(self) -> Floats:
-        return to_numpy(self.tokens.log_ratio_sum)
+        return self.tokens.log_ratio_sum
 
 
 def _token_records(plan: Plan) -> tuple[Weighting | None, list[Rejection | Budget]]:

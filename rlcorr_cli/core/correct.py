@@ -10,11 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from rlcorr_cli.core.elementwise import exp
-from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.core.arrays import Array, Segments, namespace
 from rlcorr_cli.core.statistics import LINEAR, STATISTICS
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Budget, Plan, Rejection, Scope, Weighting
@@ -30,10 +27,10 @@ class Weighted:
     open; None: everywhere."""
 
     weighting: Weighting
-    log_raw: Tensor
-    raw: Tensor
-    applied: Tensor
-    gate_mask: Tensor | None = None
+    log_raw: Array
+    raw: Array
+    applied: Array
+    gate_mask: Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +41,10 @@ class Rejected:
     """
 
     rejection: Rejection | Budget
-    value: Tensor
-    log_value: Tensor | None
-    keep: Tensor
-    gate_mask: Tensor | None = None
+    value: Array
+    log_value: Array | None
+    keep: Array
+    gate_mask: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -57,9 +54,10 @@ class Corrected:
     plan: Plan
     weighted: Weighted | None
     rejected: tuple[Rejected, ...]
-    keep: Tensor | None
+    keep: Array | None
 
 
+@np.errstate(all="ignore")  # beyond float64 a weight is inf
 def correct(tokens: Tokens, plan: Plan, budget_bounds: Mapping[str, np.ndarray] | None = None) -> Corrected:
     """Weights and rejections of a plan, each rejection on the original mask.
 
@@ -71,9 +69,9 @@ def correct(tokens: Tokens, plan: Plan, budget_bounds: Mapping[str, np.ndarray] 
     rejected += tuple(_spend(tokens, budget, plan, (budget_bounds or {})[budget.name]) for budget in plan.budgets)
     keep = None
     for rejection, kept_units in ((part.rejection, part.keep) for part in rejected):
-        on_tokens = kept_units if rejection.scope == "token" else tokens.ragged.broadcast(kept_units)
+        on_tokens = kept_units if rejection.scope == "token" else tokens.rows.spread(kept_units)
         if not rejection.applied:
-            on_tokens = torch.ones_like(on_tokens)
+            on_tokens = on_tokens | True
         keep = on_tokens if keep is None else keep & on_tokens
     return Corrected(plan, weighted, rejected, keep)
 
@@ -85,31 +83,27 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
     """
     scope = LEVELS[weighting.scope]
     log_raw = reduce_log_ratio(tokens, scope)
-    raw = tokens.limited_rho(limit) if scope == "token" else exp(_limit(log_raw, limit))
+    raw = tokens.limited_rho(limit) if scope == "token" else np.exp(_limit(log_raw, limit))
     applied = _bound(raw, weighting)
     gate_mask = tokens.gate_mask(weighting.gate, scope == "token")
     if gate_mask is not None:
-        unit_weight = torch.ones_like(raw)
-        log_raw, raw, applied = (
-            log_raw * gate_mask,
-            torch.where(gate_mask, raw, unit_weight),
-            torch.where(gate_mask, applied, unit_weight),
-        )
+        xp = namespace(raw)
+        log_raw, raw, applied = log_raw * gate_mask, xp.where(gate_mask, raw, 1.0), xp.where(gate_mask, applied, 1.0)
     return Weighted(weighting=weighting, log_raw=log_raw, raw=raw, applied=applied, gate_mask=gate_mask)
 
 
-def _bound(raw: Tensor, weighting: Weighting) -> Tensor:
+def _bound(raw: Array, weighting: Weighting) -> Array:
     """Weights within a weighting's bounds; the same tensor where there is nothing to do."""
-    low, high = weighting.bounds.low, weighting.bounds.high
+    xp, low, high = namespace(raw), weighting.bounds.low, weighting.bounds.high
     if weighting.infinite == "zero":
-        raw = torch.where(raw > MAX_WEIGHT, torch.zeros_like(raw), raw)
+        raw = xp.where(raw > MAX_WEIGHT, 0.0, raw)
     if weighting.outside == "cap":
         low = None
     if low is None and high is None:
         return raw
     if weighting.outside == "zero":
-        return torch.where(inside(raw, low, high), raw, torch.zeros_like(raw))
-    return raw.clamp(low, high)
+        return xp.where(inside(raw, low, high), raw, 0.0)
+    return xp.clip(raw, low, high)
 
 
 def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
@@ -121,7 +115,7 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
     log_value = None
     if rejection.statistic == "ratio":
         log_value, log_limited = _log_linear(tokens, rejection.scope, plan)
-        ratio = tokens.limited_rho(plan.log_ratio_limit) if rejection.scope == "token" else exp(log_limited)
+        ratio = tokens.limited_rho(plan.log_ratio_limit) if rejection.scope == "token" else np.exp(log_limited)
         value, keep = ratio, _inside_log(log_limited, rejection.bounds)
     else:
         value = statistic(tokens, rejection, plan)
@@ -138,7 +132,7 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
 
 def keeps(
     tokens: Tokens, rule: Rejection | Budget, plan: Plan, budget_bounds: Mapping[str, np.ndarray] | None = None
-) -> Tensor:
+) -> Array:
     """What one rule of a plan keeps, over its units: `correct`'s, without what is only reported of it."""
     pair = tokens.between(rule.of)
     if isinstance(rule, Budget):
@@ -148,7 +142,7 @@ def keeps(
     return _inside_log(_log_linear(pair, rule.scope, plan)[1], rule.bounds)
 
 
-def compared_values(tokens: Tokens, rejection: Rejection, plan: Plan) -> Tensor:
+def compared_values(tokens: Tokens, rejection: Rejection, plan: Plan) -> Array:
     """What a rejection compares with its bounds, over its units: the limited log of a ratio, else the statistic."""
     if rejection.statistic == "ratio":
         return _log_linear(tokens, rejection.scope, plan)[1]
@@ -157,27 +151,27 @@ def compared_values(tokens: Tokens, rejection: Rejection, plan: Plan) -> Tensor:
 
 def _spend(tokens: Tokens, budget: Budget, plan: Plan, budget_bounds: np.ndarray) -> Rejected:
     value = budgeted(tokens, budget, plan)
-    cut = tokens.ragged.broadcast(torch.from_numpy(budget_bounds).to(value.device))
+    cut = tokens.rows.spread(budget_bounds)
     return Rejected(rejection=budget, value=value, log_value=None, keep=value <= cut)
 
 
-def budgeted(tokens: Tokens, budget: Budget, plan: Plan) -> Tensor:
+def budgeted(tokens: Tokens, budget: Budget, plan: Plan) -> Array:
     """A budget's statistic of every token, [V]."""
     return statistic(tokens.between(budget.of), budget, plan)
 
 
-def statistic(tokens: Tokens, rejection: Rejection | Budget, plan: Plan) -> Tensor:
+def statistic(tokens: Tokens, rejection: Rejection | Budget, plan: Plan) -> Array:
     """A non-ratio statistic over its units."""
     if rejection.statistic in LINEAR:
         _, limited = _log_linear(tokens, rejection.scope, plan, negate=LINEAR[rejection.statistic] < 0)
         return limited
     if rejection.statistic == "prob_gap":
-        return _reduce(tokens.ragged, tokens.prob_gap, rejection.scope)
+        return _reduce(tokens.rows, tokens.prob_gap, rejection.scope)
     values = STATISTICS[rejection.statistic](tokens.limited(plan.log_ratio_limit))
-    return _reduce(tokens.ragged, values, rejection.scope)
+    return _reduce(tokens.rows, values, rejection.scope)
 
 
-def reduce_log_ratio(tokens: Tokens, scope: Scope) -> Tensor:
+def reduce_log_ratio(tokens: Tokens, scope: Scope) -> Array:
     """l over units: [V] at token scope, else [B]: S, g, or the extreme token."""
     match scope:
         case "token":
@@ -185,7 +179,7 @@ def reduce_log_ratio(tokens: Tokens, scope: Scope) -> Tensor:
         case "seq_sum":
             return tokens.log_ratio_sum
         case "seq_mean":
-            return tokens.log_ratio_sum / tokens.ragged.lengths
+            return tokens.log_ratio_sum / tokens.rows.sizes
         case "seq_min":
             return tokens.log_ratio_min
         case "seq_max":
@@ -196,7 +190,7 @@ _NEGATED: Mapping[Scope, Scope] = {"seq_min": "seq_max", "seq_max": "seq_min"}
 """What finds in -l what a scope finds in l, where it is not the same."""
 
 
-def _log_linear(tokens: Tokens, scope: Scope, plan: Plan, negate: bool = False) -> tuple[Tensor, Tensor]:
+def _log_linear(tokens: Tokens, scope: Scope, plan: Plan, negate: bool = False) -> tuple[Array, Array]:
     """(l reduced without limit, with the plan's limit), negated for k1.  Extreme tokens are never limited."""
     if negate:
         raw, limited = _log_linear(tokens, _NEGATED.get(scope, scope), plan)
@@ -205,40 +199,44 @@ def _log_linear(tokens: Tokens, scope: Scope, plan: Plan, negate: bool = False) 
     if scope in ("seq_min", "seq_max"):
         return raw, raw
     if plan.limit_on == "token" and scope != "token":
-        return raw, _reduce(tokens.ragged, tokens.limited(plan.log_ratio_limit), scope)
+        return raw, _reduce(tokens.rows, tokens.limited(plan.log_ratio_limit), scope)
     if scope == "token":
         return raw, tokens.limited(plan.log_ratio_limit)
     return raw, _limit(raw, plan.log_ratio_limit)
 
 
-def _reduce(ragged: Ragged, values: Tensor, scope: Scope) -> Tensor:
+def _reduce(rows: Segments, values: Array, scope: Scope) -> Array:
     match scope:
         case "token":
             return values
         case "seq_sum":
-            return ragged.sum(values)
+            return rows.sum(values)
         case "seq_mean":
-            return ragged.sum(values) / ragged.lengths
+            return rows.sum(values) / rows.sizes
         case "seq_max":
-            return ragged.max(values)
+            return rows.max(values)
         case "seq_min":
-            return ragged.min(values)
+            return rows.min(values)
 
 
-def inside(values: Tensor, low: float | None, high: float | None) -> Tensor:
+def inside(values: Array, low: float | None, high: float | None) -> Array:
     """Where values lie inside their bounds, which are inclusive; None: no bound."""
-    above_low = torch.ones_like(values, dtype=torch.bool) if low is None else values >= low
-    return above_low if high is None else above_low & (values <= high)
+    if low is None and high is None:
+        xp = namespace(values)
+        return xp.ones_like(values, dtype=xp.bool)
+    if low is None:
+        return values <= high
+    return values >= low if high is None else (values >= low) & (values <= high)
 
 
-def _inside_log(log_values: Tensor, bounds: Bounds) -> Tensor:
+def _inside_log(log_values: Array, bounds: Bounds) -> Array:
     """Ratios inside their bounds, by their logs."""
     low, high = bounds.low, bounds.high
     return inside(log_values, None if low is None else _log(low), None if high is None else _log(high))
 
 
-def _limit(values: Tensor, limit: float | None) -> Tensor:
-    return values if limit is None else values.clamp(-limit, limit)
+def _limit(values: Array, limit: float | None) -> Array:
+    return values if limit is None else namespace(values).clip(values, -limit, limit)
 
 
 def _log(bound: float) -> float:

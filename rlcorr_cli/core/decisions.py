@@ -1,24 +1,18 @@
 """What a plan decides about each row and each of its tokens, as plain arrays: what `filter` writes down."""
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Decision
+from rlcorr_cli.core.arrays import Device, Flags, Segments, host, joined, row_blocks
 from rlcorr_cli.core.correct import MAX_WEIGHT, Corrected, Rejected, correct
-from rlcorr_cli.core.objectives import token_losses
-from rlcorr_cli.core.ragged import Ragged, to_numpy
+from rlcorr_cli.core.objectives import token_losses, token_weights
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.summary import GroupKey
-
-Flags = NDArray[np.bool_]
-T = TypeVar("T", np.float64, np.bool_)
 
 
 def correct_batch(
@@ -47,39 +41,44 @@ def nothing_decided(batch: Batch, plan: Plan, objective: Objective | None = None
         n_valid=none,
         n_kept=none,
         row_weights=none,
-        rejected={},
+        rejected={rule.name: none > 0 for rule in plan.rules if rule.applied},
         coefs=None if objective is None else np.zeros(0),
     )
 
 
 def decide_batch(
-    batch: Batch, plan: Plan, device: torch.device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
+    batch: Batch, plan: Plan, device: Device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
 ) -> Decision:
     """What `observe` decides about a batch without an objective, and nothing measured of it."""
     if not batch.n_tokens:
         return nothing_decided(batch, plan)
-    tokens = Tokens.of(batch, device, plan.mode)
-    return decide(batch, tokens, correct_batch(batch, tokens, plan, budget_bounds))
+    decisions: list[Decision] = []
+    with np.errstate(all="ignore"):
+        for rows in row_blocks(batch.offsets, device):
+            block = batch.between(*rows)
+            if block.n_tokens:
+                tokens = Tokens.of(block, device, plan.mode)
+                decisions.append(decide(tokens, correct_batch(block, tokens, plan, budget_bounds)))
+    return joined(decisions).with_empty(batch.filled)
 
 
-def decide(batch: Batch, tokens: Tokens, corrected: Corrected, objective: Objective | None = None) -> Decision:
-    """What a corrected batch amounts to, row by row and token by token, an objective's coefficients with it."""
-    n_valid = batch.lengths.astype(np.float64)
-    ragged, filled = tokens.ragged, n_valid > 0
+def decide(tokens: Tokens, corrected: Corrected, objective: Objective | None = None) -> Decision:
+    """What corrected tokens amount to, row by row and token by token, an objective's coefficients with it; of their
+    rows alone, none of which is empty."""
+    rows = tokens.rows
     applied = [rejected for rejected in corrected.rejected if rejected.rejection.applied]
-    weights = _weights(tokens, corrected)
-    keep = np.ones(batch.n_tokens, np.bool_) if corrected.keep is None else corrected.keep.cpu().numpy()
-    n_kept = _sums(ragged, keep.astype(np.float64))
-    with np.errstate(over="ignore"):
-        weight = n_kept if weights is None else _sums(ragged, np.where(keep, weights, 0.0))
+    weights = None if corrected.weighted is None else host(token_weights(rows, corrected))
+    keep = np.ones(rows.n_values, np.bool_) if corrected.keep is None else host(corrected.keep)
+    n_kept = rows.count(keep)
+    weight = n_kept if weights is None else rows.sum(np.where(keep, weights, 0.0))
     return Decision(
         weights=weights,
         keep=keep,
-        n_valid=n_valid,
-        n_kept=_at_rows(n_kept, filled),
-        row_weights=_at_rows(weight / np.maximum(n_kept, 1), filled),
-        rejected={rejected.rejection.name: _at_rows(_takes(ragged, rejected), filled) for rejected in applied},
-        coefs=None if objective is None else to_numpy(token_losses(tokens, corrected, objective).coef),
+        n_valid=rows.sizes,
+        n_kept=n_kept,
+        row_weights=weight / np.maximum(n_kept, 1),
+        rejected={rejected.rejection.name: _takes(rows, rejected) for rejected in applied},
+        coefs=None if objective is None else host(token_losses(tokens, corrected, objective).coef),
     )
 
 
@@ -89,8 +88,9 @@ def storable(weights: Floats) -> tuple[Floats, int]:
     return (np.minimum(weights, MAX_WEIGHT), n_larger) if n_larger else (weights, 0)
 
 
+@np.errstate(all="ignore")
 def opinions(
-    batch: Batch, plan: Plan, device: torch.device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
+    batch: Batch, plan: Plan, device: Device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
 ) -> list[tuple[Rejection | Budget, Floats, Flags]]:
     """Each rule of a plan on a batch: its statistic over its units, and what it keeps, bool[V]."""
     if not batch.n_tokens:
@@ -99,35 +99,15 @@ def opinions(
     return [
         (
             rule,
-            to_numpy(rejected.value),
-            (rejected.keep if rule.scope == "token" else tokens.ragged.broadcast(rejected.keep)).cpu().numpy(),
+            host(rejected.value),
+            host(rejected.keep if rule.scope == "token" else tokens.rows.spread(rejected.keep)),
         )
         for rejected in correct_batch(batch, tokens, plan, budget_bounds).rejected
         for rule in (rejected.rejection,)
     ]
 
 
-def _weights(tokens: Tokens, corrected: Corrected) -> Floats | None:
-    if corrected.weighted is None:
-        return None
-    weighted = corrected.weighted
-    return to_numpy(
-        weighted.applied if weighted.weighting.scope == "token" else tokens.ragged.broadcast(weighted.applied)
-    )
-
-
-def _takes(ragged: Ragged, rejected: Rejected) -> Flags:
+def _takes(rows: Segments, rejected: Rejected) -> Flags:
     """Which sequences lose anything to a rejection."""
-    lost = ~rejected.keep.cpu().numpy()
-    return np.logical_or.reduceat(lost, ragged.offsets[:-1]) if rejected.rejection.scope == "token" else lost
-
-
-def _sums(ragged: Ragged, values: Floats) -> Floats:
-    return np.add.reduceat(values, ragged.offsets[:-1])
-
-
-def _at_rows(values: NDArray[T], filled: Flags) -> NDArray[T]:
-    """Values of the non-empty rows at their places among all rows."""
-    rows = np.zeros(len(filled), values.dtype)
-    rows[filled] = values
-    return rows
+    lost = host(~rejected.keep)
+    return rows.count(lost) > 0 if rejected.rejection.scope == "token" else lost

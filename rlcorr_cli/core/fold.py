@@ -3,13 +3,10 @@
 from itertools import pairwise
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from rlcorr_cli.core.histograms import buckets, histogram
+from rlcorr_cli.core.arrays import Segments, bin_counts, top_bits
 from rlcorr_cli.core.quantities import Table
-from rlcorr_cli.core.ragged import Ragged
 from rlcorr_cli.totals.histogram import Floats, Histogram, narrowed
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 
@@ -17,15 +14,15 @@ from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 class Fold:
     """Rows by group: reduces tables [B] to [G, K] with one sort (none when all rows are of one group).
 
-    ragged: the rows' tokens.  Values to fold are one for each token or one for each row, as their number says.
+    rows: the rows' tokens.  Values to fold are one for each token or one for each row, as their number says.
     """
 
-    def __init__(self, group_index: NDArray[np.int64], ragged: Ragged) -> None:
+    def __init__(self, group_index: NDArray[np.int64], rows: Segments) -> None:
         self.group_index = group_index
-        self.ragged = ragged
-        self.order = None if (group_index == group_index[0]).all() else np.argsort(group_index, kind="stable")
+        self.rows = rows
+        self.order = None if (group_index == group_index[:1]).all() else np.argsort(group_index, kind="stable")
         ordered = group_index if self.order is None else group_index[self.order]
-        self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
         self.groups = ordered[self.starts]
 
     def __call__(self, ufunc: np.ufunc, table: Table) -> Floats:
@@ -41,27 +38,28 @@ class Fold:
         rests = np.add.reduceat(np.exp(rows - np.repeat(shifts, sizes, axis=1)), self.starts, axis=1)
         return peaks.T, rests.T
 
-    def histograms(self, values: Tensor) -> list[Histogram]:
+    def histograms(self, values: Floats) -> list[Histogram]:
         """The histogram of each group.  values: of tokens or of sequences, [V or B]."""
+        bucket = top_bits(values)
+        if not len(self.groups):
+            return []
         if self.order is None:
-            return [histogram(values)]
-        bucket = buckets(values)
-        place = torch.from_numpy(np.searchsorted(self.groups, self.group_index)).to(bucket.device)
+            return [Histogram.of_counts(bin_counts(bucket, 1 << 16))]
+        place = np.searchsorted(self.groups, self.group_index)
         if len(values) != len(place):
-            place = self.ragged.broadcast(place)
-        keyed, counts = torch.unique((place << 16) + bucket.long(), return_counts=True)
-        places, counted = keyed.cpu().numpy(), counts.cpu().numpy()
-        cuts = np.searchsorted(places, np.arange(len(self.groups) + 1) << 16)
-        places, counted = (places & 0xFFFF).astype(np.uint16), narrowed(counted)
+            place = np.repeat(place, self.rows.lengths)
+        keyed, counted = np.unique((place << 16) + bucket, return_counts=True)
+        cuts = np.searchsorted(keyed, np.arange(len(self.groups) + 1) << 16)
+        buckets, counted = (keyed & 0xFFFF).astype(np.uint16), narrowed(counted)
         # Copies: of a part, the whole would stay.
-        return [Histogram(places[a:b].copy(), counted[a:b].copy()) for a, b in pairwise(cuts.tolist())]
+        return [Histogram(buckets[a:b].copy(), counted[a:b].copy()) for a, b in pairwise(cuts.tolist())]
 
     def tails(self, log_weights: Floats) -> list[Tail]:
         """The upper tail of each group; log_weights: of tokens or of sequences, f64[V or B]."""
         group_index = (
             self.group_index
             if len(log_weights) == len(self.group_index)
-            else np.repeat(self.group_index, np.diff(self.ragged.offsets))
+            else np.repeat(self.group_index, self.rows.lengths)
         )
         order = np.argsort(group_index, kind="stable")
         ends = np.searchsorted(group_index[order], self.groups, side="right")

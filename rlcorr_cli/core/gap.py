@@ -9,16 +9,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Surroundings
+from rlcorr_cli.core.arrays import Array, Device, as_floats, bin_counts, host
 from rlcorr_cli.core.gap_rows import GapRows
 from rlcorr_cli.core.grids import grid_sums
-from rlcorr_cli.core.ragged import to_numpy
-from rlcorr_cli.core.token_gaps import TokenGaps, counts_at, sums_at
+from rlcorr_cli.core.token_gaps import TokenGaps, sums_at
 from rlcorr_cli.core.vocabulary import vocabulary
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.totals import gap
@@ -43,9 +43,8 @@ class RowGaps:
     far: Floats
 
 
-def gap_totals(
-    batch: Batch, around: Surroundings, rows: Index, *, device: torch.device, mode: Mode = "decoupled"
-) -> RowGaps:
+@np.errstate(all="ignore")
+def gap_totals(batch: Batch, around: Surroundings, rows: Index, *, device: Device, mode: Mode = "decoupled") -> RowGaps:
     """The statistics of some rows of a batch, in the order of these rows; those without a valid token are none.
 
     mode: which trained policy is compared with the rollout's.
@@ -67,11 +66,15 @@ class _Sums:
 
     rows: GapRows
 
+    @property
+    def _xp(self) -> Any:
+        return self.rows.tokens.xp
+
     @cached_property
     def _table(self) -> Floats:
         """TOKEN_SUMS of body tokens, and of all tokens of odd rows: f64[R, N_SURPRISE, K]."""
         n = self.rows.n_rows * N_SURPRISE
-        at = torch.where(self.rows.in_table, self.rows.cell, n)
+        at = self._xp.where(self.rows.in_table, self.rows.cell, n)
         return self.rows.values.sums(at, n + 1)[:-1].reshape(self.rows.n_rows, N_SURPRISE, -1)
 
     def _of_table(self, name: str) -> Floats:
@@ -149,21 +152,22 @@ class _Sums:
 
     def _spread(self) -> Floats:
         values = self.rows.values
-        at = ((~self.rows.odd_tokens).long() * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin()
+        field = self._xp.astype(~self.rows.odd_tokens, self._xp.int64)
+        at = (field * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin()
         shape = len(gap.FIELDS), N_SURPRISE, gap.N_SPREAD
-        return counts_at(at[self.rows.in_table & values.inside], math.prod(shape)).reshape(shape)
+        return _counts_at(at[self.rows.in_table & values.inside], math.prod(shape)).reshape(shape)
 
     def _places(self, tokens: Floats) -> Floats:
         of_parts = tokens.sum(axis=1)
-        far = counts_at(self.rows.part[self.rows.values.log_ratio.abs() > LN_2], len(PARTS))
+        far = _counts_at(self.rows.part[abs(self.rows.values.log_ratio) > LN_2], len(PARTS))
         names = gap.PLACE_SUMS[:-1]
         return np.column_stack([of_parts[:, [TOKEN_SUMS.index(name) for name in names]], far])
 
     def _indexes(self) -> Floats:
         n, values = len(gap.INDEX_EDGES), self.rows.values
         edges = np.searchsorted(gap.INDEX_EDGES, self.rows.places.index, side="right") - 1
-        at = torch.where(self.rows.part == BODY, self.rows.on_device(edges), n)
-        columns = (*values.gap_columns, *values.size_columns, (values.log_ratio.abs() > LN_2).double())
+        at = self._xp.where(self.rows.part == BODY, self.rows.on_device(edges), n)
+        columns = (*values.gap_columns, *values.size_columns, as_floats(abs(values.log_ratio) > LN_2))
         return sums_at(at, n + 1, columns)[:n]
 
     def _turns(self) -> tuple[Floats, Floats]:
@@ -177,12 +181,12 @@ class _Sums:
         values = self.rows.values
         at = turn * GROUPS + self.rows.on_device(self.rows.group)[self.rows.row]
         by_group = sums_at(at, gap.TURNS * GROUPS, values.gap_columns)
-        surprise = counts_at(turn * N_SURPRISE + values.surprise, gap.TURNS * N_SURPRISE)
+        surprise = _counts_at(turn * N_SURPRISE + values.surprise, gap.TURNS * N_SURPRISE)
         return by_group.reshape(shape), surprise.reshape(gap.TURNS, N_SURPRISE)
 
     def _certain(self) -> Floats:
         bins = self.rows.values.certain_bin()[~self.rows.odd_tokens]
-        return counts_at(bins, 2 * gap.N_CERTAIN).reshape(2, gap.N_CERTAIN)
+        return _counts_at(bins, 2 * gap.N_CERTAIN).reshape(2, gap.N_CERTAIN)
 
     def _largest_unsure(self) -> float:
         unsure = self.rows.values.b[(self.rows.values.b < 0) & ~self.rows.odd_tokens]
@@ -207,7 +211,7 @@ class _Sums:
         return np.column_stack([np.bincount(bins, column[known], gap.N_SIZES) for column in columns]).astype(np.float64)
 
     def _columns(self) -> dict[str, Levels]:
-        lengths = np.floor(np.log2(self.rows.tokens.ragged.sizes)).astype(np.int64)
+        lengths = np.floor(np.log2(self.rows.tokens.rows.sizes)).astype(np.int64)
         used, codes = np.unique(lengths, return_inverse=True)
         levels = {**self.rows.levels, "length": (codes.astype(np.int64), tuple(used.tolist()))}
         return {name: self._levels(codes, keys) for name, (codes, keys) in levels.items()}
@@ -233,10 +237,10 @@ class _Sums:
     def _vocabulary(self) -> Vocabulary | None:
         if self.rows.token_ids is None or self.rows.again is None:
             return None
-        counted = ((self.rows.part == BODY) & self.rows.values.inside).cpu().numpy() & (self.rows.token_ids >= 0)
+        counted = host((self.rows.part == BODY) & self.rows.values.inside) & (self.rows.token_ids >= 0)
         tokens = np.flatnonzero(counted)
-        surprise, row = (column.cpu().numpy()[tokens] for column in (self.rows.values.surprise, self.rows.row))
-        d = to_numpy(self.rows.values.d)[tokens]
+        surprise, row = (host(column)[tokens] for column in (self.rows.values.surprise, self.rows.row))
+        d = host(self.rows.values.d)[tokens]
         return vocabulary(
             self.rows.token_ids[tokens],
             again=self.rows.again[tokens],
@@ -267,11 +271,17 @@ class _Sums:
     def _lines_on_v(self, field: Index, n: int) -> Floats:
         """LINE_SUMS of v, v_high and v_low: f64[n, 3, K].  field: of each row."""
         v, d = self.rows.values.v, self.rows.values.d
-        third = 1 + (v > 1).long() - (v < -1).long()
+        xp = self._xp
+        third = 1 + xp.astype(v > 1, xp.int64) - xp.astype(v < -1, xp.int64)
         at = self.rows.on_device(field)[self.rows.row] * 3 + third
-        at = torch.where(self.rows.in_table & self.rows.values.inside, at, 3 * n)
-        sums = sums_at(at, 3 * n + 1, (torch.ones_like(v), v, d, v * v, d * d, v * d))[:-1].reshape(n, 3, -1)
+        at = xp.where(self.rows.in_table & self.rows.values.inside, at, 3 * n)
+        sums = sums_at(at, 3 * n + 1, (xp.ones_like(v), v, d, v * v, d * d, v * d))[:-1].reshape(n, 3, -1)
         return np.stack([sums.sum(axis=1), sums[:, 2], sums[:, 0]], axis=1)
+
+
+def _counts_at(at: Array, n: int) -> Floats:
+    """How many at each of 0 .. n - 1: f64[n]."""
+    return bin_counts(at, n).astype(np.float64)
 
 
 def _folded(rows: Floats, at: Index, n: int) -> Floats:

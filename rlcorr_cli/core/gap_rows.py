@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlcorr_cli.batch import Batch, Surroundings
 from rlcorr_cli.core import bootstrap
+from rlcorr_cli.core.arrays import Array, Device, as_floats
 from rlcorr_cli.core.chosen_rows import chosen
-from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.token_gaps import TokenGaps
 from rlcorr_cli.core.token_parts import TokenPlaces, token_places
-from rlcorr_cli.core.tokens import Tokens, trained_policies
+from rlcorr_cli.core.tokens import Tokens, scored_rollout, trained_policies
 from rlcorr_cli.core.vocabulary import came_before
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.totals import gap
@@ -48,12 +46,12 @@ class GapRows:
     again: NDArray[np.bool_] | None
 
     @classmethod
-    def of(cls, batch: Batch, around: Surroundings, rows: Index, *, device: torch.device, mode: Mode) -> "GapRows":
+    def of(cls, batch: Batch, around: Surroundings, rows: Index, *, device: Device, mode: Mode) -> "GapRows":
         """Some rows of a batch."""
         if len(rows) < batch.n_rows:
             batch, around = chosen(batch, around, rows)
         tokens = Tokens.of(batch, device, mode)
-        keys = bootstrap.row_keys(tokens, batch.row_keys)
+        keys = bootstrap.row_keys(scored_rollout(batch, mode), tokens.rows.offsets, batch.row_keys)
         prompts = keys if around.prompts is None else np.where(around.prompts == 0, keys, around.prompts)
         trained, _ = trained_policies(batch, mode)
         token_ids = again = None
@@ -80,54 +78,53 @@ class GapRows:
     @cached_property
     def n_rows(self) -> int:
         """R."""
-        return self.tokens.ragged.n_sequences
+        return self.tokens.rows.n_rows
 
     @cached_property
-    def row(self) -> Tensor:
+    def row(self) -> Array:
         """The row of each token."""
-        device = self.tokens.ragged.device
-        return self.tokens.ragged.broadcast(torch.arange(self.n_rows, device=device))
+        return self.tokens.rows.spread(np.arange(self.n_rows))
 
     @cached_property
-    def in_body(self) -> Tensor:
+    def in_body(self) -> Array:
         """Tokens that stand in their row's body, whether or not the row is odd."""
         return self.on_device(self.places.part == BODY)
 
     @cached_property
     def odd(self) -> NDArray[np.bool_]:
         """Rows whose columns do not belong to each other, [R]."""
-        body, values, total = self.in_body.double(), self.values, self.tokens.ragged.sum
-        a, b = (column.clamp(min=ODD_LEAST) * body for column in (values.a, values.b))
-        n = to_numpy(total(body))
-        sums = (to_numpy(total(column)) for column in (a, b, a * a, b * b, a * b))
+        body, values, total = as_floats(self.in_body), self.values, self.tokens.rows.sum
+        a, b = (self.tokens.xp.clip(column, ODD_LEAST, None) * body for column in (values.a, values.b))
+        n = total(body)
+        sums = (total(column) for column in (a, b, a * a, b * b, a * b))
         with np.errstate(invalid="ignore", divide="ignore"):
             mean_a, mean_b, aa, bb, ab = (column / n for column in sums)
             deviations = (np.sqrt(np.maximum(s - m * m, 0)) for s, m in ((aa, mean_a), (bb, mean_b)))
             spread_a, spread_b = deviations
             correlation = (ab - mean_a * mean_b) / (spread_a * spread_b)
-            graded = values.graded.double() * body
-            size = to_numpy(total(values.x * graded)) / to_numpy(total(graded))
+            graded = as_floats(values.graded) * body
+            size = total(values.x * graded) / total(graded)
             spread = np.minimum(spread_a, spread_b)
             far = (correlation < ODD_CORRELATION) & (spread > ODD_DEVIATION) & (size > ODD_SIZE)
             return (n >= ODD_TOKENS) & far
 
     @cached_property
-    def odd_tokens(self) -> Tensor:
+    def odd_tokens(self) -> Array:
         """Tokens of odd rows."""
         return self.on_device(self.odd)[self.row]
 
     @cached_property
-    def in_table(self) -> Tensor:
+    def in_table(self) -> Array:
         """Tokens of bodies and of odd rows."""
         return self.in_body | self.odd_tokens
 
     @cached_property
-    def special(self) -> Tensor:
+    def special(self) -> Array:
         """The tokens that are not in the table."""
-        return torch.nonzero(~self.in_table).squeeze(1)
+        return self.tokens.xp.nonzero(~self.in_table)[0]
 
     @cached_property
-    def cell(self) -> Tensor:
+    def cell(self) -> Array:
         """Row and bin of u of every token."""
         return self.row * N_SURPRISE + self.values.surprise
 
@@ -137,13 +134,13 @@ class GapRows:
         return (self.keys % np.uint64(GROUPS)).astype(np.int64)
 
     @cached_property
-    def part(self) -> Tensor:
+    def part(self) -> Array:
         """The part of each token."""
-        return torch.where(self.odd_tokens, ODD, self.on_device(self.places.part))
+        return self.tokens.xp.where(self.odd_tokens, ODD, self.on_device(self.places.part))
 
-    def on_device(self, values: NDArray[np.generic]) -> Tensor:
+    def on_device(self, values: NDArray[np.generic]) -> Array:
         """The same values there."""
-        return torch.from_numpy(values).to(self.tokens.ragged.device)
+        return self.tokens.rows.device.put(values)
 
 
 def _advantages(batch: Batch, around: Surroundings) -> Floats:

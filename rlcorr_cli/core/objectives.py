@@ -8,12 +8,10 @@ first, as everywhere.  Formulas: `plans/objective.py`.
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from rlcorr_cli.core.arrays import Array, Segments, namespace
 from rlcorr_cli.core.correct import Corrected
 from rlcorr_cli.core.quantities import Columns
-from rlcorr_cli.core.ragged import Ragged, to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.totals.histogram import Floats
@@ -28,10 +26,10 @@ MEAN_CHANGE_LIMIT = 10.0
 class TokenTerms:
     """L and D of every token, f64[V], and where they are a clip's, bool[V]."""
 
-    loss: Tensor
-    slope: Tensor
-    clipped: Tensor
-    dual_clipped: Tensor
+    loss: Array
+    slope: Array
+    clipped: Array
+    dual_clipped: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +37,17 @@ class TokenLosses:
     """z w L and z w D of every token without the batch's divisor, f64[V], 0 where rejected; bool[V] where clipped, of
     kept tokens alone.  keep: bool[V]; n_kept: f64[B]."""
 
-    loss: Tensor
-    coef: Tensor
-    clipped: Tensor
-    dual_clipped: Tensor
-    keep: Tensor
-    n_kept: Tensor
+    loss: Array
+    coef: Array
+    clipped: Array
+    dual_clipped: Array
+    keep: Array
+    n_kept: Floats
 
 
 def token_losses(tokens: Tokens, corrected: Corrected, objective: Objective) -> TokenLosses:
     """The objective of corrected tokens, whose advantages must be there."""
-    weights = token_weights(tokens.ragged, corrected) if objective.takes_weights else None
+    weights = token_weights(tokens.rows, corrected) if objective.takes_weights else None
     return _losses(tokens, objective, change=_change(tokens, objective), weights=weights, keep=corrected.keep)
 
 
@@ -62,32 +60,32 @@ def objective_columns(tokens: Tokens, corrected: Corrected, objective: Objective
     take means, of tokens in place of sequences or the other way round.
     """
     own = token_losses(tokens, corrected, objective)
-    ragged, advantages = tokens.ragged, _advantages(tokens)
-    magnitude = own.coef.abs()
-    mass = to_numpy(ragged.sum(magnitude))
-    squares = _sum(ragged, own.coef.square())
+    rows, advantages = tokens.rows, _advantages(tokens)
+    magnitude = abs(own.coef)
+    mass = rows.sum(magnitude)
+    squares = rows.sum(own.coef * own.coef)
     columns = Columns(
         sums={
-            "loss": _sum(ragged, own.loss),
-            "clipped": _sum(ragged, own.clipped),
-            "dual_clipped": _sum(ragged, own.dual_clipped),
-            "kept_tokens": to_numpy(own.n_kept),
-            "kept_sequences": _as_floats(to_numpy(own.n_kept) > 0),
-            "coef": _sum(ragged, own.coef),
+            "loss": rows.sum(own.loss),
+            "clipped": rows.count(own.clipped),
+            "dual_clipped": rows.count(own.dual_clipped),
+            "kept_tokens": own.n_kept,
+            "kept_sequences": (own.n_kept > 0).astype(np.float64),
+            "coef": rows.sum(own.coef),
             "abs": mass,
             "square": squares,
-            "positive": _sum(ragged, magnitude * (advantages > 0)),
-            "negative": _sum(ragged, magnitude * (advantages < 0)),
+            "positive": rows.sum(magnitude * (advantages > 0)),
+            "negative": rows.sum(magnitude * (advantages < 0)),
             "mass_square": mass**2,
         },
-        maxs={"abs": to_numpy(ragged.max(magnitude))},
+        maxs={"abs": rows.max(magnitude)},
     )
     reference = uncorrected(tokens, objective)
-    columns |= _beside(ragged, own, reference).prefixed("uncorrected.")
+    columns |= _beside(rows, own, reference).prefixed("uncorrected.")
     columns |= _sequence_weighted(tokens, own, reference)
     if corrected.weighted is not None:
-        columns |= _beside(ragged, own, counted_twice(tokens, corrected, objective)).prefixed("twice.")
-    scale = _other_average(objective, to_numpy(own.n_kept))
+        columns |= _beside(rows, own, counted_twice(tokens, corrected, objective)).prefixed("twice.")
+    scale = _other_average(objective, own.n_kept)
     average = {
         "loss": columns.sums["loss"] * scale,
         "square": squares * scale**2,
@@ -110,72 +108,68 @@ def counted_twice(tokens: Tokens, corrected: Corrected, objective: Objective) ->
         replace(objective, name="ppo", clip_low=0.2, clip_high=0.2) if objective.name == "reinforce" else objective
     )
     change = tokens.between("total").log_ratio
-    return _losses(
-        tokens, clipping, change=change, weights=token_weights(tokens.ragged, corrected), keep=corrected.keep
-    )
+    return _losses(tokens, clipping, change=change, weights=token_weights(tokens.rows, corrected), keep=corrected.keep)
 
 
-def token_weights(ragged: Ragged, corrected: Corrected) -> Tensor | None:
+def token_weights(rows: Segments, corrected: Corrected) -> Array | None:
     """The applied weight of every token before any batch mean, f64[V]; None where the plan weights nothing."""
     weighted = corrected.weighted
     if weighted is None:
         return None
-    return weighted.applied if weighted.weighting.scope == "token" else ragged.broadcast(weighted.applied)
+    return weighted.applied if weighted.weighting.scope == "token" else rows.spread(weighted.applied)
 
 
-def terms(tokens: Tokens, objective: Objective, change: Tensor, keep: Tensor | None = None) -> TokenTerms:
+def terms(tokens: Tokens, objective: Objective, change: Array, keep: Array | None = None) -> TokenTerms:
     """L and D of every token.  change: d = theta - old, f64[V].  keep: whose mean GSPO takes; None for all."""
-    advantages = _advantages(tokens)
+    xp, advantages = tokens.xp, _advantages(tokens)
     match objective.name:
         case "reinforce":
-            never = torch.zeros_like(advantages, dtype=torch.bool)
+            never = _nowhere(advantages)
             return TokenTerms(-advantages * _current(tokens), -advantages, never, never)
         case "cispo":
-            ratio = torch.exp(change.clamp(-CHANGE_LIMIT, CHANGE_LIMIT))
+            ratio = xp.exp(xp.clip(change, -CHANGE_LIMIT, CHANGE_LIMIT))
             inside = _clip(ratio, objective)
             weight = inside * advantages
-            return TokenTerms(
-                -weight * _current(tokens), -weight, inside != ratio, torch.zeros_like(ratio, dtype=torch.bool)
-            )
+            return TokenTerms(-weight * _current(tokens), -weight, inside != ratio, _nowhere(ratio))
         case "gspo":
-            mean = _kept_mean(tokens.ragged, change, keep)
-            ratio = torch.exp(mean.clamp(max=MEAN_CHANGE_LIMIT))
+            mean = _kept_mean(tokens.rows, change, keep)
+            ratio = xp.exp(xp.clip(mean, None, MEAN_CHANGE_LIMIT))
             return _ppo(ratio, mean > MEAN_CHANGE_LIMIT, advantages, objective)
         case "ppo":
-            ratio = torch.exp(change.clamp(-CHANGE_LIMIT, CHANGE_LIMIT))
-            return _ppo(ratio, change.abs() > CHANGE_LIMIT, advantages, objective)
+            ratio = xp.exp(xp.clip(change, -CHANGE_LIMIT, CHANGE_LIMIT))
+            return _ppo(ratio, abs(change) > CHANGE_LIMIT, advantages, objective)
 
 
-def _ppo(ratio: Tensor, limited: Tensor, advantages: Tensor, objective: Objective) -> TokenTerms:
+def _ppo(ratio: Array, limited: Array, advantages: Array, objective: Objective) -> TokenTerms:
     """The larger of both branches, and at most the dual clip's where A < 0.
 
     The gradient is that of the branch that is strictly larger; where both are equal the ratio lies inside the clip, and
     either branch's is -A r.
     """
+    xp = namespace(ratio)
     plain, clipped = -advantages * ratio, -advantages * _clip(ratio, objective)
-    loss, is_clipped = torch.maximum(plain, clipped), clipped > plain
-    is_dual = torch.zeros_like(is_clipped)
+    loss, is_clipped = xp.maximum(plain, clipped), clipped > plain
+    is_dual = _nowhere(ratio)
     if objective.dual_clip is not None:
         ceiling = -advantages * objective.dual_clip
         is_dual = (advantages < 0) & (loss > ceiling)
-        loss = torch.where(is_dual, ceiling, loss)
+        loss = xp.where(is_dual, ceiling, loss)
     flat = is_clipped | is_dual | limited
-    return TokenTerms(loss, torch.where(flat, torch.zeros_like(plain), plain), is_clipped, is_dual)
+    return TokenTerms(loss, xp.where(flat, 0.0, plain), is_clipped, is_dual)
 
 
 def _losses(
-    tokens: Tokens, objective: Objective, *, change: Tensor, weights: Tensor | None, keep: Tensor | None
+    tokens: Tokens, objective: Objective, *, change: Array, weights: Array | None, keep: Array | None
 ) -> TokenLosses:
     """Each token's terms under its weight, 0 where rejected, averaged within its sequence where the objective does."""
-    ragged = tokens.ragged
+    rows = tokens.rows
     of_token = terms(tokens, objective, change, keep)
-    keep = torch.ones_like(of_token.clipped) if keep is None else keep
-    n_kept = ragged.sum(keep.double())
+    keep = ~_nowhere(change) if keep is None else keep
+    n_kept = rows.count(keep)
     # A rejected token may have an infinite weight: chosen away, not multiplied by 0.
-    factor = torch.ones_like(change) if weights is None else weights
-    factor = torch.where(keep, factor, torch.zeros_like(factor))
+    factor = tokens.xp.where(keep, tokens.xp.ones_like(change) if weights is None else weights, 0.0)
     if objective.aggregation == "seq-mean-token-mean":
-        factor = factor / ragged.broadcast(n_kept.clamp(min=1))
+        factor = factor / rows.spread(n_kept.clip(min=1))
     elif objective.loss_constant is not None:
         factor = factor / objective.loss_constant
     return TokenLosses(
@@ -188,13 +182,13 @@ def _losses(
     )
 
 
-def _beside(ragged: Ragged, own: TokenLosses, other: TokenLosses) -> Columns:
+def _beside(rows: Segments, own: TokenLosses, other: TokenLosses) -> Columns:
     """The loss of other coefficients, their squares, and their products with the plan's own."""
     return Columns(
         sums={
-            "loss": _sum(ragged, other.loss),
-            "square": _sum(ragged, other.coef.square()),
-            "dot": _sum(ragged, other.coef * own.coef),
+            "loss": rows.sum(other.loss),
+            "square": rows.sum(other.coef * other.coef),
+            "dot": rows.sum(other.coef * own.coef),
         }
     )
 
@@ -204,11 +198,11 @@ def _sequence_weighted(tokens: Tokens, own: TokenLosses, reference: TokenLosses)
 
     A product may have either sign, and a log has none: those of the positive and of the negative sequences add apart.
     """
-    ragged, log_weight = tokens.ragged, to_numpy(tokens.log_ratio_sum)
-    dot = _sum(ragged, reference.coef * own.coef)
+    rows, log_weight = tokens.rows, tokens.log_ratio_sum
+    dot = rows.sum(reference.coef * own.coef)
     with np.errstate(divide="ignore"):
         logs = {
-            "sequence_is.square": np.log(_sum(ragged, reference.coef.square())) + 2 * log_weight,
+            "sequence_is.square": np.log(rows.sum(reference.coef * reference.coef)) + 2 * log_weight,
             "sequence_is.positive": np.log(dot.clip(min=0)) + log_weight,
             "sequence_is.negative": np.log((-dot).clip(min=0)) + log_weight,
         }
@@ -222,38 +216,36 @@ def _other_average(objective: Objective, n_kept: Floats) -> Floats:
     return (objective.loss_constant or 1.0) / n_kept.clip(min=1)
 
 
-def _kept_mean(ragged: Ragged, change: Tensor, keep: Tensor | None) -> Tensor:
+def _kept_mean(rows: Segments, change: Array, keep: Array | None) -> Array:
     """The mean of d over a sequence's kept tokens, at each of its tokens, f64[V]; 0 where none is kept."""
     if keep is None:
-        return ragged.broadcast(ragged.sum(change) / ragged.lengths)
-    kept = torch.where(keep, change, torch.zeros_like(change))
-    return ragged.broadcast(ragged.sum(kept) / ragged.sum(keep.double()).clamp(min=1))
+        return rows.spread(rows.sum(change) / rows.sizes)
+    kept = namespace(change).where(keep, change, 0.0)
+    return rows.spread(rows.sum(kept) / rows.count(keep).clip(min=1))
 
 
-def _clip(ratio: Tensor, objective: Objective) -> Tensor:
-    return ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high)
+def _nowhere(values: Array) -> Array:
+    """False of each value."""
+    xp = namespace(values)
+    return xp.zeros_like(values, dtype=xp.bool)
 
 
-def _change(tokens: Tokens, objective: Objective) -> Tensor:
+def _clip(ratio: Array, objective: Objective) -> Array:
+    return namespace(ratio).clip(ratio, 1 - objective.clip_low, 1 + objective.clip_high)
+
+
+def _change(tokens: Tokens, objective: Objective) -> Array:
     """d = theta - old: 0 in a dump of two policies, whose current one is the old; in bypass mode theta - b."""
     if objective.mode == "bypass":
         return tokens.log_ratio
-    return torch.zeros_like(tokens.log_ratio) if tokens.current_change is None else tokens.current_change
+    return tokens.xp.zeros_like(tokens.log_ratio) if tokens.current_change is None else tokens.current_change
 
 
-def _current(tokens: Tokens) -> Tensor:
+def _current(tokens: Tokens) -> Array:
     """theta, f64[V]."""
     return tokens.rollout_logp + tokens.log_ratio if tokens.current_logp is None else tokens.current_logp
 
 
-def _advantages(tokens: Tokens) -> Tensor:
+def _advantages(tokens: Tokens) -> Array:
     assert tokens.advantages is not None, "an objective needs advantages"
     return tokens.advantages
-
-
-def _sum(ragged: Ragged, values: Tensor) -> Floats:
-    return to_numpy(ragged.sum(values.double()))
-
-
-def _as_floats(flags: np.ndarray) -> Floats:
-    return flags.astype(np.float64)

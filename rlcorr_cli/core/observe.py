@@ -6,44 +6,48 @@ and reading it in `metrics/`; nothing here knows a name.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.advantages import advantage_columns, mean_advantages
-from rlcorr_cli.core.binning import draw, draw_groups
+from rlcorr_cli.core.arrays import BLOCK_TOKENS, CPU, Device, Flags, Segments, host, joined, row_blocks
 from rlcorr_cli.core.block_tables import BlockTables
 from rlcorr_cli.core.chosen_rows import rollout_keys
 from rlcorr_cli.core.comparison import Comparing
-from rlcorr_cli.core.correct import Corrected, correct
+from rlcorr_cli.core.correct import Corrected
 from rlcorr_cli.core.decisions import bounds_of_sequences, correct_batch, decide, nothing_decided
+from rlcorr_cli.core.effects import corrections, distances
 from rlcorr_cli.core.fold import Fold
 from rlcorr_cli.core.objectives import objective_columns
 from rlcorr_cli.core.part import Part
-from rlcorr_cli.core.quantities import Columns, corrections, diagnostics, distances, drift, sequence_averages
-from rlcorr_cli.core.ragged import Ragged, to_numpy
+from rlcorr_cli.core.pictures import draw, draw_groups
+from rlcorr_cli.core.quantities import Columns, diagnostics, drift, token_columns
 from rlcorr_cli.core.rollouts import rollout_layout, rollout_parts
-from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.core.tokens import Tokens, scored_rollout
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
-from rlcorr_cli.totals.comparison import COMPARISON, comparison_layout, resampled_names
+from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import GroupReplicates
 from rlcorr_cli.totals.rollouts import ROLLOUTS, RolloutTotals
-from rlcorr_cli.totals.row_keys import Keys, RowSketch, joined
+from rlcorr_cli.totals.row_keys import Keys, RowSketch
+from rlcorr_cli.totals.row_keys import joined as joined_keys
 from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Summary
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
 from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, Whole, whole_tail
 
 KEPT = "kept."
 """What the names of numbers of the kept tokens begin with."""
+COMPARED_AT_ONCE = 1 << 17
+"""Tokens of whole rows that plans are compared on at once: each plan's calls take longer than its numbers."""
 BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 """Budget -> group -> the largest value of its statistic that stays."""
 
@@ -110,80 +114,214 @@ class Observed:
 def observe(
     batch: Batch,
     observation: Observation,
-    device: torch.device,
+    device: Device,
     budget_bounds: BudgetBounds | None = None,
     *,
     decides: bool = False,
-    tokens: Mapping[Mode, Tokens] | None = None,
     rollouts: RolloutTotals | None = None,
 ) -> Observed:
     """Everything the metrics need of one batch: the diagnostics of each mode once, and a block per plan.
 
     budget_bounds: of the plans' budgets, where they have any.  decides: with what the plan decides about each
-    row and token.  tokens: the batch's by mode, where they are on the device already.  rollouts: those of the dump that
-    have several samples, where and only where the observation is by rollout.
+    row and token.  rollouts: those of the dump that have several samples, where and only where the observation is by
+    rollout.
     """
-    filled = batch.filled
-    if not filled.any():
-        plans = observation.plans
-        decision = nothing_decided(batch, plans[0], observation.objectives.get(plans[0])) if decides else None
-        parts = {} if rollouts is None else {ROLLOUTS: rollout_parts(batch, rollouts, Ragged(np.zeros(1, int), device))}
-        return Observed(groups=_summaries(observation, batch, parts), decision=decision)
-    rewards = None if batch.reward is None else batch.reward[filled]
-    settings = observation.settings
-    tokens = tokens or {mode: Tokens.of(batch, device, mode) for mode in observation.modes}
-    fold = Fold(batch.group_index[filled].astype(np.int64), tokens[observation.modes[0]].ragged)
-    bounds = budget_bounds or {}
-    # What is compared needs no whole verdict but for an objective.
-    whole_plans = observation.objectives if observation.compares else observation.plans
-    corrected = {plan: correct_batch(batch, tokens[plan.mode], plan, bounds) for plan in whole_plans}
+    decides_blocks = decides or observation.pictures
+    plan = observation.plan if decides_blocks else observation.plans[0]
+    if not batch.n_tokens:
+        nothing = nothing_decided(batch, plan, observation.objectives.get(plan)) if decides else None
+        parts = {} if rollouts is None else {ROLLOUTS: rollout_parts(batch, rollouts, Segments(np.zeros(1, np.int64)))}
+        return Observed(groups=_summaries(observation, batch, parts), decision=nothing)
     # Beyond float64 a sum is inf, and its metric null.
-    with np.errstate(over="ignore", invalid="ignore"):
-        base: dict[Mode, Columns] = {mode: _diagnostics(tokens[mode], settings, rewards) for mode in tokens}
-        advantages = mean_advantages(batch, next(iter(tokens.values()))) if observation.has_advantages else None
-        parts = {
-            diagnostics_block(mode): [_diagnosis(base[mode], tokens[mode], settings, fold, advantages=advantages)]
-            for mode in tokens
-        }
-        for plan, verdict in corrected.items():
-            if observation.compares:
-                columns, masses = objective_columns(tokens[plan.mode], verdict, observation.objectives[plan])
-                of_plan = [Part(columns=columns, fold=fold, log_weights=masses)]
-            else:
-                objective = observation.objectives.get(plan)
-                of_plan = _plan_parts(tokens[plan.mode], verdict, settings, fold, rewards=rewards, objective=objective)
-            parts[plan_block(plan)] = of_plan
-        resampled: dict[str, Columns] = {**base}
+    with np.errstate(all="ignore"):
+        block_tokens = COMPARED_AT_ONCE if observation.compares else BLOCK_TOKENS
+        blocks = [batch.between(*rows) for rows in row_blocks(batch.offsets, device, block_tokens)]
+        measured = joined(
+            [
+                _measured(block, observation, device, budget_bounds or {}, decides=decides_blocks)
+                for block in blocks
+                if block.n_tokens
+            ]
+        )
+        return _observed(batch, observation, measured, decides=decides, rollouts=rollouts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """The tokens that a plan keeps.  rows: bool[b], the sequences that still have one; columns: of these.  log_ratio:
+    f64[K]."""
+
+    rows: Flags
+    columns: Columns
+    log_ratio: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfPlan:
+    """What a plan does.  masses: of its objective, f64[b].  distances, sequence_distances: as of `distances`."""
+
+    columns: Columns
+    masses: Mapping[str, Floats]
+    distances: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    sequence_distances: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    kept: _Kept | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """What is measured of b sequences with v tokens.
+
+    of_tokens, drifts, log_ratio (f64[v]): by mode.  compared, masses: of all plans that are compared.  advantages:
+    f64[b], where the observation has them.
+    """
+
+    of_tokens: Mapping[Mode, Columns]
+    drifts: Mapping[Mode, Columns]
+    log_ratio: Mapping[Mode, Floats]
+    plans: Mapping[Plan, _OfPlan]
+    compared: Columns
+    masses: Mapping[str, Floats]
+    advantages: Floats | None
+    decision: Decision | None
+
+
+def _measured(
+    block: Batch, observation: Observation, device: Device, budget_bounds: BudgetBounds, *, decides: bool
+) -> _Measured:
+    """Everything that needs tokens, of some rows at once."""
+    settings = observation.settings
+    tokens = {mode: Tokens.of(block, device, mode) for mode in observation.modes}
+    of_tokens = {mode: token_columns(of_mode, settings) for mode, of_mode in tokens.items()}
+    plans: dict[Plan, _OfPlan] = {}
+    decision = None
+    # What is compared needs no whole verdict but for an objective.
+    for plan in observation.objectives if observation.compares else observation.plans:
+        of_mode = tokens[plan.mode]
+        corrected = correct_batch(block, of_mode, plan, budget_bounds)
+        objective = observation.objectives.get(plan)
+        columns, masses = (Columns(), {}) if objective is None else objective_columns(of_mode, corrected, objective)
         if observation.compares:
-            columns, masses = _compared(batch, observation, tokens, budget_bounds or {})
-            parts[COMPARISON] = [Part(columns=columns, fold=fold, log_weights=masses)]
-            names = resampled_names(observation.plans)
-            resampled[COMPARISON] = Columns(sums={name: columns.sums[name] for name in names})
-        if rollouts is not None:
-            blocks = diagnostics_block(observation.plan.mode), plan_block(observation.plan)
-            measured = [(parts[name][0].columns, parts[name][0].fold) for name in blocks]
-            parts[ROLLOUTS] = rollout_parts(batch, rollouts, fold.ragged, measured)
-        groups = _summaries(observation, batch, parts)
-        draws = _resampled(batch, tokens, resampled, observation)
-    pictures = decision = None
+            plans[plan] = _OfPlan(columns=columns, masses=masses)
+            continue
+        plans[plan] = _OfPlan(
+            columns=corrections(of_mode, corrected) | columns,
+            masses=masses,
+            distances={name: host(values) for name, values in distances(corrected).items()},
+            sequence_distances=distances(corrected, "sequences"),
+            kept=None if corrected.keep is None else _kept(of_mode, corrected, of_tokens[plan.mode], settings),
+        )
+        if decides:
+            decision = decide(of_mode, corrected, objective)
+    compared, compared_masses = (
+        _compared(block, observation, tokens, budget_bounds) if observation.compares else (Columns(), {})
+    )
+    return _Measured(
+        of_tokens=of_tokens,
+        drifts={mode: drift(of_mode, settings.ppo_clip) for mode, of_mode in tokens.items()},
+        log_ratio={mode: host(of_mode.log_ratio) for mode, of_mode in tokens.items()},
+        plans=plans,
+        compared=compared,
+        masses=compared_masses,
+        advantages=mean_advantages(block, next(iter(tokens.values()))) if observation.has_advantages else None,
+        decision=decision,
+    )
+
+
+def _kept(tokens: Tokens, corrected: Corrected, of_all: Columns, settings: DiagnosticSettings) -> _Kept:
+    """of_all: the columns of all tokens, which are those of each sequence that keeps all of its own."""
+    assert corrected.keep is not None
+    n_kept, log_ratio = tokens.rows.count(corrected.keep), host(tokens.log_ratio[corrected.keep])
+    left = n_kept > 0
+    if (n_kept[left] == tokens.rows.sizes[left]).all():
+        return _Kept(rows=left, columns=of_all.of_rows(left), log_ratio=log_ratio)
+    kept, _ = tokens.keep(corrected.keep)
+    return _Kept(rows=left, columns=token_columns(kept, settings), log_ratio=log_ratio)
+
+
+def _observed(
+    batch: Batch,
+    observation: Observation,
+    measured: _Measured,
+    *,
+    decides: bool,
+    rollouts: RolloutTotals | None,
+) -> Observed:
+    """Everything that rows are enough for, once for a batch."""
+    filled, modes = batch.filled, observation.modes
+    parts = _parts(batch, observation, measured)
+    resampled: dict[str, Columns] = {mode: parts[diagnostics_block(mode)][0].columns for mode in modes}
+    if observation.compares:
+        names = resampled_names(observation.plans)
+        resampled[COMPARISON] = Columns(sums={name: measured.compared.sums[name] for name in names})
+    if rollouts is not None:
+        of_rollouts = diagnostics_block(observation.plan.mode), plan_block(observation.plan)
+        samples = [(parts[name][0].all_columns, parts[name][0].fold) for name in of_rollouts]
+        parts[ROLLOUTS] = rollout_parts(batch, rollouts, samples[0][1].rows, samples)
+    draws = _resampled(batch, scored_rollout(batch, modes[0]), resampled, observation)
+    decision = None if measured.decision is None else measured.decision.with_empty(filled)
+    pictures = None
     group_bins: dict[tuple[Any, ...], BinnedTotals] = {}
-    if observation.pictures:
-        pictures = draw(tokens[observation.plan.mode], corrected[observation.plan])
-    if observation.by_step:
-        group_bins = draw_groups(tokens[observation.plan.mode], fold.group_index, [key[1:] for key in batch.group_keys])
-    if decides:
-        plan = observation.plan
-        decision = decide(batch, tokens[plan.mode], corrected[plan], observation.objectives.get(plan))
-    whole = Whole(tails=_whole_tails(parts), **draws.rows, ratios=draws.ratios)
+    if observation.pictures or observation.by_step:
+        tokens = Tokens.of(batch, CPU, modes[0])
+        if observation.pictures:
+            assert decision is not None
+            pictures = draw(tokens, decision)
+        if observation.by_step:
+            group_bins = draw_groups(
+                tokens, batch.group_index[filled].astype(np.int64), [key[1:] for key in batch.group_keys]
+            )
     return Observed(
-        groups=groups,
+        groups=_summaries(observation, batch, parts),
         replicates=draws.replicates,
         pictures=pictures,
-        decision=decision,
-        whole=whole,
+        decision=decision if decides else None,
+        whole=Whole(tails=_whole_tails(parts), **draws.rows, ratios=draws.ratios),
         group_replicates=draws.by_group,
         group_bins=group_bins,
     )
+
+
+def _parts(batch: Batch, observation: Observation, measured: _Measured) -> dict[str, list[Part]]:
+    """Everything that is added up by group, by the names of blocks; the columns of a block's first part are of all
+    sequences."""
+    filled, modes = batch.filled, observation.modes
+    rewards = np.full(int(filled.sum()), np.nan) if batch.reward is None else batch.reward[filled]
+    rows = Segments(batch.offsets[np.concatenate([[True], filled])])
+    fold = Fold(batch.group_index[filled].astype(np.int64), rows)
+    parts: dict[str, list[Part]] = {}
+    for mode in modes:
+        columns = diagnostics(measured.of_tokens[mode]) | _rewarded(rewards)
+        distance = abs(columns.sums["log_ppl_diff"])
+        beside = measured.drifts[mode]
+        if measured.advantages is not None:
+            beside |= advantage_columns(measured.advantages, columns.sums["log_ratio"])
+        part = Part.of_tokens(columns, fold, measured.log_ratio[mode])
+        part = replace(
+            part,
+            beside=beside,
+            counted={**part.counted, "seq_distance": distance},
+            log_weights={**part.log_weights, "seq_distance": distance},
+        )
+        parts[diagnostics_block(mode)] = [part]
+    for plan, of_plan in measured.plans.items():
+        # Of sequences the largest distances are kept, too, for exact bounds; of tokens they would be too few of them.
+        log_weights = {**of_plan.masses, **of_plan.sequence_distances}
+        of_block = [Part(columns=of_plan.columns, fold=fold, counted=of_plan.distances, log_weights=log_weights)]
+        kept = of_plan.kept
+        if kept is not None:
+            columns = diagnostics(kept.columns) | _rewarded(rewards[kept.rows])
+            of_rows = Segments(np.concatenate([[0], np.cumsum(kept.columns.sums["tokens"].astype(np.int64))]))
+            of_block.append(Part.of_tokens(columns, Fold(fold.group_index[kept.rows], of_rows), kept.log_ratio, KEPT))
+        parts[plan_block(plan)] = of_block
+    if observation.compares:
+        parts[COMPARISON] = [Part(columns=measured.compared, fold=fold, log_weights=measured.masses)]
+    return parts
+
+
+def _rewarded(rewards: Floats) -> Columns:
+    """The sum of finite rewards, and how many there are; rewards: f64[B]."""
+    unknown = ~np.isfinite(rewards)
+    return Columns(sums={"reward": np.where(unknown, 0.0, rewards), "rewarded": (~unknown).astype(np.float64)})
 
 
 @dataclass(frozen=True)
@@ -198,20 +336,20 @@ class _Resampled:
 
 
 def _resampled(
-    batch: Batch, tokens: Mapping[Mode, Tokens], columns: Mapping[str, Columns], observation: Observation
+    batch: Batch, rollout: NDArray[np.float32], columns: Mapping[str, Columns], observation: Observation
 ) -> _Resampled:
-    """columns: what is resampled, by name; the diagnostics of a mode first."""
+    """rollout: what tells rows apart, f32[V].  columns: what is resampled, by name; the diagnostics of a mode first."""
     seed = observation.seed
     if seed is None:
         return _Resampled()
     filled = batch.filled
-    # Rows are known by what rollout says of them, which is the same in every mode.
-    of_one_mode = next(iter(tokens.values()))
+    offsets = batch.offsets[np.concatenate([[True], filled])]
     ids, known = (None if of is None else of[filled] for of in (batch.row_keys, batch.cluster_keys))
-    keys = bootstrap.row_keys(of_one_mode, ids)
-    draws = bootstrap.Draws.of(bootstrap.cluster_keys(of_one_mode, keys, known, have_ids=ids is not None), seed)
+    keys = bootstrap.row_keys(rollout, offsets, ids)
+    clusters = bootstrap.cluster_keys(rollout, offsets, keys, known, have_ids=ids is not None)
+    draws = bootstrap.Draws.of(clusters, seed)
     contents = bootstrap.content_keys(keys, next(iter(columns.values())))
-    texts = joined(keys, batch.lengths[filled].astype(np.uint64))
+    texts = joined_keys(keys, batch.lengths[filled].astype(np.uint64))
     by_group: GroupReplicates = {}
     if observation.by_group:
         values = [key[1:] for key in batch.group_keys]
@@ -252,64 +390,37 @@ def _compared(
 
 
 def layouts_of(observation: Observation) -> Layouts:
-    """The names an observation yields, block by block: those of observing one token."""
-    settings, has_current = observation.settings, observation.has_current
-    layouts = {
-        diagnostics_block(mode): _diagnosis_layout(mode, settings, has_current, observation.has_advantages)
-        for mode in observation.modes
-    }
-    if observation.compares:
-        of_objectives = {
-            plan_block(plan): _objective_layout(plan, objective, has_current)
-            for plan, objective in observation.objectives.items()
-        }
-        return layouts | {COMPARISON: comparison_layout(observation.plans)} | of_objectives
-    objective_of = observation.objectives.get
-    layouts |= {
-        plan_block(plan): _plan_layout(plan, settings, has_current, objective_of(plan)) for plan in observation.plans
-    }
+    """The names an observation yields, block by block: those of observing no rows."""
+    batch = _no_rows(observation)
+    with np.errstate(all="ignore"):
+        measured = _measured(batch, observation, CPU, {name: {} for name in _budgets(observation)}, decides=False)
+        parts = _parts(batch, observation, measured)
+    layouts = {name: _layout(of_block) for name, of_block in parts.items()}
     return layouts | ({ROLLOUTS: rollout_layout(tuple(layouts.values()), KEPT)} if observation.by_rollout else {})
 
 
-@lru_cache(maxsize=64)
-def _diagnosis_layout(mode: Mode, settings: DiagnosticSettings, has_current: bool, has_advantages: bool) -> Layout:
-    tokens = _one_token(mode, has_current)
-    columns, fold = _diagnostics(tokens, settings, None), Fold(np.zeros(1, np.int64), tokens.ragged)
-    advantages = np.zeros(1) if has_advantages else None
-    return _layout([_diagnosis(columns, tokens, settings, fold, advantages=advantages)])
+def _budgets(observation: Observation) -> list[str]:
+    return [budget.name for plan in observation.plans for budget in plan.budgets]
 
 
-@lru_cache(maxsize=256)
-def _plan_layout(plan: Plan, settings: DiagnosticSettings, has_current: bool, objective: Objective | None) -> Layout:
-    tokens = _one_token(plan.mode, has_current)
-    fold = Fold(np.zeros(1, np.int64), tokens.ragged)
-    corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
-    parts = _plan_parts(tokens, corrected, settings, fold, rewards=None, objective=objective)
-    if len(parts) == 1 and plan.rules:
-        # The plan rejects even l = 0, so that nothing is kept of this one token.
-        parts.append(Part.of_tokens(_diagnostics(tokens, settings, None), fold, tokens, KEPT))
-    return _layout(parts)
-
-
-@lru_cache(maxsize=256)
-def _objective_layout(plan: Plan, objective: Objective, has_current: bool) -> Layout:
-    tokens = _one_token(plan.mode, has_current)
-    corrected = correct(tokens, plan, {budget.name: np.zeros(1) for budget in plan.budgets})
-    columns, masses = objective_columns(tokens, corrected, objective)
-    return _layout([Part(columns=columns, fold=Fold(np.zeros(1, np.int64), tokens.ragged), log_weights=masses)])
-
-
-def _one_token(mode: Mode, has_current: bool) -> Tokens:
-    zero = torch.zeros(1, dtype=torch.float64)
-    # Bypass mode compares current with rollout, and there is no policy after that.
-    change = zero if has_current and mode == "decoupled" else None
-    ragged = Ragged(np.array([0, 1]), torch.device("cpu"))
-    mismatch = Tokens(ragged=ragged, rollout_logp=zero, log_ratio=zero)
-    return replace(mismatch, current_logp=change, advantages=zero, current_change=zero)
+def _no_rows(observation: Observation) -> Batch:
+    """A batch of no rows, with all columns that an observation looks at."""
+    none, nothing = np.zeros(0), np.zeros(0, np.int64)
+    return Batch(
+        offsets=np.zeros(1, np.int64),
+        rollout_logp=none,
+        old_logp=none,
+        current_logp=none if observation.has_current else None,
+        advantages=none,
+        n_masked=nothing,
+        reward=None,
+        group_index=nothing.astype(np.int32),
+        group_keys=(),
+    )
 
 
 def _layout(parts: list[Part]) -> Layout:
-    tables = [part.columns.prefixed(part.prefix) for part in parts]
+    tables = [part.all_columns.prefixed(part.prefix) for part in parts]
     return Layout(
         sums=tuple(name for t in tables for name in t.sums),
         mins=tuple(name for t in tables for name in t.mins),
@@ -318,46 +429,6 @@ def _layout(parts: list[Part]) -> Layout:
         histograms=tuple(part.prefix + name for part in parts for name in part.counted),
         tails=tuple(part.prefix + name for part in parts for name in part.log_weights),
     )
-
-
-def _diagnosis(
-    base: Columns, tokens: Tokens, settings: DiagnosticSettings, fold: Fold, *, advantages: Floats | None
-) -> Part:
-    """A mode's diagnostics, with drift, sums of advantages and the distances of sequences beside them, which are not
-    resampled."""
-    of_advantages = Columns() if advantages is None else advantage_columns(advantages, tokens)
-    part = Part.of_tokens(Columns.beside(base, drift(tokens, settings.ppo_clip), of_advantages), fold, tokens)
-    distance = (tokens.log_ratio_sum / tokens.ragged.lengths).abs()
-    return replace(
-        part,
-        counted={**part.counted, "seq_distance": distance},
-        log_weights={**part.log_weights, "seq_distance": to_numpy(distance)},
-    )
-
-
-def _plan_parts(
-    tokens: Tokens,
-    corrected: Corrected,
-    settings: DiagnosticSettings,
-    fold: Fold,
-    *,
-    rewards: Floats | None,
-    objective: Objective | None,
-) -> list[Part]:
-    """What the plan, and an objective under it, does to all tokens, and the diagnostics of those it keeps."""
-    columns, masses = corrections(tokens, corrected), dict[str, Floats]()
-    if objective is not None:
-        of_objective, masses = objective_columns(tokens, corrected, objective)
-        columns |= of_objective
-    # Of sequences the largest distances are kept, too, for exact bounds; of tokens they would be too few of them.
-    of_sequences = {name: to_numpy(values) for name, values in distances(corrected, "sequences").items()}
-    parts = [Part(columns=columns, fold=fold, counted=distances(corrected), log_weights=masses | of_sequences)]
-    if corrected.keep is not None:
-        kept, left = tokens.keep(corrected.keep)
-        if left.any():
-            columns = _diagnostics(kept, settings, None if rewards is None else rewards[left])
-            parts.append(Part.of_tokens(columns, Fold(fold.group_index[left], kept.ragged), kept, KEPT))
-    return parts
 
 
 def _whole_tails(parts: Mapping[str, list[Part]]) -> dict[str, Tail]:
@@ -371,18 +442,13 @@ def _whole_tails(parts: Mapping[str, list[Part]]) -> dict[str, Tail]:
     }
 
 
-def _diagnostics(tokens: Tokens, settings: DiagnosticSettings, rewards: Floats | None) -> Columns:
-    columns = diagnostics(tokens, settings)
-    reward = np.full(tokens.ragged.n_sequences, np.nan) if rewards is None else rewards
-    unknown = ~np.isfinite(reward)
-    rewarded = Columns(sums={"reward": np.where(unknown, 0.0, reward), "rewarded": (~unknown).astype(np.float64)})
-    return Columns.beside(columns, sequence_averages(columns), rewarded)
-
-
 def _summaries(observation: Observation, batch: Batch, parts: Mapping[str, list[Part]]) -> dict[GroupKey, Summary]:
     """One Summary per group of the parts of each block."""
     counts, n_groups = _counts(batch), len(batch.group_keys)
-    blocks = {name: _blocks(layout, n_groups, parts.get(name, [])) for name, layout in layouts_of(observation).items()}
+    layouts = (
+        {name: _layout(of_block) for name, of_block in parts.items()} if batch.n_tokens else layouts_of(observation)
+    )
+    blocks = {name: _blocks(layout, n_groups, parts.get(name, [])) for name, layout in layouts.items()}
     for plan in () if observation.compares else observation.plans:
         pairs = zip(blocks[plan_block(plan)], blocks[diagnostics_block(plan.mode)], strict=True)
         blocks[plan_block(plan)] = [block.sharing(diagnosed, KEPT) for block, diagnosed in pairs]
@@ -404,7 +470,7 @@ def _blocks(layout: Layout, n_groups: int, parts: list[Part]) -> list[Block]:
     """Fold the parts' rows into one Block per group, each number at its name's place."""
     tables = BlockTables.empty(layout, n_groups)
     for part in parts:
-        fold, columns, groups = part.fold, part.columns.prefixed(part.prefix), part.fold.groups
+        fold, columns, groups = part.fold, part.all_columns.prefixed(part.prefix), part.fold.groups
         tables.fill("sums", groups, columns.sums, fold(np.add, columns.sums))
         tables.fill("mins", groups, columns.mins, fold(np.minimum, columns.mins))
         tables.fill("maxs", groups, columns.maxs, fold(np.maximum, columns.maxs))

@@ -4,19 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from torch import Tensor
-
 from rlcorr_cli.core.fold import Fold
 from rlcorr_cli.core.quantities import Columns
-from rlcorr_cli.core.ragged import to_numpy
-from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Columns of some sequences with the group of each, under one prefix.
+    """Columns of some sequences with the group of each, under one prefix; beside: more that are not resampled.
 
     counted: name -> values to make a histogram of.  log_weights: name -> those, logs, masses or distances, whose
     largest are kept.
@@ -25,16 +21,21 @@ class Part:
 
     columns: Columns
     fold: Fold
-    counted: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    beside: Columns = field(default_factory=Columns)
+    counted: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
     log_weights: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
     prefix: str = ""
 
     @classmethod
-    def of_tokens(cls, columns: Columns, fold: Fold, tokens: Tokens, prefix: str = "") -> "Part":
+    def of_tokens(cls, columns: Columns, fold: Fold, log_ratio: Floats, prefix: str = "") -> "Part":
         """With the histogram of the tokens' log-ratios, and the upper tails of rho and of e^S."""
-        weights = {"token": to_numpy(tokens.log_ratio), "sequence": to_numpy(tokens.log_ratio_sum)}
-        counted = {"log_ratio": tokens.log_ratio}
-        return cls(columns=columns, fold=fold, counted=counted, log_weights=weights, prefix=prefix)
+        weights = {"token": log_ratio, "sequence": columns.sums["log_ratio"]}
+        return cls(columns=columns, fold=fold, counted={"log_ratio": log_ratio}, log_weights=weights, prefix=prefix)
+
+    @property
+    def all_columns(self) -> Columns:
+        """With those beside."""
+        return self.columns | self.beside
 
     @cached_property
     def tails(self) -> dict[str, Tail]:

@@ -1,37 +1,42 @@
-"""Every quantity rlcorr adds up, summed per sequence first: one row of numbers per sequence.
+"""Every number that is added up over the tokens or the sequences of a dump: the table of quantities.
 
-Grouping, resampling and selection then work on that small table.  A Columns maps names to f64[B] arrays on the host:
-sums (added over sequences), mins and maxs, and logs (log of a sum of exponentials, one value per sequence).
-`metrics/` turns the totals into metrics; the names here are what it reads.
+A quantity has a name, a formula, and a merge that says how two of its numbers become one.  A batch's are made in two
+steps.  First, block by block, the formulas of tokens: each makes a value of every token, which is reduced at once, so
+that one number for each sequence is left.  Then, once for the batch, the formulas of rows: each makes one more number
+for each sequence of those that are there.  Grouping, resampling and selection work on that small table.
+
+`metrics/` turns the totals into metrics; the names here are what it reads.  A new metric of a new formula is a row
+here and a row there.
 
 Deviations are taken about the value of equal policies (1 for ratios, 0 for log-ratios), so that a spread of 1e-6 around
 1 keeps its digits; plain sums and squares are kept beside them where weights of 1e-9 must keep theirs.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from rlcorr_cli.core.correct import MAX_WEIGHT, Corrected, Rejected, Weighted, inside
-from rlcorr_cli.core.elementwise import exp, expm1, log1p
-from rlcorr_cli.core.ragged import Ragged, to_numpy
+from rlcorr_cli.core.arrays import Array, Flags
+from rlcorr_cli.core.correct import inside
 from rlcorr_cli.core.tokens import Tokens
-from rlcorr_cli.core.units import Ends, Spread, Units, as_decided, outside_of
 from rlcorr_cli.metrics.settings import CHI2_LIMIT, RETENTION_BANDS, DiagnosticSettings
-from rlcorr_cli.plans.plan import Bounds
-from rlcorr_cli.plans.statistics import STATISTICS
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.exact import Floats
 
 Table = dict[str, Floats]
+LOG_BANDS = {f"{low}_{high}": (math.log(low), math.log(high)) for low, high in RETENTION_BANDS}
+"""The bands of ratios by their names, as log-ratios."""
+Merge = Literal["sum", "min", "max", "log_sum_exp"]
+Per = Literal["token", "sequence", "row"]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Named f64[B] arrays of one set of sequences, by how they combine."""
+    """Named f64[B] arrays of one set of sequences, by how they merge: sums are added over sequences, logs are logs of
+    what is added."""
 
     sums: Table = field(default_factory=dict)
     mins: Table = field(default_factory=dict)
@@ -54,6 +59,22 @@ class Columns:
                 raise ValueError(f"two columns are named {', '.join(repeated)}")
         return cls(*tables)
 
+    def of_rows(self, rows: Flags) -> "Columns":
+        """The same of some of the sequences, bool[B]."""
+        return Columns(*({name: values[rows] for name, values in table.items()} for table in self.tables))
+
+    def of_merge(self, merge: Merge) -> Table:
+        """The table of those that merge so."""
+        match merge:
+            case "sum":
+                return self.sums
+            case "min":
+                return self.mins
+            case "max":
+                return self.maxs
+            case "log_sum_exp":
+                return self.logs
+
     @property
     def tables(self) -> tuple[Table, Table, Table, Table]:
         """sums, mins, maxs, logs."""
@@ -66,331 +87,157 @@ class Columns:
         return Columns(*({prefix + name: values for name, values in table.items()} for table in self.tables))
 
 
-def diagnostics(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
-    """What the off-policy diagnostics need, over whatever tokens are given (all of them, or those kept)."""
-    shares = _shares(tokens, settings.extreme_ratio)
-    return Columns.beside(_sequences(tokens), _divergences(tokens), _probabilities(tokens), shares)
+@dataclass(frozen=True)
+class Quantity:
+    """One row of the table.
+
+    of: takes the Tokens and returns a value of every token (per "token": [V], reduced over each sequence by the merge;
+    flags are counted) or of every sequence (per "sequence": [B]); or takes the sums of the rows so far and returns one
+    of every sequence (per "row": [B]).
+    """
+
+    name: str
+    of: Callable[[Any], Array]
+    per: Per = "token"
+    merge: Merge = "sum"
 
 
-def corrections(tokens: Tokens, corrected: Corrected) -> Columns:
-    """Weight and rejection families of a plan, and what the rejections take together."""
-    columns = Columns()
-    if corrected.weighted:
-        weighted = corrected.weighted
-        bounds, units = weighted.weighting.bounds, Units(tokens.ragged, weighted.weighting.scope == "token")
-        spread = _spread(tokens, units, weighted.raw, 1.0)
-        ends = reciprocal(bounds)
-        keep = None if weighted.gate_mask is None else ~weighted.gate_mask | inside(weighted.raw, *ends)
-        raw = _family(units, weighted.raw, ends, centre=1.0, spread=spread, keep=keep)
-        columns |= (raw | _log_extremes(tokens, units, weighted.log_raw)).prefixed("weight.")
-        outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
-        columns |= _applied(units, weighted, spread, outside).prefixed("applied.")
-        if corrected.keep is not None:
-            columns |= _kept_weights(units, weighted.applied, corrected.keep).prefixed("applied.")
-    for rejected in corrected.rejected:
-        columns |= _rejection(tokens, rejected).prefixed(f"rs.{rejected.rejection.name}.")
-    if corrected.keep is not None:
-        columns |= _losses(tokens.ragged, ~corrected.keep).prefixed("rs.")
+def js(tokens: Tokens) -> Array:
+    """The Jensen-Shannon estimate of each token, log cosh(l/2) = log(1 + E^2 / (4 rho)) / 2, [V].
+
+    From e^a / M + e^b / M = 2 with M the mean of both probabilities: one log1p, and no cancellation.
+    """
+    xp = tokens.xp
+    value = xp.log1p(tokens.rho_minus_1 * tokens.rho_minus_1_over_rho * 0.25) * 0.5
+    if tokens.far is None:
+        return value
+    # Where E^2 / (4 rho) is beyond float64: |l| / 2 - log 2 + log(1 + e^-|l|), the last 0 there.
+    return xp.where(tokens.far, abs(tokens.log_ratio) / 2 - math.log(2), value)
+
+
+def chi2(tokens: Tokens) -> Floats:
+    """Sum of rho^2 - 1 = E (E + 2) over each sequence, with l limited; [B]."""
+    e = tokens.limited_rho_minus_1(CHI2_LIMIT)
+    if e is tokens.rho_minus_1:
+        return tokens.rho_deviation + 2 * tokens.rho_minus_1_sum
+    return tokens.rows.sum(e * (e + 2))
+
+
+def log_rho(tokens: Tokens) -> Floats:
+    """log of the sum of e^l over each sequence, [B]."""
+    return np.log(tokens.rho_sum) if tokens.max_abs <= 340 else tokens.rows.log_sum_exp(tokens.log_ratio)
+
+
+def log_rho_square(tokens: Tokens) -> Floats:
+    """log of the sum of e^2l over each sequence, [B]."""
+    return np.log(tokens.rho_square_sum) if tokens.max_abs <= 340 else tokens.rows.log_sum_exp(2 * tokens.log_ratio)
+
+
+_q = Quantity
+QUANTITIES: tuple[Quantity, ...] = (
+    # Log-ratios and ratios: l = log pi_train - log pi_rollout, rho = e^l, E = rho - 1.
+    _q("log_ratio", lambda t: t.log_ratio_sum, "sequence"),
+    _q("log_ratio", lambda t: t.log_ratio_min, "sequence", "min"),
+    _q("log_ratio", lambda t: t.log_ratio_max, "sequence", "max"),
+    _q("log_ratio_sq", lambda t: t.log_ratio * t.log_ratio),
+    _q("abs_log_ratio", lambda t: abs(t.log_ratio)),
+    _q("rho_minus_1", lambda t: t.rho_minus_1_sum, "sequence"),
+    _q("rho", log_rho, "sequence", "log_sum_exp"),
+    _q("rho_sq", log_rho_square, "sequence", "log_sum_exp"),
+    # Divergences.
+    _q("k3", lambda t: t.rho_minus_1 - t.log_ratio),
+    _q("k3_reverse", lambda t: t.log_ratio - t.rho_minus_1_over_rho),
+    _q("js", js),
+    _q("mult_error", lambda t: t.xp.maximum(t.rho, t.inverse)),
+    _q("tv", lambda t: -t.xp.minimum(t.rho_minus_1, 0.0)),
+    _q("chi2", chi2, "sequence"),
+    # Probabilities p = e^b and q = e^a: moments for their mean gap and their correlation.
+    _q("rollout_prob", lambda t: t.rollout_prob),
+    _q("train_prob", lambda t: t.train_prob),
+    _q("rollout_prob_sq", lambda t: t.rollout_prob * t.rollout_prob),
+    _q("train_prob_sq", lambda t: t.train_prob * t.train_prob),
+    _q("prob_product", lambda t: t.rollout_prob * t.train_prob),
+    _q("prob_gap_sq", lambda t: t.prob_gap * t.prob_gap),
+    _q("abs_prob_gap", lambda t: abs(t.prob_gap)),
+    _q("abs_prob_gap", lambda t: abs(t.prob_gap), merge="max"),
+    # Tokens whose ratio lies inside a band.
+    *(_q(f"retained_{band}", lambda t, ends=ends: inside(t.log_ratio, *ends)) for band, ends in LOG_BANDS.items()),
+    # Perplexities of sequences, and their differences: log_ppl_diff is -g, g the mean of l.
+    _q("rollout_log_ppl", lambda t: -t.rows.sum(t.rollout_logp) / t.rows.sizes, "sequence"),
+    _q("tokens", lambda t: t.rows.sizes, "sequence"),
+    _q("sequences", lambda r: np.ones_like(r["tokens"]), "row"),
+    _q("log_ppl_diff", lambda r: -r["log_ratio"] / r["tokens"], "row"),
+    _q("log_ppl_diff", lambda r: r["log_ppl_diff"], "row", "min"),
+    _q("log_ppl_diff", lambda r: r["log_ppl_diff"], "row", "max"),
+    _q("log_ppl_abs_diff", lambda r: abs(r["log_ppl_diff"]), "row"),
+    _q("training_log_ppl", lambda r: r["rollout_log_ppl"] + r["log_ppl_diff"], "row"),
+    _q("training_ppl", lambda r: np.exp(r["training_log_ppl"]), "row"),
+    _q("rollout_ppl", lambda r: np.exp(r["rollout_log_ppl"]), "row"),
+    _q("ppl_ratio", lambda r: np.exp(r["log_ppl_diff"]), "row"),
+    # Of the product of a sequence's ratios, e^S with S the sum of l.
+    _q("sequence_ratio", lambda r: r["log_ratio"], "row", "log_sum_exp"),
+    _q("sequence_ratio_sq", lambda r: 2 * r["log_ratio"], "row", "log_sum_exp"),
+    _q("chi2_seq", lambda r: np.expm1(2 * r["log_ratio"].clip(-CHI2_LIMIT, CHI2_LIMIT)), "row"),
+    _q("seq_tv", lambda r: -np.expm1(np.minimum(r["log_ratio"], 0.0)), "row"),
+    *(
+        _q(f"retained_geo_{band}", lambda r, ends=ends: _geo_inside(r, *ends), "row")
+        for band, ends in LOG_BANDS.items()
+    ),
+    # Averages over tokens and then over sequences, which slime logs.
+    _q("seq.k3", lambda r: r["k3"] / r["tokens"], "row"),
+    _q("seq.chi2", lambda r: r["chi2"] / r["tokens"], "row"),
+)
+
+
+def _geo_inside(rows: Table, low: float, high: float) -> Floats:
+    """1 for each sequence whose mean l lies inside these bounds, else 0."""
+    return inside(-rows["log_ppl_diff"], low, high).astype(np.float64)
+
+
+@cache
+def _of_tokens(extreme_ratio: float) -> tuple[Quantity, ...]:
+    """The quantities that need tokens, with the one that a setting decides."""
+    bound = math.log(extreme_ratio)
+    extreme = Quantity("extreme", lambda t: abs(t.log_ratio) > bound)
+    return (*(quantity for quantity in QUANTITIES if quantity.per != "row"), extreme)
+
+
+_OF_ROWS = tuple(quantity for quantity in QUANTITIES if quantity.per == "row")
+
+
+def token_columns(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
+    """The quantities that need tokens, of whatever tokens are given (all of them, or those kept)."""
+    columns, rows = Columns(), tokens.rows
+    reduced = {"sum": rows.sum, "min": rows.min, "max": rows.max}
+    for quantity in _of_tokens(settings.extreme_ratio):
+        values = quantity.of(tokens)
+        if quantity.per == "token":
+            is_flag = values.dtype == tokens.xp.bool
+            values = rows.count(values) if is_flag else reduced[quantity.merge](values)
+        columns.of_merge(quantity.merge)[quantity.name] = values
     return columns
 
 
-def distances(corrected: Corrected, units: Literal["all", "sequences"] = "all") -> dict[str, Tensor]:
-    """How far each unit lies from where a rejection keeps everything, [V] or [B] by name, where that decides.
-
-    |log| of a ratio, before any limit; else the statistic itself.  units: of all rejections, or of those of sequences.
-    """
-    return {
-        f"rs.{rejected.rejection.name}.distance": rejected.value
-        if rejected.log_value is None
-        else rejected.log_value.abs()
-        for rejected in corrected.rejected
-        if rejected.rejection.by_distance and (units == "all" or rejected.rejection.scope != "token")
-    }
+def diagnostics(of_tokens: Columns) -> Columns:
+    """What the off-policy diagnostics need: the columns of tokens, and what follows from them row by row."""
+    columns = Columns(*(dict(table) for table in of_tokens.tables))
+    for quantity in _OF_ROWS:
+        columns.of_merge(quantity.merge)[quantity.name] = quantity.of(columns.sums)
+    return columns
 
 
 def drift(tokens: Tokens, ppo_clip: float) -> Columns:
     """Old -> current policy, c = current - old: e^c, old - current, and tokens outside PPO's clip range."""
-    if tokens.current_change is None or tokens.current_logp is None:
+    change = tokens.current_change
+    if change is None or tokens.current_logp is None:
         return Columns()
-    ragged, change = tokens.ragged, tokens.current_change
-    ratio = torch.exp(change)
-    low, high = ragged.counts(ratio, (1 - ppo_clip,), (1 + ppo_clip,))
+    rows, ratio = tokens.rows, tokens.xp.exp(change)
     return Columns(
         sums={
-            "drift.ratio": to_numpy(ragged.sum(ratio)),
-            "drift.kl": -to_numpy(ragged.sum(change)),
-            "drift.high": high,
-            "drift.low": low,
+            "drift.ratio": rows.sum(ratio),
+            "drift.kl": -rows.sum(change),
+            "drift.high": rows.count(ratio > 1 + ppo_clip),
+            "drift.low": rows.count(ratio < 1 - ppo_clip),
         },
-        maxs={"drift.ratio": to_numpy(ragged.max(ratio))},
+        maxs={"drift.ratio": rows.max(ratio)},
     )
-
-
-def reciprocal(bounds: Bounds) -> Ends:
-    """A weight's bounds with a missing low read as 1 / high, as peers do for their low fractions.
-
-    No Bounds: of a high below 1 the reciprocal lies above it.
-    """
-    if bounds.low is None and bounds.high is not None:
-        return 1 / bounds.high, bounds.high
-    return bounds.low, bounds.high
-
-
-def _divergences(tokens: Tokens) -> Columns:
-    """Sums of the per-token divergences.
-
-    With E = e^l - 1: k3 = E - l; k3_reverse = l - E/rho (expm1(-l) = -E/rho); and because e^a/M + e^b/M = 2 the
-    Jensen-Shannon estimate is log cosh(l/2) = log1p(E^2 / (4 rho)) / 2, one log1p and no cancellation.
-    """
-    ragged, log_ratio, e, rho = tokens.ragged, tokens.log_ratio, tokens.rho_minus_1, tokens.rho
-    inverse = rho.reciprocal() if tokens.far is None else exp(-log_ratio)
-    mult_error = ragged.sum_of(torch.maximum, rho, inverse)
-    # In the inverse's own room: what a batch holds at once decides how large it may be.
-    e_over_rho = inverse.mul_(e) if tokens.far is None else -expm1(-log_ratio)
-    total, total_e = to_numpy(tokens.log_ratio_sum), to_numpy(tokens.rho_minus_1_sum)
-    sums = {
-        "log_ratio": total,
-        "log_ratio_sq": ragged.sum_of(torch.square, log_ratio),
-        "abs_log_ratio": ragged.sum_of(torch.abs, log_ratio),
-        "rho_minus_1": total_e,
-        "k3": total_e - total,
-        "k3_reverse": total - to_numpy(ragged.sum(e_over_rho)),
-        "js": ragged.sum_of(_twice_js, log_ratio, e, e_over_rho, tokens.far) / 2,
-        "mult_error": mult_error,
-        "tv": 0 - ragged.sum_of(torch.clamp_max, e, 0.0),
-        "chi2": _chi2(tokens),
-    }
-    if tokens.max_abs <= 340:
-        logs = {"rho": np.log(to_numpy(tokens.rho_sum)), "rho_sq": np.log(tokens.rho_square_sum)}
-    else:
-        logs = {"rho": to_numpy(ragged.log_sum_exp(log_ratio)), "rho_sq": to_numpy(ragged.log_sum_exp(2 * log_ratio))}
-    mins, maxs = {"log_ratio": to_numpy(tokens.log_ratio_min)}, {"log_ratio": to_numpy(tokens.log_ratio_max)}
-    return Columns(sums, mins, maxs, logs)
-
-
-def _twice_js(log_ratio: Tensor, e: Tensor, e_over_rho: Tensor, far: Tensor | None, *, out: Tensor) -> None:
-    """2 log cosh(l/2) of each token."""
-    torch.mul(e, e_over_rho, out=out).mul_(0.25)
-    log1p(out, out=out)
-    if far is not None:
-        # Where E^2 / (4 rho) is beyond float64: |l| - 2 log 2 + 2 log(1 + e^-|l|), the last 0 there.
-        torch.where(far, log_ratio.abs() - 2 * math.log(2), out, out=out)
-
-
-def _chi2(tokens: Tokens) -> Floats:
-    """Sum of rho^2 - 1 = E (E + 2), with l limited; [B]."""
-    e = tokens.limited_rho_minus_1(CHI2_LIMIT)
-    if e is tokens.rho_minus_1:
-        return tokens.rho_deviation + 2 * to_numpy(tokens.rho_minus_1_sum)
-    return to_numpy(tokens.ragged.sum(e * (e + 2)))
-
-
-def _probabilities(tokens: Tokens) -> Columns:
-    """First and second moments of p = e^b, q = e^a and of the gap q - p, for their mean gap and correlation."""
-    ragged, p = tokens.ragged, tokens.rollout_prob()
-    q = tokens.train_prob_of(p)
-    sums = {
-        "rollout_prob": to_numpy(ragged.sum(p)),
-        "train_prob": to_numpy(ragged.sum(q)),
-        "rollout_prob_sq": ragged.sum_of(torch.square, p),
-        "train_prob_sq": ragged.sum_of(torch.square, q),
-        "prob_product": ragged.sum_of(torch.mul, p, q),
-    }
-    del q
-    gap = tokens.prob_gap_of(p)
-    sums["prob_gap_sq"] = ragged.sum_of(torch.square, gap)
-    sums["abs_prob_gap"], largest = ragged.sum_and_max_of(torch.abs, gap)
-    return Columns(sums=sums, maxs={"abs_prob_gap": largest})
-
-
-def _shares(tokens: Tokens, extreme_ratio: float) -> Columns:
-    """Counts of tokens with an extreme ratio, and inside each retention band."""
-    extreme = math.log(extreme_ratio)
-    bands = [(math.log(low), math.log(high)) for low, high in RETENTION_BANDS]
-    n_extreme, *n_outside_bands = tokens.ragged.outside(tokens.log_ratio, [(-extreme, extreme), *bands])
-    sums = {"extreme": n_extreme}
-    for (low, high), n_outside in zip(RETENTION_BANDS, n_outside_bands, strict=True):
-        sums[f"retained_{low}_{high}"] = tokens.ragged.sizes - n_outside
-    return Columns(sums=sums)
-
-
-def _sequences(tokens: Tokens) -> Columns:
-    """Per-sequence quantities: perplexities, their differences d = -g, chi2 of the product, retention of e^g."""
-    n, total = tokens.ragged.sizes, to_numpy(tokens.log_ratio_sum)
-    rollout = to_numpy(tokens.ragged.sum(tokens.rollout_logp)) / n
-    g = total / n
-    train = rollout + g
-    with np.errstate(over="ignore"):  # a perplexity beyond float64 is inf, and its metric then null
-        perplexities = {"training_ppl": np.exp(-train), "rollout_ppl": np.exp(-rollout), "ppl_ratio": np.exp(-g)}
-    sums = {
-        "sequences": np.ones_like(n),
-        "tokens": n,
-        **perplexities,
-        "training_log_ppl": -train,
-        "rollout_log_ppl": -rollout,
-        "log_ppl_diff": -g,
-        "log_ppl_abs_diff": np.abs(g),
-        "chi2_seq": np.expm1(2 * total.clip(-CHI2_LIMIT, CHI2_LIMIT)),
-        "seq_tv": -np.expm1(np.minimum(total, 0.0)),
-    }
-    for low, high in RETENTION_BANDS:
-        sums[f"retained_geo_{low}_{high}"] = ((g >= math.log(low)) & (g <= math.log(high))).astype(np.float64)
-    ends = {"log_ppl_diff": -g}
-    return Columns(sums, ends, ends, logs={"sequence_ratio": total, "sequence_ratio_sq": 2 * total})
-
-
-def sequence_averages(columns: Columns) -> Columns:
-    """Averages over tokens and then over sequences, which slime logs: k3 and rho^2 - 1."""
-    n = columns.sums["tokens"]
-    return Columns(sums={"seq.k3": columns.sums["k3"] / n, "seq.chi2": columns.sums["chi2"] / n})
-
-
-def _spread(tokens: Tokens, units: Units, x: Tensor, centre: float) -> Spread:
-    """Of x, whose numbers are known where it is rho, and taken about 1."""
-    if x is not tokens.rho:
-        return units.spread(x, centre)
-    assert centre == 1
-    return Spread(
-        sum=to_numpy(tokens.rho_sum),
-        deviation=tokens.rho_deviation,
-        square=tokens.rho_square_sum,
-        low=tokens.rho_min,
-        high=tokens.rho_max,
-    )
-
-
-def _family(units: Units, x: Tensor, ends: Ends, *, centre: float, spread: Spread, keep: Tensor | None) -> Columns:
-    """Moments, extremes and out-of-bounds counts of a statistic x over its units; ends: low, high.
-
-    tok: sum over tokens (a sequence's value counts once per token); trim: of x clamped into the bounds (verl's
-    spread); seq: over sequences, of the sequence's token mean; *_dev: of (x - centre)^2; *_sq: of x^2.  high, low:
-    units outside, tok_*: their tokens, *_share: the share of a sequence's tokens, added over sequences.
-    spread: of x.  keep: bool over units, which of them are inside; None where x itself tells.
-    """
-    lengths = units.ragged.sizes
-    trimmed, (low, high) = _bounded(units, x, ends, centre=centre, spread=spread, keep=keep)
-    tok_high, tok_low = high * units.tokens, low * units.tokens
-    mean = spread.sum / lengths
-    seq_low, seq_high = outside_of(mean, ends)
-    sums = {
-        "tok": spread.sum,
-        "tok_dev": spread.deviation,
-        "tok_sq": spread.square,
-        "trim": trimmed.sum,
-        "trim_dev": trimmed.deviation,
-        "trim_sq": trimmed.square,
-        "high": high,
-        "low": low,
-        "tok_high": tok_high,
-        "tok_low": tok_low,
-        "high_share": tok_high / lengths,
-        "low_share": tok_low / lengths,
-        "seq": mean,
-        "seq_dev": (mean - centre) ** 2,
-        "seq_sq": mean**2,
-        "seq_high": seq_high,
-        "seq_low": seq_low,
-    }
-    return Columns(sums, {"unit": spread.low, "seq": mean}, {"unit": spread.high, "seq": mean})
-
-
-def _bounded(
-    units: Units, x: Tensor, ends: Ends, *, centre: float, spread: Spread, keep: Tensor | None
-) -> tuple[Spread, tuple[Floats, Floats]]:
-    """The spread of x clamped into its bounds, and units outside them; only sequences with any are looked at again."""
-    low, high = np.zeros((2, units.ragged.n_sequences))
-    beyond = spread.beyond(ends)
-    if keep is not None and ends != (None, None):
-        beyond |= units.any_of(~keep)
-    if not beyond.any():
-        return spread, (low, high)
-    some, at = units.some(beyond)
-    values = x[at]
-    trimmed = some.spread(values.clamp(*ends), centre)
-    low[beyond], high[beyond] = some.outside(values if keep is None else as_decided(keep[at], values, ends), ends)
-    return spread.with_some(beyond, trimmed), (low, high)
-
-
-def _applied(units: Units, weighted: Weighted, raw: Spread, outside: Floats) -> Columns:
-    """Applied weights before any batch mean: moments and means beyond the bounds as in a family, per-sequence extremes
-    (slime's), and tokens outside the bounds ([B])."""
-    spread = _spread_of_applied(units, weighted, raw)
-    # A mean lies between its extremes; rounding must not carry that of clamped weights beyond the bound.
-    mean = (spread.sum / units.ragged.sizes).clip(spread.low, spread.high)
-    seq_low, seq_high = outside_of(mean, reciprocal(weighted.weighting.bounds))
-    sums = {
-        "tok": spread.sum,
-        "tok_dev": spread.deviation,
-        "tok_sq": spread.square,
-        "seq": mean,
-        "seq_dev": (mean - 1) ** 2,
-        "seq_sq": mean**2,
-        "seq_high": seq_high,
-        "seq_low": seq_low,
-        "outside": outside,
-        "row_low": spread.low,
-        "row_high": spread.high,
-    }
-    return Columns(sums, {"unit": spread.low, "seq": mean}, {"unit": spread.high, "seq": mean})
-
-
-def _kept_weights(units: Units, applied: Tensor, keep: Tensor) -> Columns:
-    """Applied weights of units that rejections have gone over, and their squares; keep: bool [V].
-
-    A sequence's weight counts by the share of its tokens that is kept.
-    """
-    ragged, kept = units.ragged, keep.double()
-    if units.token_scope:
-        weights = applied * kept
-        return Columns(sums={"kept": to_numpy(ragged.sum(weights)), "kept_sq": ragged.sum_of(torch.square, weights)})
-    weights = to_numpy(applied) * to_numpy(ragged.sum(kept)) / ragged.sizes
-    return Columns(sums={"kept": weights, "kept_sq": weights**2})
-
-
-def _spread_of_applied(units: Units, weighted: Weighted, raw: Spread) -> Spread:
-    """That of the raw weights but in sequences that the bounds change."""
-    bounds = weighted.weighting.bounds
-    changed = raw.beyond((bounds.low, MAX_WEIGHT if bounds.high is None else min(bounds.high, MAX_WEIGHT)))
-    if not changed.any():
-        return raw
-    some, at = units.some(changed)
-    return raw.with_some(changed, some.spread(weighted.applied[at], 1.0))
-
-
-def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
-    """One rejection's family, what it alone would take, and for ratios the unlimited extremes."""
-    rejection = rejected.rejection
-    units = Units(tokens.ragged, rejection.scope == "token")
-    ends = rejection.bounds.low, rejection.bounds.high
-    centre = STATISTICS[rejection.statistic].where_equal
-    spread = _spread(tokens, units, rejected.value, centre)
-    columns = _family(units, rejected.value, ends, centre=centre, spread=spread, keep=rejected.keep)
-    columns |= _losses(tokens.ragged, ~units.broadcast(rejected.keep))
-    if rejected.log_value is not None:
-        columns |= _log_extremes(tokens, units, rejected.log_value)
-    if rejection.is_veto:
-        assert rejection.bounds.low is not None
-        (below,) = tokens.ragged.counts(tokens.log_ratio, (math.log(rejection.bounds.low),), ())
-        columns |= Columns(sums={"catastrophic": below, "catastrophic_share": below / tokens.ragged.sizes})
-    return columns
-
-
-def _losses(ragged: Ragged, lost: Tensor) -> Columns:
-    """Tokens lost, sequences that lose any, sequences that lose all; lost: bool [V]."""
-    n_lost = to_numpy(ragged.sum(lost.double()))
-    sums = {
-        "masked": n_lost,
-        "seq_masked": (n_lost > 0).astype(np.float64),
-        "seq_dropped": (n_lost == ragged.sizes).astype(np.float64),
-    }
-    return Columns(sums=sums)
-
-
-def _log_extremes(tokens: Tokens, units: Units, log_value: Tensor) -> Columns:
-    """Extremes of the reduced log-ratio before any limit, over units."""
-    low = high = log_value
-    if log_value is tokens.log_ratio:
-        low, high = tokens.log_ratio_min, tokens.log_ratio_max
-    elif units.token_scope:
-        low, high = units.ragged.min(log_value), units.ragged.max(log_value)
-    return Columns(mins={"log": to_numpy(low)}, maxs={"log": to_numpy(high)})

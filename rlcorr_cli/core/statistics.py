@@ -3,50 +3,47 @@
 
 A new statistic is a function and its row here, and a row in `plans/statistics.py`, without which no plan knows it.
 
-All take float64 tensors of any one shape and return the same shape; nats.  log_ratio l = a - b (training minus
+All take float64 arrays of any one shape and return the same shape; nats.  log_ratio l = a - b (training minus
 rollout).  A formula that grows like e^l wants l limited first.
 """
 
 from collections.abc import Callable
 
-import torch
-from torch import Tensor
-
-from rlcorr_cli.core.elementwise import exp, expm1
+from rlcorr_cli.core.arrays import Array, namespace
 
 EXP_LIMIT = 700.0
 """e^+-700 is the last that float64 holds with room for a product; larger log-ratios are exponentiated as +-700."""
 
 
-def k2(log_ratio: Tensor) -> Tensor:
+def k2(log_ratio: Array) -> Array:
     """l^2 / 2, Schulman's k2 estimate of KL(rollout || training) per token; >= 0.
 
     Source: joschu.net/blog/kl-approx.html.
     """
-    return log_ratio.square() / 2
+    return log_ratio * log_ratio / 2
 
 
-def k3(log_ratio: Tensor) -> Tensor:
+def k3(log_ratio: Array) -> Array:
     """e^l - 1 - l, Schulman's low-variance estimate of KL(rollout || training) per token; >= 0, zero only at l = 0.
 
     Source: joschu.net/blog/kl-approx.html.  AReaL's kl_k3 is k3(-l).
     """
     # expm1 keeps digits near l = 0, where e^l - 1 has none.
-    return expm1(log_ratio) - log_ratio
+    return namespace(log_ratio).expm1(log_ratio) - log_ratio
 
 
-def k3_reverse(log_ratio: Tensor) -> Tensor:
+def k3_reverse(log_ratio: Array) -> Array:
     """e^-l - 1 + l: k3 of the other direction (NeMo-RL's policy_kl_error); >= 0."""
-    return expm1(-log_ratio) + log_ratio
+    return namespace(log_ratio).expm1(-log_ratio) + log_ratio
 
 
-STATISTICS: dict[str, Callable[[Tensor], Tensor]] = {
+STATISTICS: dict[str, Callable[[Array], Array]] = {
     "k2": k2,
     "k3": k3,
     "k3_reverse": k3_reverse,
-    "abs_log_ratio": torch.abs,
-    "exp_abs_log_ratio": lambda log_ratio: exp(log_ratio.abs()),
-    "log_ratio_squared": torch.square,
+    "abs_log_ratio": abs,
+    "exp_abs_log_ratio": lambda log_ratio: namespace(log_ratio).exp(abs(log_ratio)),
+    "log_ratio_squared": lambda log_ratio: log_ratio * log_ratio,
 }
 """Statistics that are a function of the limited log-ratio, per token."""
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch
+from rlcorr_cli.core.arrays import Device, host
 from rlcorr_cli.core.comparison import Comparing
 from rlcorr_cli.core.correct import MAX_WEIGHT, compared_values, reduce_log_ratio, weigh
 from rlcorr_cli.core.observe import Observation, Observed, observe
-from rlcorr_cli.core.ragged import to_numpy
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import LEVELS, Plan, Rejection, Weighting
 from rlcorr_cli.plans.swept import Swept
@@ -59,18 +58,20 @@ class Units:
         )
 
 
+@np.errstate(all="ignore")
 def sweep(
-    batch: Batch, observation: Observation, swept: Swept, device: torch.device
+    batch: Batch, observation: Observation, swept: Swept, device: Device
 ) -> tuple[Observed, dict[Any, UnitTotals]]:
     """What an observation of the base plan makes of a batch, and its units, by training batch."""
     if not batch.n_tokens:
         return observe(batch, observation, device), {}
     tokens = Tokens.of(batch, device, swept.base.mode)
-    observed = observe(batch, observation, device, tokens={swept.base.mode: tokens})
+    observed = observe(batch, observation, device)
     return observed, {key: units.totals for key, units in _by_batch(batch, tokens, swept)}
 
 
-def swept_units(batch: Batch, swept: Swept, device: torch.device) -> dict[Any, Units]:
+@np.errstate(all="ignore")
+def swept_units(batch: Batch, swept: Swept, device: Device) -> dict[Any, Units]:
     """The units of a batch that has a token, by training batch."""
     return dict(_by_batch(batch, Tokens.of(batch, device, swept.base.mode), swept))
 
@@ -91,7 +92,7 @@ def _by_batch(batch: Batch, tokens: Tokens, swept: Swept) -> Iterator[tuple[Any,
 def _rejection_units(tokens: Tokens, swept: Swept) -> Units:
     record = swept.record
     assert isinstance(record, Rejection)
-    values = to_numpy(compared_values(tokens.between(record.of), record, swept.base))
+    values = host(compared_values(tokens.between(record.of), record, swept.base))
     out = distances(values, swept.side) > swept.farthest
     return Units(
         values=values, columns=_parts(tokens, swept, swept.base), stays=np.zeros(len(values), np.bool_), out=out
@@ -104,9 +105,9 @@ def _weight_units(tokens: Tokens, swept: Swept) -> Units:
     record = swept.record
     assert isinstance(record, Weighting)
     opened = weigh(tokens.between(record.of), record, swept.base.log_ratio_limit)
-    weights = to_numpy(opened.applied)
+    weights = host(opened.applied)
     none = np.zeros(len(weights), np.bool_)
-    stays = none if opened.gate_mask is None else to_numpy(~opened.gate_mask).astype(np.bool_)
+    stays = none if opened.gate_mask is None else host(~opened.gate_mask).astype(np.bool_)
     # A floor that moves lifts even what is 0 without it.
     lifted = record.outside == "clamp" and swept.side == "low"
     columns = _parts(tokens, swept, replace(swept.base, weighting=None))
@@ -125,7 +126,7 @@ def _weight_units(tokens: Tokens, swept: Swept) -> Units:
 
 def _log_weights(tokens: Tokens, swept: Swept, record: Weighting) -> Floats:
     """The logs of the weights within what they are clamped to."""
-    values = to_numpy(reduce_log_ratio(tokens.between(record.of), LEVELS[record.scope]))
+    values = host(reduce_log_ratio(tokens.between(record.of), LEVELS[record.scope]))
     limit = swept.base.log_ratio_limit
     values = values if limit is None else values.clip(-limit, limit)
     if record.infinite == "zero":

@@ -4,12 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.ragged import to_numpy
+from rlcorr_cli.core.arrays import Array, Device, host
 from rlcorr_cli.core.statistics import EXP_LIMIT, k3
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.totals.histogram import Floats
@@ -26,21 +24,21 @@ class Worst:
     token_values: Floats
 
 
-def _k3(tokens: Tokens) -> tuple[Tensor, Tensor]:
-    each = k3(tokens.log_ratio.clamp(-EXP_LIMIT, EXP_LIMIT))
-    return tokens.ragged.sum(each) / _lengths(tokens), each
+def _k3(tokens: Tokens) -> tuple[Array, Array]:
+    each = k3(tokens.xp.clip(tokens.log_ratio, -EXP_LIMIT, EXP_LIMIT))
+    return tokens.rows.sum(each) / tokens.rows.sizes, each
 
 
-def _abs_log_ratio(tokens: Tokens) -> tuple[Tensor, Tensor]:
-    each = tokens.log_ratio.abs()
-    return tokens.ragged.sum(each) / _lengths(tokens), each
+def _abs_log_ratio(tokens: Tokens) -> tuple[Array, Array]:
+    each = abs(tokens.log_ratio)
+    return tokens.rows.sum(each) / tokens.rows.sizes, each
 
 
-def _seq_log_ratio(tokens: Tokens) -> tuple[Tensor, Tensor]:
-    return tokens.log_ratio_sum.abs(), tokens.log_ratio.abs()
+def _seq_log_ratio(tokens: Tokens) -> tuple[Array, Array]:
+    return abs(tokens.log_ratio_sum), abs(tokens.log_ratio)
 
 
-MEASURES: dict[str, Callable[[Tokens], tuple[Tensor, Tensor]]] = {
+MEASURES: dict[str, Callable[[Tokens], tuple[Array, Array]]] = {
     "k3": _k3,
     "abs_log_ratio": _abs_log_ratio,
     "seq_log_ratio": _seq_log_ratio,
@@ -49,13 +47,14 @@ MEASURES: dict[str, Callable[[Tokens], tuple[Tensor, Tensor]]] = {
 seq_log_ratio: |S| of a sequence, |l| of a token."""
 
 
-def worst(batch: Batch, measure: str, n: int, device: torch.device) -> Worst:
+@np.errstate(all="ignore")
+def worst(batch: Batch, measure: str, n: int, device: Device) -> Worst:
     """The n worst of each kind, or all."""
     filled = np.flatnonzero(batch.filled)
     if not len(filled):
         none = np.zeros(0, np.int64)
         return Worst(none, np.zeros(0), none.reshape(0, 2), np.zeros(0))
-    sequences, each = (to_numpy(values) for values in MEASURES[measure](Tokens.of(batch, device)))
+    sequences, each = (host(values) for values in MEASURES[measure](Tokens.of(batch, device)))
     rows, tokens = largest(sequences, n), largest(each, n)
     inside = np.searchsorted(batch.offsets, tokens, side="right") - 1
     at = np.stack([inside, tokens - batch.offsets[inside]], axis=1)
@@ -70,7 +69,3 @@ def largest(values: Floats, n: int) -> NDArray[np.int64]:
     else:
         candidates = np.arange(len(values))
     return candidates[np.argsort(-values[candidates], kind="stable")][:n]
-
-
-def _lengths(tokens: Tokens) -> Tensor:
-    return torch.from_numpy(np.diff(tokens.ragged.offsets)).to(tokens.log_ratio)

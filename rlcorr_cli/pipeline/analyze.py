@@ -16,7 +16,7 @@ from typing import Any
 
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import device as devices
+from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core.chosen_rows import Rows
 from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -45,8 +45,6 @@ from rlcorr_cli.totals.summary import Layouts
 Progress = Callable[[int, int], None]
 """Called after each shard with its tokens and bytes."""
 
-MANY_GROUPS = 500
-"""Of one shard: what stays of so many lies between what was freed, and keeps it from being used again."""
 
 Watch = Callable[[int], AbstractContextManager[Progress]]
 """Given the bytes to come, a context around the reading that yields a Progress."""
@@ -304,8 +302,6 @@ class MeasureShard:
                 gathering.add(self._measured(rows))
                 sampled += gap.rows(rows)
             measured = replace(gathering.measured, gap=gap.totals(sampled))
-        if self.observation.pictures or len(measured.groups) > MANY_GROUPS:
-            devices.trim()
         covering = replace(measured, provenance=self.provenance, covered=frozenset({shard.id}))
         return ShardResult(covering, beside)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core import budget_search as core
-from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import BudgetBounds
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rlcorr_cli.atomic import Staging
-from rlcorr_cli.core import device as devices
 from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -78,7 +77,7 @@ def compare_dump(
 ) -> Comparison:
     """The same of a dump that was opened for these plans."""
     started = time.perf_counter()
-    computing = (computing or Computing()).in_portions(devices.COMPARING_TOKENS)
+    computing = computing or Computing()
     check_quarantine(dump)
     plans, skipped = _possible(dump, _distinct(chosen, named=named))
     if not plans:

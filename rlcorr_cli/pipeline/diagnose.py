@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import device as devices
+from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core.gap import gap_totals
 from rlcorr_cli.core.worst import largest
 from rlcorr_cli.errors import UsageError

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Decision, Shard
-from rlcorr_cli.core import device as devices
+from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core.decisions import decide_batch, storable
 from rlcorr_cli.core.observe import BudgetBounds, Observation, Observed, observe
 from rlcorr_cli.errors import DataError
@@ -136,7 +136,7 @@ class FilterShard:
     def __call__(self, shard: Shard) -> Generator[FilteredRows | SetAside | Beside]:
         """Filter one shard's rows, in order; what its reading leaves beside them, but rows set aside, comes last."""
         beside = Beside()
-        with devices.worker(self.reading.device, sparing=True):
+        with devices.worker(self.reading.device):
             for rows in self.reading.checked_rows(shard, beside):
                 yield rows if isinstance(rows, SetAside) else self._filtered(rows, shard)
         yield beside

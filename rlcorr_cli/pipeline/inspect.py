@@ -10,7 +10,7 @@ import numpy as np
 
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import device as devices
+from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core.chosen_rows import Rows
 from rlcorr_cli.core.decisions import opinions
 from rlcorr_cli.core.observe import Observation, observe

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import device as devices
+from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.totals.row_keys import Keys
 
@@ -54,7 +54,7 @@ class PortionedStream(Generic[R]):
         yield from first
         try:
             yield from others
-        except devices.OutOfMemory as error:
+        except devices.out_of_memory() as error:
             raise _full() from error
 
 
@@ -62,7 +62,7 @@ def _tried(work: Any, run: Callable[[Any], R]) -> R:
     while True:
         try:
             return run(work)
-        except devices.OutOfMemory as error:
+        except devices.out_of_memory() as error:
             if work.reading.state is not None or work.reading.batch_tokens <= LEAST_TOKENS:
                 raise _full() from error
         # Here, because the error's traceback holds what is on the GPU.

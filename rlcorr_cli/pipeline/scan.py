@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import device as devices
+from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.engines import engine
 from rlcorr_cli.engines.choice import AutoEngine
 from rlcorr_cli.engines.engine import Engine

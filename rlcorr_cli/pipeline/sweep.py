@@ -12,7 +12,7 @@ import numpy as np
 
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import device as devices
+from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core import sweep as core
 from rlcorr_cli.core.observe import Observation, layouts_of
 from rlcorr_cli.core.sweep import Units

@@ -6,6 +6,7 @@ two rows that differ meet with a chance near 2^-57), then mixed with the row's l
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 Keys = NDArray[np.uint64]
 SKETCH_SIZE = 1024
+HASHED_AT_ONCE = 1 << 15
+"""Values of whole rows: few enough for a processor's cache."""
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -33,13 +36,15 @@ def keys_of(values: NDArray[np.uint32] | NDArray[np.uint8], offsets: NDArray[np.
     """One key per row of some values; an empty row has the key of no values."""
     lengths = np.diff(offsets)
     sums = np.zeros(len(lengths), np.uint64)
-    filled = lengths > 0
-    if filled.any():
-        multipliers = mix(stream(int(lengths.max()), 1)) | np.uint64(1)
-        places = np.arange(offsets[-1] - offsets[0]) - np.repeat(offsets[:-1] - offsets[0], lengths)
+    multipliers = mix(stream(int(lengths.max(initial=0)), 1)) | np.uint64(1)
+    cuts = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], HASHED_AT_ONCE), side="left")
+    for first, last in pairwise(np.unique([0, *cuts.tolist(), len(lengths)]).tolist()):
+        start, end, filled = int(offsets[first]), int(offsets[last]), lengths[first:last] > 0
+        starts = offsets[first:last] - start
+        places = np.arange(end - start) - np.repeat(starts, lengths[first:last])
         # + 1, so that a value of 0 counts, too.
-        terms = (values[offsets[0] : offsets[-1]].astype(np.uint64) + np.uint64(1)) * multipliers[places]
-        sums[filled] = np.add.reduceat(terms, offsets[:-1][filled] - offsets[0])
+        terms = (values[start:end].astype(np.uint64) + np.uint64(1)) * multipliers[places]
+        sums[first:last][filled] = np.add.reduceat(terms, starts[filled])
     return mix(mix(sums) ^ mix(lengths.astype(np.uint64) + _GOLDEN))
 
 

@@ -17,12 +17,12 @@ from operator import add
 from pathlib import Path
 
 import numpy as np
-import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from designs import CLUSTERED, INDEPENDENT, Design, Generator
 
+from rlcorr_cli.core.arrays import CPU
 from rlcorr_cli.core.observe import Observation, Observed, observe
 from rlcorr_cli.metrics.comparison import compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
@@ -41,7 +41,7 @@ LEAST, MOST, ENOUGH, ROUNDING = 90.0, 98.0, 20, 1e-9
 def observed(design: Design, rng: Generator, n: int, observation: Observation, *, by_row: bool = False) -> Observed:
     """One dump of n clusters.  by_row: with every row drawn by itself."""
     batch = design.rows(rng, n).batch()
-    return observe(replace(batch, cluster_keys=None) if by_row else batch, observation, torch.device("cpu"))
+    return observe(replace(batch, cluster_keys=None) if by_row else batch, observation, CPU)
 
 
 def summary(observed: Observed) -> Summary:
@@ -107,7 +107,6 @@ def main() -> None:
     parser.add_argument("--compare", action="store_true", help="measure the columns of compare")
     parser.add_argument("--rows", action="store_true", help="draw every row by itself, as --cluster-by none does")
     options = parser.parse_args()
-    torch.set_num_threads(1)
     plans = tuple(preset(name).plan for name in COMPARED) if options.compare else ()
     missing: dict[str, list[str]] = {}
     print(f"{options.dumps} dumps each: +- {196 * math.sqrt(0.0475 / options.dumps):.1f}")

@@ -36,6 +36,8 @@ from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
 from rlcorr_cli.totals.families import Values
 
+pytestmark = pytest.mark.usefixtures("every_library")
+
 SIGNED = ("ratio", "log_ratio", "k1", "prob_gap")
 """Statistics that may be negative; a ratio's bounds are chosen as logs."""
 WEIGHT_SCOPES: tuple[WeightScope, ...] = get_args(WeightScope)

@@ -7,20 +7,27 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import CPU, batch, dumps, metrics, observed, row, simulated
+from made import batch, dumps, metrics, observed, row, simulated
 from oracle import Row
 
+from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.bootstrap import REPLICATES, poisson_draws, row_keys
-from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.core.tokens import scored_rollout
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.summary import Replicates
 
 INTEGERS = ("sequences", "tokens", "rewarded", "extreme")
 
 
 def hashes(rows: list[Row]) -> np.ndarray:
-    return row_keys(Tokens.of(batch(rows), CPU), None)
+    return keys_of(batch(rows))
+
+
+def keys_of(one: Batch, ids: Keys | None = None) -> Keys:
+    offsets = one.offsets[np.concatenate([[True], one.filled])]
+    return row_keys(scored_rollout(one, "decoupled"), offsets, ids)
 
 
 def replicates(rows: list[Row], seed: int = 0) -> Replicates:
@@ -115,9 +122,9 @@ def test_rows_that_agree_in_three_tokens_get_draws_of_their_own() -> None:
 def test_keys_are_the_same_of_float32_and_float64_and_of_another_training_policy() -> None:
     rows = simulated(30, seed=3)
     one = batch(rows)
-    keys = row_keys(Tokens.of(one, CPU), None)
+    keys = keys_of(one)
     narrow = replace(one, rollout_logp=one.rollout_logp.astype(np.float32), old_logp=one.old_logp - 0.5)
-    assert row_keys(Tokens.of(narrow, CPU), None).tolist() == keys.tolist()
+    assert keys_of(narrow).tolist() == keys.tolist()
 
 
 def test_keys_tell_the_order_and_the_number_of_tokens() -> None:
@@ -129,11 +136,10 @@ def test_keys_tell_the_order_and_the_number_of_tokens() -> None:
 
 def test_ids_come_before_values_where_a_row_has_one() -> None:
     rows = simulated(40, seed=3)
-    tokens = Tokens.of(batch(rows), CPU)
-    ids = np.arange(tokens.ragged.n_sequences, dtype=np.uint64)
-    keys = row_keys(tokens, ids)
+    ids = np.arange(len(rows), dtype=np.uint64)
+    keys = keys_of(batch(rows), ids)
     assert keys[1:].tolist() == ids[1:].tolist()
-    assert keys[0] == row_keys(tokens, None)[0]
+    assert keys[0] == keys_of(batch(rows))[0]
 
 
 def test_share_of_rows_alike_is_counted_over_any_split() -> None:

@@ -10,7 +10,7 @@ import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import CPU, batch, bounds, dumps, metrics, simulated
+from made import batch, bounds, dumps, library, metrics, simulated
 from oracle import Row
 
 from rlcorr_cli.core.observe import Observation, layouts_of, observe
@@ -20,6 +20,8 @@ from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.totals.comparison import COMPARISON, ComparedTotals, normalized
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.summary import total
+
+pytestmark = pytest.mark.usefixtures("every_library")
 
 SHARED = (
     Plan(),
@@ -51,7 +53,7 @@ def compared(rows: Sequence[Row], plans: Sequence[Plan], *, has_advantages: bool
         one = replace(one, advantages=None)
     observation = Observation(plans=tuple(plans), has_current=one.current_logp is not None, seed=None, compares=True)
     limits: Any = {name: of for plan in plans for name, of in bounds(one, plan).items()}
-    groups = normalized(observe(one, observation, CPU, limits).groups, plans)
+    groups = normalized(observe(one, observation, library(), limits).groups, plans)
     whole = total(groups.values(), layouts_of(observation))
     return [compared_values(ComparedTotals.of(whole, plan), plan) for plan in plans]
 
@@ -134,7 +136,7 @@ def test_totals_of_parts_add_up() -> None:
     rows = simulated(60, seed=8, std=0.02)
     plans = SHARED[:7]
     observation = Observation(plans=plans, has_current=True, seed=0, compares=True)
-    whole, *parts = (observe(batch(part), observation, CPU) for part in (rows, rows[:11], rows[11:12], rows[12:]))
+    whole, *parts = (observe(batch(part), observation, library()) for part in (rows, rows[:11], rows[11:12], rows[12:]))
     layouts = layouts_of(observation)
     added = total([group for part in parts for group in part.groups.values()], layouts)
     at_once = total(whole.groups.values(), layouts)
@@ -149,7 +151,7 @@ def test_intervals_hold_the_value_and_are_of_columns_made_of_sums() -> None:
     rows = simulated(200, seed=2, std=0.1)
     plans = (SHARED[2], SHARED[3])
     observation = Observation(plans=plans, has_current=True, seed=0, compares=True)
-    measured = observe(batch(rows), observation, CPU)
+    measured = observe(batch(rows), observation, library())
     whole = total(measured.groups.values(), layouts_of(observation))
     for plan in plans:
         values = compared_values(ComparedTotals.of(whole, plan), plan)

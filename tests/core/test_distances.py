@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made import CPU, batch, observed, row, simulated
+from made import batch, library, observed, row, simulated
 from oracle import Row
 
 from rlcorr_cli.core.observe import Observation, layouts_of, observe
@@ -13,6 +13,8 @@ from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, ve
 from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.block import plan_block
 from rlcorr_cli.totals.histogram import Histogram
+
+pytestmark = pytest.mark.usefixtures("every_library")
 
 RULES = (
     Rejection("ratio", "token", Bounds(0.8, 1.25), "near"),
@@ -93,7 +95,7 @@ def test_a_ratio_is_as_far_as_its_log_before_any_limit() -> None:
 
 def test_a_batch_without_a_valid_token_counts_none() -> None:
     plan = Plan(rejections=RULES)
-    (summary,) = observe(batch([row([])]), Observation(plans=(plan,), seed=None), CPU).groups.values()
+    (summary,) = observe(batch([row([])]), Observation(plans=(plan,), seed=None), library()).groups.values()
     block = summary.blocks[plan_block(plan)]
     assert block.layout.histograms == (*(f"rs.{rule.name}.distance" for rule in RULES), "kept.log_ratio")
     assert all(not len(histogram.counts) for histogram in block.histograms)

@@ -6,12 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
-from made import CPU, batch, metrics, row
+from made import batch, library, metrics, row
 
 from rlcorr_cli.core.observe import Observation, layouts_of, observe
 from rlcorr_cli.core.quantities import Columns
 from rlcorr_cli.plans.plan import SCOPES, Bounds, Plan, Rejection, Scope, Weighting, WeightScope
 from rlcorr_cli.totals.block import plan_block
+
+pytestmark = pytest.mark.usefixtures("every_library")
 
 FAR = row([999.9, -0.1, -0.2], probs=[-0.1, -1.0, -0.5])
 """A token that rollout held impossible (b = -1000) and training likely (a = -0.1)."""
@@ -55,7 +57,7 @@ def test_what_float64_cannot_hold_is_null(far: float, null: set[str]) -> None:
 
 def test_a_gap_rejection_sees_ratios_beyond_e_to_the_700() -> None:
     plan = Plan(rejections=(Rejection("prob_gap", "token", Bounds(-0.1, 0.1)),))
-    decision = observe(batch([FAR]), Observation(plans=(plan,), seed=None), CPU, decides=True).decision
+    decision = observe(batch([FAR]), Observation(plans=(plan,), seed=None), library(), decides=True).decision
     assert decision is not None
     assert decision.keep.tolist() == [False, True, False]
 

@@ -76,7 +76,8 @@ def objective_of(config: dict[str, Any], plan: Plan) -> Objective:
 
 
 def batch_objective(batch: Batch, plan: Plan, objective: Objective) -> BatchObjective:
-    observation = Observation(plans=(plan,), has_current=True, seed=None, objectives={plan: objective})
+    has_current = batch.current_logp is not None
+    observation = Observation(plans=(plan,), has_current=has_current, seed=None, objectives={plan: objective})
     (summary,) = observe(batch, observation, CPU).groups.values()
     assert summary.layouts == layouts_of(observation)
     return BatchObjective(TotalsView(summary, plan), objective)
@@ -106,7 +107,7 @@ def test_coefficients_are_those_of_verl_under_autograd(case: Any) -> None:
     rows, plan = rows_of(case), plan_of(case["config"])
     objective = objective_of(case["config"], plan)
     tokens = Tokens.of(golden_batch(rows), CPU, plan.mode)
-    coef = token_losses(tokens, correct(tokens, plan), objective).coef.numpy()
+    coef = token_losses(tokens, correct(tokens, plan), objective).coef
     scale = batch_objective(golden_batch(rows), plan, objective).scale
     masks = [np.array(row["response_mask"], bool) for row in rows]
     expected = np.concatenate(
@@ -219,14 +220,14 @@ def assert_gradient(rows: list[Row], plan: Plan, objective: Objective) -> None:
     if not losses.keep.any():
         assert set(objective_values(numbers).values()) <= {None, 0.0}
         return
-    applied = token_weights(tokens.ragged, corrected)
+    applied = token_weights(tokens.rows, corrected)
     weights = [1.0] * made.n_tokens if applied is None or not objective.takes_weights else applied.tolist()
     policy = made.old_logp if made.current_logp is None else made.current_logp
     assert policy is not None
     theta = torch.from_numpy(policy.astype(np.float64)).requires_grad_()
     loss = slow_loss(theta, rows, losses.keep.tolist(), weights, objective)
     (gradient,) = torch.autograd.grad(loss + 0 * theta.sum(), theta)  # of a batch that is clipped whole it is 0
-    np.testing.assert_allclose(losses.coef.numpy() * numbers.scale, gradient.numpy(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(losses.coef * numbers.scale, gradient.numpy(), rtol=1e-9, atol=1e-12)
     assert objective_values(numbers)["loss"] == pytest.approx(loss.item(), rel=1e-9, abs=1e-12)
     assert objective_values(numbers)["coef_sum"] == pytest.approx(gradient.sum().item(), rel=1e-9, abs=1e-9)
 

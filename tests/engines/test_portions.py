@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import device as devices
+from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
+from made import library
 
 from rlcorr_cli.batch import Batch
+from rlcorr_cli.core.arrays import host
 from rlcorr_cli.core.correct import Corrected, correct
 from rlcorr_cli.core.observe import Observation, layouts_of, observe
 from rlcorr_cli.core.tokens import Tokens
@@ -22,8 +23,9 @@ from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import normalize
 from rlcorr_cli.totals.view import TotalsView
 
+pytestmark = pytest.mark.usefixtures("every_library")
+
 GOLDEN = Path(__file__).parent.parent / "golden"
-CPU = torch.device("cpu")
 CASES: dict[str, Any] = json.loads((GOLDEN / "expected_metrics.json").read_text())
 ROWS: list[dict[str, Any]] = pq.read_table(GOLDEN / "input.parquet").to_pylist()
 MASKS = [np.array(row["response_mask"], bool) for row in ROWS]
@@ -54,7 +56,7 @@ def plan_of(case: str) -> Plan:
 def measured(case: str) -> Values:
     plan = plan_of(case)
     observation = Observation(plans=(plan,), seed=None)
-    groups = observe(golden_batch(), observation, CPU).groups
+    groups = observe(golden_batch(), observation, library()).groups
     if plan.normalizes:
         groups = normalize(groups, layouts_of(observation), plan)
     return PROFILES[case.split("/")[0]].write(TotalsView(groups[(None,)], plan), plan)
@@ -87,7 +89,7 @@ ON_THESE_ROWS = ("without valid tokens, too", "samples of one rollout")
 def test_names_without_a_difference_are_the_metrics(case: str) -> None:
     plan = plan_of(case)
     observation = Observation(plans=(plan,), seed=None)
-    groups, layouts = observe(golden_batch(), observation, CPU).groups, layouts_of(observation)
+    groups, layouts = observe(golden_batch(), observation, library()).groups, layouts_of(observation)
     if plan.normalizes:
         groups = normalize(groups, layouts, plan)
     ours = canonical(TotalsView(groups[(None,)], plan), plan)
@@ -113,16 +115,16 @@ def test_names_without_a_difference_are_the_metrics(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_masks_are_the_peers(case: str) -> None:
-    corrected = correct(Tokens.of(golden_batch(), CPU), plan_of(case))
+    corrected = correct(Tokens.of(golden_batch(), library()), plan_of(case))
     everything = np.ones(int(sum(mask.sum() for mask in MASKS)), bool)
-    keep = everything if corrected.keep is None else corrected.keep.numpy()
+    keep = everything if corrected.keep is None else host(corrected.keep)
     for row, found in zip(ROWS, padded(keep.astype(np.int8)), strict=True):
         assert found.tolist() == expected_tokens()[case, row["sample_id"]]["response_mask"], row["sample_id"]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_weights_are_the_peers(case: str) -> None:
-    corrected = correct(Tokens.of(golden_batch(), CPU), plan_of(case))
+    corrected = correct(Tokens.of(golden_batch(), library()), plan_of(case))
     if corrected.weighted is None:
         assert all(expected_tokens()[case, row["sample_id"]]["weights"] is None for row in ROWS)
         return
@@ -138,8 +140,8 @@ def token_weights(corrected: Corrected) -> np.ndarray:
     if weighting.normalize == "batch":
         weights = weights / weights.mean()
     if weighting.scope != "token":
-        weights = Tokens.of(golden_batch(), CPU).ragged.broadcast(weights)
-    return weights.numpy()
+        weights = Tokens.of(golden_batch(), library()).rows.spread(weights)
+    return host(weights)
 
 
 def padded(valid: np.ndarray) -> list[np.ndarray]:

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 
-from rlcorr_cli.core import binning
+from rlcorr_cli.core.arrays import Segments
 from rlcorr_cli.core.correct import correct
-from rlcorr_cli.core.ragged import Ragged
+from rlcorr_cli.core.decisions import decide
+from rlcorr_cli.core.pictures import draw
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.binned import POSITION, SURPRISE, BinnedTotals
@@ -21,19 +21,12 @@ def tokens() -> Tokens:
     n = sum(LENGTHS)
     offsets = np.concatenate([[0], np.cumsum(LENGTHS)])
     rollout, log_ratio = -draw.exponential(1.0, n), draw.normal(0.0, 0.1, n)
-    ragged = Ragged(offsets, torch.device("cpu"))
-    return Tokens(
-        ragged=ragged,
-        rollout_logp=torch.from_numpy(rollout),
-        log_ratio=torch.from_numpy(log_ratio),
-        current_logp=None,
-        advantages=None,
-    )
+    return Tokens(rows=Segments(offsets), rollout_logp=rollout, log_ratio=log_ratio)
 
 
 def drawn() -> BinnedTotals:
     """Their pictures under no correction."""
-    return binning.draw(tokens(), correct(tokens(), Plan("disabled")))
+    return draw(tokens(), decide(tokens(), correct(tokens(), Plan("disabled"))))
 
 
 def table(axis: np.ndarray, octaves: Octaves) -> dict[int, list[float]]:
@@ -49,18 +42,9 @@ def table(axis: np.ndarray, octaves: Octaves) -> dict[int, list[float]]:
 @pytest.mark.parametrize("axis", ["position", "surprise"])
 def test_every_token_falls_into_the_bin_of_its_place_and_of_its_surprise(axis: str) -> None:
     positions = np.concatenate([np.arange(1, n + 1) for n in LENGTHS])
-    surprise = -tokens().rollout_logp.numpy().astype(np.float32)
+    surprise = -tokens().rollout_logp.astype(np.float32)
     expected = table(*((positions, POSITION) if axis == "position" else (surprise, SURPRISE)))
     binned = drawn().spread[axis]
     assert binned.bins.tolist() == sorted(expected)
     for i, name in enumerate((binned.counts, binned.sums["sum"], binned.sums["sum_of_squares"])):
         assert name.tolist() == pytest.approx([expected[bin_][i] for bin_ in sorted(expected)], rel=1e-12)
-
-
-def test_pictures_are_the_same_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = drawn()
-    monkeypatch.setattr(binning, "PIECE", 97)
-    in_pieces = drawn()
-    assert in_pieces.counts == at_once.counts
-    sums = [made.spread["surprise"].sums["sum"].tolist() for made in (in_pieces, at_once)]
-    assert sums[0] == pytest.approx(sums[1], rel=1e-12)
