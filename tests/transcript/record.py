@@ -104,7 +104,7 @@ def shown(command: str, folder: Path) -> list[str]:
     assert status != FAULT, err.text
     set_times(folder)
     parts = [f"[exit status {status}]"] if status else []
-    parts.append(in_json(out.text) if "--json" in args and out.text.startswith("{") else out.text)
+    parts.append(in_json(out.text) if "--json" in args and out.text.startswith(("{", "[")) else out.text)
     if err.text:
         parts += ["[stderr]", err.text]
     for name, data in contents(folder).items():
