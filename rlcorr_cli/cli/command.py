@@ -1,12 +1,21 @@
-"""Command: what every command of ours does beyond typer's, and how its help reads."""
+"""Command: what every command of ours does beyond typer's, and how its help reads.
 
+typer checks each value by a pydantic adapter made for it, which takes longer than to read a small dump: so values that
+need no checking are taken as they are, and typer is asked about all others, whose refusals are then its own.
+"""
+
+import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
 from rlcorr_cli.errors import UsageError
+
+_OF_NUMBERS = frozenset("0123456789+-.eE")
+"""Of what is typed in these alone, Python and typer make the same number, or none."""
 
 
 class Command(TyperCommand):
@@ -16,6 +25,7 @@ class Command(TyperCommand):
         super().__init__(*args, **kwargs)
         for parameter in self.params:
             _tidy(parameter)
+            _take_as_typed(parameter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line; a UsageError where an option of one value is there twice."""
@@ -44,6 +54,49 @@ class Group(TyperGroup):
         super().__init__(**kwargs)
         for parameter in self.params:
             _tidy(parameter)
+
+
+def _take_as_typed(parameter: Any) -> None:
+    """Have typer asked only about values that take more than a look."""
+    parameter.process_value = partial(_processed, parameter, parameter.process_value)
+
+
+def _processed(parameter: Any, by_typer: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    """A parameter's value as its command takes it."""
+    descriptor = parameter.type_descriptor
+    if parameter.callback is not None or (parameter.required and not value):
+        return by_typer(ctx, value)
+    if value is None:
+        return () if parameter.multiple or parameter.nargs == -1 else None
+    taken = taken_as_typed(descriptor.annotation, value, descriptor.parameter_info.min, descriptor.parameter_info.max)
+    return by_typer(ctx, value) if taken is None else taken
+
+
+def taken_as_typed(kind: Any, value: Any, low: float | None, high: float | None) -> Any:
+    """A value, typed or a default, of an option of that type within those bounds; None where typer is to be asked."""
+    if get_args(kind) == (str,):
+        texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+        return list(value) if texts else None
+    if get_origin(kind) is Literal:
+        return value if value in get_args(kind) else None
+    if kind is str:
+        return value if isinstance(value, str) else None
+    number = _number(kind, value) if kind in (int, float) else None
+    inside = number is not None and (low is None or low <= number) and (high is None or number <= high)
+    return number if inside else None
+
+
+def _number(kind: type[int] | type[float], value: Any) -> int | float | None:
+    """A finite number that is one, or is typed plainly."""
+    if type(value) is kind:
+        return value
+    if not isinstance(value, str) or not set(value) <= _OF_NUMBERS:
+        return None
+    try:
+        number = kind(value)
+    except ValueError:
+        return None
+    return None if abs(number) == math.inf else number
 
 
 def _is_argument(parameter: Any) -> bool:

@@ -1,8 +1,7 @@
 """main(): where every command line comes in, and the one door through which every error leaves.
 
-typer is imported for what needs it: converting arguments goes through pydantic, which takes twice as long as all of
-`rlcorr presets` or `rlcorr explain NAME`, so these two go straight to their function when typed without options, and so
-does `rlcorr explain --schema [NAME]`.
+typer is imported for what needs it: that takes as long as all else that `rlcorr presets` or `rlcorr explain NAME` do,
+so these two go straight to their function when typed without options, and so does `rlcorr explain --schema [NAME]`.
 """
 
 import errno

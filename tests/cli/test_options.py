@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -144,6 +145,35 @@ def test_an_empty_text_is_refused_by_every_option() -> None:
     for command, option in TEXT_OPTIONS:
         dumps = [BF16] * (2 if command == "diff" else 1)
         refused(run(command, *dumps, option, ""), 2, f"{option} is empty: is a variable unset?")
+
+
+TYPED: list[Any] = [
+    *("", "1", "-3", "+3", "1.5", "1.", "3.", ".5", "-.5", "1e3", "1E-3", "1_000", " 1", "nan", "inf", "1e999", "-0"),
+    *("low", "both", "LOW", "error", "true", "x=y", "0x10", "--1", "e", "-", "+", "0012", "\u0663"),
+    *("9" * 30, "9" * 400, None, 0, 1, 2.5, 100_000, True, b"x", (), [], ["a"], ("a", "b"), [""], [1]),
+]
+
+
+def test_a_value_taken_without_typer_is_what_typer_makes_of_it() -> None:
+    """Values that need no checking are; all else goes to typer, which loads pydantic for it."""
+    n_compared = 0
+    for name, command in COMMANDS.commands.items():
+        context = command.make_context(name, [], resilient_parsing=True)
+        for option in command.params:
+            for value in TYPED:
+                taken = processed(option.process_value, context, value)
+                by_typer = processed(partial(type(option).process_value, option), context, value)
+                assert (repr(taken), type(taken)) == (repr(by_typer), type(by_typer)), (name, option.name, value)
+                n_compared += 1
+    assert n_compared > 10_000
+
+
+def processed(process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    """What a parameter makes of a value, or the text of its refusal."""
+    try:
+        return process(context, value)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def test_an_empty_name_of_a_dump_is_refused() -> None:
