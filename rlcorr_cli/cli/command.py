@@ -24,8 +24,7 @@ class Command(TyperCommand):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for parameter in self.params:
-            _tidy(parameter)
-            _take_as_typed(parameter)
+            _adapt(parameter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line; a UsageError where an option of one value is there twice."""
@@ -37,7 +36,7 @@ class Command(TyperCommand):
     def get_help_option(self, ctx: Any) -> Any:
         """The option --help."""
         option = super().get_help_option(ctx)
-        _tidy(option)
+        _adapt(option)
         return option
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -50,25 +49,22 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """All commands."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        for parameter in self.params:
-            _tidy(parameter)
-
-
-def _take_as_typed(parameter: Any) -> None:
-    """Have typer asked only about values that take more than a look."""
-    parameter.process_value = partial(_processed, parameter, parameter.process_value)
+    def get_params(self, ctx: Any) -> Any:
+        """The options in front of a command, with those of completion, which typer adds after all else."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            _adapt(parameter)
+        return parameters
 
 
 def _processed(parameter: Any, by_typer: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
     """A parameter's value as its command takes it."""
-    descriptor = parameter.type_descriptor
-    if parameter.callback is not None or (parameter.required and not value):
-        return by_typer(ctx, value)
-    if value is None:
-        return () if parameter.multiple or parameter.nargs == -1 else None
-    taken = taken_as_typed(descriptor.annotation, value, descriptor.parameter_info.min, descriptor.parameter_info.max)
+    if value is None and not parameter.required:
+        taken = () if parameter.multiple or parameter.nargs == -1 else None
+        return taken if parameter.callback is None else parameter.callback(ctx, parameter, taken)
+    kind, info = parameter.type_descriptor.annotation, parameter.type_descriptor.parameter_info
+    known = parameter.callback is None and (value or not parameter.required)
+    taken = taken_as_typed(kind, value, info.min, info.max) if known else None
     return by_typer(ctx, value) if taken is None else taken
 
 
@@ -119,8 +115,10 @@ def _often(times: int) -> str:
     return "twice" if times == 2 else f"{times} times"
 
 
-def _tidy(parameter: Any) -> None:
-    """Leave out of help what says nothing: the type of a flag, of a named argument, and the largest integer."""
+def _adapt(parameter: Any) -> None:
+    """Have typer asked only about values that take more than a look, and leave out of help what says nothing: the type
+    of a flag, of a named argument, and the largest integer."""
+    parameter.process_value = partial(_processed, parameter, partial(type(parameter).process_value, parameter))
     if _is_argument(parameter):
         # typer shows the type beside an argument's metavar, though not beside an option's.
         parameter.display_type_rich = lambda ctx: ""
