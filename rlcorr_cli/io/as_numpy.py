@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.types as is_
 from numpy.typing import NDArray
 
+from rlcorr_cli.io.functions import call
+
 
 def as_numpy(values: pa.Array | pa.ChunkedArray, null: float | None = None) -> NDArray[Any]:
     """Numbers or booleans in their own width, not to be written to.  null: what stands for one; None: there is none."""
@@ -21,7 +23,9 @@ def as_numpy(values: pa.Array | pa.ChunkedArray, null: float | None = None) -> N
     if values.null_count and null is None:
         raise ValueError("a null is no number")
     numbers = _numbers(values)
-    return np.where(_numbers(values.is_valid()), numbers, numbers.dtype.type(null)) if values.null_count else numbers
+    if not values.null_count:
+        return numbers
+    return np.where(_numbers(call("is_valid", values)), numbers, numbers.dtype.type(null))
 
 
 def _numbers(values: pa.Array) -> NDArray[Any]:

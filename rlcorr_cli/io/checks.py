@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import plural
 from rlcorr_cli.io.as_numpy import as_numpy
+from rlcorr_cli.io.functions import call, cast
 from rlcorr_cli.quality.bad_rows import ABOVE_ZERO, SENTINEL, worded
 
 Flags = NDArray[np.bool_]
@@ -51,11 +51,11 @@ class Lists:
     def of(cls, name: str, column: pa.Array) -> "Lists":
         """A column of any list type."""
         # `.values` would ignore a slice, and offsets need not start at 0.
-        items = column.flatten()
-        lengths = pc.call_function("list_value_length", [column])
+        items = call("list_flatten", column)
+        lengths = call("list_value_length", column)
         nulls = None
         if column.null_count:
-            nulls = as_numpy(column.is_null())
+            nulls = as_numpy(call("is_null", column))
         offsets = np.concatenate([[0], np.cumsum(as_numpy(lengths, null=0), dtype=np.int64)])
         return cls(column=name, values=_values(items), offsets=offsets, items=items, nulls=nulls)
 
@@ -176,7 +176,7 @@ def of_scalars(name: str, column: pa.Array, counts: Flags) -> Iterator[Fault]:
 
 def numbers(column: pa.Array) -> NDArray[np.float64]:
     """One number per row as float64; null is NaN."""
-    return as_numpy(column.cast(pa.float64(), safe=False), null=np.nan)
+    return as_numpy(cast(column, pa.float64(), lossy=True), null=np.nan)
 
 
 def first_of_rows(faults: Iterable[Fault]) -> dict[int, Fault]:
@@ -214,7 +214,7 @@ def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:
 def _values(items: pa.Array) -> NDArray[Any]:
     """Nulls become NaN, in the smallest float that has one; float16 becomes float32."""
     if items.null_count and not pa.types.is_floating(items.type):
-        items = items.cast(pa.float64(), safe=False)  # a mask's, which is only held against 0 and 1
+        items = cast(items, pa.float64(), lossy=True)  # a mask's, which is only held against 0 and 1
     values = as_numpy(items, null=np.nan)
     return values.astype(np.float32) if values.dtype == np.float16 else values
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.io.arrow_types import holds_token_ids
 from rlcorr_cli.io.as_numpy import as_numpy
 from rlcorr_cli.io.checks import Lists
+from rlcorr_cli.io.functions import call
 from rlcorr_cli.io.plain_values import texts
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
 
@@ -24,7 +25,7 @@ def keys(columns: Sequence[pa.Array]) -> Keys:
     first, *others = (_hashes(column) for column in columns)
     for other in others:
         first = joined(first, other)
-    known = as_numpy(columns[0].is_valid())
+    known = as_numpy(call("is_valid", columns[0]))
     return np.where(known, np.maximum(first, np.uint64(1)), np.uint64(0))
 
 

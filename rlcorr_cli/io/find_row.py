@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.io.functions import call
 from rlcorr_cli.io.places import LineCounter, all_resolved, resolved
 from rlcorr_cli.io.plain_values import texts
 from rlcorr_cli.places import Place
@@ -88,8 +88,8 @@ def _matching(dump: Dump, name: str) -> _Matches:
 
 def _equal(ids: pa.Array, name: str) -> list[int]:
     """Rows whose id is written so."""
-    equal = pc.call_function("equal", [texts(ids), pa.scalar(name, pa.large_string())])
-    return pc.call_function("indices_nonzero", [equal]).to_pylist()
+    equal = call("equal", texts(ids), pa.scalar(name, pa.large_string()))
+    return call("indices_nonzero", equal).to_pylist()
 
 
 def _found(dump: Dump, rows: Rows) -> Found:

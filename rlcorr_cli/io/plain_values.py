@@ -17,12 +17,12 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as is_
 from numpy.typing import NDArray
 
 from rlcorr_cli.io.arrow_types import is_list
 from rlcorr_cli.io.as_numpy import as_numpy
+from rlcorr_cli.io.functions import call, cast
 
 BytesText = Callable[[bytes], str]
 Key = bool | int | float | str | None
@@ -68,9 +68,9 @@ def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None
         return _uuids(column) if isinstance(type, pa.UuidType) else plain(_storage(column), of_bytes, losses)
     if is_.is_dictionary(type):
         words = [*plain(column.dictionary, of_bytes, losses), None]
-        return [words[i] for i in as_numpy(column.indices.cast(pa.int64()), null=len(words) - 1).tolist()]
+        return [words[i] for i in as_numpy(cast(column.indices, pa.int64()), null=len(words) - 1).tolist()]
     if is_.is_run_end_encoded(type):
-        return plain(pc.call_function("run_end_decode", [column]), of_bytes, losses)
+        return plain(call("run_end_decode", column), of_bytes, losses)
     for fits, nested in NESTED:
         if fits(type):
             return nested(column, of_bytes, losses)
@@ -95,12 +95,12 @@ def texts(column: pa.Array) -> pa.Array:
     """Values as ids are written and compared, large strings; lists and objects are the text of their JSON."""
     type = column.type
     if is_.is_dictionary(type):
-        return texts(column.dictionary_decode())
+        return texts(call("take", column.dictionary, column.indices))
     if is_.is_boolean(type) or is_.is_integer(type) or is_.is_floating(type):
-        return pc.cast(column, pa.large_string())
+        return cast(column, pa.large_string())
     if _is_text(type) or _is_binary(type):
         with suppress(pa.ArrowInvalid):  # not UTF-8
-            text = pc.cast(column, pa.large_string())
+            text = cast(column, pa.large_string())
             text.validate(full=True)
             return text
     values = (value if value is None or isinstance(value, str) else json.dumps(value) for value in plain(column))
@@ -110,8 +110,8 @@ def texts(column: pa.Array) -> pa.Array:
 def coded(column: pa.Array) -> tuple[NDArray[np.int64], list[Key]]:
     """A column of keys as codes into its distinct ones, None among them."""
     try:
-        encoded = column.dictionary_decode() if is_.is_dictionary(column.type) else column
-        encoded = encoded.dictionary_encode()
+        encoded = call("take", column.dictionary, column.indices) if is_.is_dictionary(column.type) else column
+        encoded = call("dictionary_encode", encoded)
     except pa.ArrowNotImplementedError:  # a view, an extension, runs
         values, codes = keys(column), np.arange(len(column))
     else:
@@ -134,7 +134,7 @@ def _is_binary(type: pa.DataType) -> bool:
 
 
 def _storage(column: pa.Array) -> pa.Array:
-    return column.storage.cast(pa.bool_()) if isinstance(column.type, pa.Bool8Type) else column.storage
+    return cast(column.storage, pa.bool_()) if isinstance(column.type, pa.Bool8Type) else column.storage
 
 
 def _uuids(column: pa.Array) -> list[str | None]:
@@ -142,8 +142,8 @@ def _uuids(column: pa.Array) -> list[str | None]:
 
 
 def _lists(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
-    items = plain(column.flatten(), of_bytes, losses)
-    lengths = as_numpy(pc.call_function("list_value_length", [column]), null=0)
+    items = plain(call("list_flatten", column), of_bytes, losses)
+    lengths = as_numpy(call("list_value_length", column), null=0)
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).tolist()
     return _where_known(column, (items[a:b] for a, b in pairwise(ends)))
 
@@ -152,7 +152,7 @@ def _maps(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[
     """Lists of pairs: a key need not be text, and may come twice."""
     type = column.type
     entry = pa.struct([pa.field("key", type.key_type, nullable=False), pa.field("value", type.item_type)])
-    maps = _lists(column.cast(pa.list_(entry)), of_bytes, losses)
+    maps = _lists(cast(column, pa.list_(entry)), of_bytes, losses)
     return [None if pairs is None else [list(pair.values()) for pair in pairs] for pairs in maps]
 
 
@@ -167,7 +167,7 @@ def _objects(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> li
 
 def _where_known(column: pa.Array, values: Iterable[Any]) -> list[Any]:
     """The values, and None where the column is null."""
-    known = as_numpy(column.is_valid()).tolist()
+    known = as_numpy(call("is_valid", column)).tolist()
     return [value if k else None for k, value in zip(known, values, strict=True)]
 
 
@@ -176,11 +176,11 @@ def _numbers(column: pa.Array) -> list[Any]:
 
 
 def _strings(column: pa.Array, losses: Losses) -> list[str | None]:
-    column = column.cast(pa.large_string())
+    column = cast(column, pa.large_string())
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
-        return [_string(value, losses) for value in column.cast(pa.large_binary()).to_pylist()]
+        return [_string(value, losses) for value in cast(column, pa.large_binary()).to_pylist()]
 
 
 def _string(value: bytes | None, losses: Losses) -> str | None:
@@ -193,7 +193,7 @@ def _string(value: bytes | None, losses: Losses) -> str | None:
 
 
 def _decimals(column: pa.Array) -> list[str | None]:
-    return column.cast(pa.large_string()).to_pylist()
+    return cast(column, pa.large_string()).to_pylist()
 
 
 def _dates(column: pa.Array) -> list[str | None]:
@@ -205,9 +205,9 @@ def _moments(column: pa.Array) -> list[str | None]:
     """ISO text with the offset of the column's time zone; in UTC where no system knows the zone."""
     if column.type.unit == "ns":
         try:
-            moments = column.cast(pa.large_string()).to_pylist()
+            moments = cast(column, pa.large_string()).to_pylist()
         except pa.ArrowInvalid:
-            moments = column.cast(pa.timestamp("ns", "UTC")).cast(pa.large_string()).to_pylist()
+            moments = cast(cast(column, pa.timestamp("ns", "UTC")), pa.large_string()).to_pylist()
         return [None if moment is None else moment.replace(".000000000", "") for moment in moments]
     return [_moment(value) if value.is_valid else None for value in column]
 
