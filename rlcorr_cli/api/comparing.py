@@ -16,6 +16,7 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.presets.compared import COMPARED
+from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.compared import Comparison
 from rlcorr_cli.requests import MOST_SEED, EngineName
@@ -59,7 +60,6 @@ def compare(
     `whole.plans` hold every plan's columns by name, `groups` those of each group.
     """
     from rlcorr_cli.pipeline import compare as comparing
-    from rlcorr_cli.present.forms import compared as forms
 
     refuse_outside(0, MOST_SEED, seed=seed)
     chosen = _chosen(plans, everything=all)
@@ -75,7 +75,7 @@ def compare(
     )
     outputs = sheet_files(output)
     compared_plans = chosen or default_plans()
-    places = [place for path in outputs for place in forms.destinations(path)]
+    places = [place for path in outputs for place in sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plans=chosen)
     with (
         Staging() as staging,
@@ -95,6 +95,8 @@ def compare(
         )
         comparison = replace(comparison, notes=comparison.notes + notes)
         for path in outputs:
+            from rlcorr_cli.present.forms import compared as forms
+
             forms.write(comparison, path, staging)
         staging.publish()
     return comparison

@@ -8,6 +8,7 @@ from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, requ
 from rlcorr_cli.api.touched import check_touched, quarantines, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
+from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.diagnosed import DiagnosedDump
 from rlcorr_cli.requests import EngineName
@@ -44,12 +45,11 @@ def diagnose(
     with its share of the gap, parameters, evidence and advice; `whole` and `groups` hold the numbers behind them.
     """
     from rlcorr_cli.pipeline import diagnose as diagnosing
-    from rlcorr_cli.present.forms import diagnosed as forms
 
     looked_at = tuple(name for name in names("by", by) if name)
     reading = request(dumps, group_by=group_by, format=format, columns=columns, limit=limit, bad_rows=bad_rows)
     outputs = sheet_files(output)
-    places = [place for path in outputs for place in forms.destinations(path)]
+    places = [place for path in outputs for place in sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths)
     with (
         Staging() as staging,
@@ -60,6 +60,8 @@ def diagnose(
         diagnosed = diagnosing.diagnose(reading, by=looked_at, computing=compute, watch=watch, staging=staging)
         diagnosed = replace(diagnosed, notes=diagnosed.notes + notes)
         for path in outputs:
+            from rlcorr_cli.present.forms import diagnosed as forms
+
             forms.write(diagnosed, path, staging)
         staging.publish()
     return diagnosed

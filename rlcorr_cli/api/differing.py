@@ -23,6 +23,7 @@ from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.diffed import Diff, checked
 from rlcorr_cli.requests import MOST_SEED, EngineName
@@ -70,8 +71,6 @@ def diff(
     """
     from rlcorr_cli.pipeline.diff import DiffSettings
     from rlcorr_cli.pipeline.diff import diff as run
-    from rlcorr_cli.present.ci.junit import document
-    from rlcorr_cli.present.forms import sheet
 
     refuse_outside(0, MOST_SEED, seed=seed)
     # Callers from Python may pass anything.
@@ -93,7 +92,7 @@ def diff(
         )
         for dump in (a, b)
     ]
-    places = [place for path in files for place in sheet.destinations(path)]
+    places = [place for path in files for place in sheet_destinations(path)]
     notes = check_touched((*places, *junit_place), [*paths(a), *paths(b)])
     with (
         Staging() as staging,
@@ -112,6 +111,8 @@ def diff(
         if files:
             _write(difference, files, staging)
         for place in junit_place:
+            from rlcorr_cli.present.ci.junit import document
+
             staging.write(place, document(checked(difference, fails=bool(fail_on))))
         staging.publish()
     return difference

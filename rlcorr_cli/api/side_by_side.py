@@ -20,6 +20,7 @@ from rlcorr_cli.api.touched import check_touched, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.side_by_side import SideBySide
 from rlcorr_cli.requests import MOST_SEED, EngineName
@@ -56,8 +57,6 @@ def compare_dumps(
     `compare`; what is read of each dump is named alike, and `limit` is of each.
     """
     from rlcorr_cli.pipeline import side_by_side as comparing
-    from rlcorr_cli.present.forms import sheet
-    from rlcorr_cli.present.forms import side_by_side as forms
 
     refuse_outside(0, MOST_SEED, seed=seed)
     listed = _several(dumps, bad_rows)
@@ -75,7 +74,7 @@ def compare_dumps(
         )
         for dump in listed
     ]
-    places = [place for path in outputs for place in sheet.destinations(path)]
+    places = [place for path in outputs for place in sheet_destinations(path)]
     notes = check_touched(places, [path for reading in requests for path in reading.paths], plan=plan)
     with (
         Staging() as staging,
@@ -93,6 +92,9 @@ def compare_dumps(
         )
         sides = replace(sides, notes=sides.notes + notes)
         for path in outputs:
+            from rlcorr_cli.present.forms import sheet
+            from rlcorr_cli.present.forms import side_by_side as forms
+
             sheet.write(forms.sheet(sides), path, staging)
         staging.publish()
     return sides

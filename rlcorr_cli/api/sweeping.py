@@ -13,6 +13,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.plan import Mode, Rejection, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
+from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.swept import MOST_POINTS, Sweep, Targets
 from rlcorr_cli.requests import EngineName
@@ -59,7 +60,6 @@ def sweep(
     weights by their batch's mean.  The rest as of `analyze`.
     """
     from rlcorr_cli.pipeline import sweep as sweeping
-    from rlcorr_cli.present.forms import swept as forms
 
     refuse_outside(2, MOST_POINTS, points=points)
     targets = Targets(target_keep, target_ess)
@@ -68,7 +68,7 @@ def sweep(
     if batch_by is not None and not divides_by_mean(swept.base):
         raise UsageError("--batch-by changes nothing here: the plan looks at no batches.", "Leave it out.")
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
-    places = [place for path in outputs for place in forms.destinations(path)]
+    places = [place for path in outputs for place in sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=plan)
     with (
         Staging() as staging,
@@ -87,6 +87,8 @@ def sweep(
         )
         result = replace(result, notes=result.notes + notes)
         for path in outputs:
+            from rlcorr_cli.present.forms import swept as forms
+
             forms.write(result, path, staging)
         staging.publish()
     return result

@@ -5,14 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.arrow_rows import ArrowRows
+from rlcorr_cli.io.as_numpy import as_arrow, as_texts
 from rlcorr_cli.io.batches import Rows
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.plain_values import texts
+from rlcorr_cli.io.taking import take
 from rlcorr_cli.places import utf8
 
 PORTION_TOKENS = 1 << 18
@@ -48,9 +51,9 @@ def _canonical(rows: Rows, names: dict[str, str], first: int) -> pa.Table:
     table = rows.original.as_table(None)
     table = table.rename_columns([names.get(name, name) for name in table.column_names])
     if "source_file" not in table.column_names:
-        table = table.append_column("source_file", pa.array([utf8(rows.places.path)] * len(table), pa.string()))
+        table = table.append_column("source_file", as_texts([utf8(rows.places.path)] * len(table)))
     if "source_row" not in table.column_names:
-        table = table.append_column("source_row", pa.array(range(first, first + len(table)), pa.int64()))
+        table = table.append_column("source_row", as_arrow(np.arange(first, first + len(table))))
     return table
 
 
@@ -83,7 +86,7 @@ class Partner:
         """The rows that have a partner, with its log-probs as the trained policy's."""
         keys = _keys(rows.table, self.on, path)
         here = [i for i, key in enumerate(keys) if key in self.rows]
-        table = rows.table.take(pa.array(here, pa.int64()))
+        table = take(rows.table, np.array(here, np.int64))
         rows_here = table.to_pylist()
         partners = [_scored(row, self.rows[keys[i]]) for i, row in zip(here, rows_here, strict=True)]
         for i, row, partner in zip(here, rows_here, partners, strict=True):

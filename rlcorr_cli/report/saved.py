@@ -6,9 +6,7 @@ A file of anything else is a DataError, whatever is wrong with it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-import pydantic
+from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli import batch
 from rlcorr_cli.errors import DataError, UsageError
@@ -19,7 +17,6 @@ from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report import report
 from rlcorr_cli.report.clusters import Clusters
-from rlcorr_cli.report.document import Document, Metrics, Pictures
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.report import SCHEMA, Report
@@ -28,6 +25,9 @@ from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.storage import filesystem, located
 from rlcorr_cli.totals import binned
 from rlcorr_cli.totals.histogram import Histogram
+
+if TYPE_CHECKING:
+    from rlcorr_cli.report.document import Document, Metrics, Pictures
 
 MOST_BYTES = 1 << 30
 """A group takes some 4,000."""
@@ -113,6 +113,8 @@ def refuse_undrawable(report: Report, name: str) -> None:
 
 def _first(error: Exception) -> str:
     """The first thing that is wrong, and its place."""
+    import pydantic
+
     if isinstance(error, pydantic.ValidationError):
         fault = error.errors()[0]
         return f"{'.'.join(map(str, fault['loc']))}: {fault['msg'].lower()}"
@@ -120,6 +122,8 @@ def _first(error: Exception) -> str:
 
 
 def _report(data: dict[str, Any]) -> Report:
+    from rlcorr_cli.report.document import Document
+
     document = Document.model_validate(data)
     pictures = document.pictures if "pictures" in document.model_fields_set else None
     objective = None if document.objective is None else ObjectiveReport.from_dict(document.objective.model_dump())
@@ -160,7 +164,7 @@ def _report(data: dict[str, Any]) -> Report:
     )
 
 
-def _groups(document: Document, pictures: Pictures | None, objective: Metrics) -> list[report.Group]:
+def _groups(document: "Document", pictures: "Pictures | None", objective: "Metrics") -> list[report.Group]:
     """The whole dump, then its groups, as a Report has them.  objective: the whole's numbers, by full name."""
     whole = report.Group(
         key={},
@@ -185,5 +189,5 @@ def _groups(document: Document, pictures: Pictures | None, objective: Metrics) -
         return [whole, *groups]
     return [
         replace(group, values=canonical, peer_metrics=group.values)
-        for group, canonical in zip((whole, *groups), values or [Metrics()] * (1 + len(groups)), strict=True)
+        for group, canonical in zip((whole, *groups), values or [{}] * (1 + len(groups)), strict=True)
     ]

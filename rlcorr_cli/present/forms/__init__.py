@@ -40,6 +40,18 @@ def destinations(path: Path) -> tuple[Destination, ...]:
     return (Destination(path=path, overwrite=True),)
 
 
+def sheet_destinations(path: Path) -> tuple[Destination, ...]:
+    """All that may be written for a sheet of this name."""
+    picture = (sheet_picture(path),) if path.suffix.lower() == ".md" else ()
+    return (*picture, Destination(path=path, overwrite=True))
+
+
+def sheet_picture(path: Path) -> Destination:
+    """Where the picture of a Markdown sheet of this name lies."""
+    directory = path.with_name(f"{path.stem}-figures")
+    return Destination(path=directory / f"{path.stem}.png", overwrite=True, makes_parents=True)
+
+
 def write(report: "Report", path: Path, staging: Staging) -> None:
     """Stage a report in the form of the path's suffix."""
     _module(path).write(report, path, staging)

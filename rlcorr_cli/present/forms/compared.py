@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.atomic import Staging
 from rlcorr_cli.present.compared import (
     PLAN_NOTE,
     agreement,
@@ -32,11 +32,6 @@ MOST_GROUPS = 1000
 MOST_BARS = 24
 STATUS = {"near": "ok", "weight": "ok", "outliers": "warn", "moved": "warn", "far": "fail"}
 """The headline flag -> how the recommendation looks."""
-
-
-def destinations(path: Path) -> tuple[Destination, ...]:
-    """All that may be written for a comparison of this name."""
-    return sheets.destinations(path)
 
 
 def write(comparison: Comparison, path: Path, staging: Staging) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.atomic import Staging
 from rlcorr_cli.present.diagnosed import (
     EXPLAIN_NOTE,
     LEVEL_NOTE,
@@ -39,11 +39,6 @@ MOST_LEVELS = 64
 MOST_PANELS = 2
 RECORD = ("rank", "cause", "share", "bound", "parameter", "value", "low", "high")
 """Columns of the table form, of a cause."""
-
-
-def destinations(path: Path) -> tuple[Destination, ...]:
-    """All that may be written for a diagnosis of this name."""
-    return sheets.destinations(path)
 
 
 def write(dump: DiagnosedDump, path: Path, staging: Staging) -> None:

@@ -17,6 +17,7 @@ from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.present.cells import Rows
 from rlcorr_cli.present.figures import Axes, Drawn, style
+from rlcorr_cli.present.forms import sheet_picture
 from rlcorr_cli.present.forms.content import Cause
 from rlcorr_cli.present.forms.markdown import table_lines
 from rlcorr_cli.present.forms.page import environment, script
@@ -66,12 +67,6 @@ class Sheet:
     causes: Sequence[Cause] = ()
 
 
-def destinations(path: Path) -> tuple[Destination, ...]:
-    """All that may be written for a sheet of this name."""
-    picture = (_picture(path),) if path.suffix.lower() == ".md" else ()
-    return (*picture, Destination(path=path, overwrite=True))
-
-
 def write(sheet: Sheet, path: Path, staging: Staging) -> None:
     """Stage a sheet in the form of the path's suffix; Markdown has no picture beside it where there is no panel, and
     where a picture is asked for, that is a DataError."""
@@ -79,7 +74,7 @@ def write(sheet: Sheet, path: Path, staging: Staging) -> None:
     if suffix in PICTURES and not sheet.panels:
         raise DataError(f"{path}: there is nothing to draw: {sheet.headline}", "Write .json or .md.")
     if suffix == ".md":
-        picture = _picture(path)
+        picture = sheet_picture(path)
         if sheet.panels:
             staging.write(picture, drawn(sheet, "sheet").write("png"))
         data = markdown(sheet, "/".join(quote(os.fsencode(name)) for name in picture.path.parts[-2:])).encode()
@@ -135,8 +130,3 @@ def _json(sheet: Sheet) -> str:
 def _csv(sheet: Sheet) -> str:
     columns = tuple(sheet.records[0]) if sheet.records else ()
     return "".join([line(columns), *(line(record.values()) for record in sheet.records)])
-
-
-def _picture(path: Path) -> Destination:
-    directory = path.with_name(f"{path.stem}-figures")
-    return Destination(path=directory / f"{path.stem}.png", overwrite=True, makes_parents=True)

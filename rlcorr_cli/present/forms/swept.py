@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.atomic import Staging
 from rlcorr_cli.present.figures import Axes, style
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
@@ -13,11 +13,6 @@ from rlcorr_cli.present.numbers import plural, share
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.swept import headline, point_rows
 from rlcorr_cli.report.swept import Point, Sweep
-
-
-def destinations(path: Path) -> tuple[Destination, ...]:
-    """All that may be written for a sweep of this name."""
-    return sheets.destinations(path)
 
 
 def write(sweep: Sweep, path: Path, staging: Staging) -> None:
