@@ -13,13 +13,11 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.profiles import CANONICAL
 from rlcorr_cli.frameworks.profiles import profile as profile_of
-from rlcorr_cli.frameworks.read import plan_in, preset_in, read_plan
 from rlcorr_cli.places import scheme
 from rlcorr_cli.plans.flags import override, parse_rejection
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveChoice
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection, WeightScope
 from rlcorr_cli.plans.plan import veto as veto_rejection
-from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.plans.swept import plain
 
 PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
@@ -179,16 +177,24 @@ def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPla
     if isinstance(plan, Plan):
         return ChosenPlan(plan=plan)
     if is_preset:
+        from rlcorr_cli.plans.presets import preset
+
         named = preset(plan)
         if profile is None:
             return ChosenPlan(plan=named.plan, notes=named.notes, options=(f"--preset {shlex.quote(plan)}",))
+        from rlcorr_cli.frameworks.read import preset_in
+
         own = preset_in(named, profile)
         return ChosenPlan(plan=own.plan, profile=profile, notes=own.notes)
     if isinstance(plan, str | Path):
+        from rlcorr_cli.frameworks.read import read_plan
+
         file = read_plan(str(plan), profile)
         options = (f"--plan {shlex.quote(str(plan))}",)
         return ChosenPlan(plan=file.plan, profile=profile, notes=file.notes, file=str(plan), options=options)
     if isinstance(plan, Mapping):
+        from rlcorr_cli.frameworks.read import plan_in
+
         read = plan_in(dict(plan), profile)
         return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes)
     raise UsageError(

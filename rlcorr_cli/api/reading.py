@@ -18,13 +18,13 @@ from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.present import forms
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
-from rlcorr_cli.report.inspected import Inspected, OneRow
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.requests import MOST_ROWS, MOST_SEED, NO_BATCH, EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.io.tables import Table
     from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.report.inspected import Inspected, OneRow
 
 
 @speaks_of_arguments
@@ -238,7 +238,7 @@ def inspect(
     engine: EngineName = "auto",
     workers: int | None = None,
     ray_address: str | None = None,
-) -> Inspected:
+) -> "Inspected":
     """See how a dump is read, what is wrong with it, and its worst rows; bad rows are counted, never an end.
 
     worst: how many sequences and tokens to name, by k3, abs_log_ratio or seq_log_ratio.
@@ -276,7 +276,7 @@ def inspect_row(
     engine: EngineName = "auto",
     workers: int | None = None,
     ray_address: str | None = None,
-) -> OneRow:
+) -> "OneRow":
     """One sequence token by token, and what a plan says about it.
 
     row: its sample_id, or its number as errors give it.

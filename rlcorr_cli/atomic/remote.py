@@ -5,7 +5,6 @@ that somebody else has taken a moment before: that is looked at last thing befor
 once: those of a directory come one by one, when all are uploaded, and the last of them says that it is whole.
 """
 
-import tempfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +27,8 @@ def is_remote(path: Path) -> bool:
 
 def folder_here() -> Path:
     """Where on the disk what is meant for a store is written."""
+    import tempfile
+
     return Path(tempfile.gettempdir())
 
 

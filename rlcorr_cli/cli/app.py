@@ -1,57 +1,36 @@
 """The typer app: which commands there are.
 
-Commands import what they need when they run, so that help and completion load neither torch nor pyarrow.  Help of the
-whole app is plain text: drawing it with rich takes as long again as everything else; a command's own help, with its
-options in panels, is worth that.
+A command's module is imported when it is asked for, and imports what it needs when it runs, so that help and completion
+load neither torch nor pyarrow.  Help of the whole app is plain text: drawing it with rich takes as long again as
+everything else; a command's own help, with its options in panels, is worth that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import (
-    analyze,
-    check,
-    compare,
-    convert,
-    diagnose,
-    diff,
-    explain,
-    filter,
-    help,
-    inspect,
-    merge,
-    plot,
-    presets,
-    sweep,
-)
 from rlcorr_cli.cli.command import Command, Group
 from rlcorr_cli.cli.examples import epilog
 from rlcorr_cli.cli.option_groups import flat
 
-COMMANDS = {
-    "analyze": analyze.analyze,
-    "diagnose": diagnose.diagnose,
-    "compare": compare.compare,
-    "sweep": sweep.sweep,
-    "filter": filter.filter,
-    "plot": plot.plot,
-    "check": check.check,
-    "inspect": inspect.inspect,
-    "convert": convert.convert,
-    "diff": diff.diff,
-    "merge": merge.merge,
-    "presets": presets.presets,
-    "explain": explain.explain,
-    "help": help.help,
-}
+COMMANDS = (
+    *("analyze", "diagnose", "compare", "sweep", "filter", "plot", "check", "inspect", "convert", "diff", "merge"),
+    *("presets", "explain", "help"),
+)
+"""Each is a function in a module of its name, in the order of the list."""
+
+
+def function(command: str) -> Callable[..., Any]:
+    """A command's function."""
+    return getattr(import_module(f"rlcorr_cli.cli.{command}"), command)
 
 
 @cache
-def built(names: tuple[str, ...] = tuple(COMMANDS), rich: bool = True, options: bool = True) -> Any:
+def built(names: tuple[str, ...] = COMMANDS, rich: bool = True, options: bool = True) -> Any:
     """The commands as typer runs them.  Kept, because looking at all options takes a third of a run on a small dump."""
     return typer.main.get_command(build(names, rich=rich, options=options))
 
@@ -70,7 +49,7 @@ def build(names: Iterable[str] = COMMANDS, *, rich: bool = True, options: bool =
     )
     app.callback(invoke_without_command=True)(root)
     for name in names:
-        command = COMMANDS[name]
+        command = function(name)
         summary = (command.__doc__ or "").strip()
         app.command(name, cls=Command, short_help=summary, epilog=epilog(name))(flat(command) if options else _listed)
     return app

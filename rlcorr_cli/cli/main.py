@@ -38,7 +38,7 @@ COMPLETE = "_RLCORR_COMPLETE"
 _UNFOLDED = "100000"
 """A width at which no description of a value is folded: fish takes each further line of one for a value, too."""
 INTERRUPTED = 130
-_SELDOM = 50_000, 20, 100
+_SELDOM = 200_000, 20, 100
 """When Python looks for garbage that refers to itself: what is kept of many groups is gone through each time, and of a
 run little is such garbage."""
 _QUOTED = re.compile("'([^']+)'")

@@ -5,14 +5,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.present.forms.document import pieces as document
 from rlcorr_cli.present.stdout import emit_json, emit_json_pieces
-from rlcorr_cli.present.terminal.report import print_report
-from rlcorr_cli.report.report import Report
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Progress, Watch
     from rlcorr_cli.report.filtered import Filtered
+    from rlcorr_cli.report.report import Report
 
 
 def watch(quiet: bool) -> "Watch | None":
@@ -28,12 +26,16 @@ def _bar(n_bytes: int) -> "Generator[Progress]":
         yield bar.advance
 
 
-def show(report: Report, as_json: bool) -> None:
+def show(report: "Report", as_json: bool) -> None:
     """The report on stdout."""
     if as_json:
-        emit_json_pieces(document(report, pictures=False))
-    else:
-        print_report(report)
+        from rlcorr_cli.present.forms import document
+
+        emit_json_pieces(document.pieces(report, pictures=False))
+        return
+    from rlcorr_cli.present.terminal.report import print_report
+
+    print_report(report)
 
 
 def show_filtered(filtered: "Filtered", as_json: bool) -> None:

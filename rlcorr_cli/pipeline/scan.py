@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.engines import engine
 from rlcorr_cli.engines.choice import AutoEngine
 from rlcorr_cli.engines.engine import Engine
-from rlcorr_cli.engines.processes import ProcessEngine
-from rlcorr_cli.engines.ray_tasks import RayEngine
 from rlcorr_cli.engines.threads import ThreadEngine, cores
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows, SetAside
@@ -31,6 +29,10 @@ from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.portions import Portioned
 from rlcorr_cli.requests import EngineName
 from rlcorr_cli.totals.row_keys import Keys
+
+if TYPE_CHECKING:
+    from rlcorr_cli.engines.processes import ProcessEngine
+    from rlcorr_cli.engines.ray_tasks import RayEngine
 
 R = TypeVar("R")
 Device = Any
@@ -96,7 +98,7 @@ def _here(dump: Dump, engine: Engine) -> str:
     """Why no other process shares the reading of a dump; empty where one does, or none was to."""
     if dump.stdin is not None:
         return "standard input is read by one thread"
-    apart = isinstance(engine, ProcessEngine | RayEngine)
+    apart = not isinstance(engine, ThreadEngine | AutoEngine)
     return "a table in memory is read by threads of this process" if dump.is_here and apart else ""
 
 
@@ -128,13 +130,17 @@ def _engine(name: EngineName, workers: int | None, gpus: int) -> Engine:
     return AutoEngine(workers or cores(), make) if name == "auto" and gpus < 2 else make()
 
 
-def _processes(workers: int, gpus: int) -> ProcessEngine:
+def _processes(workers: int, gpus: int) -> "ProcessEngine":
     """A process for each GPU, or for each core."""
+    from rlcorr_cli.engines.processes import ProcessEngine
+
     environments = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in devices.visible_gpus(gpus)] or [{}]
     return ProcessEngine(workers, PREPARE, environments)
 
 
-def _on_ray(device: str, workers: int | None, address: str | None) -> RayEngine:
+def _on_ray(device: str, workers: int | None, address: str | None) -> "RayEngine":
+    from rlcorr_cli.engines.ray_tasks import RayEngine
+
     on_gpus = devices.resolve(device).type == "cuda"
     if on_gpus and device not in ("auto", "cuda"):
         raise UsageError(f"Ray gives each worker a GPU, so --device {device} names none.", "Write --device cuda.")

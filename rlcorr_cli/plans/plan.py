@@ -14,7 +14,6 @@ Records are positional in the order in which they are spoken of (statistic, scop
 has is named.  Plans are read from files in `files.py`; named plans are `presets/`; trainers' configs, `frameworks/`.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -253,6 +252,8 @@ class Plan:
         records = json.dumps({**self.to_dict(), "name": ""}, sort_keys=True)
         # 2 and 2.0 are one bound.
         as_floats = json.dumps(json.loads(records, parse_int=float))
+        import hashlib
+
         return hashlib.sha256(as_floats.encode()).hexdigest()[:16]
 
     @property

@@ -18,7 +18,6 @@ from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.diagnosis.causes import CAUSES
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
-from rlcorr_cli.report import html
 from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.objective import ObjectiveReport
@@ -207,6 +206,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         """A small table for notebooks."""
+        from rlcorr_cli.report import html
+
         return html.table(
             title=repr(self)[1:-1],
             metrics={name: self.whole.values.get(name) for name in html.KEY_METRICS},

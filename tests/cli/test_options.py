@@ -42,8 +42,8 @@ def literal(annotation: Any) -> tuple[str, ...]:
 COMMANDS: Any = app.built(rich=False)
 CHOICES = [
     (command, COMMANDS.commands[command].params[i].opts[0], choices)
-    for command, function in app.COMMANDS.items()
-    for i, parameter in enumerate(inspect.signature(flat(function)).parameters.values())
+    for command in app.COMMANDS
+    for i, parameter in enumerate(inspect.signature(flat(app.function(command))).parameters.values())
     if (choices := literal(parameter.annotation))
 ]
 """Command, option, its choices."""
@@ -132,9 +132,11 @@ def test_choices_are_in_help_and_a_wrong_one_is_refused_with_the_nearest(monkeyp
 
 TEXT_OPTIONS = [
     (command, option.opts[-1])
-    for command, function in app.COMMANDS.items()
+    for command in app.COMMANDS
     for option, parameter in zip(
-        COMMANDS.commands[command].params, inspect.signature(flat(function)).parameters.values(), strict=False
+        COMMANDS.commands[command].params,
+        inspect.signature(flat(app.function(command))).parameters.values(),
+        strict=False,
     )
     if option.param_type_name == "option" and get_args(parameter.annotation)[0] in (str, str | None, list[str] | None)
 ]

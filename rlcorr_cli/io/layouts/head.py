@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickletools
 import re
 from functools import cached_property
 from itertools import pairwise
@@ -114,6 +113,8 @@ class Head:
 
 def _values(pickled: bytes) -> list[str | int]:
     """The first texts, names and whole numbers of a pickle, without the numbers of its own bookkeeping."""
+    import pickletools
+
     values: list[str | int] = []
     try:
         for opcode, value, _ in pickletools.genops(pickled):
