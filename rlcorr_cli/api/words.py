@@ -88,7 +88,7 @@ FLAGS: dict[str, Flag] = {
     "--kind": Flag("kinds"),
     "--join": Flag("join", r"\S+\.(?:parquet|jsonl)"),
     "--on": Flag("on", r"[a-z]\w*(?:,[a-z]\w*)*"),
-    "--device": Flag("device", r"auto\b|cpu\b|cuda(?::\d+)?"),
+    "--device": Flag("device", r"auto\b|cpu\b|torch\b|cuda(?::\d+)?"),
     "--batch-tokens": _number("batch_tokens"),
     "--engine": Flag("engine", r"auto\b|threads\b|processes\b|ray\b"),
     "--workers": _number("workers"),

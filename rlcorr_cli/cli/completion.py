@@ -102,7 +102,7 @@ def formats() -> Offers:
 
 def devices() -> Offers:
     """Where to compute."""
-    return [("auto", "A CUDA GPU where there is one."), ("cpu", ""), ("cuda", "")]
+    return [("auto", "A CUDA GPU where there is one."), ("cpu", "NumPy."), ("torch", "torch on a CPU."), ("cuda", "")]
 
 
 def fail_on() -> Offers:

@@ -12,8 +12,8 @@ Device = Annotated[
     str,
     typer.Option(
         "--device",
-        metavar="<auto|cpu|cuda|cuda:N>",
-        help="Where to compute.",
+        metavar="<auto|cpu|torch|cuda|cuda:N>",
+        help="Where to compute; auto: on a GPU where there is one.",
         autocompletion=completion.devices,
         rich_help_panel=COMPUTING,
     ),

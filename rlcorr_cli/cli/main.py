@@ -231,7 +231,7 @@ def _no_memory(error: BaseException) -> RlcorrError | None:
         return None
     hint = "Try a smaller --batch-tokens, or fewer --threads."
     if limit is not None:
-        hint += f" `ulimit -v` leaves {limit / 1e9:.2g} GB of address space, of which libraries alone take 0.9."
+        hint += f" `ulimit -v` leaves {limit / 1e9:.2g} GB of address space, of which libraries alone take 0.7."
     return RlcorrError("Out of memory.", hint)
 
 

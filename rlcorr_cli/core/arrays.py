@@ -11,7 +11,6 @@ arithmetic on rows is NumPy's.  `spread` goes the other way: a row's number to e
 """
 
 import os
-import re
 import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.core.gpus import visible_gpu_count
 from rlcorr_cli.errors import UsageError, require_address_space
 from rlcorr_cli.totals.exact import Floats
 
@@ -56,12 +56,12 @@ class Device:
         """'cpu', 'torch' or 'cuda'."""
         return self.name.partition(":")[0]
 
-    @cached_property
+    @property
     def xp(self) -> Any:
         """The namespace that computes there."""
         return np if self.name == "cpu" else _torch_namespace()
 
-    @cached_property
+    @property
     def in_library(self) -> Any:
         """What the library calls it."""
         return None if self.name == "cpu" else self.xp.device("cpu" if self.name == "torch" else self.name)
@@ -269,11 +269,6 @@ def row_blocks(offsets: Index, device: Device, block_tokens: int = BLOCK_TOKENS)
         return
     ends = np.searchsorted(offsets, np.arange(block_tokens, n_values, block_tokens), side="left")
     yield from pairwise(np.unique([0, *ends.tolist(), n_rows]).tolist())
-
-
-def visible_gpu_count() -> int:
-    """GPUs that the system shows."""
-    return len([name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)])
 
 
 def resolve(name: str) -> Device:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.batch import Shard
     from rlcorr_cli.places import Stamp
 
-NEEDED = ("numpy", "pyarrow", "torch", "msgspec", "pydantic")
+NEEDED = ("numpy", "pyarrow", "torch", "msgspec", "pydantic", "threadpoolctl")
 """What work on a shard imports."""
 
 

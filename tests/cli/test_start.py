@@ -63,7 +63,7 @@ def limited(kilobytes: int, *args: str) -> Ran:
     )
 
 
-@pytest.mark.parametrize("kilobytes", [300_000, 325_000, 600_000, 870_000])
+@pytest.mark.parametrize("kilobytes", [300_000, 325_000, 500_000, 670_000])
 @pytest.mark.parametrize("command", ["analyze", "inspect", "plot"])
 def test_too_little_memory_to_start_is_said(command: str, kilobytes: int, tmp_path: Path) -> None:
     output = ("-o", str(tmp_path / "p.png")) if command == "plot" else ()

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.core.arrays import CPU, Device
 from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.arrow_rows import ArrowRows
@@ -170,3 +171,9 @@ def test_a_few_rows_of_a_table_are_sent_without_the_others() -> None:
     sent = pickle.dumps(few)
     assert len(sent) < 10_000
     assert pickle.loads(sent).table.equals(few.table)
+
+
+def test_a_device_that_was_used_is_sent_to_workers() -> None:
+    for device in (CPU, Device("torch")):
+        assert device.xp.exp is not None
+        assert pickle.loads(pickle.dumps(device)) == device
