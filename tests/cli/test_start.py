@@ -3,35 +3,91 @@
 from pathlib import Path
 
 import pytest
-from running import BF16, SAMPLE, Ran, refused, run_lean, run_python
+from running import BF16, SAMPLE, Ran, refused, run, run_lean, run_python
 
+INT8 = str(SAMPLE / "smollm2_int8.parquet")
 TELL = (
     "import sys; from rlcorr_cli.cli.main import run; status = run(sys.argv[1:]); print(status, *sorted(sys.modules))"
 )
 ENDING = (
     "import atexit, sys; atexit.register(print, 'taken down'); from rlcorr_cli.cli.main import main; main(sys.argv[1:])"
 )
-HEAVY = ("pandas", "polars", "matplotlib", "scipy", "torch._dynamo", "pyarrow.dataset", "jinja2", "tensorboardX")
+NEVER = (
+    *("polars", "pandas", "matplotlib", "jinja2", "pydantic", "yaml", "IPython", "scipy", "tensorboardX", "ray"),
+    *("pyarrow.compute", "pyarrow.dataset", "torch._dynamo"),
+    *("rlcorr_cli.engines.processes", "rlcorr_cli.engines.ray_tasks"),
+)
+"""What no command loads on a Parquet file where neither a plan, nor rules, nor a report is given or asked for."""
+NUMBERS = ("numpy", "pyarrow", "torch")
+FILES = {
+    "analyze": (BF16,),
+    "analyze under a preset by step": (BF16, "--preset", "token_is", "--group-by", "step", "--json"),
+    "filter": (BF16, "--preset", "geo_rs", "-o", "{out}.parquet", "--rejected-output", "{out}-rejected.parquet"),
+    "check": (BF16, "--max", "kl=0.1"),
+    "compare": (BF16,),
+    "sweep": (BF16, "--rs", "ratio.seq_mean"),
+    "diff": (BF16, INT8),
+    "diagnose": (BF16,),
+    "inspect": (BF16,),
+    "convert": (BF16, "-o", "{out}.parquet"),
+    "merge": ("{totals}",),
+}
+"""Command, and more words to tell it from the others -> its arguments."""
+OF_LINES = ("analyze", "filter")
 
 
-@pytest.mark.parametrize("name", ["smollm2_bf16.parquet", "smollm2_bf16.jsonl"])
-@pytest.mark.parametrize("args", [("--quiet",), ("--json", "--group-by", "step", "--preset", "token_is")])
-def test_analyze_loads_no_pandas(name: str, args: tuple[str, ...]) -> None:
-    ran = run_lean(TELL, "analyze", str(SAMPLE / name), *args)
+def loaded(*args: str) -> set[str]:
+    """Modules that a command, which succeeds, has loaded when it ends."""
+    return told(run_lean(TELL, *args))
+
+
+def told(ran: Ran) -> set[str]:
+    """What TELL printed."""
     status, *modules = ran.out.splitlines()[-1].split()
     assert status == "0", ran.err
-    assert "rlcorr_cli.core.observe" in modules
-    assert [name for name in HEAVY if name in modules] == []
+    return {*modules}
 
 
-@pytest.mark.parametrize(("name", "output"), [("smollm2_bf16.parquet", "o.parquet"), ("smollm2_bf16.jsonl", "o.jsonl")])
-def test_filter_loads_no_pandas(tmp_path: Path, name: str, output: str) -> None:
-    outputs = ("-o", str(tmp_path / output), "--rejected-output", str(tmp_path / f"rejected-{output}"))
-    ran = run_lean(TELL, "filter", str(SAMPLE / name), *outputs, "--preset", "geo_rs", "--quiet")
-    status, *modules = ran.out.splitlines()[-1].split()
-    assert status == "0", ran.err
-    assert "rlcorr_cli.core.observe" in modules
-    assert [name for name in HEAVY if name in modules] == []
+@pytest.fixture(scope="module")
+def totals(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("totals") / "part.rlcorr"
+    assert run("analyze", BF16, "-o", str(path)).status == 0
+    return str(path)
+
+
+@pytest.mark.parametrize("command", FILES)
+def test_a_command_loads_nothing_that_it_does_not_use(command: str, tmp_path: Path, totals: str) -> None:
+    args = [part.format(out=tmp_path / "out", totals=totals) for part in FILES[command]]
+    modules = loaded(command.split()[0], *args, "--quiet")
+    assert {"numpy", "pyarrow", "rlcorr_cli.io.containers.parquet"} <= modules or command == "merge"
+    assert modules & {*NEVER} == set()
+
+
+@pytest.mark.parametrize("command", OF_LINES)
+def test_json_lines_load_no_more(command: str, tmp_path: Path) -> None:
+    lines = str(SAMPLE / "smollm2_bf16.jsonl")
+    output = ("--preset", "geo_rs", "-o", str(tmp_path / "out.jsonl")) if command == "filter" else ()
+    modules = loaded(command, lines, *output, "--quiet")
+    assert "rlcorr_cli.io.containers.jsonl" in modules
+    assert modules & {*NEVER} == set()
+
+
+@pytest.mark.parametrize(
+    ("args", "package"),
+    [
+        (("analyze", BF16, "--seed", " 1"), "pydantic"),
+        (("analyze", BF16, "-o", "{out}.html"), "jinja2"),
+        (("compare", BF16, "-o", "{out}.png"), "matplotlib"),
+        (("analyze", BF16, "--engine", "processes"), "rlcorr_cli.engines.processes"),
+    ],
+)
+def test_what_is_used_is_seen(args: tuple[str, ...], package: str, tmp_path: Path) -> None:
+    assert package in loaded(*(part.format(out=tmp_path / "out") for part in args))
+
+
+@pytest.mark.parametrize("args", [("--help",), ("presets",), ("explain", "kl"), ("help", "ci"), ("analyze", "--help")])
+def test_what_shows_no_numbers_loads_no_library_for_them(args: tuple[str, ...]) -> None:
+    assert told(run_python(TELL, *args)) & {*NEVER, *NUMBERS} == set()
 
 
 def test_pandas_would_be_seen() -> None:
