@@ -4,21 +4,21 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlcorr_cli.api.arguments import kind_of, one_of
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.frameworks.profile import Profile
-from rlcorr_cli.frameworks.profiles import CANONICAL
-from rlcorr_cli.frameworks.profiles import profile as profile_of
+from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan, profile_called
 from rlcorr_cli.places import scheme
 from rlcorr_cli.plans.flags import override, parse_rejection
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveChoice
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection, WeightScope
 from rlcorr_cli.plans.plan import veto as veto_rejection
 from rlcorr_cli.plans.swept import plain
+
+if TYPE_CHECKING:
+    from rlcorr_cli.frameworks.profile import Profile
 
 PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
 """A plan, what `choose_plan` made, a preset's name, a file, or a mapping: our own records or a framework's config."""
@@ -157,7 +157,7 @@ def _choice(option: str, value: Any, choices: Any) -> Any:
 
 def _resolved(plan: Any, profile_name: str, *, turned: bool) -> ChosenPlan:
     """The plan before knobs.  A profile has its framework's plans only: what that logs of others would be made up."""
-    profile = profile_of(profile_name)
+    profile = profile_called(profile_name)
     if profile is not None and isinstance(plan, ChosenPlan) and plan.profile is None:
         raise _not_of(profile)
     if isinstance(plan, ChosenPlan):
@@ -170,7 +170,7 @@ def _resolved(plan: Any, profile_name: str, *, turned: bool) -> ChosenPlan:
     return _source(plan, profile, is_preset=is_preset)
 
 
-def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPlan:
+def _source(plan: Any, profile: "Profile | None", *, is_preset: bool) -> ChosenPlan:
     """What a plan is named by, read."""
     if plan is None:
         return ChosenPlan(plan=Plan("disabled") if profile is None else profile.read({}), profile=profile, options=())
@@ -203,7 +203,7 @@ def _source(plan: Any, profile: Profile | None, *, is_preset: bool) -> ChosenPla
     )
 
 
-def _not_of(profile: Profile) -> UsageError:
+def _not_of(profile: "Profile") -> UsageError:
     return UsageError(
         f"--profile {profile.name} takes its plan from that framework's own config or presets, not from flags.",
         f"Write {profile.keys[0]} and the like to a YAML file and name it with --plan.",

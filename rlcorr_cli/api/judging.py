@@ -11,7 +11,7 @@ from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import UsageError, not_one_of
-from rlcorr_cli.frameworks.profiles import CANONICAL
+from rlcorr_cli.frameworks.chosen import CANONICAL
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.quality.bad_rows import BadRowPolicy

@@ -11,8 +11,7 @@ from rlcorr_cli.api.touched import check_touched, quarantines, report_files, wri
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.frameworks.profiles import CANONICAL
+from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.present import forms

@@ -50,7 +50,12 @@ class Lists:
     @classmethod
     def of(cls, name: str, column: pa.Array) -> "Lists":
         """A column of any list type."""
-        # `.values` would ignore a slice, and offsets need not start at 0.
+        has_offsets = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+        if has_offsets and len(column) and not column.null_count:
+            # `.values` ignores a slice, whose offsets need not start at 0.
+            ends = as_numpy(column.offsets).astype(np.int64)
+            items = column.values.slice(ends[0], ends[-1] - ends[0])
+            return cls(column=name, values=_values(items), offsets=ends - ends[0], items=items)
         items = call("list_flatten", column)
         lengths = call("list_value_length", column)
         nulls = None
@@ -176,7 +181,8 @@ def of_scalars(name: str, column: pa.Array, counts: Flags) -> Iterator[Fault]:
 
 def numbers(column: pa.Array) -> NDArray[np.float64]:
     """One number per row as float64; null is NaN."""
-    return as_numpy(cast(column, pa.float64(), lossy=True), null=np.nan)
+    values = column if column.type == pa.float64() else cast(column, pa.float64(), lossy=True)
+    return as_numpy(values, null=np.nan)
 
 
 def first_of_rows(faults: Iterable[Fault]) -> dict[int, Fault]:

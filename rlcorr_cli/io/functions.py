@@ -8,7 +8,7 @@ that a command does on a small dump.  What it writes them over is all that is ne
 from typing import Any
 
 import pyarrow as pa
-from pyarrow._compute import CastOptions, call_function  # noqa: PLC2701  # pyarrow.compute has the same, and takes what is told above
+from pyarrow._compute import CastOptions, call_function  # noqa: PLC2701
 
 
 def call(name: str, *values: Any) -> Any:

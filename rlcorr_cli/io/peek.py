@@ -42,9 +42,11 @@ def _peeked(dump: Dump, shard: Shard, roles: Roles) -> Rows | None:
 
 def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
     """Rows whose lists differ in length, or are null, are left out."""
-    bad = {fault.row for fault in checks.structural(lists_of(rows, roles), roles.rollout)}
-    rows = rows.take(np.array([i for i in range(rows.data.num_rows) if i not in bad], np.int64))
     lists = lists_of(rows, roles)
+    bad = {fault.row for fault in checks.structural(lists, roles.rollout)}
+    if bad:
+        rows = rows.take(np.array([i for i in range(rows.data.num_rows) if i not in bad], np.int64))
+        lists = lists_of(rows, roles)
     rollout, train = lists[roles.rollout], lists[roles.train]
     valid = None if roles.mask is None else lists[roles.mask].values == 1
     step = (None, None) if not roles.group_keys else _ends(rows.data.column(roles.group_keys[0]))

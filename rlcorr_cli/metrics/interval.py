@@ -14,6 +14,7 @@ to Student's and the Chi-Square Distributions (Ann. Math. Stat. 30, 1959) for t.
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.metrics.definition import Definition
@@ -83,8 +84,6 @@ def t_quantile(probability: float, n_clusters: int) -> float:
     """The quantile of Student's t with n - 1 degrees of freedom, times sqrt(n / (n - 1)), because the variance of a
     bootstrap divides by n: u of the module's docstring.  Accurate to 0.5 % for 5 clusters, to 0.1 % for 8."""
     freedom = n_clusters - 1
-    from statistics import NormalDist
-
     z = NormalDist().inv_cdf(probability) * (8 * freedom + 3) / (8 * freedom + 1)
     t = math.sqrt(freedom * math.expm1(z * z / freedom))
     return math.copysign(t, probability - 0.5) * math.sqrt(n_clusters / freedom)
@@ -95,6 +94,4 @@ def t_probability(deviations: float, n_clusters: int) -> float:
     freedom = n_clusters - 1
     t = deviations * math.sqrt(freedom / n_clusters)
     z = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(t * t / freedom))
-    from statistics import NormalDist
-
     return 2 * NormalDist().cdf(-z)

@@ -19,8 +19,7 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core.chosen_rows import Rows
 from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
-from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.frameworks.profiles import CANONICAL
+from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples

@@ -22,7 +22,6 @@ from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
-from rlcorr_cli.report.trends import Trends, trends
 from rlcorr_cli.report.verdict import Onset, Verdict, onset, verdict
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.judge import Finding, Section, judge
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     import polars
 
     from rlcorr_cli.report.run_totals import RunTotals
+    from rlcorr_cli.report.trends import Trends
 
 SCHEMA = 1
 _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"
@@ -194,9 +194,13 @@ class Report:
         return onset([group.key for group in self.groups], [group.values.get("k3_kl") for group in self.groups])
 
     @cached_property
-    def trends(self) -> Trends | None:
+    def trends(self) -> "Trends | None":
         """What the binned totals show; None where they were not counted, which takes a third longer."""
-        return None if self.pictures is None else trends(self.pictures, normalizes=self.plan.normalizes)
+        if self.pictures is None:
+            return None
+        from rlcorr_cli.report.trends import trends
+
+        return trends(self.pictures, normalizes=self.plan.normalizes)
 
     def __repr__(self) -> str:
         paths = self.inputs[0].path if len(self.inputs) == 1 else f"{len(self.inputs)} files"

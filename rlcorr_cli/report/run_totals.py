@@ -10,7 +10,7 @@ from typing import Any
 
 from rlcorr_cli.batch import Input
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.profiles import profile as profile_of
+from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
@@ -132,7 +132,7 @@ def report_of(run: RunTotals, layouts: Layouts) -> Report:
         replicates=measured.replicates,
         group_by=provenance.groups,
         plan=plan,
-        profile=profile_of(run.profile),
+        profile=profile_called(run.profile),
         inputs=run.inputs,
         notes=(*run.notes, *_batch_notes(run), *_setting_notes(run)),
         problems=run.problems,

@@ -10,7 +10,8 @@ from running import BF16, SAMPLE, STEPS, Ran, run_process, run_python
 from rlcorr_cli.api.drawing import NO_REPORT
 from rlcorr_cli.cli.bash_words import whole
 from rlcorr_cli.cli.options import KINDS
-from rlcorr_cli.frameworks.profiles import CANONICAL, PROFILES
+from rlcorr_cli.frameworks.chosen import CANONICAL
+from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.releases import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS
 from rlcorr_cli.metrics.objective import BY_FULL_NAME

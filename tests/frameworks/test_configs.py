@@ -11,7 +11,8 @@ import yaml
 from made import observed, row
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.profiles import PROFILES, profile
+from rlcorr_cli.frameworks.chosen import profile_called
+from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.read import read_plan
 from rlcorr_cli.plans.files import load, plan_to_toml
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
@@ -68,7 +69,7 @@ def test_an_unknown_key_is_refused_with_the_nearest(name: str) -> None:
 
 def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"Unknown profile 'verl-0\.5'") as caught:
-        profile("verl-0.5")
+        profile_called("verl-0.5")
     assert "verl-0.9" in caught.value.hint
 
 

@@ -9,8 +9,9 @@ import yaml
 from profiled import filtered, report
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.frameworks.peers import PEERS
-from rlcorr_cli.frameworks.profiles import PROFILES, profile
+from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.read import PlanFile, preset_in, presets_of, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
@@ -26,7 +27,7 @@ NEMO_ON = "use_importance_sampling_correction: true"
 def read(text: str, tmp_path: Path, reader: str = "") -> PlanFile:
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    return read_plan(str(path), profile(reader) if reader else None)
+    return read_plan(str(path), profile_called(reader) if reader else None)
 
 
 def records(plan: Plan) -> Plan:
@@ -188,7 +189,7 @@ OF_ITS_PROFILE = [(name, config.reader) for name, config in CONFIGS.items() if c
 
 @pytest.mark.parametrize(("name", "reader"), OF_ITS_PROFILE)
 def test_a_profile_has_the_presets_that_its_release_has(name: str, reader: str, tmp_path: Path) -> None:
-    assert profile(reader) is PROFILES[reader]
+    assert profile_called(reader) is PROFILES[reader]
     chosen = preset_in(PRESETS[name], PROFILES[reader])
     assert chosen.plan == read(CONFIGS[name].text, tmp_path, reader).plan
     assert chosen.notes[0].startswith(f"{name} as {reader} has it: ")
