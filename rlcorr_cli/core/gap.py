@@ -16,13 +16,22 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Batch, Surroundings
 from rlcorr_cli.core.arrays import Array, Device, as_floats, bin_counts, host
-from rlcorr_cli.core.gap_rows import GapRows
-from rlcorr_cli.core.grids import grid_sums
-from rlcorr_cli.core.token_gaps import TokenGaps, sums_at
-from rlcorr_cli.core.vocabulary import vocabulary
+from rlcorr_cli.core.gap_rows import GapRows, TokenGaps, sums_at
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.totals import gap
-from rlcorr_cli.totals.gap import BODY, GROUPS, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals, Levels, Vocabulary
+from rlcorr_cli.totals.gap import (
+    BODY,
+    GROUPS,
+    ID_BUCKETS,
+    N_SURPRISE,
+    ODD,
+    PARTS,
+    PROMPT_BUCKETS,
+    TOKEN_SUMS,
+    GapTotals,
+    Levels,
+    Vocabulary,
+)
 from rlcorr_cli.totals.histogram import Floats
 
 MOST_ROWS = 4096
@@ -294,3 +303,57 @@ def _folded(rows: Floats, at: Index, n: int) -> Floats:
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     folded[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
     return folded
+
+
+REPEAT_LIMIT, ID_LIMIT = 5.0, 2.0
+"""What |d| is held to, so that no single token rules a sum."""
+
+
+def vocabulary(
+    ids: NDArray[np.int64],
+    *,
+    again: NDArray[np.bool_],
+    surprise: NDArray[np.int64],
+    prompts: NDArray[np.int64],
+    d: Floats,
+) -> Vocabulary:
+    """Of inside body tokens that have an id, each [V]: whether it came before in its row, its bin of u, its prompt's
+    bucket and d, the difference in log-odds."""
+    held = d.clip(-REPEAT_LIMIT, REPEAT_LIMIT)
+    repeats = _sums(surprise * 2 + again, N_SURPRISE * 2, (np.ones(len(d)), held, held**2))
+    held = d.clip(-ID_LIMIT, ID_LIMIT)
+    by_id = _sums(prompts * ID_BUCKETS + ids % ID_BUCKETS, PROMPT_BUCKETS * ID_BUCKETS, (np.ones(len(d)), held))
+    return Vocabulary(
+        repeats=repeats.reshape(N_SURPRISE, 2, -1),
+        by_id=by_id.reshape(PROMPT_BUCKETS, ID_BUCKETS, -1),
+        spread=np.array([len(held), held.sum(), (held**2).sum()]),
+    )
+
+
+def _sums(at: NDArray[np.int64], n: int, columns: tuple[Floats, ...]) -> Floats:
+    return np.stack([np.bincount(at, column, n) for column in columns], axis=-1).astype(np.float64)
+
+
+BF16_BITS, FP16_BITS = 7, 10
+"""Bits of the mantissa."""
+
+
+def grid_sums(values: NDArray[Any]) -> Floats:
+    """GRID_SUMS of a column's values: f64[K].  values: float32 or float64 [V], nats."""
+    values = values[values != 0]
+    narrow = values.astype(np.float32)
+    as_stored = narrow == values  # a float64 between two float32s is on no coarser grid
+    bf16 = as_stored & ((narrow.view(np.uint32) & 0xFFFF) == 0)
+    with np.errstate(over="ignore"):
+        fp16 = as_stored & (narrow.astype(np.float16) == narrow)
+    # frexp gives mantissas from 1/2, so that its exponent is one above floor(log2).
+    exponents = np.frexp(narrow)[1] - 1
+    steps = [float(np.square(np.ldexp(1.0, exponents - bits)).sum()) / 12 for bits in (BF16_BITS, FP16_BITS)]
+    decimals = [float(_rounded(values, places).sum()) for places in (3, 4)]
+    return np.array([len(values), bf16.sum(), fp16.sum(), *decimals, *steps], np.float64)
+
+
+def _rounded(values: NDArray[Any], places: int) -> NDArray[np.bool_]:
+    """Values within a rounding of their type of a decimal of so many places."""
+    scaled = np.abs(values.astype(np.float64)) * 10**places
+    return np.abs(scaled - np.round(scaled)) <= scaled * np.finfo(values.dtype).eps
