@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
@@ -13,17 +14,18 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import holding
-from rlcorr_cli.io.outputs import Output, is_table
 from rlcorr_cli.io.places import resolved
-from rlcorr_cli.io.quarantine import quarantined
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
 from rlcorr_cli.storage import output_path
+
+if TYPE_CHECKING:
+    from rlcorr_cli.io.outputs import Output
 
 
 class BadRowLog:
     """Filled in the dump's order.  counts: by class.  rows: bad ones per input."""
 
-    def __init__(self, policy: BadRowPolicy, output: Output | None) -> None:
+    def __init__(self, policy: BadRowPolicy, output: "Output | None") -> None:
         self._counts = BadRowCounts()
         self.rows: Counter[str] = Counter()
         self._policy = policy
@@ -39,6 +41,8 @@ class BadRowLog:
         self._counts = self._counts + set_aside.counts
         self.rows[shard.path] += set_aside.counts.n_rows
         if self._output is not None and set_aside.reasons:
+            from rlcorr_cli.io.quarantine import quarantined
+
             self._output.write(quarantined(set_aside))
 
     def check(self, n_good: int) -> None:
@@ -70,6 +74,8 @@ def bad_row_log(dump: Dump, staging: Staging, *, overwrite: bool | None = None) 
     if destination is None:
         yield BadRowLog(policy, None)
         return
+    from rlcorr_cli.io.outputs import Output, is_table
+
     columns = dump.table_columns if is_table(destination) else None
     with Output(staging, destination, 1, "", columns=columns, untouched=True) as output:
         yield BadRowLog(policy, output)

@@ -1,6 +1,5 @@
 """The likely cause of the gap in one sentence, for the first lines of a report, a page and an inspection."""
 
-from rlcorr_cli.present.diagnosed import share_words
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.quality.causes import NOISE
 from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
@@ -18,6 +17,8 @@ def told_cause(cause: CauseFinding | None) -> CauseFinding | None:
 
 def cause_sentence(cause: CauseFinding) -> str:
     """'rollout_log_probs was cut at top-p 0.8 (0.787 .. 0.808); old_log_probs was not. At least 72 % of the gap.'"""
+    from rlcorr_cli.present.diagnosed import share_words
+
     return f"{clean(cause.headline)}. {share_words(cause)}."
 
 

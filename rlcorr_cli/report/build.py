@@ -3,11 +3,10 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.batch import Input
 from rlcorr_cli.errors import DataError, plural
-from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
@@ -33,6 +32,9 @@ from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Replica
 from rlcorr_cli.totals.view import DiagnosticsView, GroupTotals, TotalsView
 from rlcorr_cli.totals.whole import Whole, whole_tail
 
+if TYPE_CHECKING:
+    from rlcorr_cli.frameworks.profile import Profile
+
 
 def build(
     *,
@@ -41,7 +43,7 @@ def build(
     replicates: Mapping[str, Replicates],
     group_by: tuple[str, ...],
     plan: Plan,
-    profile: Profile | None,
+    profile: "Profile | None",
     inputs: Sequence[Input],
     notes: Sequence[str],
     problems: BadRowCounts,
@@ -226,7 +228,7 @@ def _groups(
     *,
     layouts: Layouts,
     plan: Plan,
-    profile: Profile | None,
+    profile: "Profile | None",
 ) -> Iterator[Group]:
     """The groups of these values of the columns, whose metrics are computed together."""
     summaries = [total(by_values[key], layouts) if len(by_values[key]) > 1 else by_values[key][0] for key in keys]
@@ -263,7 +265,7 @@ def _with_curves(
     return replace(group, curves=GroupCurves(log_ratios, bins[key]))
 
 
-def _remarks(profile: Profile | None, plan: Plan, summary: Summary) -> tuple[str, ...]:
+def _remarks(profile: "Profile | None", plan: Plan, summary: Summary) -> tuple[str, ...]:
     return () if profile is None else profile.remarks(TotalsView(summary, plan), plan)
 
 
