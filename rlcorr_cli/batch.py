@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.places import Stamp
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.provenance import ShardId
-from rlcorr_cli.totals.summary import GroupKey
+from rlcorr_cli.totals.totals import GroupKey
 
 Schema = Any
 """An Arrow schema, which only io looks into."""

@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import random
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,14 +14,14 @@ from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.arrays import CPU, Device
 from rlcorr_cli.core.budget_search import candidates
 from rlcorr_cli.core.budget_search import totals as budget_totals
-from rlcorr_cli.core.observe import BudgetBounds, Observation, Observed, layouts_of, observe
+from rlcorr_cli.core.observe import BudgetBounds, Observation, Observed, observe
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.budget_search import crossing, cut
 from rlcorr_cli.totals.families import Values
-from rlcorr_cli.totals.normalize import normalize, normed_layouts
-from rlcorr_cli.totals.summary import GroupKey, Layouts, Summary, total
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.normalize import CANONICAL, BatchMean, factors, normalize
+from rlcorr_cli.totals.totals import GroupKey, Totals
+from rlcorr_cli.totals.view import Numbers
 
 HAS_CUDA = importlib.util.find_spec("torch") is not None and importlib.import_module("torch").cuda.is_available()
 DEVICES = (CPU, Device("torch"), *((Device("cuda"),) if HAS_CUDA else ()))
@@ -84,7 +84,7 @@ def observed(rows: Sequence[Row], plan: Plan, seed: int | None = None) -> Observ
 def observed_under(rows: Sequence[Row], plans: Sequence[Plan], seed: int | None = None) -> Observed:
     """The same under several plans at once, of one mode, no two with budgets of one name."""
     one = batch(rows, plans[0].mode)
-    observation = Observation(plans=tuple(plans), has_current=one.current_logp is not None, seed=seed)
+    observation = Observation(plans=tuple(plans), seed=seed)
     return observe(one, observation, library(), {name: of for plan in plans for name, of in bounds(one, plan).items()})
 
 
@@ -108,17 +108,16 @@ def metrics_of(rows: Sequence[Row], plans: Sequence[Plan], *, has_advantages: bo
     """Those of several plans, measured at once: plans of one mode, no two with budgets of one name."""
     one = batch(rows, plans[0].mode)
     assert {plan.mode for plan in plans} == {plans[0].mode}
-    has_current = one.current_logp is not None
-    observation = Observation(plans=tuple(plans), has_current=has_current, seed=None, has_advantages=has_advantages)
+    observation = Observation(plans=tuple(plans), seed=None, has_advantages=has_advantages)
     found = {name: of_group for plan in plans for name, of_group in bounds(one, plan).items()}
-    groups, layouts = observe(one, observation, library(), found).groups, layouts_of(observation)
-    plain = total(groups.values(), layouts)
-    normed = {plan: _normed(groups, layouts, plan) for plan in plans if plan.normalizes}
-    return {plan: canonical(TotalsView(normed.get(plan, plain), plan), plan) for plan in plans}
+    totals = observe(one, observation, library(), found).totals
+    wholes = {plan: normed(totals, plan).whole for plan in plans}
+    return {plan: canonical(Numbers.of_plan(whole, plan, 0), plan) for plan, whole in wholes.items()}
 
 
-def _normed(groups: Mapping[GroupKey, Summary], layouts: Layouts, plan: Plan) -> Summary:
-    return total(normalize(groups, layouts, plan).values(), normed_layouts(layouts, plan))
+def normed(totals: Totals, plan: Plan, batch_mean: BatchMean = CANONICAL) -> Totals:
+    """With weights normalised per training batch where the plan says so."""
+    return normalize(totals, plan, factors(totals, plan, batch_mean)) if plan.normalizes else totals
 
 
 def simulated(n: int, seed: int, mean: float = 0.0, std: float = 0.05, longest: int = 20) -> list[Row]:

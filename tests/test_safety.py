@@ -28,7 +28,6 @@ NO_CALL_BELOW = ("os.exec", "os.spawn", "os.posix_spawn")
 EXCEPTIONS = {
     ("core/gpus.py", "ctypes"): "asks CUDA's driver how many GPUs there are",
     ("io/containers/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
-    ("engines/gpus.py", "ctypes"): "asks CUDA's driver how many GPUs there are, which nothing but torch does else",
     ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",
     ("engines/ray_worker.py", "pickle"): "shards that this program's driver sends to its own tasks on a cluster",
     ("engines/remote.py", "pickle"): "what goes between this program's own processes, over sockets that only they have",

@@ -14,7 +14,6 @@ dump has one; without it, rows alike in every value share their draws: intervals
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,50 +22,47 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from rlcorr_cli.core.quantities import Columns
-from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.measured import MOST_RESAMPLED, GroupReplicates
+from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.replicates import (
+    MOST_CLUSTERS,
+    MOST_GROUP_CLUSTERS,
+    MOST_RESAMPLED,
+    GroupReplicates,
+    Replicates,
+)
 from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, joined, keys_of_floats, mix, stream
-from rlcorr_cli.totals.summary import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, Replicates
+from rlcorr_cli.totals.totals import Table
 
 REPLICATES = 200
 """Enough for a standard deviation that is good to 5 %, and with it an interval's ends where nothing is skewed."""
 Floats32 = NDArray[np.float32]
+ROWS_AT_ONCE = 512
+"""Rows whose draws are held at once."""
 TELLING_TOKENS = 8
 """Log-probs other than 0 that two rollouts must share for them to be one: fewer may agree by chance."""
 
 
-@dataclass(frozen=True)
-class Draws:
-    """How often each of B rows counts in each replicate, f64[B, REPLICATES], and its cluster's key, u64[B]."""
+def resample(clusters: Keys, seed: int, columns: Columns, most_clusters: int = MOST_CLUSTERS) -> Replicates:
+    """The replicates' sums of some rows' columns.
 
-    counts: Floats
-    clusters: Keys
-
-    @classmethod
-    def of(cls, clusters: Keys, seed: int) -> "Draws":
-        """Of rows by their clusters."""
-        return cls(poisson_draws(clusters, seed), clusters)
-
-    def of_rows(self, rows: NDArray[np.bool_]) -> "Draws":
-        """The same of some of the rows."""
-        return Draws(self.counts[rows], self.clusters[rows])
-
-
-def resample(draws: Draws, columns: Columns, most_clusters: int = MOST_CLUSTERS) -> Replicates:
-    """The replicates' sums of one batch's columns.  most_clusters: how many clusters are counted exactly."""
-    names, logs = tuple(columns.sums), tuple(columns.logs)
-    table = np.stack(tuple(columns.sums.values()))
-    values = np.stack(tuple(columns.logs.values())) if columns.logs else np.zeros((0, len(draws.clusters)))
-    peaks = values.max(axis=1)
-    rests = np.exp(values - peaks[:, None])
-    sums, rests = (product(rows, draws.counts) for rows in (table, rests))
+    clusters: each row's, u64[B].  most_clusters: how many of them are counted exactly.  How often rows count is drawn
+    for a few rows at a time: of all rows it would be 200 numbers of each.
+    """
+    tables = [np.stack(tuple(table.values())) if table else np.zeros((0, len(clusters))) for table in columns.tables]
+    sums, values = tables[0], tables[-1]
+    peaks = values.max(axis=1, keepdims=True, initial=-np.inf)
+    peaks = np.where(np.isfinite(peaks), peaks, 0.0)
+    rows = np.concatenate([sums, np.exp(values - peaks)])
+    drawn = np.zeros((len(rows), REPLICATES))
+    for start in range(0, len(clusters), ROWS_AT_ONCE):
+        some = slice(start, start + ROWS_AT_ONCE)
+        drawn += product(rows[:, some], poisson_draws(clusters[some], seed))
+    with np.errstate(divide="ignore"):
+        logs = peaks + np.log(drawn[len(sums) :])
     return Replicates(
-        names=names,
-        sums=sums,
-        logs=logs,
-        log_peaks=peaks,
-        log_rests=rests,
-        clusters=DistinctKeys.of(draws.clusters, most_clusters),
+        sums=Table(tuple(columns.sums), drawn[: len(sums)]),
+        logs=Table(tuple(columns.logs), logs),
+        clusters=DistinctKeys.of(clusters, most_clusters),
     )
 
 
@@ -86,7 +82,12 @@ def product(a: Floats, b: Floats) -> Floats:
 
 
 def resample_groups(
-    draws: Draws, columns: Mapping[str, Columns], group_of: NDArray[np.int32], values: Sequence[tuple[Any, ...]]
+    clusters: Keys,
+    seed: int,
+    columns: Mapping[str, Columns],
+    *,
+    group_of: NDArray[np.int32],
+    values: Sequence[tuple[Any, ...]],
 ) -> GroupReplicates:
     """The replicates of each group's rows, by the group's values; groups of the same values are one.
 
@@ -100,7 +101,7 @@ def resample_groups(
     rows_of = {key: np.isin(group_of, groups) for key, groups in members.items()}
     return {
         key: {
-            name: resample(draws.of_rows(rows), _of_rows(of_all, rows), MOST_GROUP_CLUSTERS)
+            name: resample(clusters[rows], seed, _of_rows(of_all, rows), MOST_GROUP_CLUSTERS)
             for name, of_all in columns.items()
         }
         for key, rows in rows_of.items()

@@ -12,7 +12,7 @@ from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.summary import GroupKey
+from rlcorr_cli.totals.totals import GroupKey
 
 
 def correct_batch(

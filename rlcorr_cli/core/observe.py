@@ -1,7 +1,7 @@
-"""A batch -> one Summary of named blocks per group, and the batch's bootstrap replicates.
+"""A batch -> the Totals of its groups, and its bootstrap replicates.
 
 observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity means adding it in `quantities.py`
-and reading it in `metrics/`; nothing here knows a name.
+and reading it in `metrics/`.
 """
 
 from collections.abc import Mapping
@@ -15,37 +15,34 @@ from numpy.typing import NDArray
 from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.core import bootstrap
 from rlcorr_cli.core.advantages import advantage_columns, mean_advantages
-from rlcorr_cli.core.arrays import BLOCK_TOKENS, CPU, Device, Flags, Segments, host, joined, row_blocks
-from rlcorr_cli.core.block_tables import BlockTables
+from rlcorr_cli.core.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
 from rlcorr_cli.core.chosen_rows import rollout_keys
 from rlcorr_cli.core.comparison import Comparing
 from rlcorr_cli.core.correct import Corrected
-from rlcorr_cli.core.decisions import bounds_of_sequences, correct_batch, decide, nothing_decided
+from rlcorr_cli.core.decisions import bounds_of_sequences, correct_batch, decide
 from rlcorr_cli.core.effects import corrections, distances
-from rlcorr_cli.core.fold import Fold
 from rlcorr_cli.core.objectives import objective_columns
-from rlcorr_cli.core.part import Part
 from rlcorr_cli.core.pictures import draw, draw_groups
 from rlcorr_cli.core.quantities import Columns, diagnostics, drift, token_columns
-from rlcorr_cli.core.rollouts import rollout_layout, rollout_parts
+from rlcorr_cli.core.rollouts import rollout_totals
 from rlcorr_cli.core.tokens import Tokens, scored_rollout
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.binned import BinnedTotals
-from rlcorr_cli.totals.block import Block, Layout, diagnostics_block, plan_block
 from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
-from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.measured import GroupReplicates
-from rlcorr_cli.totals.rollouts import ROLLOUTS, RolloutTotals
+from rlcorr_cli.totals.histogram import Floats, Histograms
+from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
+from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.row_keys import Keys, RowSketch
 from rlcorr_cli.totals.row_keys import joined as joined_keys
-from rlcorr_cli.totals.summary import COUNTS, GroupKey, Layouts, Replicates, Summary
-from rlcorr_cli.totals.tail import GROUP_SIZE, Tail
-from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, Whole, whole_tail
+from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
+from rlcorr_cli.totals.totals import COUNTS, GroupKey, Merge, Totals
+from rlcorr_cli.totals.view import diagnostics_block, plan_block
+from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, Whole
 
-KEPT = "kept."
-"""What the names of numbers of the kept tokens begin with."""
+KEPT = "kept"
+"""What the names of numbers of the kept tokens begin with, before a dot."""
 COMPARED_AT_ONCE = 1 << 17
 """Tokens of whole rows that plans are compared on at once: each plan's calls take longer than its numbers."""
 BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
@@ -56,17 +53,16 @@ BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 class Observation:
     """What to measure.
 
-    plans: at least one.  has_current: whether the dump has the policy after updates.  seed: of the bootstrap; None for
-    no intervals.  pictures: whether to count for those, too; they are of one plan.  objectives: by plan, whose totals
-    then have their losses and coefficients, too; a batch must bring advantages for them.  compares: whether plans leave
-    what comparing them takes, in place of the metrics of each.  by_group: whether each group is resampled, too.
-    by_step: whether each group is counted for curves of its own, too.  has_advantages: whether rows bring advantages
-    that diagnostics tell of.  by_rollout: whether sums are taken of rollouts, too, whose samples share them.
+    plans: at least one.  seed: of the bootstrap; None for no intervals.  pictures: whether to count for those, too;
+    they are of one plan.  objectives: by plan, whose totals then have their losses and coefficients, too; a batch must
+    bring advantages for them.  compares: whether plans leave what comparing them takes, in place of the metrics of
+    each.  by_group: whether each group is resampled, too.  by_step: whether each group is counted for curves of its
+    own, too.  has_advantages: whether rows bring advantages that diagnostics tell of.  by_rollout: whether sums are
+    taken of rollouts, too, whose samples share them.
     """
 
     plans: tuple[Plan, ...]
     settings: DiagnosticSettings = field(default_factory=DiagnosticSettings)
-    has_current: bool = False
     seed: int | None = 0
     pictures: bool = False
     objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
@@ -98,11 +94,11 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """A batch's summaries by group key, its replicates by mode (none without a seed or without a token), its pictures
+    """A batch's totals by group, its replicates by mode (none without a seed or without a token), its pictures
     and what was decided about its rows, where those are asked for, and what is kept of it as a whole (None without a
     token)."""
 
-    groups: dict[GroupKey, Summary]
+    totals: Totals
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: BinnedTotals | None = None
     decision: Decision | None = None
@@ -126,24 +122,50 @@ def observe(
     row and token.  rollouts: those of the dump that have several samples, where and only where the observation is by
     rollout.
     """
-    decides_blocks = decides or observation.pictures
-    plan = observation.plan if decides_blocks else observation.plans[0]
-    if not batch.n_tokens:
-        nothing = nothing_decided(batch, plan, observation.objectives.get(plan)) if decides else None
-        parts = {} if rollouts is None else {ROLLOUTS: rollout_parts(batch, rollouts, Segments(np.zeros(1, np.int64)))}
-        return Observed(groups=_summaries(observation, batch, parts), decision=nothing)
+    decided = observation.plan if decides or observation.pictures else None
+    block_tokens = COMPARED_AT_ONCE if observation.compares else BLOCK_TOKENS
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(all="ignore"):
-        block_tokens = COMPARED_AT_ONCE if observation.compares else BLOCK_TOKENS
         blocks = [batch.between(*rows) for rows in row_blocks(batch.offsets, device, block_tokens)]
+        # A batch without a token has the same names: formulas over no rows give columns of no rows.
         measured = joined(
             [
-                _measured(block, observation, device, budget_bounds or {}, decides=decides_blocks)
+                _measured(block, observation, device, budget_bounds or {}, decided)
                 for block in blocks
-                if block.n_tokens
+                if block.n_tokens or not batch.n_tokens
             ]
         )
-        return _observed(batch, observation, measured, decides=decides, rollouts=rollouts)
+        filled = batch.filled
+        rewards = np.full(int(filled.sum()), np.nan) if batch.reward is None else batch.reward[filled]
+        base = {mode: diagnostics(columns) | _rewarded(rewards) for mode, columns in measured.of_tokens.items()}
+        totals, whole_tails = _totals(batch, observation, measured, base=base, rewards=rewards, rollouts=rollouts)
+        decision = None if measured.decision is None else measured.decision.with_empty(filled)
+        if not batch.n_tokens:
+            return Observed(totals=totals, decision=decision if decides else None)
+        resampled: dict[str, Columns] = {**base}
+        if observation.compares:
+            names = resampled_names(observation.plans)
+            resampled[COMPARISON] = Columns(sums={name: measured.compared.sums[name] for name in names})
+        draws = _resampled(batch, scored_rollout(batch, observation.modes[0]), resampled, observation)
+        pictures = None
+        group_bins: dict[tuple[Any, ...], BinnedTotals] = {}
+        if observation.pictures or observation.by_step:
+            tokens = Tokens.of(batch, CPU, observation.modes[0])
+            if observation.pictures:
+                assert decision is not None
+                pictures = draw(tokens, decision)
+            if observation.by_step:
+                values = [key[1:] for key in batch.group_keys]
+                group_bins = draw_groups(tokens, batch.group_index[filled].astype(np.int64), values)
+    return Observed(
+        totals=totals,
+        replicates=draws.replicates,
+        pictures=pictures,
+        decision=decision if decides else None,
+        whole=Whole(tails=whole_tails, **draws.rows, ratios=draws.ratios),
+        group_replicates=draws.by_group,
+        group_bins=group_bins,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,9 +208,9 @@ class _Measured:
 
 
 def _measured(
-    block: Batch, observation: Observation, device: Device, budget_bounds: BudgetBounds, *, decides: bool
+    block: Batch, observation: Observation, device: Device, budget_bounds: BudgetBounds, decided: Plan | None
 ) -> _Measured:
-    """Everything that needs tokens, of some rows at once."""
+    """Everything that needs tokens, of some rows at once.  decided: the plan whose decisions are wanted."""
     settings = observation.settings
     tokens = {mode: Tokens.of(block, device, mode) for mode in observation.modes}
     of_tokens = {mode: token_columns(of_mode, settings) for mode, of_mode in tokens.items()}
@@ -210,7 +232,7 @@ def _measured(
             sequence_distances=distances(corrected, "sequences"),
             kept=None if corrected.keep is None else _kept(of_mode, corrected, of_tokens[plan.mode], settings),
         )
-        if decides:
+        if plan == decided:
             decision = decide(of_mode, corrected, objective)
     compared, compared_masses = (
         _compared(block, observation, tokens, budget_bounds) if observation.compares else (Columns(), {})
@@ -238,90 +260,124 @@ def _kept(tokens: Tokens, corrected: Corrected, of_all: Columns, settings: Diagn
     return _Kept(rows=left, columns=token_columns(kept, settings), log_ratio=log_ratio)
 
 
-def _observed(
+def _totals(
     batch: Batch,
     observation: Observation,
     measured: _Measured,
     *,
-    decides: bool,
+    base: Mapping[Mode, Columns],
+    rewards: Floats,
     rollouts: RolloutTotals | None,
-) -> Observed:
-    """Everything that rows are enough for, once for a batch."""
-    filled, modes = batch.filled, observation.modes
-    parts = _parts(batch, observation, measured)
-    resampled: dict[str, Columns] = {mode: parts[diagnostics_block(mode)][0].columns for mode in modes}
-    if observation.compares:
-        names = resampled_names(observation.plans)
-        resampled[COMPARISON] = Columns(sums={name: measured.compared.sums[name] for name in names})
-    if rollouts is not None:
-        of_rollouts = diagnostics_block(observation.plan.mode), plan_block(observation.plan)
-        samples = [(parts[name][0].all_columns, parts[name][0].fold) for name in of_rollouts]
-        parts[ROLLOUTS] = rollout_parts(batch, rollouts, samples[0][1].rows, samples)
-    draws = _resampled(batch, scored_rollout(batch, modes[0]), resampled, observation)
-    decision = None if measured.decision is None else measured.decision.with_empty(filled)
-    pictures = None
-    group_bins: dict[tuple[Any, ...], BinnedTotals] = {}
-    if observation.pictures or observation.by_step:
-        tokens = Tokens.of(batch, CPU, modes[0])
-        if observation.pictures:
-            assert decision is not None
-            pictures = draw(tokens, decision)
-        if observation.by_step:
-            group_bins = draw_groups(
-                tokens, batch.group_index[filled].astype(np.int64), [key[1:] for key in batch.group_keys]
-            )
-    return Observed(
-        groups=_summaries(observation, batch, parts),
-        replicates=draws.replicates,
-        pictures=pictures,
-        decision=decision if decides else None,
-        whole=Whole(tails=_whole_tails(parts), **draws.rows, ratios=draws.ratios),
-        group_replicates=draws.by_group,
-        group_bins=group_bins,
-    )
+) -> tuple[Totals, dict[str, Tail]]:
+    """Everything that is added up by group; and the tails of all rows.  base: the diagnostics of each mode."""
+    filled = batch.filled
+    groups = _Groups(batch.group_keys, batch.group_index[filled].astype(np.int64), batch.lengths[filled])
+    totals, whole_tails, of_samples = _counts(batch), dict[str, Tail](), list[Columns]()
 
+    def add(block: str, of_block: Totals, tails: Mapping[str, Tail]) -> None:
+        nonlocal totals
+        totals |= of_block.named(block)
+        whole_tails.update({f"{block}.{name}": tail for name, tail in tails.items()})
 
-def _parts(batch: Batch, observation: Observation, measured: _Measured) -> dict[str, list[Part]]:
-    """Everything that is added up by group, by the names of blocks; the columns of a block's first part are of all
-    sequences."""
-    filled, modes = batch.filled, observation.modes
-    rewards = np.full(int(filled.sum()), np.nan) if batch.reward is None else batch.reward[filled]
-    rows = Segments(batch.offsets[np.concatenate([[True], filled])])
-    fold = Fold(batch.group_index[filled].astype(np.int64), rows)
-    parts: dict[str, list[Part]] = {}
-    for mode in modes:
-        columns = diagnostics(measured.of_tokens[mode]) | _rewarded(rewards)
-        distance = abs(columns.sums["log_ppl_diff"])
+    of_modes = dict[Mode, Totals]()
+    for mode, columns in base.items():
+        log_ratio, distance = measured.log_ratio[mode], abs(columns.sums["log_ppl_diff"])
+        log_weights = {"token": log_ratio, "sequence": columns.sums["log_ratio"], "seq_distance": distance}
         beside = measured.drifts[mode]
         if measured.advantages is not None:
             beside |= advantage_columns(measured.advantages, columns.sums["log_ratio"])
-        part = Part.of_tokens(columns, fold, measured.log_ratio[mode])
-        part = replace(
-            part,
-            beside=beside,
-            counted={**part.counted, "seq_distance": distance},
-            log_weights={**part.log_weights, "seq_distance": distance},
-        )
-        parts[diagnostics_block(mode)] = [part]
-    for plan, of_plan in measured.plans.items():
+        of_samples.append(columns | beside)
+        counted = {"log_ratio": log_ratio, "seq_distance": distance}
+        of_modes[mode], tails = groups.totals(of_samples[-1], counted, log_weights)
+        add(diagnostics_block(mode), of_modes[mode], tails)
+    # Plans that differ in name alone have one block.
+    for block, plan in {plan_block(plan): plan for plan in measured.plans}.items():
+        of_plan = measured.plans[plan]
+        of_samples.append(of_plan.columns)
         # Of sequences the largest distances are kept, too, for exact bounds; of tokens they would be too few of them.
         log_weights = {**of_plan.masses, **of_plan.sequence_distances}
-        of_block = [Part(columns=of_plan.columns, fold=fold, counted=of_plan.distances, log_weights=log_weights)]
-        kept = of_plan.kept
-        if kept is not None:
+        add(block, *groups.totals(of_plan.columns, of_plan.distances, log_weights))
+        if (kept := of_plan.kept) is not None:
             columns = diagnostics(kept.columns) | _rewarded(rewards[kept.rows])
-            of_rows = Segments(np.concatenate([[0], np.cumsum(kept.columns.sums["tokens"].astype(np.int64))]))
-            of_block.append(Part.of_tokens(columns, Fold(fold.group_index[kept.rows], of_rows), kept.log_ratio, KEPT))
-        parts[plan_block(plan)] = of_block
+            log_weights = {"token": kept.log_ratio, "sequence": columns.sums["log_ratio"]}
+            lengths = columns.sums["tokens"].astype(np.int64)
+            of_rows = replace(groups, group_of=groups.group_of[kept.rows], lengths=lengths)
+            of_kept, tails = of_rows.totals(columns, {"log_ratio": kept.log_ratio}, log_weights)
+            of_kept = _sharing(of_kept, of_modes[plan.mode], diagnostics_block(plan.mode))
+            add(f"{block}.{KEPT}", of_kept, tails)
     if observation.compares:
-        parts[COMPARISON] = [Part(columns=measured.compared, fold=fold, log_weights=measured.masses)]
-    return parts
+        # Of these masses the groups' tails are long enough.
+        of_plans, _ = groups.totals(measured.compared, {}, measured.masses)
+        add(COMPARISON, of_plans, {})
+    if rollouts is not None:
+        totals |= rollout_totals(batch, rollouts, of_samples)
+    return totals, whole_tails
 
 
 def _rewarded(rewards: Floats) -> Columns:
     """The sum of finite rewards, and how many there are; rewards: f64[B]."""
     unknown = ~np.isfinite(rewards)
     return Columns(sums={"reward": np.where(unknown, 0.0, rewards), "rewarded": (~unknown).astype(np.float64)})
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The groups of a batch; of each row with a valid token the place of its own, i64[B], and its tokens, i64[B]."""
+
+    keys: tuple[GroupKey, ...]
+    group_of: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def totals(
+        self, columns: Columns, counted: Mapping[str, Floats], log_weights: Mapping[str, Floats]
+    ) -> tuple[Totals, dict[str, Tail]]:
+        """What these rows come to in each group, and the tails of all of them.
+
+        columns: f64[B].  counted: name -> values to make a histogram of.  log_weights: name -> those, logs, masses or
+        distances, whose largest are kept.  Either has one value for each token, f64[V], or for each row.
+        """
+        n_groups, one = len(self.keys), len(self.group_of) > 0 and bool((self.group_of == self.group_of[0]).all())
+        whole = {name: Tail.of(values, WHOLE_SIZE) for name, values in log_weights.items()}
+        tails = dict[str, Tails]()
+        for name, values in log_weights.items():
+            if one:  # whose largest are among those of all rows
+                largest = whole[name].largest
+                of_all = Tails.of_rows(largest, np.array([len(largest)]), self.group_of[:1], n_groups)
+                n = np.where(of_all.n > 0, len(values), 0)
+                tails[name] = replace(of_all, n=n)
+            else:
+                tails[name] = Tails.of_rows(values, self._lengths(values), self.group_of, n_groups)
+        histograms = {
+            name: Histograms.of_rows(values, self._lengths(values), self.group_of, n_groups)
+            for name, values in counted.items()
+        }
+        merges: dict[Merge, Mapping[str, Floats]] = {
+            "sum": columns.sums,
+            "min": columns.mins,
+            "max": columns.maxs,
+            "log_sum_exp": columns.logs,
+        }
+        totals = Totals.of_rows(self.keys, self.group_of, merges)
+        return replace(totals, histograms=histograms, tails=tails), whole
+
+    def _lengths(self, values: Floats) -> NDArray[np.int64]:
+        """How many of the values each row has."""
+        return self.lengths if len(values) != len(self.group_of) else np.ones(len(values), np.int64)
+
+
+def _sharing(kept: Totals, of_all: Totals, block: str) -> Totals:
+    """Totals of kept tokens with the lists of all tokens, those of a block, for groups that lose none."""
+    shared = kept.sum("tokens") == of_all.sum("tokens")
+    histograms = {name: each.sharing(f"{block}.{name}", shared) for name, each in kept.histograms.items()}
+    tails = {name: each.sharing(f"{block}.{name}", shared) for name, each in kept.tails.items()}
+    return replace(kept, histograms=histograms, tails=tails)
+
+
+def _counts(batch: Batch) -> Totals:
+    """Rows, empty rows and masked tokens of each group."""
+    weights = np.ones(batch.n_rows), (~batch.filled).astype(np.float64), batch.n_masked.astype(np.float64)
+    sums = dict(zip(COUNTS, weights, strict=True))
+    return Totals.of_rows(batch.group_keys, batch.group_index.astype(np.int64), {"sum": sums})
 
 
 @dataclass(frozen=True)
@@ -347,14 +403,13 @@ def _resampled(
     ids, known = (None if of is None else of[filled] for of in (batch.row_keys, batch.cluster_keys))
     keys = bootstrap.row_keys(rollout, offsets, ids)
     clusters = bootstrap.cluster_keys(rollout, offsets, keys, known, have_ids=ids is not None)
-    draws = bootstrap.Draws.of(clusters, seed)
     contents = bootstrap.content_keys(keys, next(iter(columns.values())))
     texts = joined_keys(keys, batch.lengths[filled].astype(np.uint64))
     by_group: GroupReplicates = {}
     if observation.by_group:
         values = [key[1:] for key in batch.group_keys]
-        by_group = bootstrap.resample_groups(draws, columns, batch.group_index[filled], values)
-    replicates = {name: bootstrap.resample(draws, of_all) for name, of_all in columns.items()}
+        by_group = bootstrap.resample_groups(clusters, seed, columns, group_of=batch.group_index[filled], values=values)
+    replicates = {name: bootstrap.resample(clusters, seed, of_all) for name, of_all in columns.items()}
     sketches = {"rows": keys, "contents": contents, "texts": texts}
     return _Resampled(
         replicates=replicates,
@@ -387,99 +442,3 @@ def _compared(
         of_mode, masses_of_mode = Comparing(tokens=tokens[mode], budget_bounds=bounds).columns(plans)
         columns, masses = columns | of_mode, masses | masses_of_mode
     return columns, masses
-
-
-def layouts_of(observation: Observation) -> Layouts:
-    """The names an observation yields, block by block: those of observing no rows."""
-    batch = _no_rows(observation)
-    with np.errstate(all="ignore"):
-        measured = _measured(batch, observation, CPU, {name: {} for name in _budgets(observation)}, decides=False)
-        parts = _parts(batch, observation, measured)
-    layouts = {name: _layout(of_block) for name, of_block in parts.items()}
-    return layouts | ({ROLLOUTS: rollout_layout(tuple(layouts.values()), KEPT)} if observation.by_rollout else {})
-
-
-def _budgets(observation: Observation) -> list[str]:
-    return [budget.name for plan in observation.plans for budget in plan.budgets]
-
-
-def _no_rows(observation: Observation) -> Batch:
-    """A batch of no rows, with all columns that an observation looks at."""
-    none, nothing = np.zeros(0), np.zeros(0, np.int64)
-    return Batch(
-        offsets=np.zeros(1, np.int64),
-        rollout_logp=none,
-        old_logp=none,
-        current_logp=none if observation.has_current else None,
-        advantages=none,
-        n_masked=nothing,
-        reward=None,
-        group_index=nothing.astype(np.int32),
-        group_keys=(),
-    )
-
-
-def _layout(parts: list[Part]) -> Layout:
-    tables = [part.all_columns.prefixed(part.prefix) for part in parts]
-    return Layout(
-        sums=tuple(name for t in tables for name in t.sums),
-        mins=tuple(name for t in tables for name in t.mins),
-        maxs=tuple(name for t in tables for name in t.maxs),
-        logs=tuple(name for t in tables for name in t.logs),
-        histograms=tuple(part.prefix + name for part in parts for name in part.counted),
-        tails=tuple(part.prefix + name for part in parts for name in part.log_weights),
-    )
-
-
-def _whole_tails(parts: Mapping[str, list[Part]]) -> dict[str, Tail]:
-    # Of a comparison's masses the groups' tails are long enough.
-    return {
-        whole_tail(block, part.prefix + name): tail
-        for block, of_block in parts.items()
-        if block != COMPARISON
-        for part in of_block
-        for name, tail in part.tails.items()
-    }
-
-
-def _summaries(observation: Observation, batch: Batch, parts: Mapping[str, list[Part]]) -> dict[GroupKey, Summary]:
-    """One Summary per group of the parts of each block."""
-    counts, n_groups = _counts(batch), len(batch.group_keys)
-    layouts = (
-        {name: _layout(of_block) for name, of_block in parts.items()} if batch.n_tokens else layouts_of(observation)
-    )
-    blocks = {name: _blocks(layout, n_groups, parts.get(name, [])) for name, layout in layouts.items()}
-    for plan in () if observation.compares else observation.plans:
-        pairs = zip(blocks[plan_block(plan)], blocks[diagnostics_block(plan.mode)], strict=True)
-        blocks[plan_block(plan)] = [block.sharing(diagnosed, KEPT) for block, diagnosed in pairs]
-    return {
-        key: Summary(counts[group], {name: of_groups[group] for name, of_groups in blocks.items()})
-        for group, key in enumerate(batch.group_keys)
-    }
-
-
-def _counts(batch: Batch) -> list[dict[str, int]]:
-    """Rows, empty rows and masked tokens of each group."""
-    weights = np.ones(batch.n_rows), ~batch.filled, batch.n_masked
-    n_groups = len(batch.group_keys)
-    table = [np.bincount(batch.group_index, weight, minlength=n_groups).astype(np.int64).tolist() for weight in weights]
-    return [dict(zip(COUNTS, counts, strict=True)) for counts in zip(*table, strict=True)]
-
-
-def _blocks(layout: Layout, n_groups: int, parts: list[Part]) -> list[Block]:
-    """Fold the parts' rows into one Block per group, each number at its name's place."""
-    tables = BlockTables.empty(layout, n_groups)
-    for part in parts:
-        fold, columns, groups = part.fold, part.all_columns.prefixed(part.prefix), part.fold.groups
-        tables.fill("sums", groups, columns.sums, fold(np.add, columns.sums))
-        tables.fill("mins", groups, columns.mins, fold(np.minimum, columns.mins))
-        tables.fill("maxs", groups, columns.maxs, fold(np.maximum, columns.maxs))
-        peaks, rests = fold.logs(columns.logs)
-        tables.fill("peaks", groups, columns.logs, peaks)
-        tables.fill("rests", groups, columns.logs, rests)
-        for name, values in part.counted.items():
-            tables.histograms[part.prefix + name] |= dict(zip(groups.tolist(), fold.histograms(values), strict=True))
-        for name, tail in part.tails.items():
-            tails = [tail.cut(GROUP_SIZE)] if len(groups) == 1 else fold.tails(part.log_weights[name])
-            tables.tails[part.prefix + name] |= dict(zip(groups.tolist(), tails, strict=True))
-    return [tables.block(group) for group in range(n_groups)]

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable
 
 from rlcorr_cli.totals.families import StatisticFamily, Value
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 
-def with_empty(mean: Value, numbers: TotalsView, value: float) -> Value:
+def with_empty(mean: Value, numbers: Numbers, value: float) -> Value:
     """A mean over non-empty sequences with the empty ones counted in at `value`."""
     if mean is None:
         return None
@@ -18,7 +18,7 @@ def with_empty(mean: Value, numbers: TotalsView, value: float) -> Value:
     return (mean * n + value * empty) / (n + empty)
 
 
-def std_with_empty(family: StatisticFamily, numbers: TotalsView, value: float) -> Value:
+def std_with_empty(family: StatisticFamily, numbers: Numbers, value: float) -> Value:
     """Sample standard deviation of the sequences' means with the empty ones counted in at `value`; 0.0 of one row."""
     n, empty = numbers.sequences, numbers.sum("empty")
     rows = n + empty
@@ -31,12 +31,12 @@ def std_with_empty(family: StatisticFamily, numbers: TotalsView, value: float) -
     return math.sqrt(max(deviation - rows * (mean - family.centre) ** 2, 0.0) / (rows - 1))
 
 
-def extreme(value: Value, numbers: TotalsView, at_empty: float, pick: Callable[[float, float], float]) -> Value:
+def extreme(value: Value, numbers: Numbers, at_empty: float, pick: Callable[[float, float], float]) -> Value:
     """A minimum or maximum over sequences with an empty one's value considered too."""
     return value if value is None or not numbers.sum("empty") else pick(value, at_empty)
 
 
-def counted_empty(numbers: TotalsView, framework: str, counted: str) -> tuple[str, ...]:
+def counted_empty(numbers: Numbers, framework: str, counted: str) -> tuple[str, ...]:
     """A remark on rows without a valid token, where there are any."""
     empty = int(numbers.sum("empty"))
     if not empty:

@@ -7,7 +7,7 @@ from rlcorr_cli.frameworks.config import Config
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import BatchMean
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 
 def _nothing(*_: object) -> tuple[str, ...]:
@@ -31,9 +31,9 @@ class Profile:
     keys: tuple[str, ...]
     blocks: tuple[tuple[str, ...], ...]
     read: Callable[[Config], Plan]
-    write: Callable[[TotalsView, Plan], Values]
+    write: Callable[[Numbers, Plan], Values]
     batch_mean: BatchMean = field(default_factory=BatchMean)
     by_rollout: bool = False
     notes: Callable[[Plan], tuple[str, ...]] = _nothing
     ignored: Callable[[Config], tuple[str, ...]] = _nothing
-    remarks: Callable[[TotalsView, Plan], tuple[str, ...]] = _nothing
+    remarks: Callable[[Numbers, Plan], tuple[str, ...]] = _nothing

@@ -20,7 +20,7 @@ from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, ve
 from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 KEYS = (
     "use_tis",
@@ -74,8 +74,8 @@ def _bounds(config: Config) -> Bounds:
     return Bounds(1 / high if low is None else low, high)
 
 
-def _write(numbers: TotalsView, plan: Plan) -> Values:
-    over = numbers.under(ROLLOUT) if numbers.has(ROLLOUT + EMPTY) else numbers
+def _write(numbers: Numbers, plan: Plan) -> Values:
+    over = numbers.under(f"{ROLLOUT}.") if numbers.has(f"{ROLLOUT}.{EMPTY}") else numbers
     values = {metric.name: evaluate(metric, over) for metric in METRICS if metric.name in SLIME_SAME_NAMES}
     # Averaged over each sequence's tokens, b - a is the log-perplexity difference.
     averaged = StatisticFamily(over, "seq.", True, 0.0)
@@ -85,7 +85,7 @@ def _write(numbers: TotalsView, plan: Plan) -> Values:
     return {f"mis_{name}": with_empty(value, over, 0.0) for name, value in values.items()}
 
 
-def _weights(numbers: TotalsView, over: TotalsView, plan: Plan) -> Values:
+def _weights(numbers: Numbers, over: Numbers, plan: Plan) -> Values:
     """over: the totals that averages are of."""
     if plan.weighting is None:
         return {}
@@ -109,7 +109,7 @@ def _weights(numbers: TotalsView, over: TotalsView, plan: Plan) -> Values:
     return values | _bound_shares(over, plan)
 
 
-def _bound_shares(numbers: TotalsView, plan: Plan) -> Values:
+def _bound_shares(numbers: Numbers, plan: Plan) -> Values:
     """Shares of tokens beyond the weights' bounds, under the name of the mode."""
     masks = any(rejection.name == "tis" for rejection in plan.rejections)
     family = StatisticFamily(numbers, "rs.tis." if masks else "weight.", True, 1.0)
@@ -121,7 +121,7 @@ def _bound_shares(numbers: TotalsView, plan: Plan) -> Values:
     return {"tis_truncate_fraction": high}
 
 
-def _rejections(numbers: TotalsView, plan: Plan) -> Values:
+def _rejections(numbers: Numbers, plan: Plan) -> Values:
     values: Values = {}
     for rejection in plan.rejections:
         family = StatisticFamily(numbers, f"rs.{rejection.name}.", True, 1.0)
@@ -140,11 +140,11 @@ def _ignored(config: Config) -> tuple[str, ...]:
     return ("slime does nothing with use_rs where use_tis is false: it rejects nothing and logs no mis_rs_*.",)
 
 
-def _remarks(numbers: TotalsView, plan: Plan) -> tuple[str, ...]:
+def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     """Remarks on what the averages are over."""
-    if not numbers.has(ROLLOUT + EMPTY):
+    if not numbers.has(f"{ROLLOUT}.{EMPTY}"):
         return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
-    over = numbers.under(ROLLOUT)
+    over = numbers.under(f"{ROLLOUT}.")
     rows, rollouts = int(numbers.sum("rows")), round(over.sequences + over.sum(EMPTY))
     if rollouts == rows:
         return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")

@@ -27,7 +27,7 @@ from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
 from rlcorr_cli.totals.families import StatisticFamily
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 MODE_KEYS = (
     "bypass_old_logprob_for_rollout",
@@ -210,7 +210,7 @@ def _ignored(release: Release, config: Config) -> tuple[str, ...]:
     return (f"verl 0.6.1 does nothing with {' and '.join(keys)}: {reason}.",) if keys else ()
 
 
-def _remarks(numbers: TotalsView, plan: Plan) -> tuple[str, ...]:
+def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     """Remarks on verl's numbers of these data, and on how far a run's own may lie from them."""
     remarks = [
         "These are the numbers of verl's helper in float64. A run's own are of float32: some differ by about 1e-5 of "

@@ -9,7 +9,7 @@ from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.totals.families import StatisticFamily, Value, Values
 from rlcorr_cli.totals.normalize import BatchMean
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 PREFIX = "rollout_corr/"
 LIMIT = 20.0
@@ -34,14 +34,14 @@ class Release:
     sequence_fractions: Literal["raw", "applied"] = "raw"
 
 
-def write(release: Release, numbers: TotalsView, plan: Plan) -> Values:
+def write(release: Release, numbers: Numbers, plan: Plan) -> Values:
     """Every metric that release logs for a plan, with its prefix."""
     return {
         PREFIX + name: value for name, value in (_corrections(release, numbers, plan) | off_policy(numbers)).items()
     }
 
 
-def _corrections(release: Release, numbers: TotalsView, plan: Plan) -> Values:
+def _corrections(release: Release, numbers: Numbers, plan: Plan) -> Values:
     if release.rejects_by == "ratio" and plan.mode == "bypass" and plan.loss == "ppo_clip":
         return {}
     values: Values = {}
@@ -60,7 +60,7 @@ def batch_mean(release: Release) -> BatchMean:
     return BatchMean(counts_empty=release.rejects_by == "ratio", smallest=ADDED)
 
 
-def off_policy(numbers: TotalsView) -> Values:
+def off_policy(numbers: Numbers) -> Values:
     """verl's always-on diagnostics, empty sequences counted at perplexity 1."""
     plain = diagnostics(numbers)
     at_empty = {
@@ -80,7 +80,7 @@ def off_policy(numbers: TotalsView) -> Values:
     return values
 
 
-def veto_metrics(numbers: TotalsView, plan: Plan) -> Values:
+def veto_metrics(numbers: Numbers, plan: Plan) -> Values:
     """Shares of sequences vetoed and of tokens below the veto; 0 when there is no veto, None of no tokens."""
     names = ("rollout_is_veto_fraction", "rollout_is_catastrophic_token_fraction")
     for rejection in (r for r in plan.rejections if r.is_veto):
@@ -90,7 +90,7 @@ def veto_metrics(numbers: TotalsView, plan: Plan) -> Values:
     return dict.fromkeys(names, 0.0 if numbers.tokens else None)
 
 
-def ratio_family(family: StatisticFamily, numbers: TotalsView, bounds: Bounds) -> Values:
+def ratio_family(family: StatisticFamily, numbers: Numbers, bounds: Bounds) -> Values:
     """verl's statistics of one ratio, raw: over tokens, with spread of the clamped ratio."""
     values: Values = {
         "mean": family.mean(),
@@ -119,11 +119,11 @@ def masked_std(family: StatisticFamily, moment: str) -> Value:
     return math.sqrt(e * std * std + e * (ADDED / (n + ADDED)) * mean * mean)
 
 
-def _is_raw(release: Release, numbers: TotalsView, weighting: Weighting) -> Values:
+def _is_raw(release: Release, numbers: Numbers, weighting: Weighting) -> Values:
     return ratio_family(StatisticFamily(numbers, "weight.", weighting.scope == "token", 1.0), numbers, weighting.bounds)
 
 
-def _is_applied(release: Release, numbers: TotalsView, weighting: Weighting) -> Values:
+def _is_applied(release: Release, numbers: Numbers, weighting: Weighting) -> Values:
     token_scope = weighting.scope == "token"
     raw, applied = (
         StatisticFamily(numbers, "weight.", token_scope, 1.0),
@@ -154,7 +154,7 @@ def _applied_ess(applied: StatisticFamily) -> Value:
     return None if ess is None or mean is None else ess * ((mean + ADDED) / mean) ** 2
 
 
-def _range(family: StatisticFamily, numbers: TotalsView) -> Values:
+def _range(family: StatisticFamily, numbers: Numbers) -> Values:
     if family.token_scope:
         return {"max": family.max(), "min": family.min()}
     high = extreme(family.max("log"), numbers, 0.0, max)
@@ -165,7 +165,7 @@ def _range(family: StatisticFamily, numbers: TotalsView) -> Values:
     }
 
 
-def _unit_fractions(family: StatisticFamily, numbers: TotalsView, bounds: Bounds) -> Values:
+def _unit_fractions(family: StatisticFamily, numbers: Numbers, bounds: Bounds) -> Values:
     high, low = family.fraction("high", True), family.fraction("low", True)
     if not family.token_scope:
         # An empty sequence has product 1.
@@ -174,7 +174,7 @@ def _unit_fractions(family: StatisticFamily, numbers: TotalsView, bounds: Bounds
     return {"ratio_fraction_high": high, "ratio_fraction_low": low}
 
 
-def _sequence_means(family: StatisticFamily, numbers: TotalsView) -> Values:
+def _sequence_means(family: StatisticFamily, numbers: Numbers) -> Values:
     return {
         "seq_mean": with_empty(family.seq_mean(), numbers, 0.0),
         "seq_std": std_with_empty(family, numbers, 0.0),
@@ -184,7 +184,7 @@ def _sequence_means(family: StatisticFamily, numbers: TotalsView) -> Values:
     }
 
 
-def _sequence_fractions(family: StatisticFamily, numbers: TotalsView, bounds: Bounds) -> Values:
+def _sequence_fractions(family: StatisticFamily, numbers: Numbers, bounds: Bounds) -> Values:
     # An empty sequence has a mean weight of 0, which is below any low.
     return {
         "seq_fraction_high": with_empty(family.seq_fraction("high", True), numbers, 0.0),
@@ -192,11 +192,11 @@ def _sequence_fractions(family: StatisticFamily, numbers: TotalsView, bounds: Bo
     }
 
 
-def _norm_factor(numbers: TotalsView, weighting: Weighting, batch_mean: BatchMean) -> Value:
+def _norm_factor(numbers: Numbers, weighting: Weighting, batch_mean: BatchMean) -> Value:
     return batch_mean.factor(numbers, weighting.scope == "token") if numbers.tokens else None
 
 
-def _rs_ratio(numbers: TotalsView, plan: Plan) -> Values:
+def _rs_ratio(numbers: Numbers, plan: Plan) -> Values:
     for rejection in (r for r in plan.rejections if r.name == "rs"):
         token_scope = rejection.scope == "token"
         family = StatisticFamily(numbers, "rs.rs.", token_scope, 1.0)
@@ -208,7 +208,7 @@ def _rs_ratio(numbers: TotalsView, plan: Plan) -> Values:
     return {}
 
 
-def _rs_divergences(numbers: TotalsView, plan: Plan) -> Values:
+def _rs_divergences(numbers: Numbers, plan: Plan) -> Values:
     values: Values = {}
     for rejection in plan.rejections:
         option = _rs_option(

@@ -11,7 +11,7 @@ from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.frameworks.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 KEYS = (
     "rollout_is_level",
@@ -38,7 +38,7 @@ def _read(config: Config) -> Plan:
     return Plan("verl-mismatch", Weighting(scope), (Rejection("ratio", LEVELS[scope], bounds, "is"), *vetoes))
 
 
-def _write(numbers: TotalsView, plan: Plan) -> Values:
+def _write(numbers: Numbers, plan: Plan) -> Values:
     masks = [r for r in plan.rejections if r.name == "is"]
     assert plan.weighting is not None
     token_scope = plan.weighting.scope == "token"
@@ -57,7 +57,7 @@ def _write(numbers: TotalsView, plan: Plan) -> Values:
     return {f"mismatch/{name}": value for name, value in (values | diagnostics).items()}
 
 
-def _remarks(numbers: TotalsView, plan: Plan) -> tuple[str, ...]:
+def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     return counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
 
 

@@ -26,7 +26,7 @@ from rlcorr_cli.io.plain_values import coded, texts
 from rlcorr_cli.io.taking import take
 from rlcorr_cli.quality.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow, NonfiniteAction
 from rlcorr_cli.totals.row_keys import Keys
-from rlcorr_cli.totals.summary import GroupKey
+from rlcorr_cli.totals.totals import GroupKey
 
 ROW_TOKENS = 1 << 22
 """The most of one sequence; far beyond any model's, and still far from filling a memory."""

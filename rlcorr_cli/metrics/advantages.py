@@ -7,7 +7,7 @@ from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.totals import families
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import TotalsView
+    from rlcorr_cli.totals.view import Numbers
 
 PREFIX = "advantages."
 """What the names of their totals begin with, in the diagnostics of a mode."""
@@ -71,7 +71,7 @@ def _moments(name: str, norm: int, logs: Named) -> tuple[Any, Any, Any]:
     return one, positive - negative, square
 
 
-def _of_view(n: "TotalsView") -> tuple[Any, Any]:
+def _of_view(n: "Numbers") -> tuple[Any, Any]:
     return shift_and_error(n.sum(f"{PREFIX}rows"), lambda name: n.sum(PREFIX + name), lambda name: n.log(PREFIX + name))
 
 

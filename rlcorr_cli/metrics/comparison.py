@@ -23,7 +23,7 @@ from rlcorr_cli.totals.families import Value, Values, finite
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.comparison import ComparedTotals
-    from rlcorr_cli.totals.summary import Replicates
+    from rlcorr_cli.totals.replicates import Replicates
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,10 @@ from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.totals.families import StatisticFamily, Values
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import TotalsView
+    from rlcorr_cli.totals.view import Numbers
 
 
-def canonical(numbers: "TotalsView", plan: Plan) -> Values:
+def canonical(numbers: "Numbers", plan: Plan) -> Values:
     """Every metric of a plan's summary under rlcorr's own names."""
     values = diagnostics(numbers)
     if numbers.has("drift.ratio"):
@@ -30,7 +30,7 @@ def canonical(numbers: "TotalsView", plan: Plan) -> Values:
     return values
 
 
-def weight_metrics(numbers: "TotalsView", plan: Plan) -> Values:
+def weight_metrics(numbers: "Numbers", plan: Plan) -> Values:
     """rollout_is_*: raw weights before bounds, applied ones after (divided by the batch mean if the plan says so)."""
     if plan.weighting is None:
         return {}
@@ -47,7 +47,7 @@ def weight_metrics(numbers: "TotalsView", plan: Plan) -> Values:
     return {row.name: row.value(weights) for row in rows}
 
 
-def rejection_metrics(numbers: "TotalsView", plan: Plan) -> Values:
+def rejection_metrics(numbers: "Numbers", plan: Plan) -> Values:
     """rollout_rs_* of each rejection and of all together, the veto's two shares, and what is kept."""
     if not plan.rules:
         return {}
@@ -65,7 +65,7 @@ def rejection_metrics(numbers: "TotalsView", plan: Plan) -> Values:
     return values | {f"kept_{name}": value for name, value in diagnostics(kept).items()}
 
 
-def _each_rejection(numbers: "TotalsView", rejection: Rejection | Budget) -> Values:
+def _each_rejection(numbers: "Numbers", rejection: Rejection | Budget) -> Values:
     where_equal = STATISTICS[rejection.statistic].where_equal
     family = StatisticFamily(numbers, f"rs.{rejection.name}.", rejection.scope == "token", where_equal)
     return {f"rollout_rs_{rejection.name}_{row.name}": row.value(family, rejection.bounds) for row in EACH_REJECTION}

@@ -16,19 +16,19 @@ from rlcorr_cli.totals.families import Value, Values, finite
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.exact import Floats
-    from rlcorr_cli.totals.summary import Replicates
-    from rlcorr_cli.totals.view import TotalsView
+    from rlcorr_cli.totals.replicates import Replicates
+    from rlcorr_cli.totals.view import Numbers
 
 METRICS: tuple[Metric, ...] = (*DIVERGENCE, *GAPS, *SAMPLES)
 """The diagnostics of every dump, in the order reports show them."""
 
 
-def diagnostics(numbers: "TotalsView") -> Values:
+def diagnostics(numbers: "Numbers") -> Values:
     """Every diagnostic of one set of tokens."""
     return {metric.name: evaluate(metric, numbers) for metric in METRICS}
 
 
-def evaluate(metric: Metric, numbers: "TotalsView") -> Value:
+def evaluate(metric: Metric, numbers: "Numbers") -> Value:
     """A metric's value, or None where there is nothing to take it of."""
     return finite(lambda: metric.value(numbers))
 
@@ -45,9 +45,9 @@ def draws(replicates: "Replicates") -> dict[str, "Floats"]:
     """The diagnostics made of sums in every replicate, f64[R] by name; not finite where there is no value."""
     import numpy as np
 
-    from rlcorr_cli.totals.view import ResampledTotals
+    from rlcorr_cli.totals.view import Numbers
 
-    numbers = ResampledTotals(replicates)
+    numbers = Numbers.of_replicates(replicates)
     with np.errstate(all="ignore"):
         return {
             metric.name: np.asarray(metric.value(numbers), dtype=np.float64) for metric in METRICS if metric.resampled

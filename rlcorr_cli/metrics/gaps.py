@@ -6,10 +6,10 @@ from rlcorr_cli.metrics.metric import Metric, std
 from rlcorr_cli.totals.families import variance
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import TotalsView
+    from rlcorr_cli.totals.view import Numbers
 
 
-def _pearson(n: "TotalsView") -> Any:
+def _pearson(n: "Numbers") -> Any:
     """Correlation of e^a with e^b; nothing where a column is constant (to rounding)."""
     import numpy as np
 
@@ -21,7 +21,7 @@ def _pearson(n: "TotalsView") -> Any:
     return np.where(constant, np.nan, (n.per_token("prob_product") - p * q) / scale)
 
 
-def _largest_gap(n: "TotalsView") -> Any:
+def _largest_gap(n: "Numbers") -> Any:
     import numpy as np
 
     return np.maximum(-n.min("log_ratio"), n.max("log_ratio"))

@@ -1,6 +1,6 @@
 """A diagnostic: its definition, and how to read it from totals.
 
-Formulas are Python on `TotalsView`, so the same row serves a whole dump, a group, what a plan keeps, and, for
+Formulas are Python on `Numbers`, so the same row serves a whole dump, a group, what a plan keeps, and, for
 intervals, all bootstrap replicates at once.  NumPy is imported where formulas run, so that `explain` and `--help` can
 read the tables without it.
 """
@@ -13,7 +13,7 @@ from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.totals.families import variance
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import TotalsView
+    from rlcorr_cli.totals.view import Numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +25,11 @@ class Metric(Definition):
     designs of prompts of tests/benchmarks/coverage.py.
     """
 
-    value: Callable[["TotalsView"], Any]
+    value: Callable[["Numbers"], Any]
     resampled: bool = True
     has_interval: bool = True
 
 
-def std(numbers: "TotalsView", first: str, second: str) -> Any:
+def std(numbers: "Numbers", first: str, second: str) -> Any:
     """Population standard deviation over tokens from a sum and a sum of squares."""
     return variance(numbers.per_token(first), numbers.per_token(second)) ** 0.5

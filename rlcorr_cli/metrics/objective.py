@@ -14,7 +14,7 @@ from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.totals.families import Value, Values, finite
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import TotalsView
+    from rlcorr_cli.totals.view import Numbers
 
 PREFIX = "objective."
 
@@ -23,7 +23,7 @@ PREFIX = "objective."
 class BatchObjective:
     """One training batch's totals as formulas read them.  batch_mean: what its weights are divided by."""
 
-    numbers: "TotalsView"
+    numbers: "Numbers"
     objective: Objective
     batch_mean: float = 1.0
 

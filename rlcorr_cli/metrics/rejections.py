@@ -9,7 +9,7 @@ from rlcorr_cli.plans.plan import Bounds
 from rlcorr_cli.totals.families import StatisticFamily, Value
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import TotalsView
+    from rlcorr_cli.totals.view import Numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class FamilyMetric(Definition):
 class KeptMetric(Definition):
     """A definition with its computation from the totals of the kept tokens."""
 
-    value: Callable[["TotalsView"], Value]
+    value: Callable[["Numbers"], Value]
 
 
 _VERL = "verl's rollout correction metrics"

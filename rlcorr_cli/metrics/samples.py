@@ -8,7 +8,7 @@ from rlcorr_cli.metrics.settings import RETENTION_BANDS
 from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import TotalsView
+    from rlcorr_cli.totals.view import Numbers
 
 QUANTILES = {"p01": 0.001, "p1": 0.01, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
@@ -20,8 +20,8 @@ def _ess(log_sum: Any, log_sum_sq: Any, count: Any) -> Any:
     return np.exp(2 * log_sum - log_sum_sq) / count
 
 
-def _quantile(q: float) -> Callable[["TotalsView"], Any]:
-    def value(n: "TotalsView") -> Any:
+def _quantile(q: float) -> Callable[["Numbers"], Any]:
+    def value(n: "Numbers") -> Any:
         import numpy as np
 
         middle = n.histogram("log_ratio").quantile(q)
@@ -46,11 +46,11 @@ def _log_ratio_quantile(name: str, q: float, measured: tuple[float, float, float
     )
 
 
-def _share_of_tokens(column: str) -> Callable[["TotalsView"], Any]:
+def _share_of_tokens(column: str) -> Callable[["Numbers"], Any]:
     return lambda n: n.per_token(column)
 
 
-def _share_of_sequences(column: str) -> Callable[["TotalsView"], Any]:
+def _share_of_sequences(column: str) -> Callable[["Numbers"], Any]:
     return lambda n: n.per_sequence(column)
 
 

@@ -18,7 +18,7 @@ from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core.chosen_rows import Rows
-from rlcorr_cli.core.observe import BudgetBounds, Observation, layouts_of, observe
+from rlcorr_cli.core.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump, open_dump
@@ -35,11 +35,11 @@ from rlcorr_cli.quality.anomalies import AnomalyFinding, find_anomalies
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
-from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.measured import MOST_COMPARED, Gathering, Measured, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
-from rlcorr_cli.totals.summary import Layouts
+from rlcorr_cli.totals.totals import ROWS
+from rlcorr_cli.totals.view import diagnostics_block
 
 Progress = Callable[[int, int], None]
 """Called after each shard with its tokens and bytes."""
@@ -111,7 +111,6 @@ def analyze_dump(
     observation = Observation(
         plans=(plan,),
         settings=settings or DiagnosticSettings(),
-        has_current=dump.roles.current is not None,
         seed=seed,
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
@@ -123,7 +122,7 @@ def analyze_dump(
     anomalies = find_anomalies(samples(dump))
     budgets = search_budgets(dump, plan, computing)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
-        measured, _ = measure(
+        measured = measure(
             dump,
             observation,
             computing,
@@ -135,7 +134,7 @@ def analyze_dump(
             by_group=by_group,
         )
         run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
-        report = report_of(run, layouts_of(observation))
+        report = report_of(run)
         log.finish()
         own.publish()
     return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
@@ -209,13 +208,13 @@ def measure(
     log: BadRowLog | None = None,
     share: int = 0,
     by_group: bool = False,
-) -> tuple[Measured, Layouts]:
-    """Stream the whole dump once; flat memory.  Returns its totals and their layouts.
+) -> Measured:
+    """Stream the whole dump once; flat memory.  Returns its totals.
 
     rollouts: as of `observe`.  share: one of how many rows is looked at to tell why the policies differ; 0 for none.
     by_group: as of `analyze_dump`.
     """
-    diagnosed = diagnostics_block(observation.modes[0])
+    tokens = f"{diagnostics_block(observation.modes[0])}.tokens"
     work = MeasureShard(
         reading=ShardReading.of(dump, computing),
         observation=observation,
@@ -227,10 +226,12 @@ def measure(
 
     def results() -> Iterable[Measured]:
         for shard, measured in scan(dump, computing, work, log):
-            groups = measured.groups.values()
+            n_tokens, n_rows = (
+                0 if measured.totals is None else int(measured.totals.sum(name).sum()) for name in (tokens, ROWS)
+            )
             if progress is not None:
-                progress(int(sum(summary.blocks[diagnosed].sum("tokens") for summary in groups)), shard.n_bytes)
-            yield replace(measured, rows={shard.path: sum(summary.counts["rows"] for summary in groups)})
+                progress(n_tokens, shard.n_bytes)
+            yield replace(measured, rows={shard.path: n_rows})
 
     gathering = Gathering()
     for part in results():
@@ -238,8 +239,8 @@ def measure(
         if by_group:
             check_resampled(gathering.group_replicates)
         if observation.compares and dump.request.group_by:
-            check_few(len(gathering.groups), (dump.roles.batch, *dump.request.group_by), MOST_COMPARED, "compared")
-    return gathering.measured, layouts_of(observation)
+            check_few(gathering.n_groups, (dump.roles.batch, *dump.request.group_by), MOST_COMPARED, "compared")
+    return gathering.measured
 
 
 def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:
@@ -310,7 +311,7 @@ class MeasureShard:
         )
         return Measured(
             provenance=self.provenance,
-            groups=observed.groups,
+            totals=observed.totals,
             replicates=observed.replicates,
             pictures=observed.pictures,
             whole=observed.whole,

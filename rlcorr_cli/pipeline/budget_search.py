@@ -21,7 +21,7 @@ from rlcorr_cli.totals.bins import Binned, FloatBits
 from rlcorr_cli.totals.budget_search import BudgetBatch, BudgetGroup, Crossing, crossing, cut
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.measured import check_few
-from rlcorr_cli.totals.summary import GroupKey
+from rlcorr_cli.totals.totals import GroupKey
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

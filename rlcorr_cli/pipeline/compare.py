@@ -21,7 +21,7 @@ from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.compared import Comparison, NamedPlan, Skipped, compared
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.summary import GroupKey
+from rlcorr_cli.totals.totals import GroupKey
 
 NO_ADVANTAGES = "The dump has no advantages: each counts as 1, and whether the policies earn differently is unseen."
 NO_SHIFT = (
@@ -85,22 +85,19 @@ def compare_dump(
         raise DataError(f"No plan is left to compare. {why}.", "Name another with --preset, or the column with --map.")
     observed = _observed(plans)
     of_plans = {named_plan.plan: objectives[named_plan.plan] for named_plan in plans} if objectives else {}
-    observation = Observation(
-        plans=observed, has_current=dump.roles.current is not None, seed=seed, objectives=of_plans, compares=True
-    )
+    observation = Observation(plans=observed, seed=seed, objectives=of_plans, compares=True)
     anomalies = find_anomalies(samples(dump))
     bounds: dict[str, Mapping[GroupKey, float]] = {}
     for plan in observed:
         bounds.update(search_budgets(dump, plan, computing).bounds)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
-        measured, layouts = measure(dump, observation, computing, bounds=bounds, progress=progress, log=log)
+        measured = measure(dump, observation, computing, bounds=bounds, progress=progress, log=log)
         log.check(sum(measured.rows.values()))
         notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]
         if dump.roles.advantages is None:
             notes.append(NO_ADVANTAGES)
         comparison = compared(
             measured,
-            layouts,
             plans,
             group_by=dump.request.group_by,
             inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),

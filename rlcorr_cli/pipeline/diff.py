@@ -17,7 +17,7 @@ from rlcorr_cli.report.run_totals import RunTotals
 from rlcorr_cli.report.saved import is_report
 from rlcorr_cli.report.saved_totals import SUFFIX, grouped_totals, holds_totals, read_totals, report_in
 from rlcorr_cli.requests import IDS, ReadRequest
-from rlcorr_cli.totals.measured import MOST_RESAMPLED
+from rlcorr_cli.totals.replicates import MOST_RESAMPLED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.core.correct import MAX_WEIGHT
-from rlcorr_cli.core.observe import layouts_of
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added, drawn
@@ -80,7 +79,7 @@ def filter_dump(
             tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
         )
         run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
-        report = report_of(run, layouts_of(work.observation))
+        report = report_of(run)
         report = replace(report, notes=(*report.notes, *_coefs(report, target)))
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch, Decision, Shard
+from rlcorr_cli.batch import Decision, Shard
 from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core.decisions import decide_batch, storable
-from rlcorr_cli.core.observe import BudgetBounds, Observation, Observed, observe
+from rlcorr_cli.core.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
@@ -27,13 +27,12 @@ from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.portions import PortionedStream
 from rlcorr_cli.pipeline.scan import Beside, Computing, IdsAcrossShards, ShardReading, running
 from rlcorr_cli.report.filtered import Target
-from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import Gathering, Measured
 from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.summary import GroupKey
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.totals import GroupKey
+from rlcorr_cli.totals.view import Numbers, diagnostics_block
 
 Scales = Mapping[GroupKey, float]
 """Group -> what its weights, or its coefficients, are divided by."""
@@ -143,14 +142,18 @@ class FilterShard:
 
     def n_tokens(self, measured: Measured) -> float:
         """Valid tokens of what was measured."""
-        diagnosed = diagnostics_block(self.observation.plan.mode)
-        return sum(summary.blocks[diagnosed].sum("tokens") for summary in measured.groups.values())
+        tokens = f"{diagnostics_block(self.observation.plan.mode)}.tokens"
+        return 0.0 if measured.totals is None else float(measured.totals.sum(tokens).sum())
 
     def _filtered(self, rows: CheckedRows, shard: Shard) -> FilteredRows:
         batch = rows.batch
-        observed = self._observed(batch)
-        assert observed.decision is not None
-        decision, n_clamped = self._written_weights(self._written_coefs(observed.decision, rows), rows)
+        device, bounds = self.reading.device, self.budget_bounds
+        observed = observe(batch, self.observation, device, bounds, decides=True) if self.measures else None
+        decided = (
+            observed.decision if observed is not None else decide_batch(batch, self.observation.plan, device, bounds)
+        )
+        assert decided is not None
+        decision, n_clamped = self._written_weights(self._written_coefs(decided, rows), rows)
         stays = (decision.n_kept > 0) | self.target.keep_rejected
         written, dropped = self._rows(rows, decision, stays) if self.writes else (None, None)
         return FilteredRows(
@@ -161,20 +164,13 @@ class FilterShard:
             row_weights=decision.row_weights,
             measured=Measured(
                 provenance=self.provenance,
-                groups=observed.groups,
+                totals=None if observed is None else observed.totals,
                 rows={shard.path: batch.n_rows},
-                whole=observed.whole,
+                whole=None if observed is None else observed.whole,
             ),
             rejected={name: int(taken.sum()) for name, taken in decision.rejected.items()},
             n_clamped=n_clamped,
         )
-
-    def _observed(self, batch: Batch) -> Observed:
-        """What is decided about a batch, and what is measured of it."""
-        device, bounds = self.reading.device, self.budget_bounds
-        if self.measures:
-            return observe(batch, self.observation, device, bounds, decides=True)
-        return Observed(groups={}, decision=decide_batch(batch, self.observation.plan, device, bounds))
 
     def _written_weights(self, decision: Decision, rows: CheckedRows) -> tuple[Decision, int]:
         """The decision with its weights as they are written, and how many had to be made smaller for that."""
@@ -226,7 +222,6 @@ def filter_work(
     plan, objective = chosen.plan, target.objective
     observation = Observation(
         plans=(plan,),
-        has_current=dump.roles.current is not None,
         seed=None,
         objectives={} if objective is None else {plan: objective},
         has_advantages=dump.has_advantages,
@@ -260,13 +255,17 @@ def _divided_by(
     objective = target.objective if target.divides_coefs else None
     if not plan.normalizes and objective is None:
         return None, None
-    measured, layouts = measure(dump, observation, computing, bounds=budget_bounds)
-    scales = factors(measured.groups, layouts, plan, batch_mean) if plan.normalizes else None
+    totals = measure(dump, observation, computing, bounds=budget_bounds).totals
+    if totals is None:
+        return {}, {}
+    scales = None
+    if plan.normalizes:
+        scales = dict(zip(totals.keys, factors(totals, plan, batch_mean).tolist(), strict=True))
     if objective is None:
         return scales, None
     # Rows are grouped by nothing but their batch here.  Where nothing of one is kept, every coefficient is 0.
-    batches = ((key, BatchObjective(TotalsView(group, plan), objective)) for key, group in measured.groups.items())
-    return scales, {key: batch.divisor or 1.0 for key, batch in batches}
+    batches = (BatchObjective(Numbers.of_plan(totals, plan, at), objective) for at in range(len(totals)))
+    return scales, {key: batch.divisor or 1.0 for key, batch in zip(totals.keys, batches, strict=True)}
 
 
 def _of_rows(scales: Scales, rows: CheckedRows) -> Floats:

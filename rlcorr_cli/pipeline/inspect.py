@@ -239,7 +239,7 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
     device, budget_bounds = devices.resolve(computing.device), search_budgets(dump, plan, computing).bounds
     batch, valid = rows.batch, rows.valid
     training_logp, _ = trained_policies(batch, plan.mode)
-    observation = Observation(plans=(plan,), has_current=dump.roles.current is not None, seed=None)
+    observation = Observation(plans=(plan,), seed=None)
     decision = observe(batch, observation, device, budget_bounds, decides=True).decision
     weights = None if decision is None else decision.weights
     says = [

@@ -23,7 +23,6 @@ from rlcorr_cli.storage import filesystem
 from rlcorr_cli.totals.measured import Gathering, Measured
 from rlcorr_cli.totals.provenance import refuse_differing
 from rlcorr_cli.totals.row_keys import Keys, RowSketch, shared_fraction
-from rlcorr_cli.totals.summary import Layouts
 
 SAME_ROWS = 0.1
 """The share of the smaller part's rows that the other may hold, too: some texts are short, and sampled twice."""
@@ -92,17 +91,17 @@ def _sum(sizes: Mapping[str, int], group_by: Sequence[str], progress: Progress |
 def _parts(paths: Sequence[str], group_by: Sequence[str]) -> Iterator[RunTotals]:
     """Each part's totals; a UsageError of one that does not add to the first."""
     first: RunTotals | None = None
-    layouts: Layouts = {}
+    names: tuple[Any, ...] = ()
     resampled: dict[str, Any] = {}
     for path in paths:
         run = read_totals(path)
         if group_by:
             run = grouped_totals(path, run, group_by)
         if first is None:
-            first, layouts = replace(run, measured=Measured(provenance=run.provenance)), run.layouts
+            first, names = replace(run, measured=Measured(provenance=run.provenance)), run.totals.names
         resampled = run.resampled | resampled
         _check_adds(paths[0], first, path, run)
-        if run.layouts != layouts or any(resampled[mode] != names for mode, names in run.resampled.items()):
+        if run.totals.names != names or any(resampled[mode] != names for mode, names in run.resampled.items()):
             raise UsageError(f"{paths[0]} and {path} hold other totals: they are of two releases.", AGAIN)
         if run.plan.budgets and len(paths) > 1:
             what = f"{path}: the bound of {run.plan.budgets[0].name} is of all rows, so parts of them do not add."

@@ -14,7 +14,7 @@ from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.core import sweep as core
-from rlcorr_cli.core.observe import Observation, layouts_of
+from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.core.sweep import Units
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.dump import Dump, open_dump
@@ -26,11 +26,11 @@ from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.report.swept import Sweep, Targets, crossing_of_ess, swept_report
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.bins import FLOAT_BITS
-from rlcorr_cli.totals.comparison import divides_by_mean, weight_mean
+from rlcorr_cli.totals.comparison import divides_by_mean, weight_means
 from rlcorr_cli.totals.measured import Gathering, Measured
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.summary import GroupKey, Summary, total
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, place_of_share
+from rlcorr_cli.totals.totals import ROWS, Totals
 
 MOST_BATCHES = 300
 """Training batches whose units are kept apart by bucket: at most about 1 MB each."""
@@ -52,7 +52,7 @@ def sweep(
     plan = swept.plan(swept.bounds(0.0))
     dump = open_dump(request, _columns(request, plan))
     check_quarantine(dump)
-    observation = Observation(plans=(swept.base,), has_current=dump.roles.current is not None, seed=None, compares=True)
+    observation = Observation(plans=(swept.base,), seed=None, compares=True)
     if targets.wanted:
         check_rereadable(dump)
     with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
@@ -65,18 +65,17 @@ def sweep(
         gathering = Gathering()
         totals: dict[Any, UnitTotals] = {}
         for shard, (measured, units) in scan(dump, computing, work, log):
-            rows = {shard.path: sum(summary.counts["rows"] for summary in measured.groups.values())}
-            gathering.add(replace(measured, rows=rows))
+            n_rows = 0 if measured.totals is None else int(measured.totals.sum(ROWS).sum())
+            gathering.add(replace(measured, rows={shard.path: n_rows}))
             _add(totals, units)
             if progress is not None:
                 progress(0, shard.n_bytes)
         measured = gathering.measured
         log.check(sum(measured.rows.values()))
-        summary = total(measured.groups.values(), layouts_of(observation))
-        curve = curve_of(totals, swept, measured.groups) if totals else None
+        curve = curve_of(totals, swept, measured.totals) if totals and measured.totals is not None else None
         candidates = {} if curve is None else _candidates(dump, computing, swept=swept, curve=curve, targets=targets)
         result = swept_report(
-            summary,
+            None if measured.totals is None else measured.totals.whole,
             curve,
             swept,
             targets=targets,
@@ -98,15 +97,14 @@ def _columns(request: ReadRequest, plan: Plan) -> PlanColumns:
     return PlanColumns(mode=plan.mode, needed=plan.needs, wanted=("advantages",), batch=batch, batch_required=required)
 
 
-def curve_of(totals: Mapping[Any, UnitTotals], swept: Swept, groups: Mapping[GroupKey, Summary]) -> Curve:
-    """The curve of finished totals by training batch.  groups: of the observation."""
+def curve_of(totals: Mapping[Any, UnitTotals], swept: Swept, observed: Totals) -> Curve:
+    """The curve of finished totals by training batch.  observed: those of the observation."""
     outside = "capped" if isinstance(swept.record, Weighting) and swept.record.outside != "zero" else "dropped"
     whole = reduce(add, totals.values())
     if not divides_by_mean(swept.base):
         return Curve(whole, swept.side, outside)
     batches = {batch: Curve(of_batch, swept.side, outside) for batch, of_batch in totals.items()}
-    means = {batch: weight_mean(groups[batch,], swept.base) for batch in totals}
-    means = None if isinstance(swept.record, Weighting) else means
+    means = None if isinstance(swept.record, Weighting) else weight_means(observed, swept.base)
     return NormalizedCurve(whole, swept.side, outside, batches=batches, means=means)
 
 
@@ -185,7 +183,7 @@ class SweepShard:
         with devices.worker(device):
             for rows in self.reading.sound_rows(shard, beside):
                 observed, units = core.sweep(rows.batch, self.observation, self.swept, device)
-                gathering.add(Measured(provenance=self.provenance, groups=observed.groups))
+                gathering.add(Measured(provenance=self.provenance, totals=observed.totals))
                 _add(totals, units)
         covering = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
         return ShardResult((covering, totals), beside)

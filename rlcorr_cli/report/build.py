@@ -23,14 +23,17 @@ from rlcorr_cli.report.order import key_order, order
 from rlcorr_cli.report.report import QUANTILE_NOTE, Group, GroupCurves, Report
 from rlcorr_cli.report.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.binned import BinnedTotals
-from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
-from rlcorr_cli.totals.measured import GroupReplicates
-from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize, normed_layouts
-from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Replicates, Summary, total
-from rlcorr_cli.totals.view import DiagnosticsView, GroupTotals, TotalsView
-from rlcorr_cli.totals.whole import Whole, whole_tail
+from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
+from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
+from rlcorr_cli.totals.tail import Tails
+from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
+from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.whole import Whole
+
+GROUPS_AT_ONCE = 4096
+"""Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.profile import Profile
@@ -38,8 +41,7 @@ if TYPE_CHECKING:
 
 def build(
     *,
-    by_group: Mapping[GroupKey, Summary],
-    layouts: Layouts,
+    totals: Totals | None,
     replicates: Mapping[str, Replicates],
     group_by: tuple[str, ...],
     plan: Plan,
@@ -62,48 +64,42 @@ def build(
     values, where groups have intervals.  group_bins: the same, where they have curves of their own.  cluster_by: as
     of Clusters.
     """
-    whole_total = total(by_group.values(), layouts)
-    whole_counts = counts(whole_total, plan.mode)
-    whole_counts = {**whole_counts, "rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
+    whole_counts = {**counts(None if totals is None else totals.numbers.whole, plan.mode)}
+    whole_counts |= {"rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
     refuse_empty(whole_counts, inputs)
-    batch_mean = CANONICAL if profile is None else profile.batch_mean
+    assert totals is not None, "a dump with a valid token has totals"
+    divided = factors(totals, plan, CANONICAL if profile is None else profile.batch_mean) if plan.normalizes else None
     of_objective, of_groups = None, dict[tuple[Any, ...], Values]()
     if objective is not None:
-        batches = by_batch(by_group, layouts, of_whole)
-        divided = factors(by_group, layouts, plan, batch_mean) if plan.normalizes else {}
-        batch_means = {batch: mean for (batch, *_), mean in divided.items()}
+        batch_means = (
+            {} if divided is None else {key[0]: mean for key, mean in zip(totals.keys, divided.tolist(), strict=True)}
+        )
+        batches = by_batch(totals, of_whole)
         of_objective = objective_report(batches, plan, objective, batch_means=batch_means, batch_by=batch_by)
         if group_by:
-            of_groups = group_objectives(by_group, plan, objective, batch_means=batch_means)
-    if plan.normalizes:
-        by_group = normalize(by_group, layouts, plan, batch_mean)
-        layouts = normed_layouts(layouts, plan)
-        whole_total = total(by_group.values(), layouts)
-    if of_whole is not None:
-        whole_total = with_whole_tails(whole_total, of_whole)
-    by_values: dict[tuple[Any, ...], list[Summary]] = {}
-    for (_, *values), summary in by_group.items():
-        by_values.setdefault(tuple(values), []).append(summary)
-    keys = sorted(by_values, key=key_order) if group_by else []
-    groups = [
-        group
-        for first in range(0, len(keys), GROUPS_AT_ONCE)
-        for group in _groups(
-            keys[first : first + GROUPS_AT_ONCE], by_values, group_by, layouts=layouts, plan=plan, profile=profile
-        )
-    ]
+            of_groups = group_objectives(totals, plan, objective, batch_means=batch_means)
+    if divided is not None:
+        totals = normalize(totals, plan, divided)
+    whole_total = with_whole_tails(totals.whole, of_whole)
+    numbers = Numbers.of_plan(whole_total, plan, 0)
+    by_values = totals.regrouped(lambda key: key[1:])
+    groups: list[Group] = []
+    places = sorted(range(len(by_values)), key=lambda place: key_order(by_values.keys[place])) if group_by else []
+    for first in range(0, len(places), GROUPS_AT_ONCE):
+        some = by_values.at(places[first : first + GROUPS_AT_ONCE])
+        groups += _groups(some, group_by, plan=plan, profile=profile)
     if of_objective is not None:
         nothing = dict.fromkeys(of_objective.named_metrics)
         groups = [replace(group, objective=of_groups.get(tuple(group.key.values()), nothing)) for group in groups]
     if group_replicates and profile is None:
         groups = [_with_intervals(group, group_replicates, plan.mode) for group in groups]
     if group_bins:
-        groups = [_with_curves(group, group_bins, by_values, layouts=layouts, plan=plan) for group in groups]
+        groups = [_with_curves(group, group_bins, by_values, plan) for group in groups]
     whole = Group(
         key={},
         counts=whole_counts,
-        values=canonical(TotalsView(whole_total, plan), plan),
-        peer_metrics=None if profile is None else profile.write(TotalsView(whole_total, plan), plan),
+        values=canonical(numbers, plan),
+        peer_metrics=None if profile is None else profile.write(numbers, plan),
         objective={} if of_objective is None else of_objective.named_metrics,
     )
     clusters = Clusters.of(cluster_by, replicates.get(plan.mode))
@@ -117,39 +113,34 @@ def build(
         groups=tuple(groups),
         notes=(
             *notes,
-            *_remarks(profile, plan, whole_total),
+            *(() if profile is None else profile.remarks(numbers, plan)),
             *_notes(whole.values, problems),
             *_effective_notes(whole.values, whole_counts["sequences"]),
-            *_shape_notes(whole.values, TotalsView(whole_total, plan).tail("sequence").n_fitted),
-            *_reward_notes(TotalsView(whole_total, plan), inputs),
-            *_advantage_notes(TotalsView(whole_total, plan)),
+            *_shape_notes(whole.values, numbers.tail("sequence").n_fitted),
+            *_reward_notes(numbers, inputs),
+            *_advantage_notes(numbers),
             *(_alike(of_whole) if cluster_by == ROLLOUTS else []),
             *(clusters.notes if clusters is not None and profile is None else ()),
         ),
-        log_ratios=TotalsView(whole_total, plan).histogram("log_ratio"),
+        log_ratios=numbers.histogram("log_ratio"),
         problems=problems.to_dict(),
         anomalies=anomalies,
         impossible=impossible_in(whole.values, of_whole),
         clusters=clusters,
-        suggestions=_suggestions(whole_total, whole.values, plan),
-        geometric=geometric_bounds(sequence_distances(TotalsView(whole_total, plan))),
+        suggestions=_suggestions(numbers, whole.values, plan),
+        geometric=geometric_bounds(sequence_distances(numbers)),
         objective=of_objective,
     )
 
 
-def by_batch(by_group: Mapping[GroupKey, Summary], layouts: Layouts, of_whole: Whole | None) -> dict[Any, Summary]:
-    """The totals of each training batch, in order."""
-    groups: dict[Any, list[Summary]] = {}
-    for (batch, *_), summary in by_group.items():
-        groups.setdefault(batch, []).append(summary)
-    totals = {batch: total(groups[batch], layouts) for batch in sorted(groups, key=order)}
-    if len(totals) == 1 and of_whole is not None:
-        return {batch: with_whole_tails(summary, of_whole) for batch, summary in totals.items()}
-    return totals
+def by_batch(totals: Totals, of_whole: Whole | None) -> Totals:
+    """The totals of each training batch, in order, by its value alone."""
+    batches = totals.regrouped(lambda key: key[:1])
+    batches = batches.at(sorted(range(len(batches)), key=lambda place: order(batches.keys[place][0])))
+    return with_whole_tails(batches, of_whole) if len(batches) == 1 else batches
 
 
-def _suggestions(summary: Summary, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:
-    numbers = TotalsView(summary, plan)
+def _suggestions(numbers: Numbers, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:
     distances = {
         rejection.name: Distances(
             numbers.histogram(f"rs.{rejection.name}.distance"),
@@ -161,36 +152,23 @@ def _suggestions(summary: Summary, values: Mapping[str, Value], plan: Plan) -> t
     return tuple(suggestions(plan.rejections, values, distances))
 
 
-def sequence_distances(numbers: TotalsView | DiagnosticsView) -> Distances:
+def sequence_distances(numbers: Numbers) -> Distances:
     """|g| of every sequence."""
     return Distances(numbers.histogram("seq_distance"), numbers.tail("seq_distance"))
 
 
-def with_whole_tails(summary: Summary, of_whole: Whole) -> Summary:
-    """The same with the longer tails of the whole dump, where it has any."""
-    blocks = {
-        name: replace(
-            block,
-            tails=tuple(
-                of_whole.tails.get(whole_tail(name, of), tail)
-                for of, tail in zip(block.layout.tails, block.tails, strict=True)
-            ),
-        )
-        for name, block in summary.blocks.items()
-    }
-    return replace(summary, blocks=blocks)
+def with_whole_tails(totals: Totals, of_whole: Whole | None) -> Totals:
+    """The totals of one group, of all rows, with the longer tails of the whole dump where it has any."""
+    longer = {} if of_whole is None else of_whole.tails
+    return replace(totals, tails={**totals.tails, **{name: Tails.of_each([longer[name]]) for name in longer}})
 
 
-def counts(summary: Summary, mode: Mode) -> dict[str, int]:
-    """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens; bad rows are not here."""
-    diagnosed = summary.blocks[diagnostics_block(mode)]
-    return {
-        "rows": summary.counts["rows"],
-        "sequences": int(diagnosed.sum("sequences")),
-        "empty_sequences": summary.counts["empty"],
-        "tokens": int(diagnosed.sum("tokens")),
-        "masked_tokens": summary.counts["masked_tokens"],
-    }
+def counts(totals: Totals | None, mode: Mode, at: int = 0) -> dict[str, int]:
+    """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens, of the group at a place; 0
+    without totals.  Bad rows are not here."""
+    numbers = None if totals is None else Numbers.of_mode(totals, mode, at)
+    named = {"sequences": "sequences", "empty_sequences": EMPTY, "tokens": "tokens", "masked_tokens": MASKED}
+    return {name: 0 if numbers is None else int(numbers.sum(of)) for name, of in {"rows": ROWS, **named}.items()}
 
 
 def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
@@ -221,25 +199,15 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
         )
 
 
-def _groups(
-    keys: Sequence[tuple[Any, ...]],
-    by_values: Mapping[tuple[Any, ...], Sequence[Summary]],
-    group_by: Sequence[str],
-    *,
-    layouts: Layouts,
-    plan: Plan,
-    profile: "Profile | None",
-) -> Iterator[Group]:
-    """The groups of these values of the columns, whose metrics are computed together."""
-    summaries = [total(by_values[key], layouts) if len(by_values[key]) > 1 else by_values[key][0] for key in keys]
-    numbers = GroupTotals(summaries, plan)
-    table = MetricTable.of(canonical(numbers, plan), len(keys))
-    for i, (key, summary) in enumerate(zip(keys, summaries, strict=True)):
+def _groups(totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Profile | None") -> Iterator[Group]:
+    """The groups of some values of the columns, whose metrics are computed together."""
+    table = MetricTable.of(canonical(Numbers.of_plan(totals, plan), plan), len(totals))
+    for at, key in enumerate(totals.keys):
         yield Group(
             key=dict(zip(group_by, key, strict=True)),
-            counts=counts(summary, plan.mode),
-            values=table[i],
-            peer_metrics=None if profile is None else profile.write(TotalsView(summary, plan), plan),
+            counts=counts(totals, plan.mode, at),
+            values=table[at],
+            peer_metrics=None if profile is None else profile.write(Numbers.of_plan(totals, plan, at), plan),
         )
 
 
@@ -249,24 +217,13 @@ def _with_intervals(group: Group, replicates: Mapping[tuple[Any, ...], Mapping[s
     return group if drawn is None else replace(group, intervals=intervals(group.values, drawn.get(mode)))
 
 
-def _with_curves(
-    group: Group,
-    bins: Mapping[tuple[Any, ...], BinnedTotals],
-    by_values: Mapping[tuple[Any, ...], Sequence[Summary]],
-    *,
-    layouts: Layouts,
-    plan: Plan,
-) -> Group:
+def _with_curves(group: Group, bins: Mapping[tuple[Any, ...], BinnedTotals], by_values: Totals, plan: Plan) -> Group:
     """The group with what its own curves are drawn from; one without a token has none."""
     key = tuple(group.key.values())
     if key not in bins:
         return group
-    log_ratios = TotalsView(total(by_values[key], layouts), plan).histogram("log_ratio")
+    log_ratios = Numbers.of_plan(by_values, plan, by_values.keys.index(key)).histogram("log_ratio")
     return replace(group, curves=GroupCurves(log_ratios, bins[key]))
-
-
-def _remarks(profile: "Profile | None", plan: Plan, summary: Summary) -> tuple[str, ...]:
-    return () if profile is None else profile.remarks(TotalsView(summary, plan), plan)
 
 
 def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
@@ -300,7 +257,7 @@ def _shape_notes(values: Mapping[str, Value], n_fitted: int) -> list[str]:
     return [f"pareto_k_seq is {shape:.3g} +- {error:.2f}: {n_fitted} tail values are too few to judge it."]
 
 
-def _reward_notes(numbers: TotalsView, inputs: Sequence[Input]) -> list[str]:
+def _reward_notes(numbers: Numbers, inputs: Sequence[Input]) -> list[str]:
     """What reward_mean leaves out, and why it may be null."""
     if not all("reward" in source.columns for source in inputs):
         return []
@@ -314,7 +271,7 @@ def _reward_notes(numbers: TotalsView, inputs: Sequence[Input]) -> list[str]:
     return notes
 
 
-def _advantage_notes(numbers: TotalsView) -> list[str]:
+def _advantage_notes(numbers: Numbers) -> list[str]:
     """What advantage_shift leaves out."""
     if not numbers.has(f"{PREFIX}rows"):
         return []

@@ -1,6 +1,6 @@
 """A Comparison: what each of several plans makes of one dump, and which to take; as values, for any form to show."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -29,12 +29,12 @@ from rlcorr_cli.totals.comparison import (
     divides_by_mean,
     normalized,
     uncorrected,
-    weight_mean,
+    weight_means,
 )
 from rlcorr_cli.totals.families import Value, Values, finite
 from rlcorr_cli.totals.measured import Measured
-from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Summary, total
-from rlcorr_cli.totals.view import DiagnosticsView, GroupDiagnostics
+from rlcorr_cli.totals.totals import Totals
+from rlcorr_cli.totals.view import Numbers
 
 SCHEMA = 1
 Sort = Literal["worth", "info", "kept", "name"]
@@ -149,7 +149,6 @@ class Comparison:
 
 def compared(
     measured: Measured,
-    layouts: Layouts,
     plans: Sequence[NamedPlan],
     *,
     group_by: tuple[str, ...],
@@ -166,22 +165,17 @@ def compared(
     """A comparison of finished totals.  batch_by: the column of training batches, None where all rows are one.
     cluster_by: as of Clusters.
     A dump without rows or without a valid token is a DataError."""
-    whole_total = total(measured.groups.values(), layouts)
     mode = plans[0].plan.mode
-    counts = {**counts_of(whole_total, mode)}
+    counts = counts_of(None if measured.totals is None else measured.totals.numbers.whole, mode)
     counts = {**counts, "rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
     refuse_empty(counts, inputs)
-    by_group = normalized(measured.groups, [named.plan for named in plans])
-    whole_total = total(by_group.values(), layouts)
-    if measured.whole is not None:
-        whole_total = with_whole_tails(whole_total, measured.whole)
-    by_values: dict[tuple[Any, ...], list[Summary]] = {}
-    for (_, *values), summary in by_group.items():
-        by_values.setdefault(tuple(values), []).append(summary)
-    keys = sorted(by_values, key=key_order) if group_by else []
-    n_batches = len({batch for batch, *_ in by_group})
+    assert measured.totals is not None, "a dump with a valid token has totals"
+    totals = normalized(measured.totals, [named.plan for named in plans])
+    whole_total = with_whole_tails(totals.whole, measured.whole)
+    by_values = totals.regrouped(lambda key: key[1:])
+    n_batches = len({batch for batch, *_ in totals.keys})
     clusters = Clusters.of(cluster_by, measured.replicates.get(mode))
-    metrics = diagnostics(DiagnosticsView(whole_total, mode))
+    metrics = diagnostics(Numbers.of_mode(whole_total, mode, 0))
     drawn_intervals = intervals(metrics, measured.replicates.get(mode))
     cause = _cause(anomalies, impossible_in(metrics, measured.whole))
     whole = _group(
@@ -195,22 +189,10 @@ def compared(
         n_batches=n_batches,
         clusters=clusters,
     )
-    groups = [
-        group
-        for first in range(0, len(keys), GROUPS_AT_ONCE)
-        for group in _groups(
-            keys[first : first + GROUPS_AT_ONCE],
-            by_values,
-            group_by=group_by,
-            layouts=layouts,
-            plans=plans,
-            cause=cause,
-        )
-    ]
+    groups = _groups(by_values, group_by=group_by, plans=plans, cause=cause) if group_by else []
     if objectives:
-        batches = by_batch(measured.groups, layouts, None)
-        whole = _with_objectives(whole, batches, objectives, batch_by)
-        groups = _with_group_objectives(groups, measured.groups, batches, objectives) if groups else groups
+        whole = _with_objectives(whole, measured.totals, objectives, batch_by)
+        groups = _with_group_objectives(groups, measured.totals, objectives) if groups else groups
     return Comparison(
         inputs=inputs,
         whole=whole,
@@ -224,30 +206,30 @@ def compared(
     )
 
 
-def _groups(
-    keys: Sequence[tuple[Any, ...]],
-    by_values: Mapping[tuple[Any, ...], Sequence[Summary]],
-    *,
-    group_by: Sequence[str],
-    layouts: Layouts,
-    plans: Sequence[NamedPlan],
-    cause: str,
-) -> Iterator[ComparedGroup]:
-    """The groups of these values of the columns, whose diagnostics are computed together."""
+def _groups(totals: Totals, *, group_by: Sequence[str], plans: Sequence[NamedPlan], cause: str) -> list[ComparedGroup]:
+    """The groups of some values of the columns, in order."""
     mode = plans[0].plan.mode
-    summaries = [total(by_values[key], layouts) for key in keys]
-    table = MetricTable.of(diagnostics(GroupDiagnostics(summaries, mode)), len(keys))
-    for i, (key, summary) in enumerate(zip(keys, summaries, strict=True)):
-        values = dict(zip(group_by, key, strict=True))
-        diagnosed = dict(table[i].items())
-        yield _group(values, summary, plans, counts=counts_of(summary, mode), diagnosed=diagnosed, cause=cause)
+    table = MetricTable.of(diagnostics(Numbers.of_mode(totals, mode)), len(totals))
+    return [
+        _group(
+            dict(zip(group_by, totals.keys[at], strict=True)),
+            totals,
+            plans,
+            at=at,
+            counts=counts_of(totals, mode, at),
+            diagnosed=dict(table[at].items()),
+            cause=cause,
+        )
+        for at in sorted(range(len(totals)), key=lambda at: key_order(totals.keys[at]))
+    ]
 
 
 def _group(
     key: Mapping[str, Any],
-    summary: Summary,
+    totals: Totals,
     plans: Sequence[NamedPlan],
     *,
+    at: int = 0,
     counts: Mapping[str, int],
     diagnosed: Values,
     cause: str,
@@ -255,9 +237,10 @@ def _group(
     n_batches: int = 1,
     clusters: Clusters | None = None,
 ) -> ComparedGroup:
-    """diagnosed: the summary's diagnostics.  cause: as of Evidence.  drawn: totals with replicates, for intervals."""
+    """The group at a place.  diagnosed: its diagnostics.  cause: as of Evidence.  drawn: what has replicates, for
+    intervals."""
     nothing = uncorrected(plans[0].plan.mode)
-    of_nothing, *of_plans = ComparedTotals.of_each(summary, [nothing, *(named.plan for named in plans)])
+    of_nothing, *of_plans = (ComparedTotals.of(totals, plan, at) for plan in (nothing, *(each.plan for each in plans)))
     metrics = diagnosed | _advantage_shift(of_nothing)
     values = tuple(
         PlanValues(
@@ -280,29 +263,30 @@ def _group(
         metrics=metrics,
         plans=values,
         advantages_differ=advantages_differ(of_nothing),
-        bounds=_bounds(summary, {named.plan.mode for named in plans}),
+        bounds=_bounds(totals, at, {named.plan.mode for named in plans}),
         cause=cause,
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
 
 
-def _bounds(summary: Summary, modes: Iterable[Mode]) -> dict[Mode, GeometricBounds]:
+def _bounds(totals: Totals, at: int, modes: Iterable[Mode]) -> dict[Mode, GeometricBounds]:
     """Of each mode, the bounds that keep KEEP of the sequences."""
     of_modes: dict[Mode, GeometricBounds] = {}
     for mode in modes:
-        bounds = geometric_bounds(sequence_distances(DiagnosticsView(summary, mode)), KEEP)
+        bounds = geometric_bounds(sequence_distances(Numbers.of_mode(totals, mode, at)), KEEP)
         if bounds is not None:
             of_modes[mode] = bounds
     return of_modes
 
 
 def _with_objectives(
-    whole: ComparedGroup, batches: Mapping[Any, Summary], objectives: Mapping[Plan, Objective], batch_by: str | None
+    whole: ComparedGroup, totals: Totals, objectives: Mapping[Plan, Objective], batch_by: str | None
 ) -> ComparedGroup:
     """The same with what each plan's objective makes of the training batches."""
+    batches = by_batch(totals, None)
 
     def report(plan: Plan) -> ObjectiveReport:
-        means = _batch_means(batches, plan)
+        means = _batch_means(totals, plan)
         return objective_report(batches, plan, objectives[plan], batch_means=means, batch_by=batch_by)
 
     reports = [(each, report(each.plan)) for each in whole.plans]
@@ -313,14 +297,11 @@ def _with_objectives(
 
 
 def _with_group_objectives(
-    groups: Sequence[ComparedGroup],
-    by_group: Mapping[GroupKey, Summary],
-    batches: Mapping[Any, Summary],
-    objectives: Mapping[Plan, Objective],
+    groups: Sequence[ComparedGroup], totals: Totals, objectives: Mapping[Plan, Objective]
 ) -> list[ComparedGroup]:
     """The same with what each plan's objective makes of the rows of each group alone."""
     of_plans = {
-        plan: group_objectives(by_group, plan, objective, batch_means=_batch_means(batches, plan))
+        plan: group_objectives(totals, plan, objective, batch_means=_batch_means(totals, plan))
         for plan, objective in objectives.items()
     }
 
@@ -332,9 +313,9 @@ def _with_group_objectives(
     return [with_objectives(group) for group in groups]
 
 
-def _batch_means(batches: Mapping[Any, Summary], plan: Plan) -> dict[Any, float]:
+def _batch_means(totals: Totals, plan: Plan) -> dict[Any, float]:
     """What each batch's weights are divided by, where they are."""
-    return {batch: weight_mean(summary, plan) for batch, summary in batches.items()} if divides_by_mean(plan) else {}
+    return weight_means(totals, plan) if divides_by_mean(plan) else {}
 
 
 def _cause(anomalies: Sequence[AnomalyFinding], impossible: Impossible | None) -> str:

@@ -22,8 +22,8 @@ from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section
 from rlcorr_cli.rules.rule import Severity
 from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import in_both
-from rlcorr_cli.totals.summary import Replicates
 from rlcorr_cli.totals.whole import Whole
 
 FAMILY = (

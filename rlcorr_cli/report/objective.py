@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlcorr_cli.metrics.objective import (
     MISTAKES,
@@ -18,10 +18,8 @@ from rlcorr_cli.metrics.objective import (
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Values
-from rlcorr_cli.totals.view import TotalsView
-
-if TYPE_CHECKING:
-    from rlcorr_cli.totals.summary import GroupKey, Summary
+from rlcorr_cli.totals.totals import Totals
+from rlcorr_cli.totals.view import Numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +95,7 @@ class ObjectiveReport:
 
 
 def objective_report(
-    by_batch: Mapping[Any, "Summary"],
+    by_batch: Totals,
     plan: Plan,
     objective: Objective,
     *,
@@ -107,8 +105,8 @@ def objective_report(
     """Of each training batch's totals, in their order.  batch_means: what weights are divided by, where they are."""
     batches: list[ObjectiveBatch] = []
     moved = False
-    for batch, summary in by_batch.items():
-        numbers = TotalsView(summary, plan)
+    for at, (batch,) in enumerate(by_batch.keys):
+        numbers = Numbers.of_plan(by_batch, plan, at)
         if not numbers.tokens:
             continue
         moved = objective.mode == "bypass" or numbers.has("drift.ratio")
@@ -126,15 +124,15 @@ def objective_report(
 
 
 def group_objectives(
-    by_group: "Mapping[GroupKey, Summary]", plan: Plan, objective: Objective, *, batch_means: Mapping[Any, float]
+    totals: Totals, plan: Plan, objective: Objective, *, batch_means: Mapping[Any, float]
 ) -> dict[tuple[Any, ...], Values]:
     """Each group's numbers by its values, as though its rows alone were the training batch: what divides is its own.
 
     Means over the batches that have it; batch_means as of `objective_report`.
     """
     of_batches: dict[tuple[Any, ...], list[Values]] = {}
-    for (batch, *values), summary in by_group.items():
-        numbers = TotalsView(summary, plan)
+    for at, (batch, *values) in enumerate(totals.keys):
+        numbers = Numbers.of_plan(totals, plan, at)
         if numbers.tokens:
             of_batch = objective_values(BatchObjective(numbers, objective, batch_means.get(batch, 1.0)))
             of_batches.setdefault(tuple(values), []).append(full_names(of_batch, objective.name))

@@ -22,10 +22,12 @@ from rlcorr_cli.quality.diagnosis.judge import diagnose
 from rlcorr_cli.quality.diagnosis.suspicions import standing
 from rlcorr_cli.report.build import build
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.totals.block import diagnostics_block, plan_block
-from rlcorr_cli.totals.measured import Measured, regrouped
+from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.summary import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, GroupKey, Layouts, Summary
+from rlcorr_cli.totals.replicates import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, regrouped
+from rlcorr_cli.totals.tail import GROUP_SIZE
+from rlcorr_cli.totals.totals import Totals
+from rlcorr_cli.totals.view import diagnostics_block
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +50,18 @@ class RunTotals:
     drawn_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        needed = {diagnostics_block(self.plan.mode), plan_block(self.plan)}
-        for key, summary in self.measured.groups.items():
-            if len(key) != 1 + len(self.provenance.groups) or not needed <= summary.blocks.keys():
-                raise ValueError("a group has another key than its columns, or no totals of the plan")
+        totals = self.measured.totals
+        if totals is not None and any(len(key) != 1 + len(self.provenance.groups) for key in totals.keys):
+            raise ValueError("a group has another key than its columns")
 
     def check_unpacked(self) -> None:
         """A ValueError or LookupError of groups or replicates that do not add to each other, and of settings or inputs
         without what every run has."""
-        layouts = self.layouts
-        if any(summary.layouts != layouts for summary in self.measured.groups.values()):
-            raise ValueError("groups hold other totals than each other")
-        of_plan = layouts.get(diagnostics_block(self.plan.mode))
-        names, logs, _ = self.resampled.get(self.plan.mode, ((), (), 0))
-        if of_plan and not (set(names) <= {*of_plan.sums} and set(logs) <= {*of_plan.logs}):
-            raise ValueError("replicates are of other totals than there are")
+        totals = self.measured.totals
+        if totals is not None:
+            self._check_names(totals)
+            if any(tails.size != GROUP_SIZE for tails in totals.tails.values()):
+                raise ValueError("a tail has another size")
         if self.measured.gap is not None:
             self.measured.gap.check()
         of_groups = (self.measured.group_replicates or {}).values()
@@ -74,15 +73,24 @@ class RunTotals:
         if not self.inputs or any(len(source.columns) < 2 for source in self.inputs):
             raise ValueError("there is no input with the columns of two policies")
 
+    def _check_names(self, totals: Totals) -> None:
+        names, places = {merge: set(table.names) for merge, table in totals.tables.items()}, self.resampled
+        sums, logs, _ = places.get(self.plan.mode, ((), (), 0))
+        block = diagnostics_block(self.plan.mode)
+        for merge, of_replicates in (("sum", sums), ("log_sum_exp", logs)):
+            if not {f"{block}.{name}" for name in of_replicates} <= names[merge]:
+                raise ValueError("replicates are of other totals than there are")
+        needed = f"{block}.tokens"
+        if needed not in names["sum"]:
+            raise ValueError("there are no totals of the plan")
+
     @property
     def resampled(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...], int]]:
-        """Of the replicates of each mode the names of their sums and logs, and how many there are; a ValueError where
-        those of two groups differ."""
+        """The names of the replicates of each mode; a ValueError where those of two groups differ."""
         told: dict[str, tuple[tuple[str, ...], tuple[str, ...], int]] = {}
         for by_mode in (self.measured.replicates, *(self.measured.group_replicates or {}).values()):
             for mode, replicates in by_mode.items():
-                these = replicates.names, replicates.logs, replicates.sums.shape[1]
-                if told.setdefault(mode, these) != these:
+                if told.setdefault(mode, replicates.names) != replicates.names:
                     raise ValueError("replicates hold other totals than each other")
         return told
 
@@ -93,9 +101,10 @@ class RunTotals:
         return self.measured.provenance
 
     @property
-    def layouts(self) -> Layouts:
-        """Of its blocks; none without a group."""
-        return next((summary.layouts for summary in self.measured.groups.values()), {})
+    def totals(self) -> Totals:
+        """Those of a run that has some."""
+        assert self.measured.totals is not None
+        return self.measured.totals
 
     def grouped_by(self, columns: Sequence[str]) -> "RunTotals":
         """The same by some of the columns that it is grouped by; by none of them, of the whole."""
@@ -106,14 +115,11 @@ class RunTotals:
             by = f"grouped by {', '.join(present)} alone" if present else "of the whole dump alone"
             raise UsageError(f"--group-by {lacking[0]}: these totals are {by}.", "Group when the totals are made.")
         places = [present.index(name) for name in columns]
-        groups: dict[GroupKey, Summary] = {}
-        for (batch, *values), summary in self.measured.groups.items():
-            key = batch, *(values[place] for place in places)
-            groups[key] = groups[key] + summary if key in groups else summary
+        totals = self.totals.regrouped(lambda key: (key[0], *(key[1 + place] for place in places)))
         replicates = regrouped(self.measured.group_replicates, places)
         provenance = replace(self.provenance, groups=tuple(columns))
         measured = replace(
-            self.measured, groups=groups, group_replicates=replicates, group_bins={}, provenance=provenance
+            self.measured, totals=totals, group_replicates=replicates, group_bins={}, provenance=provenance
         )
         return replace(self, measured=measured)
 
@@ -123,12 +129,11 @@ class RunTotals:
         return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
 
 
-def report_of(run: RunTotals, layouts: Layouts) -> Report:
-    """The report of a run; layouts: of its totals, where there may be none."""
+def report_of(run: RunTotals) -> Report:
+    """The report of a run."""
     measured, plan, provenance = run.measured, run.plan, run.provenance
     report = build(
-        by_group=measured.groups,
-        layouts=layouts,
+        totals=measured.totals,
         replicates=measured.replicates,
         group_by=provenance.groups,
         plan=plan,
@@ -182,7 +187,7 @@ def _batch_notes(run: RunTotals) -> list[str]:
     does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
     does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
     if column is not None:
-        n_batches = len({batch for batch, *_ in run.measured.groups})
+        n_batches = 0 if run.measured.totals is None else len({batch for batch, *_ in run.totals.keys})
         values = "one value" if n_batches == 1 else f"{n_batches:,} values"
         return [f"{what}: {values} of {column}." for what in does]
     return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]

@@ -23,7 +23,7 @@ from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.view import UnknownTotalError
 
 SUFFIX = ".rlcorr"
-VERSION = 1
+VERSION = 2
 """Goes up whenever a file comes to be read in another way."""
 MOST_BYTES = 1 << 32
 AGAIN = f"Write it again with `rlcorr analyze DUMP -o part{SUFFIX}`."
@@ -63,7 +63,7 @@ def read_head(path: str) -> Head:
 def read_totals(path: str) -> RunTotals:
     """The totals that a file holds; anything else is a DataError."""
     run = _part(path, RunTotals, _parts(path)[1])
-    if not run.measured.groups:
+    if not run.measured.totals:
         raise DataError(f"{path} holds no totals.", AGAIN)
     if run.provenance.schema != SCHEMA:
         raise DataError(f"{path} was written by another release of rlcorr, whose totals mean something else.", AGAIN)
@@ -81,7 +81,7 @@ def grouped_totals(path: str, run: RunTotals, columns: Sequence[str]) -> RunTota
 def report_in(path: str, run: RunTotals) -> Report:
     """The report of what a file holds, whose totals may lack what this release reads."""
     try:
-        return replace(report_of(run, run.layouts), totals=run)
+        return replace(report_of(run), totals=run)
     except UnknownTotalError as error:
         raise DataError(f"{path} was written by another release of rlcorr: it has no {error.args[0]}.", AGAIN) from None
 

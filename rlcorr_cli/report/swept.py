@@ -18,8 +18,8 @@ from rlcorr_cli.report.build import refuse_empty
 from rlcorr_cli.report.suggest import ROOM, shortest
 from rlcorr_cli.totals.comparison import LOGS, ComparedTotals
 from rlcorr_cli.totals.families import Value, finite
-from rlcorr_cli.totals.summary import Summary
 from rlcorr_cli.totals.sweep import Candidates, Curve, ess, place_of_share
+from rlcorr_cli.totals.totals import Totals
 
 SCHEMA = 1
 MOST_POINTS = 1000
@@ -126,7 +126,7 @@ class Sweep:
 
 
 def swept_report(
-    summary: Summary,
+    totals: Totals | None,
     curve: Curve | None,
     swept: Swept,
     *,
@@ -137,10 +137,12 @@ def swept_report(
     notes: tuple[str, ...],
     n_bad_rows: int,
 ) -> Sweep:
-    """The sweep of finished totals.  candidates: by their group's place on the curve, those that targets cut."""
-    counts = dict(counts_of(summary, swept.base.mode))
+    """The sweep of finished totals, of all rows as one group.  candidates: by their group's place on the curve, those
+    that targets cut."""
+    counts = counts_of(totals, swept.base.mode)
     counts |= {"rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
     refuse_empty(counts, inputs)
+    assert totals is not None
     assert curve is not None, "a dump with a valid token has units"
     if not len(curve.thresholds):
         gated = "have advantages that these weights act on"
@@ -149,7 +151,7 @@ def swept_report(
             f"The bound moves nothing: none of the {swept.units} {acted_on}.",
             "Sweep other weights: --is token --bound high.",
         )
-    reading = _Reading(summary, curve, swept)
+    reading = _Reading(totals, curve, swept)
     record = swept.record
     what = f"{record.scope} weights" if isinstance(record, Weighting) else f"{record.statistic}.{record.scope}"
     return Sweep(
@@ -185,7 +187,7 @@ def crossing_of_ess(curve: Curve, target: float) -> int | None:
 class _Reading:
     """Numbers at thresholds of a curve."""
 
-    summary: Summary
+    totals: Totals
     curve: Curve
     swept: Swept
 
@@ -198,7 +200,7 @@ class _Reading:
         """The point of these sums."""
         sums = {name: float(value) for name, value in sums.items()}
         plan = self.swept.base
-        base = ComparedTotals.of(self.summary, plan)
+        base = ComparedTotals.of(self.totals, plan, 0)
         assert base.logs is not None
         of_sequences = self.swept.units == "sequences"
         logs = {**base.logs, **{name: _log(sums[name]) for name in LOGS if name in sums}}

@@ -132,5 +132,5 @@ def histogram_to_list(histogram: Histogram) -> list[list[int]]:
 
 
 def histogram_from_list(data: list[list[int]]) -> Histogram:
-    """What `histogram_to_list` wrote."""
-    return Histogram.from_dict({"buckets": data[0], "counts": data[1]})
+    """What `histogram_to_list` wrote; as many counts as buckets, or it is a ValueError."""
+    return Histogram(np.array(data[0], np.uint16), np.array(data[1], np.int64))

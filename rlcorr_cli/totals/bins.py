@@ -5,13 +5,13 @@ of a grid.  None has more than 65,536 bins, so that bin numbers are u16 and sort
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.totals.exact import Floats, check_counts, floats_from_list, floats_to_list
+from rlcorr_cli.totals.exact import Floats, check_counts
 
 Bins = NDArray[np.uint16]
 Counts = NDArray[np.integer[Any]]
@@ -100,7 +100,6 @@ class Grid:
 
 
 FLOAT_BITS = FloatBits()
-_KINDS: Mapping[str, type[FloatBits | Octaves | Grid]] = {"float_bits": FloatBits, "octaves": Octaves, "grid": Grid}
 BinningT = TypeVar("BinningT", bound=FloatBits | Octaves | Grid)
 
 
@@ -177,24 +176,6 @@ class Binned(Generic[BinningT]):
             and self.sums.keys() == other.sums.keys()
             and all(np.array_equal(column, other.sums[name]) for name, column in self.sums.items())
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values; floats survive exactly."""
-        kind = next(name for name, kind in _KINDS.items() if isinstance(self.binning, kind))
-        return {
-            "binning": {"kind": kind, **asdict(self.binning)},
-            "bins": self.bins.tolist(),
-            "counts": self.counts.tolist(),
-            "sums": {name: floats_to_list(column) for name, column in self.sums.items()},
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Binned[Any]":
-        """What `to_dict` wrote; columns of another length than the bins are a ValueError."""
-        shape = dict(data["binning"])
-        binning = _KINDS[shape.pop("kind")](**shape)
-        sums = {name: floats_from_list(column) for name, column in data["sums"].items()}
-        return Binned(binning, np.array(data["bins"], np.uint16), np.array(data["counts"], np.int64), sums)
 
 
 def added_up(bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> tuple[Bins, Counts, dict[str, Floats]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
 from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.summary import GroupKey
+from rlcorr_cli.totals.totals import GroupKey
 
 
 @dataclass(frozen=True)

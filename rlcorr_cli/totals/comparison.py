@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.totals.block import Block, Layout, diagnostics_block
-from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.summary import GroupKey, Replicates, Summary
+from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.tail import Tail
+from rlcorr_cli.totals.totals import Merge, Table, Totals
+from rlcorr_cli.totals.view import Numbers
 
 MASS = "mass"
 """The tail of the sum of |A f| over each sequence."""
@@ -54,6 +54,7 @@ RESAMPLED = (
     "units",
 )
 """The sums of a plan that have replicates."""
+_DIAGNOSTICS = ("tokens", "sequences", "seq_tv")
 REFERENCE_SUMS = ("advantage", "advantage_squared", "score")
 REFERENCE_LOGS = tuple(f"{ratio}{part}" for ratio in ("ratio", "ratio_squared") for part in PARTS)
 """Logs of sums over sequences of e^S and e^2S times 1, A+, A- and A^2."""
@@ -74,21 +75,6 @@ def plan_name(plan: Plan, name: str) -> str:
 def reference_name(mode: Mode, name: str) -> str:
     """The name of a total of what all plans of a mode are held against."""
     return f"{mode}.{name}"
-
-
-def comparison_layout(plans: Sequence[Plan]) -> Layout:
-    """The names of the block's numbers: of plans by mode, each mode's followed by its reference."""
-    modes: dict[Mode, None] = dict.fromkeys(plan.mode for plan in plans)
-    sums: list[str] = []
-    logs: list[str] = []
-    for mode in modes:
-        of_mode = [plan for plan in plans if plan.mode == mode]
-        sums += [plan_name(plan, name) for plan in of_mode for name in DEGREES]
-        sums += [reference_name(mode, name) for name in REFERENCE_SUMS]
-        logs += [plan_name(plan, name) for plan in of_mode for name in LOGS]
-        logs += [reference_name(mode, name) for name in REFERENCE_LOGS]
-    masses = tuple(plan_name(plan, MASS) for mode in modes for plan in plans if plan.mode == mode)
-    return Layout(sums=tuple(sums), mins=(), maxs=(), logs=tuple(logs), histograms=(), tails=masses)
 
 
 def resampled_names(plans: Sequence[Plan]) -> list[str]:
@@ -112,98 +98,63 @@ class ComparedTotals:
     mass: Tail | None = None
 
     @classmethod
-    def of(cls, summary: Summary, plan: Plan) -> "ComparedTotals":
-        """Of a Summary."""
-        (totals,) = cls.of_each(summary, (plan,))
-        return totals
-
-    @classmethod
-    def of_each(cls, summary: Summary, plans: Sequence[Plan]) -> "list[ComparedTotals]":
-        """Of a Summary, one for each plan; its numbers are named once, because groups may be many."""
-        block = summary.blocks[COMPARISON]
-        sums, logs = _sums(block), _logs(block)
-        diagnostics = {plan.mode: _sums(summary.blocks[diagnostics_block(plan.mode)]) for plan in plans}
-        return [
-            cls(
-                plan={name: sums[plan_name(plan, name)] for name in DEGREES},
-                reference={name: sums[reference_name(plan.mode, name)] for name in REFERENCE_SUMS},
-                diagnostics=diagnostics[plan.mode],
-                logs={name: logs[plan_name(plan, name)] for name in LOGS}
-                | {name: logs[reference_name(plan.mode, name)] for name in REFERENCE_LOGS},
-                mass=block.tails[block.layout.places["tails"][plan_name(plan, MASS)]],
-            )
-            for plan in plans
-        ]
+    def of(cls, totals: Totals, plan: Plan, at: int) -> "ComparedTotals":
+        """Of the group at a place."""
+        numbers, of_mode = Numbers(totals, (COMPARISON,), at), Numbers.of_mode(totals, plan.mode, at)
+        names = {plan_name(plan, name): name for name in LOGS}
+        names |= {reference_name(plan.mode, name): name for name in REFERENCE_LOGS}
+        return cls(
+            plan={name: numbers.sum(plan_name(plan, name)) for name in DEGREES},
+            reference={name: numbers.sum(reference_name(plan.mode, name)) for name in REFERENCE_SUMS},
+            diagnostics={name: of_mode.sum(name) for name in _DIAGNOSTICS},
+            logs={name: numbers.log(full) for full, name in names.items()},
+            mass=numbers.tail(plan_name(plan, MASS)),
+        )
 
     @classmethod
     def resampled(cls, replicates: Replicates, diagnostics: Replicates, plan: Plan) -> "ComparedTotals":
         """Of replicates."""
-        sums = dict(zip(replicates.names, replicates.sums, strict=True))
+        sums = replicates.sums
         return cls(
             plan={name: sums[plan_name(plan, name)] for name in RESAMPLED},
             reference={"score": sums[reference_name(plan.mode, "score")]},
-            diagnostics=dict(zip(diagnostics.names, diagnostics.sums, strict=True)),
+            diagnostics={name: diagnostics.sums[name] for name in _DIAGNOSTICS},
         )
 
 
-def normalized(by_group: Mapping[GroupKey, Summary], plans: Sequence[Plan]) -> dict[GroupKey, Summary]:
+def normalized(totals: Totals, plans: Sequence[Plan]) -> Totals:
     """The same with each training batch's weights divided by their mean, for the plans that ask for it.
 
     Every total of a plan is homogeneous in its weights, so that a scale on them is one on the totals.
     """
-    divided = [plan for plan in plans if divides_by_mean(plan)]
-    by_batch: dict[Any, list[GroupKey]] = {}
-    for key in by_group if divided else ():
-        by_batch.setdefault(key[0], []).append(key)
-    scaled = dict(by_group)
-    for keys in by_batch.values():
-        scales: dict[str, float] = {}
-        for plan in divided:
-            weight, units = (
-                sum(by_group[key].blocks[COMPARISON].sum(plan_name(plan, name)) for key in keys)
-                for name in ("weight", "units")
-            )
-            scales[plan.id] = units / weight if weight else 1.0
-        for key in keys:
-            blocks = by_group[key].blocks
-            scaled[key] = replace(by_group[key], blocks={**blocks, COMPARISON: _scaled(blocks[COMPARISON], scales)})
-    return scaled
+    sums, logs = (totals.tables[merge] for merge in ("sum", "log_sum_exp"))
+    scaled_sums, scaled_logs, tails = sums.values.copy(), logs.values.copy(), dict(totals.tails)
+    for plan in filter(divides_by_mean, plans):
+        means = weight_means(totals, plan)
+        scale = 1 / np.array([means[batch] for batch, *_ in totals.keys])
+        for name, degree in DEGREES.items():
+            scaled_sums[sums.places[f"{COMPARISON}.{plan_name(plan, name)}"]] *= scale**degree
+        for name in LOGS:
+            scaled_logs[logs.places[f"{COMPARISON}.{plan_name(plan, name)}"]] += np.log(scale)
+        masses = f"{COMPARISON}.{plan_name(plan, MASS)}"
+        (values,) = tails[masses].columns
+        tails[masses] = replace(tails[masses], columns=(values * np.repeat(scale, tails[masses].lengths),))
+    scaled: dict[Merge, Table] = {
+        "sum": Table(sums.names, scaled_sums),
+        "log_sum_exp": Table(logs.names, scaled_logs),
+    }
+    return replace(totals, tables={**totals.tables, **scaled}, tails=tails)
 
 
-def weight_mean(summary: Summary, plan: Plan) -> float:
-    """The mean of a plan's weights over their units, before they are divided by it; 1 without a weight."""
-    weight, units = (summary.blocks[COMPARISON].sum(plan_name(plan, name)) for name in ("weight", "units"))
-    return weight / units if units and weight else 1.0
+def weight_means(totals: Totals, plan: Plan) -> dict[Any, float]:
+    """The mean of a plan's weights over their units in each training batch, before they are divided by it; 1 without a
+    weight."""
+    of_batches = totals.numbers.regrouped(lambda key: key[:1])
+    weight, units = (of_batches.sum(f"{COMPARISON}.{plan_name(plan, name)}") for name in ("weight", "units"))
+    means = np.where(weight == 0, 1.0, weight / np.where(units == 0, 1.0, units)).tolist()
+    return {batch: mean for (batch,), mean in zip(of_batches.keys, means, strict=True)}
 
 
 def divides_by_mean(plan: Plan) -> bool:
     """Whether the weights that its loss takes are divided by their batch's mean."""
     return plan.applied_weighting is not None and plan.applied_weighting.normalize == "batch"
-
-
-def _scaled(block: Block, scales: Mapping[str, float]) -> Block:
-    """The block with some plans' weights scaled; scales: by the plan's id."""
-
-    def scale(name: str, degree: int) -> float:
-        return scales.get(name.partition(".")[0], 1.0) ** degree
-
-    layout = block.layout
-    return replace(
-        block,
-        sums=block.sums * np.array([scale(name, DEGREES.get(name.partition(".")[2], 0)) for name in layout.sums]),
-        log_rests=block.log_rests * np.array([scale(name, 1) for name in layout.logs]),
-        tails=tuple(
-            replace(tail, largest=tail.largest * scale(name, 1))
-            for name, tail in zip(layout.tails, block.tails, strict=True)
-        ),
-    )
-
-
-def _sums(block: Block) -> dict[str, float]:
-    return dict(zip(block.layout.sums, block.sums.tolist(), strict=True))
-
-
-def _logs(block: Block) -> dict[str, float]:
-    with np.errstate(divide="ignore"):
-        values: Floats = block.log_peaks + np.log(block.log_rests)
-    return dict(zip(block.layout.logs, values.tolist(), strict=True))

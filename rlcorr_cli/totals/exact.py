@@ -1,7 +1,6 @@
-"""Numbers and group keys as JSON keeps them, to the last bit: JSON itself has no infinity, no NaN and no dates."""
+"""Numbers as JSON keeps them, to the last bit: JSON itself has no infinity and no NaN."""
 
 from collections.abc import Sequence
-from datetime import date, datetime
 from math import isfinite
 from typing import Any
 
@@ -27,33 +26,3 @@ def check_counts(*numbers: NDArray[Any]) -> None:
     """A ValueError of numbers that count nothing: below 0, not finite, or beyond what a float counts exactly."""
     if not all(np.all((each >= 0) & (each < 1 << 53)) for each in numbers):
         raise ValueError("a count is no number of things")
-
-
-def key_to_list(key: tuple[Any, ...]) -> list[Any]:
-    """A group key's values; dates, and floats that are not finite, say what they are."""
-    return [_value_to_json(value) for value in key]
-
-
-def key_from_list(data: Sequence[Any]) -> tuple[Any, ...]:
-    """What `key_to_list` wrote."""
-    return tuple(_FROM_TEXT[kind](text) for kind, text in (_kind_and_text(value) for value in data))
-
-
-_FROM_TEXT: dict[str, Any] = {
-    "": lambda value: value,
-    "float": float,
-    "datetime": datetime.fromisoformat,
-    "date": date.fromisoformat,
-}
-
-
-def _value_to_json(value: Any) -> Any:
-    if isinstance(value, float) and not isfinite(value):
-        return {"float": str(value)}
-    if isinstance(value, date):
-        return {"datetime" if isinstance(value, datetime) else "date": value.isoformat()}
-    return value
-
-
-def _kind_and_text(value: Any) -> tuple[str, Any]:
-    return next(iter(value.items())) if isinstance(value, dict) else ("", value)

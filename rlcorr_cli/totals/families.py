@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import TotalsView
+    from rlcorr_cli.totals.view import Numbers
 
 Value = float | None
 Values = dict[str, Value]
@@ -26,7 +26,7 @@ class StatisticFamily:
     from 0 (the smaller root mean square) is 0: two sums do not tell it from rounding.
     """
 
-    numbers: "TotalsView"
+    numbers: "Numbers"
     prefix: str
     token_scope: bool
     centre: float

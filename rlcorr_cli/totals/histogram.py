@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, Counts, FloatBits, added_up
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, Counts, FloatBits
+from rlcorr_cli.totals.exact import Floats, check_counts
+from rlcorr_cli.totals.lists import Columns, Ints, Lists, Stretches, first_of_each, joined_columns
 
 HISTOGRAM_RELATIVE_ERROR = 2.0**-8
 """Half a bucket, relative to its nearer edge: what a quantile may be off by (its error bound in reports)."""
@@ -35,15 +37,6 @@ class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # 
         buckets = np.flatnonzero(dense != 0)  # of booleans, which takes a quarter of the time
         return cls(buckets.astype(np.uint16), dense[buckets])
 
-    @classmethod
-    def total(cls, histograms: Sequence["Histogram"]) -> "Histogram":
-        """The sum of at least one."""
-        bins, counts = (
-            np.concatenate(columns) for columns in zip(*((h.bins, h.counts) for h in histograms), strict=True)
-        )
-        added, totals, _ = added_up(bins, counts, {})
-        return cls(added, totals)
-
     @property
     def buckets(self) -> Bins:
         """Its bins, u16[K] ascending and distinct."""
@@ -51,15 +44,6 @@ class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # 
 
     def _replaced(self, bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> "Histogram":
         return Histogram(bins, narrowed(counts))
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values."""
-        return {"buckets": self.buckets.tolist(), "counts": self.counts.tolist()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Histogram":
-        """What `to_dict` wrote; as many counts as buckets, or it is a ValueError."""
-        return cls(np.array(data["buckets"], np.uint16), np.array(data["counts"], np.int64))
 
     @cached_property
     def by_value(self) -> tuple[Floats, Counts]:
@@ -84,32 +68,95 @@ def narrowed(counts: Counts) -> Counts:
     return counts.astype(np.min_scalar_type(counts.max(initial=0)))
 
 
-class Histograms:
-    """The histograms of many groups, whose quantiles are read at once, f64[G]."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Histograms(Lists):
+    """The histograms of G groups.  columns: buckets u16, ascending in each group, and their counts."""
 
-    def __init__(self, histograms: Sequence[Histogram]) -> None:
-        sizes = np.array([len(histogram.bins) for histogram in histograms], np.int64)
-        buckets = np.concatenate([histogram.bins for histogram in histograms])
-        counts = np.concatenate([histogram.counts for histogram in histograms])
-        ends = np.cumsum(sizes)
-        starts = ends - sizes
-        # Values in ascending order: the negative buckets, of which the last is the lowest, then the others.
+    @classmethod
+    def of_rows(cls, values: NDArray[Any], lengths: Ints, group_of: Ints, n_groups: int) -> "Histograms":
+        """Of the values of some rows, one row's after the other's.  lengths, group_of: of each row, i64[B]."""
+        buckets = FLOAT_BITS.bins_of(values)
+        if len(group_of) and (group_of == group_of[0]).all():
+            alone = cls.of_each([Histogram.of_counts(np.bincount(buckets, minlength=1 << 16))])
+            return alone.total([alone], None, group_of[:1], n_groups)
+        rows = Stretches.of_rows((buckets, np.ones(len(values), np.uint8)), lengths, group_of)
+        sizes, columns = rows.merged(n_groups, _added, reduced=False)
+        n = np.zeros(n_groups, np.int64)
+        np.add.at(n, group_of, lengths)
+        return cls(n=n, lengths=sizes, columns=columns)
+
+    @classmethod
+    def of_each(cls, histograms: Sequence[Histogram]) -> "Histograms":
+        """Of groups that have these."""
+        return cls(
+            n=np.array([int(each.counts.sum()) for each in histograms], np.int64),
+            lengths=np.array([len(each.bins) for each in histograms], np.int64),
+            columns=joined_columns([(each.bins, narrowed(each.counts)) for each in histograms]),
+        )
+
+    def reduce(self, groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
+        """Equal buckets of a group as one."""
+        return _added(groups, columns)
+
+    def check_lists(self) -> None:
+        """A ValueError of buckets that do not ascend, and of counts that are not of as many values."""
+        buckets, counts = self.columns
+        group_of = np.repeat(np.arange(len(self)), self.lengths)
+        if buckets.dtype != np.uint16 or np.any(np.diff((group_of << 16) + buckets) <= 0):
+            raise ValueError("a histogram's buckets are not in order")
+        check_counts(counts)
+        # What is part of others may have none of its own.
+        stored = np.bincount(group_of, counts, minlength=len(self))
+        if np.any((stored != self.n) & (self.lengths > 0)):
+            raise ValueError("a histogram has other counts than values")
+
+    def __getitem__(self, group: int) -> Histogram:
+        end = int(self.lengths[: group + 1].sum())
+        own = slice(end - int(self.lengths[group]), end)
+        return Histogram(self.columns[0][own], self.columns[1][own])
+
+    @cached_property
+    def _ascending(self) -> tuple[Floats, Ints]:
+        """The middles of all buckets, ascending in each group, and how many values there are up to each."""
+        buckets, counts = self.columns
+        ends = np.cumsum(self.lengths)
+        starts = ends - self.lengths
+        # Negative buckets come last, and of these the last is the lowest.
         negative = buckets >= 1 << 15
         negative_before = np.concatenate([[0], np.cumsum(negative)])
         n_negative = negative_before[ends] - negative_before[starts]
         places = np.arange(len(buckets))
-        places = np.where(negative, np.repeat(starts + ends - 1, sizes) - places, places + np.repeat(n_negative, sizes))
+        places = np.where(
+            negative,
+            np.repeat(starts + ends - 1, self.lengths) - places,
+            places + np.repeat(n_negative, self.lengths),
+        )
         near, far = FLOAT_BITS.ends(buckets)
-        self._values, ordered = np.empty(len(buckets)), np.empty(len(buckets), np.int64)
-        self._values[places] = np.where(np.abs(near) < 1e-37, 0.0, (near + far) / 2)
+        values, ordered = np.empty(len(buckets)), np.empty(len(buckets), np.int64)
+        values[places] = np.where(np.abs(near) < 1e-37, 0.0, (near + far) / 2)
         ordered[places] = counts
-        self._ranks = np.cumsum(ordered)
-        self._before = np.concatenate([[0], self._ranks])[starts]
-        self._totals = np.concatenate([[0], self._ranks])[ends] - self._before
+        return values, np.cumsum(ordered)
 
     def quantile(self, q: float) -> Floats:
-        """The value of each at rank ceil(q * n), as `Histogram.quantile` has it; NaN of no values."""
-        ranks = np.maximum(1, np.ceil(q * self._totals)).astype(np.int64)
-        places = np.searchsorted(self._ranks, self._before + ranks)
-        known = np.append(self._values, np.nan)[np.minimum(places, len(self._values))]
-        return np.where(self._totals > 0, known, np.nan)
+        """The value of each group at rank ceil(q * n), as `Histogram.quantile` has it; NaN of no values."""
+        values, ranks = self._ascending
+        before = np.cumsum(self.n) - self.n
+        places = np.searchsorted(ranks, before + np.maximum(1, np.ceil(q * self.n)).astype(np.int64))
+        known = np.append(values, np.nan)[np.minimum(places, len(values))]
+        return np.where(self.n > 0, known, np.nan)
+
+
+def _added(groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
+    buckets, counts = columns
+    if not len(buckets):
+        return groups, columns
+    if groups[0] == groups[-1]:
+        dense = np.bincount(buckets, None if counts.max() == 1 else counts, minlength=1 << 16).astype(np.int64)
+        (there,) = np.nonzero(dense)
+        return np.full(len(there), groups[0]), (there.astype(np.uint16), narrowed(dense[there]))
+    keys = (groups << 16) + buckets
+    order = np.argsort(keys)
+    starts = first_of_each(keys[order])
+    added = keys[order[starts]]
+    summed = np.add.reduceat(counts[order].astype(np.int64), starts)
+    return added >> 16, ((added & 0xFFFF).astype(np.uint16), narrowed(summed))

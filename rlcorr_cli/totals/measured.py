@@ -6,7 +6,7 @@ shard).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,35 +14,32 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
-from rlcorr_cli.totals.summary import GroupKey, Replicates, Summary
+from rlcorr_cli.totals.replicates import MOST_RESAMPLED, GroupReplicates, Replicates, add_replicates
+from rlcorr_cli.totals.totals import Sum, Totals
 from rlcorr_cli.totals.whole import Whole
 
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes from 5 to 15 kB."""
 MOST_COMPARED = 10_000
 """Groups in which plans are compared; each takes some 90 kB, its JSON included."""
-MOST_RESAMPLED = 200
-"""Groups that are resampled each, which takes some 70 kB."""
 K = TypeVar("K")
-V = TypeVar("V", Summary, Replicates, BinnedTotals)
-GroupReplicates = Mapping[tuple[Any, ...], Mapping[str, Replicates]] | None
-"""A group's values, without its training batch -> the replicates of each mode's diagnostics; None of more groups than
-MOST_RESAMPLED, of which none are kept: a sum of some parts alone would be no group's."""
+V = TypeVar("V", Replicates, BinnedTotals)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """Totals of any number of shards.
 
-    provenance: what they are of; None of nothing.  covered: the shards.  groups: summaries by group key.  replicates:
-    of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.  group_replicates:
-    of each group, where these are resampled, too.  gap: of a sample of the rows, where a cause is looked for.
-    group_bins: by surprise, position and length, of each group's values, where each is to have curves of its own.
+    provenance: what they are of; None of nothing.  covered: the shards.  totals: of each group; None where no row was
+    read.  replicates: of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.
+    group_replicates: of each group, where these are resampled, too.  gap: of a sample of the rows, where a cause is
+    looked for.  group_bins: by surprise, position and length, of each group's values, where each is to have curves of
+    its own.
     """
 
     provenance: Provenance | None = None
     covered: frozenset[ShardId] = frozenset()
-    groups: Mapping[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
+    totals: Totals | None = None
     replicates: Mapping[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: BinnedTotals | None = None
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -52,7 +49,7 @@ class Measured:
     group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
     def __post_init__(self) -> None:
-        if self.provenance is None and (self.groups or self.covered or self.rows):
+        if self.provenance is None and (self.totals is not None or self.covered or self.rows):
             raise ValueError("these totals are of nothing: they need a provenance")
 
     def __add__(self, other: "Measured") -> "Measured":
@@ -64,7 +61,7 @@ class Gathering:
     """A sum in the making, in place: a dump may have as many groups as training batches, and no part is added twice."""
 
     provenance: Provenance | None = None
-    groups: dict[GroupKey, Summary] = field(default_factory=dict[GroupKey, Summary])
+    sum: Sum | None = None
     rows: Counter[str] = field(default_factory=Counter[str])
     coverage: Coverage = field(default_factory=Coverage)
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
@@ -81,9 +78,11 @@ class Gathering:
                 self.provenance.check_same(part.provenance)
             self.provenance = self.provenance or part.provenance
         self.coverage.add(part.covered)
-        _add_each(self.groups, part.groups)
-        if self.provenance is not None:
-            check_few(len(self.groups), (self.provenance.batch, *self.provenance.groups))
+        if part.totals is not None:
+            self.sum = self.sum or Sum()
+            self.sum.add(part.totals)
+            if self.provenance is not None:
+                check_few(self.n_groups, (self.provenance.batch, *self.provenance.groups))
         _add_each(self.replicates, part.replicates)
         self.group_replicates = add_replicates(self.group_replicates, part.group_replicates)
         _add_each(self.group_bins, part.group_bins)
@@ -101,12 +100,17 @@ class Gathering:
         self.rows.update(part.rows)
 
     @property
+    def n_groups(self) -> int:
+        """How many groups there are so far."""
+        return 0 if self.sum is None else len(self.sum.keys)
+
+    @property
     def measured(self) -> Measured:
         """The sum so far."""
         return Measured(
             provenance=self.provenance,
             covered=self.coverage.shards,
-            groups=self.groups,
+            totals=None if self.sum is None else self.sum.totals,
             replicates=self.replicates,
             pictures=self.pictures,
             rows=dict(self.rows),
@@ -137,24 +141,6 @@ def check_few(
             f"There are over {most:,} groups by {by}, more than are {deed}.",
             "Group by a column of fewer values, such as step, or name some of the dump's files at a time.",
         )
-
-
-def add_replicates(a: GroupReplicates, b: GroupReplicates) -> GroupReplicates:
-    """Those of both, group by group; None where there are none of either, or they are of too many groups."""
-    if a is None or b is None or len(a.keys() | b.keys()) > MOST_RESAMPLED:
-        return None
-    totals = {key: dict(by_mode) for key, by_mode in a.items()}
-    for key, by_mode in b.items():
-        _add_each(totals.setdefault(key, {}), by_mode)
-    return totals
-
-
-def regrouped(replicates: GroupReplicates, places: Sequence[int]) -> GroupReplicates:
-    """The same by the values at some places of the groups' own."""
-    totals: GroupReplicates = {}
-    for values, by_mode in (replicates or {}).items():
-        totals = add_replicates(totals, {tuple(values[place] for place in places): by_mode})
-    return None if replicates is None else totals
 
 
 def check_resampled(replicates: GroupReplicates) -> None:

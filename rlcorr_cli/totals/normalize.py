@@ -8,25 +8,22 @@ Frameworks differ in how f is taken (BatchMean).  Metrics and the weights that `
 `factors`, so the two cannot disagree.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.block import Layout, plan_block
+from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.families import StatisticFamily
-from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.rollouts import ROLLOUT, ROLLOUTS
-from rlcorr_cli.totals.summary import GROUPS_AT_ONCE, GroupKey, Layouts, Summary, total
-from rlcorr_cli.totals.view import GroupTotals, TotalsView
+from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
+from rlcorr_cli.totals.totals import Merge, Totals
+from rlcorr_cli.totals.view import Numbers, plan_block
 
 _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
 """Moment -> what it counts, and whose extremes are its own."""
-_SUMS = ("tok", "tok_dev", "tok_sq", "seq", "seq_dev", "seq_sq", "row_low", "row_high")
-_OF_ROLLOUTS = ("seq", "row_low", "row_high")
+_SUMS = ("tok", "tok_dev", "tok_sq", "seq", "seq_dev", "seq_sq")
 
 
 @dataclass(frozen=True)
@@ -42,89 +39,54 @@ class BatchMean:
     counts_empty: bool = False
     smallest: float = 0.0
 
-    def factor(self, numbers: TotalsView, token_scope: bool) -> float:
-        """What the weights of one batch are divided by."""
+    def factor(self, numbers: Numbers, token_scope: bool) -> Any:
+        """What the weights of a batch are divided by: a number, or f64[G] of many batches."""
         mean = StatisticFamily(numbers, "applied.", token_scope, 1.0).unit_mean()
-        if mean is not None and self.counts_empty and not token_scope:
-            mean *= numbers.sequences / (numbers.sequences + numbers.sum("empty"))
-        return mean if mean is not None and mean > self.smallest else 1.0
+        if mean is None:
+            return 1.0
+        if self.counts_empty and not token_scope:
+            with np.errstate(invalid="ignore"):
+                mean = mean * numbers.sequences / (numbers.sequences + numbers.sum("empty"))
+        return np.where(mean > self.smallest, mean, 1.0)[()]
 
 
 CANONICAL = BatchMean()
 
 
-def normalize(
-    groups: Mapping[GroupKey, Summary],
-    layouts: Layouts,
-    plan: Plan,
-    batch_mean: BatchMean = CANONICAL,
-) -> dict[GroupKey, Summary]:
-    """Groups with `normed.*` added to the plan's block, each divided by its own batch's factor."""
-    divisors = factors(groups, layouts, plan, batch_mean)
-    items, normed = list(groups.items()), dict[GroupKey, Summary]()
-    for first in range(0, len(items), GROUPS_AT_ONCE):
-        keys, summaries = zip(*items[first : first + GROUPS_AT_ONCE], strict=True)
-        normed |= zip(keys, _scaled(summaries, plan, np.array([divisors[key] for key in keys])), strict=True)
-    return normed
-
-
-def factors(
-    groups: Mapping[GroupKey, Summary],
-    layouts: Layouts,
-    plan: Plan,
-    batch_mean: BatchMean = CANONICAL,
-) -> dict[GroupKey, float]:
-    """What each group's weights are divided by: the factor of its batch."""
+def factors(totals: Totals, plan: Plan, batch_mean: BatchMean = CANONICAL) -> Floats:
+    """What each group's weights are divided by, f64[G]: the factor of its batch."""
     assert plan.weighting is not None
-    token_scope = plan.weighting.scope == "token"
-    batches: dict[Any, list[Summary]] = {}
-    for (batch, *_), summary in groups.items():
-        batches.setdefault(batch, []).append(summary)
-    divisors = {
-        batch: batch_mean.factor(TotalsView(total(summaries, layouts), plan), token_scope)
-        for batch, summaries in batches.items()
-    }
-    return {key: divisors[key[0]] for key in groups}
+    of_batches = totals.numbers.regrouped(lambda key: key[:1])
+    of_batch = batch_mean.factor(Numbers.of_plan(of_batches, plan), plan.weighting.scope == "token")
+    places = {batch: place for place, (batch,) in enumerate(of_batches.keys)}
+    return np.broadcast_to(of_batch, len(of_batches))[[places[batch] for batch, *_ in totals.keys]]
 
 
-def normed_layouts(layouts: Layouts, plan: Plan) -> Layouts:
-    """Layouts with the normalised columns added to the plan's."""
-    name = plan_block(plan)
-    return {**layouts, name: _normed(layouts[name], ROLLOUTS in layouts)}
-
-
-@lru_cache(maxsize=64)
-def _normed(layout: Layout, by_rollout: bool) -> Layout:
-    sums = tuple(f"normed.{name}" for name in _SUMS)
-    sums += tuple(f"{ROLLOUT}normed.{name}" for name in _OF_ROLLOUTS if by_rollout)
-    ends = ("normed.unit", "normed.seq", "normed.factor")
-    return replace(layout, sums=layout.sums + sums, mins=layout.mins + ends, maxs=layout.maxs + ends)
-
-
-def _scaled(summaries: Sequence[Summary], plan: Plan, factors: Floats) -> Iterator[Summary]:
-    """Each with what its own factor makes of its weights; factors: f64[G]."""
-    numbers, by_rollout = GroupTotals(summaries, plan), ROLLOUTS in summaries[0].blocks
+def normalize(totals: Totals, plan: Plan, factors: Floats) -> Totals:
+    """The same with `normed.*` beside the plan's `applied.*`, each group's divided by its own factor, f64[G]."""
+    numbers, over_rollouts = Numbers.of_plan(totals, plan), f"{ROLLOUT}.{EMPTY}" in totals.tables["sum"].places
     with np.errstate(invalid="ignore", over="ignore"):
-        rows = [f"applied.{name}" for name in ("row_low", "row_high")]
-        rows += [f"{ROLLOUT}applied.{name}" for name in _OF_ROLLOUTS if by_rollout]
-        sums = np.stack([*_scaled_moments(numbers, factors), *(numbers.sum(name) / factors for name in rows)])
-        lows = np.stack([*(numbers.min(f"applied.{name}") / factors for name in ("unit", "seq")), factors])
-        highs = np.stack([*(numbers.max(f"applied.{name}") / factors for name in ("unit", "seq")), factors])
-    lows[-1, numbers.tokens == 0], highs[-1, numbers.tokens == 0] = np.inf, -np.inf
-    name = plan_block(plan)
-    for i, summary in enumerate(summaries):
-        block = summary.blocks[name]
-        normed = replace(
-            block,
-            layout=_normed(block.layout, by_rollout),
-            sums=np.append(block.sums, sums[:, i]),
-            mins=np.append(block.mins, lows[:, i]),
-            maxs=np.append(block.maxs, highs[:, i]),
-        )
-        yield replace(summary, blocks={**summary.blocks, name: normed})
+        sums = dict(zip(_SUMS, _scaled_moments(numbers, factors), strict=True))
+        sums |= {name: numbers.sum(f"applied.{name}") / factors for name in ("row_low", "row_high")}
+        sums = {f"normed.{name}": values for name, values in sums.items()}
+        if over_rollouts:
+            of_rollouts = numbers.under(f"{ROLLOUT}.")
+            names = ("seq", "row_low", "row_high")
+            sums |= {f"{ROLLOUT}.normed.{name}": of_rollouts.sum(f"applied.{name}") / factors for name in names}
+        ends = {
+            end: {f"normed.{name}": read(f"applied.{name}") / factors for name in ("unit", "seq")}
+            for end, read in (("min", numbers.min), ("max", numbers.max))
+        }
+    there = numbers.tokens > 0
+    ends["min"]["normed.factor"], ends["max"]["normed.factor"] = (
+        np.where(there, factors, nothing) for nothing in (np.inf, -np.inf)
+    )
+    columns: dict[Merge, dict[str, Floats]] = {"sum": sums, "min": ends["min"], "max": ends["max"]}
+    normed = Totals.of_rows(totals.keys, np.arange(len(totals)), columns)
+    return totals | normed.named(plan_block(plan))
 
 
-def _scaled_moments(numbers: GroupTotals, factors: Floats) -> Iterator[Floats]:
+def _scaled_moments(numbers: Numbers, factors: Floats) -> Iterator[Floats]:
     """Sum, squares about 1 and squares of the scaled weights, over tokens and over sequences."""
     for moment, (counted, unit) in _UNITS.items():
         names = counted, f"applied.{moment}", f"applied.{moment}_dev", f"applied.{moment}_sq"

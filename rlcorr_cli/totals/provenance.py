@@ -6,7 +6,7 @@ weights of the same name.  So totals carry a Provenance, and add only to totals 
 
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from rlcorr_cli.errors import DataError, UsageError
@@ -52,16 +52,6 @@ class Provenance:
     def records(*plans: Plan) -> dict[str, Mapping[str, Any]]:
         """`plans` of these plans."""
         return {plan.id: {name: value for name, value in plan.to_dict().items() if name != "name"} for plan in plans}
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Provenance":
-        """What `to_dict` wrote."""
-        arguments: dict[str, Any] = {**data, "groups": tuple(data["groups"])}
-        return cls(**arguments)
 
     def check_same(self, other: "Provenance", sides: tuple[str, str] = ("one", "the other")) -> None:
         """A UsageError that names what differs, as either side has it.  sides: what they are called."""
@@ -143,13 +133,6 @@ class Coverage:
     def shards(self) -> frozenset[ShardId]:
         """All of them."""
         return frozenset(self._shards)
-
-
-def check_apart(a: Iterable[ShardId], b: Iterable[ShardId]) -> None:
-    """A DataError if the two cover any rows together."""
-    covered = Coverage()
-    covered.add(a)
-    covered.add(b)
 
 
 def _flat(records: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

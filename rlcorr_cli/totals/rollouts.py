@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_keys import Keys
 
-ROLLOUTS = "rollouts"
-"""The name of the block that holds sums over rollouts."""
-ROLLOUT, EMPTY = "rollout.", "empty"
-"""What the names of its sums begin with; and the sum of rollouts without a valid token."""
+ROLLOUT, EMPTY = "rollout", "empty"
+"""The block of sums over rollouts; and the sum of those without a valid token."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,7 +4,6 @@ A key is a sum over a row's values of value times a random odd number of its pla
 two rows that differ meet with a chance near 2^-57), then mixed with the row's length.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -99,15 +98,6 @@ class DistinctKeys:
         """How many distinct keys there are."""
         return len(self.keys) if self.exact else round((self.most - 1) / int(self.keys[-1]) * 2.0**64)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values."""
-        return {"keys": self.keys.tolist(), "most": self.most}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "DistinctKeys":
-        """What `to_dict` wrote."""
-        return cls(np.array(data["keys"], np.uint64), data["most"])
-
 
 @dataclass(frozen=True, eq=False)
 class RowSketch:
@@ -148,17 +138,6 @@ class RowSketch:
             and np.array_equal(self.keys, other.keys)
             and np.array_equal(self.counts, other.counts)
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values."""
-        sketch = {"keys": self.keys.tolist(), "counts": self.counts.tolist()}
-        return {**sketch, "n_rows": self.n_rows, "key_sum": self.key_sum}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "RowSketch":
-        """What `to_dict` wrote."""
-        keys, counts = np.array(data["keys"], np.uint64), np.array(data["counts"], np.int64)
-        return cls(keys, counts, data["n_rows"], data["key_sum"])
 
     @property
     def n_distinct(self) -> int:

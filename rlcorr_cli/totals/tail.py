@@ -5,16 +5,16 @@ Source: Vehtari, Simpson, Gelman, Yao, Gabry 2024, "Pareto smoothed importance s
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.totals.exact import floats_from_list, floats_to_list
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
+from rlcorr_cli.totals.lists import Columns, Ints, Lists, Stretches, first_of_each, joined_columns
 
 WHOLE_SIZE = 16_384
 """Log-weights kept of a whole dump: exact up to 29.8 million weights."""
@@ -65,19 +65,9 @@ class Tail:
         return cls(largest(log_weights, size), len(log_weights), size)
 
     def __add__(self, other: "Tail") -> "Tail":
-        return Tail.total((self, other))
-
-    @classmethod
-    def total(cls, tails: Sequence["Tail"]) -> "Tail":
-        """The sum of at least one."""
-        sizes = {tail.size for tail in tails}
-        if len(sizes) > 1:
+        if self.size != other.size:
             raise ValueError("tails of different sizes do not add")
-        (size,) = sizes
-        # No full tail's least value can sink below that of another: what lies under it is not among the largest.
-        least = max((float(tail.largest.min()) for tail in tails if len(tail.largest) == size), default=-math.inf)
-        parts = [tail.largest if least == -math.inf else tail.largest[tail.largest >= least] for tail in tails]
-        return cls(largest(np.concatenate(parts), size), sum(tail.n for tail in tails), size)
+        return Tail(largest(np.concatenate([self.largest, other.largest]), self.size), self.n + other.n, self.size)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -85,19 +75,6 @@ class Tail:
             and (self.n, self.size) == (other.n, other.size)
             and np.array_equal(np.sort(self.largest), np.sort(other.largest))
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values; floats survive exactly."""
-        return {"largest": floats_to_list(self.largest), "n": self.n, "size": self.size}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Tail":
-        """What `to_dict` wrote."""
-        return cls(floats_from_list(data["largest"]), data["n"], data["size"])
-
-    def cut(self, size: int) -> "Tail":
-        """The same with fewer kept."""
-        return Tail(largest(self.largest, size), self.n, size)
 
     @property
     def largest_hundredth(self) -> float:
@@ -167,27 +144,91 @@ def _probably_largest(values: Floats, size: int) -> Floats:
     return values[values >= bound]
 
 
-@dataclass(frozen=True)
-class Tails:
-    """The tails of many groups, whose numbers are read at once, f64[G]."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tails(Lists):
+    """The tails of G groups.  columns: the largest values, at most `size` of a group, in no order."""
 
-    tails: Sequence[Tail]
+    size: int = GROUP_SIZE
+
+    @classmethod
+    def of_rows(
+        cls, values: Floats, lengths: Ints, group_of: Ints, n_groups: int, *, size: int = GROUP_SIZE
+    ) -> "Tails":
+        """Of the values of some rows, one row's after the other's.  lengths, group_of: of each row, i64[B]."""
+        rows = Stretches.of_rows((values,), lengths, group_of)
+        sizes, columns = rows.merged(n_groups, partial(_largest_of_each, size), reduced=False)
+        n = np.zeros(n_groups, np.int64)
+        np.add.at(n, group_of, lengths)
+        # A copy: of a part, the whole would stay.
+        return cls(n=n, lengths=sizes, columns=(columns[0].copy(),), size=size)
+
+    @classmethod
+    def of_each(cls, tails: Sequence[Tail]) -> "Tails":
+        """Of groups that have these, of one size."""
+        return cls(
+            n=np.array([tail.n for tail in tails], np.int64),
+            lengths=np.array([len(tail.largest) for tail in tails], np.int64),
+            columns=joined_columns([(tail.largest,) for tail in tails]),
+            size=tails[0].size,
+        )
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What must be the same in all that are added up."""
+        return *super().kind, self.size
+
+    def reduce(self, groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
+        """The largest of a group."""
+        return _largest_of_each(self.size, groups, columns)
+
+    def check_lists(self) -> None:
+        """A ValueError of what is no number, and of other than the largest of as many values as there are."""
+        (values,) = self.columns
+        if values.dtype != np.float64 or np.isnan(values).any() or self.size < 1:
+            raise ValueError("a tail holds what is no number")
+        if np.any((self.lengths > 0) & (self.lengths != np.minimum(self.n, self.size))):
+            raise ValueError("a tail needs the largest of its weights")
+
+    def __getitem__(self, group: int) -> Tail:
+        end = int(self.lengths[: group + 1].sum())
+        return Tail(self.columns[0][end - int(self.lengths[group]) : end], int(self.n[group]), self.size)
+
+    @property
+    def each(self) -> list[Tail]:
+        """The tail of every group."""
+        ends = np.cumsum(self.lengths)
+        of_groups = zip((ends - self.lengths).tolist(), ends.tolist(), self.n.tolist(), strict=True)
+        return [Tail(self.columns[0][start:end], n, self.size) for start, end, n in of_groups]
 
     @cached_property
     def pareto_k(self) -> Floats:
         """The Pareto shape of each; NaN where there is none."""
-        return pareto_shapes(self.tails)
+        return pareto_shapes(self.each)
 
     @property
     def pareto_k_error(self) -> Floats:
         """The standard error of each shape; NaN where there is none."""
-        return shape_error(self.pareto_k, np.array([max(tail.n_fitted, 1) for tail in self.tails]))
+        return shape_error(self.pareto_k, np.array([max(tail.n_fitted, 1) for tail in self.each]))
 
     @property
     def limit(self) -> Floats:
         """The limit of each; NaN of too few weights."""
-        limits = (tail.limit for tail in self.tails)
+        limits = (tail.limit for tail in self.each)
         return np.array([math.nan if limit is None else limit for limit in limits])
+
+
+def _largest_of_each(size: int, groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
+    (values,) = columns
+    starts = first_of_each(groups)
+    lengths = np.diff(np.append(starts, len(groups)))
+    long = lengths > size
+    if not long.any():
+        return groups, columns
+    pieces, end = list[Floats](), 0
+    for start, length in zip(starts[long].tolist(), lengths[long].tolist(), strict=True):
+        pieces += [values[end:start], largest(values[start : start + length], size)]
+        end = start + length
+    return np.repeat(groups[starts], np.minimum(lengths, size)), (np.concatenate([*pieces, values[end:]]),)
 
 
 def pareto_shapes(tails: Sequence[Tail]) -> Floats:

@@ -1,59 +1,71 @@
-"""Totals as formulas read them: by name, over all tokens or over what a plan keeps, once or for every replicate."""
+"""Numbers: totals as formulas read them, by name, over all tokens or over what a plan keeps.
 
-import math
+The same formula reads those of one group (floats), of all groups at once (f64[G]) and of replicates (f64[R]).
+"""
+
 from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-import numpy as np
-
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.totals.block import BlockColumns, diagnostics_block, plan_block
-from rlcorr_cli.totals.rollouts import ROLLOUTS
-from rlcorr_cli.totals.summary import COUNTS, Replicates, Summary
+from rlcorr_cli.totals.replicates import Replicates
+from rlcorr_cli.totals.totals import Merge, Totals
 
 
-def _read_by(summary: Summary, plan: Plan) -> tuple[str, ...]:
-    """The blocks that a plan's formulas read."""
-    rollouts = (ROLLOUTS,) if ROLLOUTS in summary.blocks else ()
-    return (plan_block(plan), diagnostics_block(plan.mode), *rollouts)
+def diagnostics_block(mode: Mode) -> str:
+    """The block of a mode's diagnostics."""
+    return f"diagnostics.{mode}"
+
+
+def plan_block(plan: Plan) -> str:
+    """The block of what a plan does; plans that differ in name alone share it."""
+    return f"plan.{plan.id}"
 
 
 class UnknownTotalError(KeyError):
     """Totals without a number that a formula asks for: those of another release."""
 
 
-class TotalsView:
-    """A Summary as one plan's formulas read it: totals by name, under a prefix ("" all tokens, "kept." what is left).
+class Numbers:
+    """Totals by name, of the blocks that are looked through, under a prefix ("" all tokens, "kept." what is left).
 
-    A name is that of a count, or of a total of the plan's block or of its mode's diagnostics.
-    `tokens` and `sequences` count valid tokens and non-empty sequences.
+    A name is that of a total of one of the blocks, or of a count of rows.  `tokens` and `sequences` count valid tokens
+    and non-empty sequences.
     """
 
-    def __init__(self, summary: Summary, plan: Plan, prefix: str = "") -> None:
-        self.plan = plan
-        self.prefix = prefix
-        self._blocks: tuple[Any, ...] = tuple(summary.blocks[name] for name in _read_by(summary, plan))
-        self._sums: dict[str, Any] = dict(summary.counts)
-        for block in self._blocks:
-            self._sums |= zip(block.layout.sums, block.sums.tolist(), strict=True)
+    def __init__(self, source: Totals | Replicates, blocks: Sequence[str], at: int | None = None) -> None:
+        """at: the place of the one group whose numbers are read; None for all at once."""
+        self.prefix = ""
+        self._source, self._blocks, self._at = source, (*(f"{block}." for block in blocks), ""), at
 
-    def under(self, prefix: str) -> "TotalsView":
+    @classmethod
+    def of_plan(cls, totals: Totals, plan: Plan, at: int | None = None) -> "Numbers":
+        """What a plan's formulas read: what it does, and the diagnostics of its mode."""
+        return cls(totals, (plan_block(plan), diagnostics_block(plan.mode)), at)
+
+    @classmethod
+    def of_mode(cls, totals: Totals, mode: Mode, at: int | None = None) -> "Numbers":
+        """The diagnostics of a mode alone."""
+        return cls(totals, (diagnostics_block(mode),), at)
+
+    @classmethod
+    def of_replicates(cls, replicates: Replicates) -> "Numbers":
+        """Of every replicate at once."""
+        return cls(replicates, ())
+
+    def under(self, prefix: str) -> "Numbers":
         """The same totals read under another prefix."""
         other = copy(self)
         other.prefix = prefix
         return other
 
     def has(self, name: str) -> bool:
-        """Whether the layout holds this sum."""
-        return self.prefix + name in self._sums
+        """Whether there is this sum."""
+        return any(block + self.prefix + name in self._source.tables["sum"].places for block in self._blocks)
 
     def sum(self, name: str) -> Any:
-        """A sum; in the replicates' reading an f64[R]."""
-        try:
-            return self._sums[self.prefix + name]
-        except KeyError as error:
-            raise UnknownTotalError(self.prefix + name) from error
+        """A sum."""
+        return self._number("sum", name)
 
     @property
     def tokens(self) -> Any:
@@ -74,99 +86,34 @@ class TotalsView:
         return self.sum(name) / self.sequences
 
     def log(self, name: str) -> Any:
-        """log of a sum of exponentials."""
-        block, i = self._place("peaks", name)
-        rest = float(block.log_rests[i])
-        return float(block.log_peaks[i]) + math.log(rest) if rest else -math.inf
+        """log of a sum of exponentials (-inf of no values)."""
+        return self._number("log_sum_exp", name)
 
     def min(self, name: str) -> Any:
         """A minimum (inf of no values)."""
-        block, i = self._place("mins", name)
-        return float(block.mins[i])
+        return self._number("min", name)
 
     def max(self, name: str) -> Any:
         """A maximum (-inf of no values)."""
-        block, i = self._place("maxs", name)
-        return float(block.maxs[i])
+        return self._number("max", name)
 
     def histogram(self, name: str) -> Any:
-        """A histogram by name."""
-        block, i = self._place("histograms", name)
-        return block.histograms[i]
+        """A histogram; Histograms of all groups."""
+        assert isinstance(self._source, Totals)
+        return self._source.histogram(self._found(self._source.histograms, name), self._at)
 
     def tail(self, name: str) -> Any:
-        """An upper tail by name."""
-        block, i = self._place("tails", name)
-        return block.tails[i]
+        """An upper tail; Tails of all groups."""
+        assert isinstance(self._source, Totals)
+        return self._source.tail(self._found(self._source.tails, name), self._at)
 
-    def _place(self, kind: str, name: str) -> tuple[Any, int]:
+    def _number(self, merge: Merge, name: str) -> Any:
+        table = self._source.tables[merge]
+        place = table.places[self._found(table.places, name)]
+        return table.values[place] if self._at is None else float(table.values[place, self._at])
+
+    def _found(self, names: Any, name: str) -> str:
         for block in self._blocks:
-            i = block.layout.places[kind].get(self.prefix + name)
-            if i is not None:
-                return block, i
+            if (full := block + self.prefix + name) in names:
+                return full
         raise UnknownTotalError(self.prefix + name)
-
-
-class DiagnosticsView(TotalsView):
-    """A mode's diagnostics alone, of totals that hold no metrics of plans."""
-
-    def __init__(self, summary: Summary, mode: Mode) -> None:
-        self.prefix = ""
-        block = summary.blocks[diagnostics_block(mode)]
-        self._blocks = (block,)
-        self._sums = dict(summary.counts) | dict(zip(block.layout.sums, block.sums.tolist(), strict=True))
-
-
-class GroupTotals(TotalsView):
-    """Totals of many groups as formulas read them: every total is an f64[G], or Histograms or Tails of G groups."""
-
-    def __init__(self, summaries: Sequence[Summary], plan: Plan) -> None:
-        self.plan = plan
-        self._read(summaries, _read_by(summaries[0], plan))
-
-    def _read(self, summaries: Sequence[Summary], names: Sequence[str]) -> None:
-        self.prefix = ""
-        self._blocks = tuple(BlockColumns.of([summary.blocks[name] for summary in summaries]) for name in names)
-        self._sums = {name: np.array([summary.counts[name] for summary in summaries]) for name in COUNTS}
-        for block in self._blocks:
-            self._sums |= zip(block.layout.sums, block.sums, strict=True)
-
-    def log(self, name: str) -> Any:
-        """log of a sum of exponentials, f64[G]."""
-        block, i = self._place("peaks", name)
-        with np.errstate(divide="ignore"):
-            return block.log_peaks[i] + np.log(block.log_rests[i])
-
-    def min(self, name: str) -> Any:
-        """Minima (inf of no values), f64[G]."""
-        block, i = self._place("mins", name)
-        return block.mins[i]
-
-    def max(self, name: str) -> Any:
-        """Maxima (-inf of no values), f64[G]."""
-        block, i = self._place("maxs", name)
-        return block.maxs[i]
-
-
-class GroupDiagnostics(GroupTotals):
-    """A mode's diagnostics alone, of the totals of many groups that hold no metrics of plans."""
-
-    def __init__(self, summaries: Sequence[Summary], mode: Mode) -> None:
-        self._read(summaries, (diagnostics_block(mode),))
-
-
-class ResampledTotals(TotalsView):
-    """Replicates of one mode's diagnostics as formulas read them: every total is an f64[R]."""
-
-    def __init__(self, replicates: Replicates) -> None:
-        self.replicates = replicates
-        self.prefix = ""
-        self._sums = dict(zip(replicates.names, replicates.sums, strict=True))
-
-    def log(self, name: str) -> Any:
-        """log of a sum of exponentials, f64[R]."""
-        if name not in self.replicates.logs:
-            raise UnknownTotalError(name)
-        i = self.replicates.logs.index(name)
-        with np.errstate(divide="ignore"):
-            return self.replicates.log_peaks[i] + np.log(self.replicates.log_rests[i])

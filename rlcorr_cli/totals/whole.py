@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from rlcorr_cli.totals.exact import Floats, check_counts, floats_from_list, floats_to_list
+from rlcorr_cli.totals.exact import Floats, check_counts
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 
@@ -14,14 +14,9 @@ RATIO_SUMS = ("tokens", "rho_minus_1", "chi2")
 """What is summed by buckets of rollouts: enough for the mean of rho, and of rho^2, with their standard errors."""
 
 
-def whole_tail(block: str, name: str) -> str:
-    """The name of the tail that a Summary has in one of its blocks."""
-    return f"{block}.{name}"
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Whole:
-    """tails: by `whole_tail`, longer than those of a group.
+    """tails: by the names that they have in Totals, longer than those of a group.
 
     rows: by what tells them apart; texts: by their lengths, too; contents: by what they hold, too.  ratios:
     f64[RATIO_BUCKETS, RATIO_SUMS], by a hash of the rollout, so that a rollout that stands several times is in one
@@ -43,9 +38,6 @@ class Whole:
                 raise ValueError(f"ratios are not of {RATIO_BUCKETS} buckets")
             check_counts(self.ratios[:, 0])
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Whole) and self.to_dict() == other.to_dict()
-
     def __add__(self, other: "Whole") -> "Whole":
         # A batch of which a plan keeps nothing has no tail of what is kept.
         names = dict.fromkeys((*self.tails, *other.tails))
@@ -57,28 +49,6 @@ class Whole:
             texts=_sum(self.texts, other.texts),
             ratios=_sum(self.ratios, other.ratios),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values; floats survive exactly."""
-        return {
-            "tails": {name: tail.to_dict() for name, tail in self.tails.items()},
-            **{name: rows and rows.to_dict() for name, rows in self._sketches.items()},
-            "ratios": None if self.ratios is None else floats_to_list(self.ratios),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Whole":
-        """What `to_dict` wrote."""
-        sketches = {name: data[name] and RowSketch.from_dict(data[name]) for name in ("rows", "contents", "texts")}
-        return cls(
-            tails={name: Tail.from_dict(tail) for name, tail in data["tails"].items()},
-            ratios=None if data["ratios"] is None else floats_from_list(data["ratios"]),
-            **sketches,
-        )
-
-    @property
-    def _sketches(self) -> dict[str, RowSketch | None]:
-        return {"rows": self.rows, "contents": self.contents, "texts": self.texts}
 
 
 def _sum(a: A | None, b: A | None) -> A | None:

@@ -29,8 +29,8 @@ from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.totals.comparison import COMPARISON, ComparedTotals
-from rlcorr_cli.totals.summary import Summary
-from rlcorr_cli.totals.view import DiagnosticsView
+from rlcorr_cli.totals.totals import Totals
+from rlcorr_cli.totals.view import Numbers
 
 Values = Mapping[str, float | None]
 TRUTH_CLUSTERS, AT_ONCE = 120_000, 4_000
@@ -44,33 +44,27 @@ def observed(design: Design, rng: Generator, n: int, observation: Observation, *
     return observe(replace(batch, cluster_keys=None) if by_row else batch, observation, CPU)
 
 
-def summary(observed: Observed) -> Summary:
-    """Of all rows."""
-    (whole,) = observed.groups.values()
-    return whole
-
-
-def values(whole: Summary, plans: tuple[Plan, ...]) -> dict[str, float | None]:
+def values(whole: Totals, plans: tuple[Plan, ...]) -> dict[str, float | None]:
     """The metrics of a dump, or the columns of plans."""
     if not plans:
-        return dict(diagnostics(DiagnosticsView(whole, "decoupled")))
+        return dict(diagnostics(Numbers.of_mode(whole, "decoupled", 0)))
     return {
         f"{plan.name} {name}": value
         for plan in plans
-        for name, value in compared_values(ComparedTotals.of(whole, plan), plan).items()
+        for name, value in compared_values(ComparedTotals.of(whole, plan, 0), plan).items()
     }
 
 
 def ends(observed: Observed, plans: tuple[Plan, ...]) -> dict[str, tuple[float, float]]:
     """The intervals of the same."""
-    drawn, whole = observed.replicates["decoupled"], summary(observed)
+    drawn, whole = observed.replicates["decoupled"], observed.totals
     if not plans:
         return intervals(values(whole, plans), drawn)
     return {
         f"{plan.name} {name}": interval
         for plan in plans
         for name, interval in compared_intervals(
-            compared_values(ComparedTotals.of(whole, plan), plan), observed.replicates[COMPARISON], drawn, plan
+            compared_values(ComparedTotals.of(whole, plan, 0), plan), observed.replicates[COMPARISON], drawn, plan
         ).items()
     }
 
@@ -78,7 +72,7 @@ def ends(observed: Observed, plans: tuple[Plan, ...]) -> dict[str, tuple[float, 
 def truth(design: Design, plans: tuple[Plan, ...]) -> dict[str, float | None]:
     """The metrics of a very large dump."""
     rng, without = np.random.default_rng(11), Observation(plans=plans or (Plan(),), compares=bool(plans), seed=None)
-    parts = (summary(observed(design, rng, AT_ONCE, without)) for _ in range(TRUTH_CLUSTERS // AT_ONCE))
+    parts = (observed(design, rng, AT_ONCE, without).totals for _ in range(TRUTH_CLUSTERS // AT_ONCE))
     return values(reduce(add, parts), plans)
 
 

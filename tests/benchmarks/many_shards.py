@@ -29,9 +29,10 @@ from rlcorr_cli.pipeline.sampled_gap import gap_share
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.requests import ReadRequest
-from rlcorr_cli.totals.block import diagnostics_block
 from rlcorr_cli.totals.measured import Gathering, Measured
 from rlcorr_cli.totals.provenance import ShardId
+from rlcorr_cli.totals.totals import ROWS
+from rlcorr_cli.totals.view import diagnostics_block
 
 RECORDED = 32
 
@@ -55,8 +56,13 @@ def arriving(messages: list[bytes], n: int) -> Iterator[Measured]:
     for i in range(n):
         result: ShardResult[Measured] = unpacked(messages[i % len(messages)]).taken()
         shard = ShardId(f"s3://bucket/run/step={i // 64}/part-{i:06d}.parquet", (0, 1))
-        rows = sum(result.value.rows.values()) or sum(each.counts["rows"] for each in result.value.groups.values())
+        rows = sum(result.value.rows.values()) or _total(result.value, ROWS)
         yield replace(result.value, covered=frozenset({shard}), rows={shard.path: rows})
+
+
+def _total(measured: Measured, name: str) -> int:
+    """A sum over all groups."""
+    return 0 if measured.totals is None else int(measured.totals.sum(name).sum())
 
 
 def peak() -> float:
@@ -76,9 +82,7 @@ def main() -> None:
     dump = opened(ReadRequest(paths=(str(path),)), chosen)
     payload, shards, messages = recorded(dump, chosen)
     tokens = sum(
-        summary.blocks[diagnostics_block(chosen.plan.mode)].sum("tokens")
-        for message in messages
-        for summary in unpacked(message).taken().value.groups.values()
+        _total(unpacked(message).taken().value, f"{diagnostics_block(chosen.plan.mode)}.tokens") for message in messages
     )
     print(f"recorded: {len(shards)} shards of {tokens / len(shards):,.0f} tokens, {path.name}")
     print(f"sent to a worker: work {len(payload):,} bytes once, a shard {len(pickle.dumps(shards[0])):,} bytes")

@@ -19,7 +19,7 @@ from running import STEPS, refused, run
 
 from rlcorr_cli.report.saved_totals import _digest
 
-FIRST_LINE = b"rlcorr totals 1\n"
+FIRST_LINE = b"rlcorr totals 2\n"
 DIGEST = 32
 N_EDITS, N_AT_ONCE = 300, 30
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -154,22 +154,22 @@ def test_totals_that_are_edited_anywhere_are_read_or_refused(
     assert 3 in statuses
 
 
-BLOCK = ("measured", "groups", 0, 1, "blocks", "diagnostics.decoupled")
+TOTALS = ("measured", "totals")
+LOG_RATIOS = (*TOTALS, "histograms", "diagnostics.decoupled.log_ratio")
 BELONGING: dict[str, tuple[tuple[Any, ...], Any]] = {
     "a table of another shape": (("measured", "gap", "curves"), np.zeros((2, 32, 25, 4))),
     "a level without its sums": (("measured", "gap", "columns", "length", "keys"), []),
-    "a tail of another size": (
-        ("measured", "groups", 0, 1, "blocks", "diagnostics.decoupled", "tails", 0, "size"),
-        1 << 62,
-    ),
+    "a tail of another size": ((*TOTALS, "tails", "diagnostics.decoupled.token", "size"), 1 << 62),
+    "a histogram of no order": ((*LOG_RATIOS, "columns", 0), 7.0),
+    "a histogram of other counts": ((*LOG_RATIOS, "columns", 1), 3.0),
+    "lists of other lengths": ((*LOG_RATIOS, "lengths"), 0.0),
+    "a group that is there twice": ((*TOTALS, "keys", 1), [0, 0]),
+    "a name without numbers": ((*TOTALS, "tables", "max", "names"), ["x"]),
     "bins that end elsewhere": (("measured", "pictures", "spread", "surprise", "binning", "first"), -1),
     "a sum over bins that is no number": (("measured", "pictures", "spread", "length", "sums", "sum"), math.nan),
-    "replicates of another name": (("measured", "replicates", "decoupled", "names", 0), "x"),
-    "a number of tokens that is none": (
-        ("measured", "groups", 0, 1, "blocks", "diagnostics.decoupled", "sums"),
-        math.nan,
-    ),
-    "counts below 0": (("measured", "groups", 1, 1, "counts", "rows"), -1),
+    "replicates of another name": (("measured", "replicates", "decoupled", "sums", "names", 0), "x"),
+    "a number of tokens that is none": ((*TOTALS, "tables", "sum", "values"), math.nan),
+    "counts below 0": ((*TOTALS, "tables", "sum", "values"), -1.0),
     "no inputs": (("inputs",), []),
     "settings that are not there": (("measured", "provenance", "settings"), {}),
 }

@@ -97,7 +97,7 @@ def test_the_totals_of_one_run_are_its_report(tmp_path: Path) -> None:
     assert run("merge", path, "-o", str(tmp_path / "again.json"), "-o", str(tmp_path / "again.rlcorr")).status == 0
     assert path_bytes(str(tmp_path / "again.json")) == path_bytes(report)
     assert path_bytes(str(tmp_path / "again.rlcorr")) == path_bytes(path)
-    assert path_bytes(path).startswith(b"rlcorr totals 1\n")
+    assert path_bytes(path).startswith(b"rlcorr totals 2\n")
 
 
 def test_totals_of_a_table_in_memory_are_saved(tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ FOREIGN = {
     "parquet": (SAMPLE / "smollm2_bf16.parquet").read_bytes()[:5000],
     "a pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94",
     "of no version": b"rlcorr totals x\n" + bytes(100),
-    "without an end": b"rlcorr totals 1",
-    "of nothing": b"rlcorr totals 1\n",
+    "without an end": b"rlcorr totals 2",
+    "of nothing": b"rlcorr totals 2\n",
 }
 
 
@@ -311,7 +311,7 @@ def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = Path(saved(BF16, tmp_path / "part.rlcorr"))
     head, rest = path.read_bytes().split(b"\n", 1)
     path.write_bytes(head[:-1] + b"%d\n" % (VERSION + 1) + rest)
-    refused(run("merge", str(path)), 3, "another version of rlcorr", "its form is 2")
+    refused(run("merge", str(path)), 3, "another version of rlcorr", f"its form is {VERSION + 1}")
 
 
 def test_damage_anywhere_is_found(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ from made import CPU, batch, row, simulated
 from oracle import Row
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.observe import Observation, layouts_of, observe
+from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.families import Values
-from rlcorr_cli.totals.summary import total
-from rlcorr_cli.totals.view import GroupTotals, TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 NAMES = ("advantage_shift", "advantage_shift_se")
 
@@ -41,11 +40,8 @@ def in_loops(rows: Sequence[Row]) -> tuple[float, float]:
 
 def measured(one: Batch, *, mode: Mode = "decoupled") -> Values:
     plan = Plan(mode=mode)
-    observation = Observation(
-        plans=(plan,), has_current=one.current_logp is not None and mode == "decoupled", seed=None, has_advantages=True
-    )
-    groups = observe(one, observation, CPU).groups
-    return canonical(TotalsView(total(groups.values(), layouts_of(observation)), plan), plan)
+    observation = Observation(plans=(plan,), seed=None, has_advantages=True)
+    return canonical(Numbers.of_plan(observe(one, observation, CPU).totals.whole, plan, 0), plan)
 
 
 def means_alone(one: Batch, rows: Sequence[Row], *, without: Sequence[int] = ()) -> Batch:
@@ -80,11 +76,11 @@ def test_many_groups_at_once_have_each_its_own_shift() -> None:
     for one in rows[:3]:
         one.batch = 7  # too few for true sequence weights to tell
     plan = Plan()
-    observation = Observation(plans=(plan,), has_current=True, seed=None, has_advantages=True)
-    groups = observe(batch(rows), observation, CPU).groups
-    columns = canonical(GroupTotals(list(groups.values()), plan), plan)
+    observation = Observation(plans=(plan,), seed=None, has_advantages=True)
+    totals = observe(batch(rows), observation, CPU).totals
+    columns = canonical(Numbers.of_plan(totals, plan), plan)
     shifts, errors = (columns[name] for name in NAMES)
-    for (key,), shift, error in zip(groups, np.asarray(shifts), np.asarray(errors), strict=True):
+    for (key,), shift, error in zip(totals.keys, np.asarray(shifts), np.asarray(errors), strict=True):
         expected = in_loops([one for one in rows if one.batch == key]) if key != 7 else (math.nan, math.nan)
         assert (shift, error) == pytest.approx(expected, rel=1e-9, nan_ok=True)
 

@@ -15,8 +15,8 @@ from rlcorr_cli.core.bootstrap import REPLICATES, poisson_draws, row_keys
 from rlcorr_cli.core.tokens import scored_rollout
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import Keys
-from rlcorr_cli.totals.summary import Replicates
 
 INTEGERS = ("sequences", "tokens", "rewarded", "extreme")
 
@@ -48,7 +48,7 @@ def test_any_split_gives_bit_equal_sums(rows: list[Row], cut: int) -> None:
         return
     together = known[0] if len(known) == 1 else known[0] + known[1]
     for name in INTEGERS:
-        assert together.sums[whole.names.index(name)].tolist() == whole.sums[whole.names.index(name)].tolist()
+        assert together.sums[name].tolist() == whole.sums[name].tolist()
 
 
 def test_draws_do_not_depend_on_order_place_or_masked_tokens() -> None:

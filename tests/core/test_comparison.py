@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from made import batch, bounds, dumps, library, metrics, simulated
 from oracle import Row
 
-from rlcorr_cli.core.observe import Observation, layouts_of, observe
+from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.metrics.comparison import compared_intervals, compared_values
 from rlcorr_cli.plans.plan import Bounds, Mode, Plan, Rejection, Weighting, veto
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.totals.comparison import COMPARISON, ComparedTotals, normalized
 from rlcorr_cli.totals.families import Values
-from rlcorr_cli.totals.summary import total
 
 pytestmark = pytest.mark.usefixtures("every_library")
 
@@ -51,11 +50,10 @@ def compared(rows: Sequence[Row], plans: Sequence[Plan], *, has_advantages: bool
     one = batch(rows, plans[0].mode)
     if not has_advantages:
         one = replace(one, advantages=None)
-    observation = Observation(plans=tuple(plans), has_current=one.current_logp is not None, seed=None, compares=True)
+    observation = Observation(plans=tuple(plans), seed=None, compares=True)
     limits: Any = {name: of for plan in plans for name, of in bounds(one, plan).items()}
-    groups = normalized(observe(one, observation, library(), limits).groups, plans)
-    whole = total(groups.values(), layouts_of(observation))
-    return [compared_values(ComparedTotals.of(whole, plan), plan) for plan in plans]
+    whole = normalized(observe(one, observation, library(), limits).totals, plans).whole
+    return [compared_values(ComparedTotals.of(whole, plan, 0), plan) for plan in plans]
 
 
 def assert_equal(values: Values, expected: dict[str, float | None], plan: Plan) -> None:
@@ -135,26 +133,25 @@ def test_a_plan_is_the_same_alone_and_among_others() -> None:
 def test_totals_of_parts_add_up() -> None:
     rows = simulated(60, seed=8, std=0.02)
     plans = SHARED[:7]
-    observation = Observation(plans=plans, has_current=True, seed=0, compares=True)
+    observation = Observation(plans=plans, seed=0, compares=True)
     whole, *parts = (observe(batch(part), observation, library()) for part in (rows, rows[:11], rows[11:12], rows[12:]))
-    layouts = layouts_of(observation)
-    added = total([group for part in parts for group in part.groups.values()], layouts)
-    at_once = total(whole.groups.values(), layouts)
+    added = sum((part.totals for part in parts[1:]), start=parts[0].totals).whole
+    at_once = whole.totals.whole
     for plan in plans:
-        values, expected = (compared_values(ComparedTotals.of(each, plan), plan) for each in (added, at_once))
+        values, expected = (compared_values(ComparedTotals.of(each, plan, 0), plan) for each in (added, at_once))
         assert_equal(values, expected, plan)
     draws = parts[0].replicates[COMPARISON] + parts[1].replicates[COMPARISON] + parts[2].replicates[COMPARISON]
-    np.testing.assert_allclose(draws.sums, whole.replicates[COMPARISON].sums, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(draws.sums.values, whole.replicates[COMPARISON].sums.values, rtol=1e-9, atol=1e-9)
 
 
 def test_intervals_hold_the_value_and_are_of_columns_made_of_sums() -> None:
     rows = simulated(200, seed=2, std=0.1)
     plans = (SHARED[2], SHARED[3])
-    observation = Observation(plans=plans, has_current=True, seed=0, compares=True)
+    observation = Observation(plans=plans, seed=0, compares=True)
     measured = observe(batch(rows), observation, library())
-    whole = total(measured.groups.values(), layouts_of(observation))
+    whole = measured.totals.whole
     for plan in plans:
-        values = compared_values(ComparedTotals.of(whole, plan), plan)
+        values = compared_values(ComparedTotals.of(whole, plan, 0), plan)
         ends = compared_intervals(values, measured.replicates[COMPARISON], measured.replicates[plan.mode], plan)
         rejects = {"kept", "kept_sequence_fraction"} if (values["kept"] or 0) < 1 else set[str]()
         assert ends.keys() == {"info", "worth", "length", "ess"} | rejects

@@ -233,7 +233,7 @@ def test_what_is_decided_unmeasured_is_what_is_decided_beside_measuring(rows: li
     made = batch(rows)
     limits = budget_bounds(made, plan)
     alone = decide_batch(made, plan, CPU, limits)
-    observation = Observation(plans=(plan,), has_current=made.current_logp is not None, seed=None)
+    observation = Observation(plans=(plan,), seed=None)
     beside = observe(made, observation, CPU, limits, decides=True).decision
     assert beside is not None
     for name in ("weights", "keep", "n_valid", "n_kept", "row_weights"):

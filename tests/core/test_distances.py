@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made import batch, library, observed, row, simulated
+from made import observed, row, simulated
 from oracle import Row
 
-from rlcorr_cli.core.observe import Observation, layouts_of, observe
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.bins import FLOAT_BITS
-from rlcorr_cli.totals.block import plan_block
 from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.view import plan_block
 
 pytestmark = pytest.mark.usefixtures("every_library")
 
@@ -43,8 +42,12 @@ def by_hand(name: str, rows: list[Row]) -> list[float]:
 
 def counted(rows: list[Row], plan: Plan) -> dict[object, dict[str, Histogram]]:
     """Training batch -> the histograms of the plan's block."""
-    blocks = {key[0]: summary.blocks[plan_block(plan)] for key, summary in observed(rows, plan).groups.items()}
-    return {key: dict(zip(block.layout.histograms, block.histograms, strict=True)) for key, block in blocks.items()}
+    totals, block = observed(rows, plan).totals, f"{plan_block(plan)}."
+    names = [name for name in totals.histograms if name.startswith(block)]
+    return {
+        key: {name.removeprefix(block): totals.histogram(name, at) for name in names}
+        for at, (key,) in enumerate(totals.keys)
+    }
 
 
 @pytest.mark.parametrize("n_batches", [1, 2, 5])
@@ -64,8 +67,8 @@ def test_each_group_counts_the_distances_of_its_own_units(n_batches: int, longes
 def test_a_plan_without_a_rejection_counts_no_distances() -> None:
     plans = (Plan(), Plan(weighting=Weighting("token", Bounds(None, 2.0))), Plan(budgets=(Budget(0.04),)))
     for plan in plans:
-        layout = layouts_of(Observation(plans=(plan,)))[plan_block(plan)]
-        assert [name for name in layout.histograms if name.endswith("distance")] == []
+        (histograms,) = counted([row([0.1])], plan).values()
+        assert [name for name in histograms if name.endswith("distance")] == []
 
 
 @pytest.mark.parametrize(
@@ -79,10 +82,9 @@ def test_a_plan_without_a_rejection_counts_no_distances() -> None:
     ids=["gated", "of drift", "measured only", "of either sign"],
 )
 def test_what_a_distance_does_not_decide_counts_none(rule: Rejection) -> None:
-    layout = layouts_of(Observation(plans=(Plan(rejections=(rule,)),), has_current=True))[
-        plan_block(Plan(rejections=(rule,)))
-    ]
-    assert layout.histograms == ("kept.log_ratio",)
+    one = row([0.1], current=[-1.0])
+    (histograms,) = counted([one], Plan(rejections=(rule,))).values()
+    assert list(histograms) == ["kept.log_ratio"]
 
 
 def test_a_ratio_is_as_far_as_its_log_before_any_limit() -> None:
@@ -95,7 +97,6 @@ def test_a_ratio_is_as_far_as_its_log_before_any_limit() -> None:
 
 def test_a_batch_without_a_valid_token_counts_none() -> None:
     plan = Plan(rejections=RULES)
-    (summary,) = observe(batch([row([])]), Observation(plans=(plan,), seed=None), library()).groups.values()
-    block = summary.blocks[plan_block(plan)]
-    assert block.layout.histograms == (*(f"rs.{rule.name}.distance" for rule in RULES), "kept.log_ratio")
-    assert all(not len(histogram.counts) for histogram in block.histograms)
+    (histograms,) = counted([row([])], plan).values()
+    assert list(histograms) == [*(f"rs.{rule.name}.distance" for rule in RULES), "kept.log_ratio"]
+    assert all(not len(histogram.counts) for histogram in histograms.values())

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from made import batch, library, metrics, row
 
-from rlcorr_cli.core.observe import Observation, layouts_of, observe
+from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.quantities import Columns
 from rlcorr_cli.plans.plan import SCOPES, Bounds, Plan, Rejection, Scope, Weighting, WeightScope
-from rlcorr_cli.totals.block import plan_block
+from rlcorr_cli.totals.view import plan_block
 
 pytestmark = pytest.mark.usefixtures("every_library")
 
@@ -88,10 +88,13 @@ def test_kept_columns_are_the_diagnostics_alone_where_a_plan_rejects_equal_polic
     weighting = Weighting("token", Bounds(None, 2.0))
     usual = Plan(weighting=weighting, rejections=(Rejection("ratio", "token", Bounds(0.5, 2.0)),))
     rejects_1 = Plan(weighting=weighting, rejections=(Rejection("ratio", "token", Bounds(1.5, 2.0)),))
-    layouts = [layouts_of(Observation(plans=(plan,)))[plan_block(plan)] for plan in (usual, rejects_1)]
-    kept = [[name for name in layout.sums if name.startswith("kept.")] for layout in layouts]
+    kept: list[list[str]] = []
+    for plan in (usual, rejects_1):
+        names = observe(batch([NEAR]), Observation(plans=(plan,), seed=None), library()).totals.tables["sum"].names
+        prefix = f"{plan_block(plan)}.kept."
+        kept.append([name.removeprefix(prefix) for name in names if name.startswith(prefix)])
     assert kept[0] == kept[1]
-    assert not any(name.startswith(("kept.weight.", "kept.rs.")) for name in kept[1])
+    assert not any(name.startswith(("weight.", "rs.")) for name in kept[1])
 
 
 def test_columns_of_one_name_do_not_join() -> None:

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from hypothesis import example, given
-from made import batch, dumps, edges, observed, row, simulated
+from made import dumps, edges, normed, observed, row, simulated
 from oracle import Row
+from plain import plain
 
-from rlcorr_cli.core.observe import Observation, layouts_of
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.bins import FLOAT_BITS
-from rlcorr_cli.totals.block import diagnostics_block, plan_block
 from rlcorr_cli.totals.histogram import Histogram, Histograms
-from rlcorr_cli.totals.normalize import normalize
 from rlcorr_cli.totals.tail import Tail, Tails
-from rlcorr_cli.totals.view import GroupTotals, TotalsView
+from rlcorr_cli.totals.view import Numbers, diagnostics_block, plan_block
 
 PLANS = {
     "nothing": Plan(),
@@ -34,19 +32,13 @@ EACH = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 
 
 def assert_as_alone(rows: Sequence[Row], plan: Plan) -> None:
-    groups = observed(rows, plan).groups
-    if plan.normalizes:
-        groups = normalize(groups, layouts_of(_observation(rows, plan)), plan)
-    together = MetricTable.of(canonical(GroupTotals(list(groups.values()), plan), plan), len(groups))
-    for i, summary in enumerate(groups.values()):
-        alone = canonical(TotalsView(summary, plan), plan)
-        assert list(together[i]) == list(alone)
+    totals = normed(observed(rows, plan).totals, plan)
+    together = MetricTable.of(canonical(Numbers.of_plan(totals, plan), plan), len(totals))
+    for at in range(len(totals)):
+        alone = canonical(Numbers.of_plan(totals, plan, at), plan)
+        assert list(together[at]) == list(alone)
         for name, value in alone.items():
-            assert together[i][name] == (None if value is None else pytest.approx(value, rel=1e-12, abs=1e-12)), name
-
-
-def _observation(rows: Sequence[Row], plan: Plan) -> Observation:
-    return Observation(plans=(plan,), has_current=batch(rows, plan.mode).current_logp is not None, seed=None)
+            assert together[at][name] == (None if value is None else pytest.approx(value, rel=1e-12, abs=1e-12)), name
 
 
 @EACH
@@ -75,7 +67,9 @@ def test_quantiles_of_many_histograms_are_those_of_each() -> None:
         histograms.append(Histogram.of_counts(np.bincount(buckets, minlength=1 << 16)))
     for q in (0.0, 0.001, 0.5, 0.95, 1.0):
         alone = [histogram.quantile(q) for histogram in histograms]
-        together = [None if math.isnan(value) else value for value in Histograms(histograms).quantile(q).tolist()]
+        together = [
+            None if math.isnan(value) else value for value in Histograms.of_each(histograms).quantile(q).tolist()
+        ]
         assert together == alone
 
 
@@ -85,7 +79,7 @@ def test_shapes_of_many_tails_are_those_of_each() -> None:
     tails = [Tail.of(rng.standard_t(3, n), 512) for n in sizes] + [Tail.of(np.zeros(300), 512)]
     for name in ("pareto_k", "pareto_k_error", "limit"):
         alone = [getattr(tail, name) for tail in tails]
-        together = [None if math.isnan(value) else value for value in getattr(Tails(tails), name).tolist()]
+        together = [None if math.isnan(value) else value for value in getattr(Tails.of_each(tails), name).tolist()]
         assert together == alone
     assert sum(tail.pareto_k is not None for tail in tails) == 8
 
@@ -95,24 +89,41 @@ def test_groups_that_lose_nothing_hold_what_is_kept_once() -> None:
     for i, each in enumerate(rows):
         each.batch = i
     plan = Plan(rejections=(Rejection("ratio", "token", Bounds(0.5, 2.0)),))
-    shared = []
-    for summary in observed(rows, plan).groups.values():
-        whole, kept = (summary.blocks[name] for name in (diagnostics_block("decoupled"), plan_block(plan)))
-        places = whole.layout.places["histograms"]["log_ratio"], kept.layout.places["histograms"]["kept.log_ratio"]
-        shared.append(whole.histograms[places[0]] is kept.histograms[places[1]])
-        assert int(kept.histograms[places[1]].counts.sum()) == kept.sum("kept.tokens")
-    assert shared == [True, False, True]
+    totals = observed(rows, plan).totals
+    whole, kept = diagnostics_block("decoupled"), f"{plan_block(plan)}.kept"
+    for lists, name in ((totals.histograms, "log_ratio"), (totals.tails, "token"), (totals.tails, "sequence")):
+        assert lists[f"{kept}.{name}"].lengths.tolist() == [0, 1, 0]
+        assert lists[f"{kept}.{name}"].part_of == f"{whole}.{name}"
+    for at, n in enumerate((2, 1, 1)):
+        assert totals.histogram(f"{kept}.log_ratio", at).counts.sum() == n == totals.sum(f"{kept}.tokens")[at]
+        assert totals.histogram(f"{kept}.log_ratio")[at] == totals.histogram(f"{kept}.log_ratio", at)
+        assert totals.tail(f"{kept}.token")[at] == totals.tail(f"{kept}.token", at)
+    assert sorted(totals.whole.tail(f"{kept}.token", 0).largest.tolist()) == pytest.approx([0.01, 0.01, 0.02, 0.02])
 
 
 def test_counts_of_groups_are_as_narrow_as_they_can_be_and_widen_when_they_must() -> None:
     rows = [row([0.01] * 200), row([0.02] * 2)]
     for i, each in enumerate(rows):
         each.batch = i
-    (narrow, _) = (summary.blocks[diagnostics_block("decoupled")] for summary in observed(rows, Plan()).groups.values())
-    place = narrow.layout.places["histograms"]["log_ratio"]
-    assert narrow.histograms[place].counts.dtype == np.uint8
-    wide = narrow.histograms[place] + narrow.histograms[place]
-    assert (wide.counts.tolist(), wide.counts.dtype) == ([400], np.uint16)
-    both = Histogram.total([narrow.histograms[place]] * 3)
-    assert both.counts.tolist() == [600]
-    assert Histograms([narrow.histograms[place], wide]).quantile(0.5).tolist() == [wide.quantile(0.5)] * 2
+    totals, name = observed(rows, Plan()).totals.numbers, "diagnostics.decoupled.log_ratio"
+    histograms = observed(rows, Plan()).totals.histograms[name]
+    assert totals.histograms == {}
+    assert histograms.columns[1].dtype == np.uint8
+    wide = Histograms.total([histograms] * 2, None, np.array([0, 1, 0, 1]), 2)
+    assert (wide.columns[1].tolist(), wide.columns[1].dtype) == ([400, 4], np.uint16)
+    assert wide.quantile(0.5).tolist() == histograms.quantile(0.5).tolist()
+
+
+def test_lists_of_many_pieces_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    lengths, group_of = rng.integers(0, 9, 200), rng.integers(0, 12, 200)
+    values = rng.normal(size=int(lengths.sum())).round(1)
+
+    def lists() -> tuple[object, object]:
+        histograms = Histograms.of_rows(values, lengths, group_of, 13)
+        tails = Tails.of_rows(values, lengths, group_of, 13, size=20)
+        return plain(histograms), plain(tails)
+
+    at_once = lists()
+    monkeypatch.setattr("rlcorr_cli.totals.lists.PIECE", 50)
+    assert lists() == at_once

@@ -19,13 +19,13 @@ from oracle import Row
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.correct import correct
 from rlcorr_cli.core.objectives import token_losses, token_weights
-from rlcorr_cli.core.observe import Observation, layouts_of, observe
+from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.metrics.objective import BatchObjective, objective_values
 from rlcorr_cli.plans.objective import Aggregation, Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "objectives.json").read_text())
 CASES = pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['input']}/{case['name']}")
@@ -76,11 +76,10 @@ def objective_of(config: dict[str, Any], plan: Plan) -> Objective:
 
 
 def batch_objective(batch: Batch, plan: Plan, objective: Objective) -> BatchObjective:
-    has_current = batch.current_logp is not None
-    observation = Observation(plans=(plan,), has_current=has_current, seed=None, objectives={plan: objective})
-    (summary,) = observe(batch, observation, CPU).groups.values()
-    assert summary.layouts == layouts_of(observation)
-    return BatchObjective(TotalsView(summary, plan), objective)
+    observation = Observation(plans=(plan,), seed=None, objectives={plan: objective})
+    totals = observe(batch, observation, CPU).totals
+    assert len(totals) == 1
+    return BatchObjective(Numbers.of_plan(totals, plan, 0), objective)
 
 
 @CASES

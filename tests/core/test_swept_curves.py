@@ -13,14 +13,13 @@ from oracle import Row
 from test_comparison import compared
 
 from rlcorr_cli.batch import Input
-from rlcorr_cli.core.observe import Observation, layouts_of, observe
+from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.sweep import Units, swept_units
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.pipeline.sweep import _places, candidates_of, curve_of
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.report.swept import Point, Sweep, Targets, swept_report
-from rlcorr_cli.totals.summary import Summary, total
 from rlcorr_cli.totals.sweep import UnitTotals
 
 TOKEN_COLUMNS = ("kept", "info", "k3_left")
@@ -33,23 +32,19 @@ def swept_of(rows: Sequence[Row], swept: Swept, targets: Targets | None = None, 
     """The sweep of rows, measured in some parts."""
     wanted = targets or Targets()
     batches = [batch(list(part)) for part in np.array_split(np.array(rows, object), parts)]
-    observation = Observation(plans=(swept.base,), has_current=True, seed=None, compares=True)
+    observation = Observation(plans=(swept.base,), seed=None, compares=True)
     of_batches: dict[Any, UnitTotals] = {}
     units: dict[Any, list[Units]] = {}
     for of_batch in (swept_units(one, swept, CPU) for one in batches):
         for key, each in of_batch.items():
             units.setdefault(key, []).append(each.moving)
             of_batches[key] = of_batches[key] + each.totals if key in of_batches else each.totals
-    by_batch: dict[Any, list[Summary]] = {}
-    for one in batches:
-        for key, group in observe(one, observation, CPU).groups.items():
-            by_batch.setdefault(key, []).append(group)
-    layouts = layouts_of(observation)
-    groups = {key: total(listed, layouts) for key, listed in by_batch.items()}
-    curve = curve_of(of_batches, swept, groups)
+    first, *others = (observe(one, observation, CPU).totals for one in batches)
+    totals = sum(others, start=first)
+    curve = curve_of(of_batches, swept, totals)
     candidates = {place: candidates_of(units, curve, place) for place in _places(curve, wanted)}
     return swept_report(
-        total(groups.values(), layouts),
+        totals.whole,
         curve,
         swept,
         targets=wanted,

@@ -84,12 +84,12 @@ def test_metrics_are_of_ratios_and_of_sequence_weights() -> None:
 
 def test_groups_have_tails_of_their_own() -> None:
     rows = simulated(200, seed=4, std=0.2)
-    groups = observed(rows, Plan()).groups
-    for key, summary in groups.items():
-        mine = observed([r for r in rows if r.batch == key[0]], Plan()).groups[key]
-        tails = mine.blocks["diagnostics.decoupled"].tails
-        assert tails == summary.blocks["diagnostics.decoupled"].tails
-        assert tails[0].n < sum(len(r.train) for r in rows)
+    totals = observed(rows, Plan()).totals
+    for at, (key,) in enumerate(totals.keys):
+        mine = observed([r for r in rows if r.batch == key], Plan()).totals
+        for name in ("token", "sequence", "seq_distance"):
+            assert mine.tail(f"diagnostics.decoupled.{name}", 0) == totals.tail(f"diagnostics.decoupled.{name}", at)
+        assert mine.tail("diagnostics.decoupled.token", 0).n < sum(len(r.train) for r in rows)
 
 
 def test_constant_ratios_have_no_shape() -> None:

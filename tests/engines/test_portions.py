@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from plain import plain
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.core import arrays as devices
@@ -74,11 +74,8 @@ def test_a_shard_is_begun_anew_in_smaller_batches(dump: Dump, caplog: pytest.Log
     ((_, expected),) = scan(dump, Computing("cpu", engine=ThreadEngine(1)), small.work)
     assert isinstance(found, Measured)
     assert found.covered == expected.covered
-    assert found.whole == expected.whole
-    for key, summary in expected.groups.items():
-        assert found.groups[key].counts == summary.counts
-        for name, block in summary.blocks.items():
-            np.testing.assert_array_equal(found.groups[key].blocks[name].sums, block.sums)
+    assert plain(found.whole) == plain(expected.whole)
+    assert plain(found.totals) == plain(expected.totals)
     assert [record.getMessage() for record in caplog.records] == [
         f"The GPU's memory ran out at batches of {tokens} tokens: half as many are taken."
         for tokens in ("65,536", "32,768")

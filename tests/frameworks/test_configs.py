@@ -17,7 +17,7 @@ from rlcorr_cli.frameworks.read import read_plan
 from rlcorr_cli.plans.files import load, plan_to_toml
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 VERL = PROFILES["verl-0.9"]
 
@@ -204,8 +204,7 @@ def test_verl_counts_empty_sequences_and_canonical_does_not() -> None:
     ln2 = math.log(2.0)
     rows = [row([ln2], probs=[-ln2]), row([0.0], mask=[0])]
     plan = PROFILES["verl-0.6"].read({"rollout_is": "token", "rollout_is_threshold": 5.0})
-    (summary,) = observed(rows, plan).groups.values()
-    found = PROFILES["verl-0.6"].write(TotalsView(summary, plan), plan)
+    found = PROFILES["verl-0.6"].write(Numbers.of_plan(observed(rows, plan).totals, plan, 0), plan)
     expected = {
         "rollout_is_mean": 2.0,
         "rollout_is_seq_mean": (2 + 0) / 2,

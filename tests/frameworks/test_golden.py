@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from made import library
+from made import library, normed
 
 from rlcorr_cli.batch import Batch
 from rlcorr_cli.core.arrays import host
 from rlcorr_cli.core.correct import Corrected, correct
-from rlcorr_cli.core.observe import Observation, layouts_of, observe
+from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.metrics.catalog import logged_name
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Values
-from rlcorr_cli.totals.normalize import normalize
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 pytestmark = pytest.mark.usefixtures("every_library")
 
@@ -56,10 +55,9 @@ def plan_of(case: str) -> Plan:
 def measured(case: str) -> Values:
     plan = plan_of(case)
     observation = Observation(plans=(plan,), seed=None)
-    groups = observe(golden_batch(), observation, library()).groups
-    if plan.normalizes:
-        groups = normalize(groups, layouts_of(observation), plan)
-    return PROFILES[case.split("/")[0]].write(TotalsView(groups[(None,)], plan), plan)
+    totals = normed(observe(golden_batch(), observation, library()).totals, plan)
+    assert totals.keys == ((None,),)
+    return PROFILES[case.split("/")[0]].write(Numbers.of_plan(totals, plan, 0), plan)
 
 
 @cache
@@ -89,10 +87,8 @@ ON_THESE_ROWS = ("without valid tokens, too", "samples of one rollout")
 def test_names_without_a_difference_are_the_metrics(case: str) -> None:
     plan = plan_of(case)
     observation = Observation(plans=(plan,), seed=None)
-    groups, layouts = observe(golden_batch(), observation, library()).groups, layouts_of(observation)
-    if plan.normalizes:
-        groups = normalize(groups, layouts, plan)
-    ours = canonical(TotalsView(groups[(None,)], plan), plan)
+    totals = normed(observe(golden_batch(), observation, library()).totals, plan)
+    ours = canonical(Numbers.of_plan(totals, plan, 0), plan)
     rows = {name: logged_name(name) for name in CASES[case]["metrics"]}
     departs = (
         "0.6 leaves",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import metrics, observed, simulated
+from made import metrics, normed, observed, simulated
 
 from rlcorr_cli.api import analyze
 from rlcorr_cli.frameworks.profiles import PROFILES
@@ -17,9 +17,7 @@ from rlcorr_cli.metrics.symbols import SYMBOLS, symbols_in
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan, acts_on
 from rlcorr_cli.plans.presets import PRESETS, preset
-from rlcorr_cli.totals.normalize import normalize, normed_layouts
-from rlcorr_cli.totals.summary import total
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
 ROWS = simulated(12, seed=5)
@@ -52,12 +50,8 @@ CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
 def written(profile: str, config: dict[str, Any]) -> list[str]:
     """The names that a profile writes of a config's plan."""
     plan = PROFILES[profile].read(config)
-    measured = observed(ROWS, plan)
-    groups, layouts = measured.groups, next(iter(measured.groups.values())).layouts
-    if plan.normalizes:
-        groups = normalize(groups, layouts, plan, PROFILES[profile].batch_mean)
-        layouts = normed_layouts(layouts, plan)
-    return list(PROFILES[profile].write(TotalsView(total(groups.values(), layouts), plan), plan))
+    totals = normed(observed(ROWS, plan).totals, plan, PROFILES[profile].batch_mean)
+    return list(PROFILES[profile].write(Numbers.of_plan(totals.whole, plan, 0), plan))
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -44,7 +44,7 @@ PLAN = Plan(
 
 def pictures_of(rows: list[Row], plan: Plan = PLAN) -> BinnedTotals:
     one = batch(rows)
-    found = observe(one, Observation(plans=(plan,), has_current=one.current_logp is not None, pictures=True), CPU)
+    found = observe(one, Observation(plans=(plan,), pictures=True), CPU)
     return found.pictures or BinnedTotals()
 
 

@@ -12,8 +12,7 @@ from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.report.impossible import TOO_HIGH, TOO_LOW, Impossible, impossible_in, impossible_ratio
-from rlcorr_cli.totals.summary import total
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 VOCABULARY = 40
 
@@ -21,9 +20,7 @@ VOCABULARY = 40
 def concluded(rows: list[Row]) -> Impossible | None:
     observation = Observation(plans=(Plan(),))
     seen = observe(batch(rows), observation, CPU)
-    summaries = list(seen.groups.values())
-    numbers = TotalsView(total(summaries, summaries[0].layouts), Plan())
-    return impossible_in(diagnostics(numbers), seen.whole)
+    return impossible_in(diagnostics(Numbers.of_plan(seen.totals.whole, Plan(), 0)), seen.whole)
 
 
 def drawn(n: int, seed: int, noise: float, kept: float = 1.0, temperature: float = 1.0) -> list[Row]:

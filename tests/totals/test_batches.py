@@ -33,11 +33,10 @@ def dump_for(plan: Plan, group_by: tuple[str, ...]) -> Dump:
 def reports(dump: Dump, *plans: Plan) -> list[dict[str, Any]]:
     """Each plan's report of one reading with all of them."""
     bounds = {name: of for plan in plans for name, of in search_budgets(dump, plan, CPU).bounds.items()}
-    measured, layouts = measure(dump, Observation(plans=plans), CPU, bounds=bounds)
+    measured = measure(dump, Observation(plans=plans), CPU, bounds=bounds)
     return [
         build(
-            by_group=measured.groups,
-            layouts=layouts,
+            totals=measured.totals,
             replicates=measured.replicates,
             group_by=dump.request.group_by,
             plan=plan,

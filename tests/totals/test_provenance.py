@@ -1,6 +1,5 @@
 """Totals add only where they mean the same: one plan, one kind of settings, columns and groups, and no shard twice."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.requests import NO_BATCH, ReadRequest
-from rlcorr_cli.totals.block import plan_block
 from rlcorr_cli.totals.measured import Measured
-from rlcorr_cli.totals.provenance import Provenance, ShardId, check_apart
+from rlcorr_cli.totals.provenance import Coverage, ShardId
+from rlcorr_cli.totals.view import plan_block
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
 TOKEN = Plan(weighting=Weighting("token", Bounds(None, 2.0)))
@@ -40,11 +39,10 @@ def measured(
     observation = Observation(
         plans=(plan,),
         settings=thresholds or DiagnosticSettings(),
-        has_current=found.roles.current is not None,
         seed=seed,
         pictures=pictures,
     )
-    return measure(found, observation, CPU, bounds=search_budgets(found, plan, CPU).bounds)[0]
+    return measure(found, observation, CPU, bounds=search_budgets(found, plan, CPU).bounds)
 
 
 def refusal(a: Measured, b: Measured) -> str:
@@ -53,11 +51,15 @@ def refusal(a: Measured, b: Measured) -> str:
     return refused.value.message
 
 
-def test_plans_of_other_bounds_do_not_add_though_their_layouts_are_equal() -> None:
+def test_plans_of_other_bounds_do_not_add_though_their_names_are_equal() -> None:
     other = Plan(weighting=Weighting("token", Bounds(0.5, 9.0), "zero"))
     a, b = measured(TOKEN), measured(other, "smollm2_fp32.parquet")
-    layouts = (next(iter(m.groups.values())).layouts[plan_block(plan)] for m, plan in ((a, TOKEN), (b, other)))
-    assert next(layouts) == next(layouts)
+    names = [
+        [name.removeprefix(plan_block(plan)) for name in m.totals.tables["sum"].names]
+        for m, plan in ((a, TOKEN), (b, other))
+        if m.totals is not None
+    ]
+    assert names[0] == names[1]
     message = refusal(a, b)
     assert "weighting.low is unset in one and 0.5 in the other" in message
     assert "weighting.high is 2.0 in one and 9.0 in the other" in message
@@ -109,7 +111,7 @@ def test_other_columns_and_groups_do_not_add() -> None:
 def test_totals_by_training_batch_do_not_add_to_those_of_one_batch() -> None:
     plan = Plan(weighting=Weighting("token", Bounds(None, 2.0), normalize="batch"))
     by_step, as_one = (measured(plan, "smollm2_steps.parquet", batch_by=column) for column in ("step", NO_BATCH))
-    assert {len(key) for totals in (by_step, as_one) for key in totals.groups} == {1}
+    assert {len(key) for run in (by_step, as_one) if run.totals for key in run.totals.keys} == {1}
     assert "batch column is step in one and unset in the other" in refusal(by_step, as_one)
 
 
@@ -146,15 +148,18 @@ def test_one_file_twice_is_refused_by_its_name() -> None:
 )
 def test_parts_that_overlap_are_refused(parts: tuple[tuple[int, int] | None, ...]) -> None:
     a, b = (frozenset({ShardId("a.parquet", part), ShardId("c.parquet", None)}) for part in parts)
-    with pytest.raises(DataError, match=r"c\.parquet|a\.parquet"):
-        check_apart(a, b)
-    with pytest.raises(DataError, match=r"a\.parquet"):
-        check_apart(a - {ShardId("c.parquet", None)}, b)
+    for first in (a, a - {ShardId("c.parquet", None)}):
+        covered = Coverage()
+        covered.add(first)
+        with pytest.raises(DataError, match=r"c\.parquet|a\.parquet" if first is a else r"a\.parquet"):
+            covered.add(b)
 
 
 def test_parts_that_touch_add() -> None:
-    a = frozenset({ShardId("a.parquet", (0, 3)), ShardId("a.parquet", (5, 6))})
-    check_apart(a, frozenset({ShardId("a.parquet", (3, 5)), ShardId("b.parquet", (0, 3))}))
+    covered = Coverage()
+    covered.add([ShardId("a.parquet", (0, 3)), ShardId("a.parquet", (5, 6))])
+    covered.add([ShardId("a.parquet", (3, 5)), ShardId("b.parquet", (0, 3))])
+    assert len(covered.shards) == 4
 
 
 def test_a_run_covers_every_shard_of_its_dump() -> None:
@@ -167,10 +172,4 @@ def test_a_run_covers_every_shard_of_its_dump() -> None:
 
 def test_numbers_without_an_origin_are_refused() -> None:
     with pytest.raises(ValueError, match="of nothing"):
-        Measured(groups=measured(TOKEN).groups)
-
-
-def test_provenance_survives_json() -> None:
-    provenance = measured(TOKEN, "smollm2_steps.parquet", group_by=("step",), seed=3).provenance
-    assert provenance is not None
-    assert Provenance.from_dict(json.loads(json.dumps(provenance.to_dict(), allow_nan=False))) == provenance
+        Measured(totals=measured(TOKEN).totals)

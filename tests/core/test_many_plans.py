@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from made import CPU, batch, simulated
+from plain import plain
 
-from rlcorr_cli.core.observe import Observation, Observed, layouts_of, observe
+from rlcorr_cli.core.observe import Observation, Observed, observe
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
-from rlcorr_cli.totals.block import diagnostics_block, plan_block
-from rlcorr_cli.totals.view import TotalsView
+from rlcorr_cli.totals.view import Numbers
 
 THREE = batch(simulated(40, 5, std=0.3))
 DECOUPLED = Plan(
@@ -21,22 +21,23 @@ OTHER = replace(DECOUPLED, rejections=())
 
 
 def observed(*plans: Plan) -> Observed:
-    return observe(THREE, Observation(plans=plans, has_current=True, seed=3), CPU)
+    return observe(THREE, Observation(plans=plans, seed=3), CPU)
 
 
 @pytest.mark.parametrize("plans", [(DECOUPLED, BYPASS), (BYPASS, DECOUPLED, OTHER)])
 def test_plans_observed_together_have_exactly_the_totals_of_each_alone(plans: tuple[Plan, ...]) -> None:
     together = observed(*plans)
-    assert len(together.groups) == 2
+    assert len(together.totals) == 2
     for plan in plans:
         alone = observed(plan)
-        for key, summary in alone.groups.items():
-            assert set(summary.blocks) == {diagnostics_block(plan.mode), plan_block(plan)}
-            assert together.groups[key].counts == summary.counts
-            for name, block in summary.blocks.items():
-                assert together.groups[key].blocks[name].to_dict() == block.to_dict()
-            assert canonical(TotalsView(together.groups[key], plan), plan) == canonical(TotalsView(summary, plan), plan)
-        assert together.replicates[plan.mode].to_dict() == alone.replicates[plan.mode].to_dict()
+        assert together.totals.keys == alone.totals.keys
+        for merge, table in alone.totals.tables.items():
+            for name in table.names:
+                assert together.totals.tables[merge][name].tolist() == table[name].tolist()
+        for at in range(2):
+            mine, theirs = (canonical(Numbers.of_plan(seen.totals, plan, at), plan) for seen in (together, alone))
+            assert mine == theirs
+        assert plain(together.replicates[plan.mode]) == plain(alone.replicates[plan.mode])
         assert together.whole is not None
         assert alone.whole is not None
         assert alone.whole.tails.items() <= together.whole.tails.items()
@@ -45,22 +46,19 @@ def test_plans_observed_together_have_exactly_the_totals_of_each_alone(plans: tu
 
 def test_a_mode_is_diagnosed_once_for_all_its_plans() -> None:
     together = observed(DECOUPLED, OTHER, BYPASS)
-    blocks = {"diagnostics.decoupled", "diagnostics.bypass", *map(plan_block, (DECOUPLED, OTHER, BYPASS))}
-    observation = Observation(plans=(DECOUPLED, OTHER, BYPASS), has_current=True)
-    for summary in together.groups.values():
-        assert summary.blocks.keys() == blocks
-        assert summary.layouts == layouts_of(observation)
+    tokens = [name for name in together.totals.tables["sum"].names if name.endswith(".tokens") and "kept" not in name]
+    assert tokens == ["diagnostics.decoupled.tokens", "diagnostics.bypass.tokens"]
     assert together.replicates.keys() == {"decoupled", "bypass"}
 
 
 def test_a_mode_reads_its_own_diagnostics() -> None:
-    (summary, *_) = observed(DECOUPLED, BYPASS).groups.values()
+    totals = observed(DECOUPLED, BYPASS).totals
     assert THREE.old_logp is not None
     assert THREE.current_logp is not None
     rows = np.repeat(THREE.group_index, np.diff(THREE.offsets)) == 0
     for plan, trained in ((DECOUPLED, THREE.old_logp), (BYPASS, THREE.current_logp)):
         mean = float((THREE.rollout_logp - trained)[rows].mean())
-        assert canonical(TotalsView(summary, plan), plan)["kl"] == pytest.approx(mean, rel=1e-12)
+        assert canonical(Numbers.of_plan(totals, plan, 0), plan)["kl"] == pytest.approx(mean, rel=1e-12)
 
 
 def test_budgets_of_one_name_and_no_plan_at_all_are_refused() -> None:
@@ -72,7 +70,7 @@ def test_budgets_of_one_name_and_no_plan_at_all_are_refused() -> None:
 
 
 def test_several_plans_neither_decide_nor_draw() -> None:
-    several = Observation(plans=(DECOUPLED, BYPASS), has_current=True)
+    several = Observation(plans=(DECOUPLED, BYPASS))
     with pytest.raises(ValueError, match="one plan at a time"):
         observe(THREE, several, CPU, decides=True)
     with pytest.raises(ValueError, match="one plan at a time"):

@@ -1,0 +1,60 @@
+"""Values that add, held against each other: exactly, or to the rounding that another order of adding up makes."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from rlcorr_cli.totals.tail import Tail, Tails
+from rlcorr_cli.totals.totals import Totals
+
+
+def plain(value: Any) -> Any:
+    """Everything inside as JSON-able values, to compare exactly."""
+    if isinstance(value, Totals):  # groups are in no order
+        order = sorted(range(len(value)), key=lambda place: str(value.keys[place]))
+        value = value.at(order)
+    if isinstance(value, Tail):  # kept in no order
+        return [sorted(value.largest.tolist()), value.n, value.size]
+    if isinstance(value, Tails):
+        own = np.split(value.columns[0], np.cumsum(value.lengths)[:-1])
+        about = value.n.tolist(), value.size, value.part_of, plain(value.shared)
+        return about, [sorted(each.tolist()) for each in own]
+    if is_dataclass(value):
+        return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in sorted(value.items(), key=lambda item: str(item[0]))}
+    if isinstance(value, frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if callable(value):
+        return value()
+    if isinstance(value, np.ndarray):
+        # Thousands of sums as lists would take most of the time; counts are in whatever type they fit.
+        return (value.shape, value.tobytes()) if value.size > 100 and value.dtype == float else value.tolist()
+    return value
+
+
+def assert_same_totals(found: Totals | None, expected: Totals | None, rtol: float = 1e-9) -> None:
+    """To rounding: the last digit of an exponential depends on a token's place in its batch."""
+    if found is None or expected is None:
+        assert found is expected
+        return
+    assert set(found.keys) == set(expected.keys)
+    assert found.names == expected.names
+    found = found.at([found.keys.index(key) for key in expected.keys])
+    for merge, table in expected.tables.items():
+        numbers = found.tables[merge].values
+        exact = merge != "sum" and merge != "log_sum_exp"
+        np.testing.assert_allclose(numbers, table.values, rtol=min(rtol, 1e-14) if exact else rtol, atol=1e-11)
+    assert plain(found.histograms) == plain(expected.histograms)
+    for name, tails in expected.tails.items():
+        if "mass" in name:  # sums of exponentials; the others are logs as they come
+            (about, mine), (others, theirs) = plain(found.tails[name]), plain(tails)
+            assert about == others
+            for one, other in zip(mine, theirs, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-12)
+        else:
+            assert plain(found.tails[name]) == plain(tails)
