@@ -1,4 +1,4 @@
-"""The contract between io and core: what is read in one step, and what is decided about it.
+"""The contract between io and measure: what is read in one step, and what is decided about it.
 
 A Batch holds *valid* tokens only, flat, with offsets per row.  Reading drops the
 masked ones, because the values must be checked after masking anyway (a NaN on a masked token is fine, on a valid token
@@ -65,7 +65,8 @@ class Batch:
 
     offsets: i64[B+1], starts at 0, ends at V.
     rollout_logp, old_logp, current_logp: the policies as the dump has them, f32 or f64 [V], finite, <= 1e-6, nats; old
-    is the policy before updates, current the one after.  One of the two may be None; which are compared, core decides.
+    is the policy before updates, current the one after.  One of the two may be None; measure decides
+    which are compared.
     advantages: f64[V], finite, where the plan looks at them, else None.  row_advantage: f64[B], the mean over each
     row's valid tokens, NaN of a row without, where nothing but means is told of them; else None.
     n_masked: i64[B], tokens the mask left out.  reward: f64[B], none where not finite; None without a reward column.

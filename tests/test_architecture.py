@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "frameworks": ("errors", "plans", "totals", "metrics"),
     "rules": ("errors", "plans", "totals", "metrics"),
     "report": ("errors", "storage", "batch", "plans", "totals", "quality", "metrics", "frameworks", "rules"),
-    "core": ("errors", "batch", "plans", "totals", "metrics"),
+    "measure": ("errors", "batch", "plans", "totals", "metrics"),
     "io": ("errors", "places", "storage", "batch", "atomic", "plans", "totals", "quality", "requests"),
     "engines": ("errors", "places", "storage", "batch"),
     "present": ("errors", "atomic", "plans", "totals", "quality", "metrics", "frameworks", "rules", "report"),
@@ -43,8 +43,8 @@ ROOT_MODULE = "__init__"
 """`rlcorr_cli` itself, which hands on what `api` has when it is asked for."""
 
 HOMES: dict[str, tuple[str, ...]] = {
-    "torch": ("core",),
-    "array_api_compat": ("core",),
+    "torch": ("measure",),
+    "array_api_compat": ("measure",),
     "pyarrow": ("io", "storage"),
     "polars": ("report",),
     "rich": ("present",),
@@ -71,7 +71,7 @@ HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "ray")
 
 
 def part(module: Path) -> str:
-    """'core' for rlcorr_cli/core/tokens.py, 'batch' for rlcorr_cli/batch.py."""
+    """'measure' for rlcorr_cli/measure/tokens.py, 'batch' for rlcorr_cli/batch.py."""
     return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -117,7 +117,7 @@ def test_the_walk_finds_the_imports_that_are_there() -> None:
     assert len(MODULES) > 30
     for package in ("torch", "pyarrow", "rich", "typer"):
         assert {part(m) for m in MODULES if package in tops(m)} == set(HOMES[package])
-    assert own(PACKAGE / "pipeline" / "scan.py") >= {"core", "io", "batch"}
+    assert own(PACKAGE / "pipeline" / "scan.py") >= {"measure", "io", "batch"}
 
 
 @pytest.mark.parametrize("package", HOMES)

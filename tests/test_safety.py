@@ -26,7 +26,7 @@ NO_CALL = (
 NO_CALL_BELOW = ("os.exec", "os.spawn", "os.posix_spawn")
 """Families of functions, by how their names begin."""
 EXCEPTIONS = {
-    ("core/gpus.py", "ctypes"): "asks CUDA's driver how many GPUs there are",
+    ("measure/gpus.py", "ctypes"): "asks CUDA's driver how many GPUs there are",
     ("io/containers/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
     ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",
     ("engines/ray_worker.py", "pickle"): "shards that this program's driver sends to its own tasks on a cluster",

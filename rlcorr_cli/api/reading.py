@@ -242,7 +242,7 @@ def inspect(
 
     worst: how many sequences and tokens to name, by k3, abs_log_ratio or seq_log_ratio.
     """
-    from rlcorr_cli.core.worst import MEASURES
+    from rlcorr_cli.measure.worst import MEASURES
     from rlcorr_cli.pipeline import inspect as inspection
 
     refuse_outside(0, MOST_ROWS, worst=worst)

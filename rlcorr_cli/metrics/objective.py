@@ -1,4 +1,4 @@
-"""OBJECTIVE: what a policy objective makes of a training batch, read from the totals of `core/objectives.py`.
+"""OBJECTIVE: what a policy objective makes of a training batch, read from the totals of `measure/objectives.py`.
 
 Sums are taken before the batch's divisor, and before the batch mean that weights may be divided by: both are scales,
 and known here.  A dump of several training batches has the mean of each number over them.

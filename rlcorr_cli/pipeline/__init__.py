@@ -1,1 +1,1 @@
-"""Where io and core meet: one module per job that reads a dump."""
+"""Where io and measure meet: one module per job that reads a dump."""

@@ -16,13 +16,13 @@ from typing import Any
 
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import arrays as devices
-from rlcorr_cli.core.chosen_rows import Rows
-from rlcorr_cli.core.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.chosen_rows import Rows
+from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import arrays as devices
-from rlcorr_cli.core import budget_search as core
-from rlcorr_cli.core.observe import BudgetBounds
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure import budget_search as bins
+from rlcorr_cli.measure.observe import BudgetBounds
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.bins import Binned, FloatBits
@@ -82,7 +82,7 @@ class BudgetTotals:
         device, beside = self.reading.device, Beside()
         with devices.worker(device):
             sound = self.reading.sound_rows(shard, beside)
-            totals = add_up(core.totals(rows.batch, self.plan, device) for rows in sound)
+            totals = add_up(bins.totals(rows.batch, self.plan, device) for rows in sound)
         return ShardResult(totals, beside)
 
 
@@ -99,7 +99,7 @@ class BudgetCandidates:
         device, beside = self.reading.device, Beside()
         with devices.worker(device):
             sound = self.reading.sound_rows(shard, beside)
-            candidates = [core.candidates(rows.batch, self.plan, device, self.crossings) for rows in sound]
+            candidates = [bins.candidates(rows.batch, self.plan, device, self.crossings) for rows in sound]
         return ShardResult(candidates, beside)
 
 

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import arrays as devices
-from rlcorr_cli.core.gap import gap_totals
-from rlcorr_cli.core.worst import largest
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import open_dump
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.io.places import all_resolved
 from rlcorr_cli.io.surroundings import row_id, surroundings
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.gap import gap_totals
+from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.pipeline.analyze import Watch, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan

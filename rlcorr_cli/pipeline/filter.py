@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
-from rlcorr_cli.core.correct import MAX_WEIGHT
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added, drawn
@@ -26,6 +25,7 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.outputs import Output, dataset, is_table
 from rlcorr_cli.io.parts import PartsOutput
 from rlcorr_cli.io.peek import samples
+from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.pipeline.analyze import Watch, opened, run_totals, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets

@@ -11,9 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Decision, Shard
-from rlcorr_cli.core import arrays as devices
-from rlcorr_cli.core.decisions import decide_batch, storable
-from rlcorr_cli.core.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
@@ -21,6 +18,9 @@ from rlcorr_cli.io.corrected import corrected
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.original_rows import OriginalRows
 from rlcorr_cli.io.outputs import Output
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.decisions import decide_batch, storable
+from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.metrics.objective import BatchObjective
 from rlcorr_cli.pipeline.analyze import Progress, measure, provenance_of
 from rlcorr_cli.pipeline.bad_rows import BadRowLog

@@ -10,12 +10,6 @@ import numpy as np
 
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import arrays as devices
-from rlcorr_cli.core.chosen_rows import Rows
-from rlcorr_cli.core.decisions import opinions
-from rlcorr_cli.core.observe import Observation, observe
-from rlcorr_cli.core.tokens import trained_policies
-from rlcorr_cli.core.worst import worst
 from rlcorr_cli.errors import DataError, NoTrainedPolicy, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
@@ -25,6 +19,12 @@ from rlcorr_cli.io.find_row import TEXTS, Found, find_row
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.io.places import all_resolved
 from rlcorr_cli.io.surroundings import row_id
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.chosen_rows import Rows
+from rlcorr_cli.measure.decisions import opinions
+from rlcorr_cli.measure.observe import Observation, observe
+from rlcorr_cli.measure.tokens import trained_policies
+from rlcorr_cli.measure.worst import worst
 from rlcorr_cli.pipeline.analyze import opened, plan_columns
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.totals.row_keys import Keys
 
 R = TypeVar("R")

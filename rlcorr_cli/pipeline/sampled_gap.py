@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlcorr_cli.core.chosen_rows import Rows, chosen, pooled, sampled_rows
-from rlcorr_cli.core.gap import gap_totals
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.surroundings import surroundings
+from rlcorr_cli.measure.chosen_rows import Rows, chosen, pooled, sampled_rows
+from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.pipeline.scan import ShardReading
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.totals.gap import GapTotals

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import arrays as devices
 from rlcorr_cli.engines import engine
 from rlcorr_cli.engines.choice import AutoEngine
 from rlcorr_cli.engines.engine import Engine
@@ -25,6 +24,7 @@ from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.readers import ReadState, ShardReader
+from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.portions import Portioned
 from rlcorr_cli.requests import EngineName
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Device = Any
-"""A torch device, which only core looks into."""
+"""Where arrays live, a measure.arrays.Device."""
 _LOG = logging.getLogger(__name__)
 PREPARE = f"{__name__}:prepare_worker"
 """What an engine calls where work runs beyond this process."""

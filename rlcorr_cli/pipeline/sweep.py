@@ -12,12 +12,12 @@ import numpy as np
 
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import arrays as devices
-from rlcorr_cli.core import sweep as core
-from rlcorr_cli.core.observe import Observation
-from rlcorr_cli.core.sweep import Units
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.dump import Dump, open_dump
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure import sweep as sweeping
+from rlcorr_cli.measure.observe import Observation
+from rlcorr_cli.measure.sweep import Units
 from rlcorr_cli.pipeline.analyze import Watch, provenance_of, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan
@@ -182,7 +182,7 @@ class SweepShard:
         device = self.reading.device
         with devices.worker(device):
             for rows in self.reading.sound_rows(shard, beside):
-                observed, units = core.sweep(rows.batch, self.observation, self.swept, device)
+                observed, units = sweeping.sweep(rows.batch, self.observation, self.swept, device)
                 gathering.add(Measured(provenance=self.provenance, totals=observed.totals))
                 _add(totals, units)
         covering = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
@@ -205,7 +205,7 @@ class PickUnits:
             for rows in self.reading.sound_rows(shard, beside):
                 if not rows.batch.n_tokens:
                     continue
-                for batch, units in core.swept_units(rows.batch, self.swept, self.reading.device).items():
+                for batch, units in sweeping.swept_units(rows.batch, self.swept, self.reading.device).items():
                     moving = units.moving
                     picked.append((batch, moving.of(np.isin(FLOAT_BITS.bins_of(moving.values), self.bins))))
         return ShardResult(picked, beside)

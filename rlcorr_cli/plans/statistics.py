@@ -1,6 +1,7 @@
 """STATISTICS: the numbers of a token that a rejection or a budget can bound, one row each.
 
-A new statistic is a row here, and its function with its row in `core/statistics.py`; the tests then say what they lack.
+A new statistic is a row here, and its function with its row in `measure/statistics.py`; the tests then say what they
+lack.
 Symbols as in `plan.py`.
 """
 

@@ -1,6 +1,6 @@
 """StatisticFamily: one statistic's family of totals, read as mean, spread, extremes and shares.
 
-Families are made in `core/quantities.py` for raw and applied weights and for each rejection; canonical metrics and
+Families are made in `measure/effects.py` for raw and applied weights and for each rejection; canonical metrics and
 peers' profiles both read them here.
 """
 

@@ -80,7 +80,7 @@ class Stretches:
             return sizes, self.gathered
         ends = np.cumsum(self.lengths)
         firsts = np.searchsorted(ends, np.arange(PIECE, ends[-1:].sum(), PIECE), side="right")
-        cuts = np.unique(np.concatenate([[0], firsts, [len(ends)]])).tolist()
+        cuts = sorted({0, *firsts.tolist(), len(ends)})
         pieces = list[Columns]()
         groups, values = np.zeros(0, np.int64), tuple(column[:0] for column in self.columns)
         for first, end in pairwise(cuts):

@@ -37,7 +37,7 @@ def keys_of(values: NDArray[np.uint32] | NDArray[np.uint8], offsets: NDArray[np.
     sums = np.zeros(len(lengths), np.uint64)
     multipliers = mix(stream(int(lengths.max(initial=0)), 1)) | np.uint64(1)
     cuts = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], HASHED_AT_ONCE), side="left")
-    for first, last in pairwise(np.unique([0, *cuts.tolist(), len(lengths)]).tolist()):
+    for first, last in pairwise(sorted({0, *cuts.tolist(), len(lengths)})):
         start, end, filled = int(offsets[first]), int(offsets[last]), lengths[first:last] > 0
         starts = offsets[first:last] - start
         places = np.arange(end - start) - np.repeat(starts, lengths[first:last])
@@ -76,7 +76,8 @@ class DistinctKeys:
     @classmethod
     def of(cls, keys: Keys, most: int) -> "DistinctKeys":
         """Of some keys, in any order."""
-        return cls(np.unique(keys)[:most], most)
+        ordered = np.sort(keys)  # np.unique of nothing but values would load numpy.ma
+        return cls(ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(keys)]][:most], most)
 
     def __add__(self, other: "DistinctKeys") -> "DistinctKeys":
         if self.most != other.most:

@@ -3,7 +3,7 @@
     python tests/benchmarks/core.py [--device cuda] [--tokens 50000000]
 
 Times `observe` of one big batch whose float32 log-probs lie on the device.  To leave the copy out, the one function
-that copies (`_to_device` in rlcorr_cli.core.tokens) is replaced by one that only widens what is there already, as
+that copies (`_to_device` in rlcorr_cli.measure.tokens) is replaced by one that only widens what is there already, as
 the real one does after its copy.  What the host does in `observe` (hashes and draws of the bootstrap, folding) counts.
 
 Prints JSON: seconds (median), seconds without the bootstrap, bytes (two float32 per token), and the device's copy
@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core import tokens
-from rlcorr_cli.core.observe import Observation, observe
+from rlcorr_cli.measure import tokens
+from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import PRESETS
 

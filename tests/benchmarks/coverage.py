@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from designs import CLUSTERED, INDEPENDENT, Design, Generator
 
-from rlcorr_cli.core.arrays import CPU
-from rlcorr_cli.core.observe import Observation, Observed, observe
+from rlcorr_cli.measure.arrays import CPU
+from rlcorr_cli.measure.observe import Observation, Observed, observe
 from rlcorr_cli.metrics.comparison import compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
 from rlcorr_cli.plans.plan import Plan

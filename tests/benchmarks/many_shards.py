@@ -20,10 +20,10 @@ from pathlib import Path
 from figures import Bench, default_directory
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.engines.remote import One, outcomes, packed, unpacked
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.sampled_gap import gap_share
 from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult

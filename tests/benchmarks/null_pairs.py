@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 from designs import CLUSTERED, Design, Rows, magnitudes, shifted
 
 from rlcorr_cli.api import diff
-from rlcorr_cli.core.observe import Observation, observe
+from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.report.diffed import LEVEL, Diff, Drawn, sections

@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.correct import correct
-from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.measure.correct import correct
+from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.presets import preset
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "input.parquet"

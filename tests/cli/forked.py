@@ -1,4 +1,4 @@
-"""The command as a process of its own, without the second that it takes to import torch: `forked_command()`.
+"""The command as a process of its own, without the time that it takes to import: `forked_command()`.
 
 A server that has imported all of rlcorr forks for every command.  A client, 20 ms to start, hands it its arguments,
 environment, directory, limits and open files, passes signals on (`Process` sends them itself), and ends as the forked
@@ -153,7 +153,7 @@ def pid_behind(pid: int) -> int:
 
 @contextmanager
 def forked_workers() -> Generator[None]:
-    """Worker processes that need not import torch anew: for what they compute, not for how they are started."""
+    """Worker processes that need not import anything anew: for what they compute, not for how they are started."""
     before = sys.executable, subprocess.Popen
     sys.executable, subprocess.Popen = forked_command(), Process
     try:

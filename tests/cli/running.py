@@ -84,9 +84,9 @@ def run_process(*args: str, env: Mapping[str, str] | None = None, stdin: str | N
 
 
 def run_lean(script: str, *args: str, env: Mapping[str, str] | None = None) -> Ran:
-    """A script in a Python that has loaded torch, NumPy and pyarrow, and nothing of rlcorr: forked from one that is
+    """A script in a Python that has loaded NumPy and pyarrow, and nothing of rlcorr: forked from one that is
     warm."""
-    return _process(forked_command("torch", "pyarrow.parquet"), ["-c", script, *args], env, None)
+    return _process(forked_command("pyarrow.parquet"), ["-c", script, *args], env, None)
 
 
 def run_python(script: str, *args: str) -> Ran:
@@ -96,7 +96,7 @@ def run_python(script: str, *args: str) -> Ran:
 
 @pytest.fixture
 def warm() -> Iterator[None]:
-    """Workers that need not import torch anew: for what they compute, not for how they start and end."""
+    """Workers that need not import anything anew: for what they compute, not for how they start and end."""
     with forked_workers():
         yield
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from limits import LIMIT_SECONDS
 
-from rlcorr_cli.core.gpus import DRIVER, visible_gpu_count
+from rlcorr_cli.measure.gpus import DRIVER, visible_gpu_count
 
 SOURCE = """
 #include <stdlib.h>
@@ -71,8 +71,8 @@ def test_torch_sees_as_many() -> None:
 
 
 def test_counting_loads_no_torch() -> None:
-    counting = "import sys; from rlcorr_cli.core.gpus import visible_gpu_count as n; n(); print(*sys.modules)"
+    counting = "import sys; from rlcorr_cli.measure.gpus import visible_gpu_count as n; n(); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", counting], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
     )
-    assert {"torch", "numpy", "rlcorr_cli.core.gpus"} & {*done.stdout.split()} == {"rlcorr_cli.core.gpus"}
+    assert {"torch", "numpy", "rlcorr_cli.measure.gpus"} & {*done.stdout.split()} == {"rlcorr_cli.measure.gpus"}

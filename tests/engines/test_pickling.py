@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core.arrays import CPU, Device
-from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
+from rlcorr_cli.measure.arrays import CPU, Device
+from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, search_budgets
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work

@@ -10,12 +10,12 @@ import torch
 from plain import plain
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core import arrays as devices
-from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.portions import LEAST_TOKENS, Portioned, PortionedStream
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan

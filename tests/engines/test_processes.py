@@ -15,12 +15,12 @@ import pytest
 from plain import assert_same_totals, plain
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import measure, opened
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work, filtered_rows

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.filter_passes import filter_work
 from rlcorr_cli.pipeline.inspect import InspectShard

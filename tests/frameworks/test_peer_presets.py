@@ -13,8 +13,8 @@ from test_golden import CPU, GOLDEN, MASKS, ROWS, golden_batch, padded
 
 from rlcorr_cli import analyze
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.correct import correct
-from rlcorr_cli.core.tokens import Tokens
+from rlcorr_cli.measure.correct import correct
+from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.presets import preset
 
 Sequence = list[tuple[float, float]]

@@ -18,9 +18,9 @@ from matplotlib.testing.compare import compare_images
 from oracle import Row
 
 from rlcorr_cli.api import plot
-from rlcorr_cli.core.observe import Observation, observe
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.pipeline.analyze import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import KINDS, draw, weights

@@ -8,7 +8,7 @@ import pytest
 from made import CPU, batch
 from oracle import Row
 
-from rlcorr_cli.core.observe import Observation, observe
+from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.report.impossible import TOO_HIGH, TOO_LOW, Impossible, impossible_in, impossible_ratio

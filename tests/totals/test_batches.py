@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
+from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import measure, opened
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rlcorr_cli.core.observe import Observation
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.analyze import measure, opened
 from rlcorr_cli.pipeline.budget_search import search_budgets

@@ -1,0 +1,357 @@
+"""The array libraries that the arithmetic runs on, and the few operations that they do not share.
+
+Formulas are written once, against a namespace of the array API: NumPy itself on a CPU, `array_api_compat.torch` on a
+GPU, and on a CPU where `--device torch` asks for it.  This is the only module that knows torch, and it imports it when
+a device of torch's is asked for: a run on a CPU never does.
+
+What a batch goes through: its columns are put on a `Device` (`put`), rows of them are described by `Segments`
+(a row's values stand one after another, no padding anywhere), formulas make one value for every token there, and a
+reduction (`sum`, `min`, `max`, `count`, `log_sum_exp`) brings one number for every row back to the host.  All
+arithmetic on rows is NumPy's.  `spread` goes the other way: a row's number to each of its tokens.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import UsageError, require_address_space
+from rlcorr_cli.measure.gpus import visible_gpu_count
+from rlcorr_cli.totals.exact import Floats
+
+Array = Any
+"""Values of every token or of every row: an NDArray, or a tensor of torch's."""
+Index = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+BLOCK_TOKENS = 1 << 15
+"""Tokens of whole rows that a CPU computes at once: their values (256 KiB a quantity) stay in its cache."""
+DEFAULT_BATCH_TOKENS = {"cpu": 3 << 18, "torch": 3 << 18, "cuda": 1 << 22}
+"""Tokens a batch holds, by the type of device: enough to hide what is done once a batch, few enough for memory."""
+
+DIAGNOSING_TOKENS = {**DEFAULT_BATCH_TOKENS, "cpu": 1 << 17, "torch": 1 << 17}
+"""The same for a diagnosis, which holds some seventy values of every token."""
+
+TORCH_BYTES = 900_000_000
+"""Of address space, which torch and what is loaded with it take; measured with torch 2.13 for CPUs."""
+_LOCAL = threading.local()
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where arrays live: in NumPy's memory ("cpu"), or on a device of torch's ("cuda", "cuda:1"; "torch": its CPU)."""
+
+    name: str
+
+    @property
+    def type(self) -> str:
+        """'cpu', 'torch' or 'cuda'."""
+        return self.name.partition(":")[0]
+
+    @property
+    def xp(self) -> Any:
+        """The namespace that computes there."""
+        return np if self.name == "cpu" else _torch_namespace()
+
+    @property
+    def in_library(self) -> Any:
+        """What the library calls it."""
+        return None if self.name == "cpu" else self.xp.device("cpu" if self.name == "torch" else self.name)
+
+    def put(self, values: NDArray[Any]) -> Array:
+        """The same values there, in their own type; on a CPU the same memory."""
+        if self.name == "cpu":
+            return values
+        import torch
+
+        if self.type == "torch":
+            return torch.asarray(values.copy() if not values.flags.writeable else values)
+        pinned = torch.empty(values.shape, dtype=torch.asarray(np.empty(0, values.dtype)).dtype, pin_memory=True)
+        np.copyto(pinned.numpy(), values)
+        return pinned.to(self.in_library, non_blocking=True)
+
+    def floats(self, values: NDArray[Any]) -> Array:
+        """The same values as float64 there.  They travel in their own width, and are widened there."""
+        return values.astype(np.float64) if self.name == "cpu" else self.put(values).double()
+
+
+CPU = Device("cpu")
+
+
+def namespace(values: Array) -> Any:
+    """The namespace that computes on these values."""
+    return np if isinstance(values, (np.ndarray, np.generic)) else _torch_namespace()
+
+
+def host(values: Array) -> NDArray[Any]:
+    """As a NumPy array; on a CPU the same memory."""
+    return values if isinstance(values, np.ndarray) else values.cpu().numpy()
+
+
+def as_floats(values: Array) -> Array:
+    """Flags or whole numbers as float64."""
+    xp = namespace(values)
+    return xp.astype(values, xp.float64)
+
+
+def top_bits(values: Array) -> NDArray[np.uint16]:
+    """The top 16 bits of each value as float32, on the host: the bins of FLOAT_BITS."""
+    if isinstance(values, np.ndarray):
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32).view(np.uint16)[1::2]
+    import torch
+
+    return (values.float().view(torch.int32) >> 16).to(torch.int16).cpu().numpy().view(np.uint16)
+
+
+def bin_counts(at: Array, n: int) -> Index:
+    """How many of each of 0 .. n - 1, i64[n] on the host.  at: whole numbers."""
+    if isinstance(at, np.ndarray):
+        return np.bincount(at, minlength=n)
+    return at.bincount(minlength=n).cpu().numpy()
+
+
+def bin_sums(at: Array, n: int, values: Array) -> Floats:
+    """Sums of values at each of 0 .. n - 1, f64[n] on the host."""
+    if isinstance(at, np.ndarray):
+        # Without a value NumPy counts in integers, weights or not.
+        return np.bincount(at, values, n).astype(np.float64, copy=False)
+    return at.bincount(values, n).double().cpu().numpy()
+
+
+T = TypeVar("T")
+
+
+def joined(parts: Sequence[T]) -> T:
+    """Values of several sets of rows as those of all, one after another: arrays, mappings and dataclasses of such.
+
+    What is no array is taken from the first.
+    """
+    first: Any = parts[0]
+    if len(parts) == 1:
+        return first
+    if isinstance(first, np.ndarray):
+        return np.concatenate(parts)  # pyrefly: ignore[no-matching-overload]
+    if isinstance(first, Mapping):
+        return {name: joined([part[name] for part in parts]) for name in first}  # pyrefly: ignore
+    if is_dataclass(first):
+        return replace(first, **{f.name: joined([getattr(part, f.name) for part in parts]) for f in fields(first)})
+    return first
+
+
+def stretches(starts: Index, lengths: Index) -> Index:
+    """The numbers of each stretch, one after another."""
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
+
+
+_UFUNCS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+
+
+@dataclass(frozen=True)
+class Segments:
+    """B rows of V values that stand one after another: offsets i64[B+1] on the host, strictly increasing from 0 to V.
+
+    No row is empty: `np.add.reduceat` gives an empty row the next one's value.  What is reduced comes to the host.
+    """
+
+    offsets: Index
+    device: Device = CPU
+
+    @property
+    def n_rows(self) -> int:
+        """B."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_values(self) -> int:
+        """V."""
+        return int(self.offsets[-1])
+
+    @cached_property
+    def lengths(self) -> Index:
+        """Values of each row, i64[B]."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """The same as f64[B]."""
+        return self.lengths.astype(np.float64)
+
+    def sum(self, values: Array) -> Floats:
+        """Sums of each row's values, f64[V] -> f64[B]; beyond float64 infinite."""
+        return self._reduced(values, "sum")
+
+    def min(self, values: Array) -> Floats:
+        """The least of each row, f64[V] -> f64[B]."""
+        return self._reduced(values, "min")
+
+    def max(self, values: Array) -> Floats:
+        """The largest of each row, f64[V] -> f64[B]."""
+        return self._reduced(values, "max")
+
+    def count(self, flags: Array) -> Floats:
+        """How many of each row's values are flagged, bool[V] -> f64[B]."""
+        if not isinstance(flags, np.ndarray):
+            return self._reduced(flags.double(), "sum")
+        # One byte a value, added as int16 where no row is so long that it would overflow.
+        width = np.int16 if self._longest < 1 << 15 else np.int64
+        return np.add.reduceat(flags.view(np.int8), self.offsets[:-1], dtype=width).astype(np.float64)
+
+    def mean(self, values: Array) -> Floats:
+        """The mean of each row, which of finite values is finite: f64[V] -> f64[B]."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = self.sum(values) / self.sizes
+            if np.isfinite(means).all():
+                return means
+            return self.sum(values / self.spread(self.sizes))  # whose sums are beyond float64 no more
+
+    def log_sum_exp(self, values: Array) -> Floats:
+        """log of the sum of e^values of each row, without overflow: f64[V] -> f64[B]."""
+        peaks = self.max(values)
+        return peaks + np.log(self.sum(namespace(values).exp(values - self.spread(peaks))))
+
+    def spread(self, rows: NDArray[Any]) -> Array:
+        """A row's number to each of its values: [B] on the host -> [V]."""
+        return self.device.xp.repeat(self.device.put(rows), self._device_lengths)
+
+    def positions(self) -> Array:
+        """0, 1, 2, ... in each row, f64[V]."""
+        at = np.arange(self.n_values) - np.repeat(self.offsets[:-1], self.lengths)
+        return self.device.put(at.astype(np.float64))
+
+    def keep(self, mask: Array) -> "tuple[Segments, Flags]":
+        """The rows that are left when only values with mask (bool[V]) stay, and which of the B these are."""
+        counts = self.count(mask).astype(np.int64)
+        left = counts > 0
+        return Segments(np.concatenate([[0], np.cumsum(counts[left])]), self.device), left
+
+    def some(self, rows: Flags) -> "tuple[Segments, Array]":
+        """Some of the rows, bool[B], and which values are theirs."""
+        lengths = self.lengths[rows]
+        values = stretches(self.offsets[:-1][rows], lengths)
+        return Segments(np.concatenate([[0], np.cumsum(lengths)]), self.device), self.device.put(values)
+
+    @cached_property
+    def _longest(self) -> int:
+        return int(self.lengths.max(initial=0))
+
+    @cached_property
+    def _device_lengths(self) -> Array:
+        return self.device.put(self.lengths)
+
+    @cached_property
+    def _device_offsets(self) -> Array:
+        return self.device.put(self.offsets)
+
+    def _reduced(self, values: Array, how: str) -> Floats:
+        if isinstance(values, np.ndarray):
+            return _UFUNCS[how].reduceat(values, self.offsets[:-1])
+        import torch
+
+        return torch.segment_reduce(values, how, offsets=self._device_offsets, unsafe=True).cpu().numpy()
+
+
+def row_blocks(offsets: Index, device: Device, block_tokens: int = BLOCK_TOKENS) -> Iterator[tuple[int, int]]:
+    """The rows that are computed at once, first and past the last: on a CPU whole rows of some `block_tokens` values,
+    elsewhere all.  offsets: i64[B+1]."""
+    n_rows, n_values = len(offsets) - 1, int(offsets[-1])
+    if device.name != "cpu" or n_values <= block_tokens:
+        yield 0, n_rows
+        return
+    ends = np.searchsorted(offsets, np.arange(block_tokens, n_values, block_tokens), side="left")
+    yield from pairwise(sorted({0, *ends.tolist(), n_rows}))
+
+
+def resolve(name: str) -> Device:
+    """'auto' (a GPU if there is one), 'cpu', 'torch', 'cuda', 'cuda:1' -> device; a UsageError of any other."""
+    if name == "auto":
+        return Device("cuda") if gpus(name) else CPU
+    if name == "mps":
+        raise UsageError("Apple's MPS has no float64, which every sum here needs.", "Use --device cpu.")
+    if name in ("cpu", "torch"):
+        return Device(name)
+    kind, colon, number = name.partition(":")
+    if kind != "cuda" or (colon and not number.isdecimal()):
+        raise UsageError(f"Unknown device '{name}'.", "Use auto, cpu, torch, cuda or cuda:N.")
+    n_devices = _torch().cuda.device_count()
+    if int(number or 0) >= n_devices:
+        raise UsageError(
+            f"There is no device '{name}': torch sees {n_devices} CUDA devices.", "Use --device auto or cpu."
+        )
+    return Device(name)
+
+
+def gpus(name: str) -> int:
+    """How many CUDA devices share the work of 'auto' or 'cuda'; 0 where a CPU does it, or one that is named.
+
+    torch is asked only where the system shows a GPU, or where one is asked for.
+    """
+    if name not in ("auto", "cuda") or (name == "auto" and not visible_gpu_count()):
+        return 0
+    return _torch().cuda.device_count()
+
+
+def visible_gpus(n: int) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES is to hold for each of n GPUs to be seen alone."""
+    named = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    return named[:n] if named else [str(gpu) for gpu in range(n)]
+
+
+def out_of_memory() -> tuple[type[BaseException], ...]:
+    """What a GPU raises that is full; nothing where torch is not loaded."""
+    torch = sys.modules.get("torch")
+    return () if torch is None else (torch.OutOfMemoryError,)
+
+
+def free() -> None:
+    """Give memory of the GPU back that nothing holds any more."""
+    if "torch" in sys.modules and _torch().cuda.is_initialized():
+        _torch().cuda.empty_cache()
+
+
+@contextmanager
+def worker(device: Device) -> Generator[None]:
+    """What one worker thread runs its shard in.
+
+    Work is split over shards, not inside an operation, so torch runs one thread on a CPU.  On a GPU every worker thread
+    has a stream of its own, so that one thread's batch is copied over while another's is computed.
+    """
+    with nullcontext() if device.name == "cpu" else _on_torch(device), np.errstate(all="ignore"):
+        yield
+
+
+@contextmanager
+def _on_torch(device: Device) -> Generator[None]:
+    torch = _torch()
+    if device.type == "torch":
+        torch.set_num_threads(1)
+        yield
+        return
+    if not hasattr(_LOCAL, "stream"):
+        _LOCAL.stream = torch.cuda.Stream(device.in_library)
+    with torch.cuda.device(device.in_library), torch.cuda.stream(_LOCAL.stream):
+        yield
+
+
+def _torch() -> Any:
+    if "torch" not in sys.modules:
+        require_address_space(TORCH_BYTES)
+    import torch
+
+    return torch
+
+
+def _torch_namespace() -> Any:
+    _torch()
+    import array_api_compat.torch
+
+    return array_api_compat.torch

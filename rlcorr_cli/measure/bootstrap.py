@@ -1,0 +1,166 @@
+"""Poisson bootstrap over clusters of sequences, in one pass.
+
+Neither the tokens of one sequence nor the samples of one prompt are independent, so clusters are resampled: in
+replicate r all sequences of a cluster count Poisson(1) times, drawn from a hash of (seed, r, the cluster's identity).
+The draw depends on nothing else, so any split of the work gives the same replicates, and replicates add like every
+other sum.
+
+A cluster is a prompt, where the dump tells prompts apart (the batch's cluster keys).  Elsewhere it is a rollout: its
+length and all its rollout log-probs, to float32 (the same for a Parquet file, its JSON-lines twin, or seven parts of
+either).  The training log-probs are left out, so that a rollout scored twice, by two policies or after two steps, is
+one cluster, in one dump or in two.  A rollout of few telling log-probs is known by its sample_id (and step) where the
+dump has one; without it, rows alike in every value share their draws: intervals are then too wide, never too narrow.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from rlcorr_cli.measure.quantities import Columns
+from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.replicates import (
+    MOST_CLUSTERS,
+    MOST_GROUP_CLUSTERS,
+    MOST_RESAMPLED,
+    GroupReplicates,
+    Replicates,
+)
+from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, joined, keys_of_floats, mix, stream
+from rlcorr_cli.totals.totals import Table
+
+REPLICATES = 200
+"""Enough for a standard deviation that is good to 5 %, and with it an interval's ends where nothing is skewed."""
+Floats32 = NDArray[np.float32]
+ROWS_AT_ONCE = 512
+"""Rows whose draws are held at once."""
+TELLING_TOKENS = 8
+"""Log-probs other than 0 that two rollouts must share for them to be one: fewer may agree by chance."""
+
+
+def resample(clusters: Keys, seed: int, columns: Columns, most_clusters: int = MOST_CLUSTERS) -> Replicates:
+    """The replicates' sums of some rows' columns.
+
+    clusters: each row's, u64[B].  most_clusters: how many of them are counted exactly.  How often rows count is drawn
+    for a few rows at a time: of all rows it would be 200 numbers of each.
+    """
+    tables = [np.stack(tuple(table.values())) if table else np.zeros((0, len(clusters))) for table in columns.tables]
+    sums, values = tables[0], tables[-1]
+    peaks = values.max(axis=1, keepdims=True, initial=-np.inf)
+    peaks = np.where(np.isfinite(peaks), peaks, 0.0)
+    rows = np.concatenate([sums, np.exp(values - peaks)])
+    drawn = np.zeros((len(rows), REPLICATES))
+    for start in range(0, len(clusters), ROWS_AT_ONCE):
+        some = slice(start, start + ROWS_AT_ONCE)
+        drawn += product(rows[:, some], poisson_draws(clusters[some], seed))
+    with np.errstate(divide="ignore"):
+        logs = peaks + np.log(drawn[len(sums) :])
+    return Replicates(
+        sums=Table(tuple(columns.sums), drawn[: len(sums)]),
+        logs=Table(tuple(columns.logs), logs),
+        clusters=DistinctKeys.of(clusters, most_clusters),
+    )
+
+
+_ONE_PRODUCT = threading.Lock()
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def product(a: Floats, b: Floats) -> Floats:
+    """The matrix product a b, by one thread: work is split over shards, and threads of BLAS beside those of the workers
+    took four times the time.  One at a time, because how many threads BLAS takes is set for the whole process."""
+    with _ONE_PRODUCT, _blas().limit(limits=1, user_api="blas"):
+        return a @ b
+
+
+def resample_groups(
+    clusters: Keys,
+    seed: int,
+    columns: Mapping[str, Columns],
+    *,
+    group_of: NDArray[np.int32],
+    values: Sequence[tuple[Any, ...]],
+) -> GroupReplicates:
+    """The replicates of each group's rows, by the group's values; groups of the same values are one.
+
+    columns: by name.  group_of: each row's, i32[B].
+    """
+    members: dict[tuple[Any, ...], list[int]] = {}
+    for group in sorted(set(group_of.tolist())):
+        members.setdefault(values[int(group)], []).append(group)
+    if len(members) > MOST_RESAMPLED:
+        return None
+    rows_of = {key: np.isin(group_of, groups) for key, groups in members.items()}
+    return {
+        key: {
+            name: resample(clusters[rows], seed, _of_rows(of_all, rows), MOST_GROUP_CLUSTERS)
+            for name, of_all in columns.items()
+        }
+        for key, rows in rows_of.items()
+    }
+
+
+def _of_rows(columns: Columns, rows: NDArray[np.bool_]) -> Columns:
+    """The same columns of some of the sequences."""
+    return Columns(*({name: values[rows] for name, values in table.items()} for table in columns.tables))
+
+
+def row_keys(rollout: Floats32, offsets: NDArray[np.int64], ids: Keys | None) -> Keys:
+    """One 64-bit identity per sequence, u64[B].  rollout: its log-probs, f32[V]; ids: from the dump's own, 0 where a
+    row has none."""
+    if ids is not None and ids.all():
+        return ids
+    keys = keys_of_floats(rollout, offsets)
+    return keys if ids is None else np.where(ids == 0, keys, ids)
+
+
+def cluster_keys(
+    rollout: Floats32, offsets: NDArray[np.int64], rows: Keys, known: Keys | None, *, have_ids: bool
+) -> Keys:
+    """The cluster of each sequence, u64[B].
+
+    rows: as of `row_keys`.  known: the dump's own, 0 of a row without; None where rollouts tell.  have_ids: whether
+    rows have ids of their own.
+    """
+    if known is not None and known.all():
+        return known
+    if have_ids:
+        # Sequences have a token each, so that no segment is empty.
+        is_telling = np.add.reduceat(rollout != 0, offsets[:-1], dtype=np.int64) >= TELLING_TOKENS
+        rows = np.where(is_telling, keys_of_floats(rollout, offsets), rows)
+    return rows if known is None else np.where(known == 0, rows, known)
+
+
+def content_keys(keys: Keys, columns: Columns) -> Keys:
+    """What tells rows apart that may have the same key: one id in two steps, one text scored by two policies.
+
+    Of the key and either policy's mean log-prob, to float32, so that rounding, which batches decide, is left out.
+    """
+    for name in ("rollout_log_ppl", "training_log_ppl"):
+        bits = (columns.sums[name] + 0.0).astype(np.float32).view(np.uint32)
+        keys = joined(keys, bits.astype(np.uint64))
+    return keys
+
+
+def poisson_draws(keys: Keys, seed: int) -> NDArray[np.float64]:
+    """Poisson(1) counts, f64[B, REPLICATES]; 16 bits of hash for each."""
+    words = stream(REPLICATES // 4, seed << 32)
+    return _POISSON[mix(keys[:, None] + words[None, :]).view(np.uint16)].astype(np.float64)
+
+
+def _poisson_table() -> NDArray[np.uint8]:
+    """Poisson(1)'s inverse distribution function at the 65,536 bin middles."""
+    probabilities = np.exp(-1.0) / np.cumprod(np.concatenate([[1.0], np.arange(1.0, 12.0)]))
+    middles = (np.arange(65536) + 0.5) / 65536
+    return np.searchsorted(np.cumsum(probabilities), middles).astype(np.uint8)
+
+
+_POISSON = _poisson_table()

@@ -1,0 +1,116 @@
+"""Some rows of a batch with what stands around them: those of a group, or a sample of a dump's."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.batch import Batch, Surroundings
+from rlcorr_cli.measure.arrays import stretches
+from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
+
+HEAD = 16
+"""Tokens of a row that a sample of rows is drawn by."""
+Index = NDArray[np.int64]
+N = TypeVar("N", bound=np.generic)
+Rows = tuple[Batch, Surroundings]
+
+
+def chosen(batch: Batch, around: Surroundings, rows: Index) -> Rows:
+    """These rows, in order."""
+    return _of_batch(batch, rows), _around(around, rows)
+
+
+def sampled_rows(batch: Batch, share: int) -> Index:
+    """One of `share` rows, by a hash of their length and of how they begin: the same ones however a dump is split."""
+    if share == 1:
+        return np.arange(batch.n_rows)
+    return np.flatnonzero(rollout_keys(batch) % np.uint64(share) == 0)
+
+
+def rollout_keys(batch: Batch) -> Keys:
+    """A hash of each row's length and of how it begins, u64[B]: cheap, and the same wherever a rollout stands again."""
+    lengths = batch.lengths
+    heads = np.minimum(lengths, HEAD)
+    ends = _offsets(heads)
+    at = stretches(batch.offsets[:-1], heads)
+    return joined(keys_of_floats(batch.rollout_logp[at], ends), lengths.astype(np.uint64))
+
+
+def pooled(parts: Sequence[Rows]) -> Rows:
+    """Rows of several batches as one, without token ids and levels; one part at least."""
+    batches, arounds = zip(*parts, strict=True)
+    first: Batch = batches[0]
+
+    def together(name: str) -> Any:
+        present = [array for batch in batches if (array := getattr(batch, name)) is not None]
+        return np.concatenate(present) if present else None
+
+    lengths = [np.diff(around.offsets) for around in arounds]
+    valid = [np.ones(around.offsets[-1], np.bool_) if around.valid is None else around.valid for around in arounds]
+    unscored = [np.zeros(batch.n_tokens, np.bool_) if batch.unscored is None else batch.unscored for batch in batches]
+    names = ("old_logp", "current_logp", "advantages", "reward", "row_keys")
+    batch = replace(
+        first,
+        offsets=_offsets(np.concatenate([batch.lengths for batch in batches])),
+        rollout_logp=np.concatenate([batch.rollout_logp for batch in batches]),
+        n_masked=np.concatenate([batch.n_masked for batch in batches]),
+        group_index=np.zeros(sum(batch.n_rows for batch in batches), np.int32),
+        group_keys=first.group_keys[:1],
+        cluster_keys=None,
+        unscored=None if all(batch.unscored is None for batch in batches) else np.concatenate(unscored),
+        **{name: together(name) for name in names},
+    )
+    around = Surroundings(
+        offsets=_offsets(np.concatenate(lengths)),
+        valid=None if all(around.valid is None for around in arounds) else np.concatenate(valid),
+        token_ids=None,
+        levels={},
+        prompts=None,
+    )
+    return batch, around
+
+
+def _offsets(lengths: Index) -> Index:
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _of_batch(batch: Batch, rows: Index) -> Batch:
+    """Some rows of a batch, in order."""
+    lengths = batch.lengths[rows]
+    tokens = stretches(batch.offsets[rows], lengths)
+
+    def of_tokens(values: NDArray[N] | None) -> NDArray[N] | None:
+        return None if values is None else values[tokens]
+
+    return replace(
+        batch,
+        offsets=_offsets(lengths),
+        rollout_logp=batch.rollout_logp[tokens],
+        old_logp=of_tokens(batch.old_logp),
+        current_logp=of_tokens(batch.current_logp),
+        advantages=of_tokens(batch.advantages),
+        n_masked=batch.n_masked[rows],
+        reward=None if batch.reward is None else batch.reward[rows],
+        group_index=batch.group_index[rows],
+        row_keys=None if batch.row_keys is None else batch.row_keys[rows],
+        cluster_keys=None if batch.cluster_keys is None else batch.cluster_keys[rows],
+        unscored=of_tokens(batch.unscored),
+        rollout_keys=None,
+    )
+
+
+def _around(around: Surroundings, rows: Index) -> Surroundings:
+    """What stands around these rows."""
+    lengths = np.diff(around.offsets)[rows]
+    tokens = stretches(around.offsets[rows], lengths)
+    return Surroundings(
+        offsets=_offsets(lengths),
+        valid=None if around.valid is None else around.valid[tokens],
+        token_ids=None if around.token_ids is None else around.token_ids[tokens],
+        levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
+        prompts=None if around.prompts is None else around.prompts[rows],
+        advantages=None if around.advantages is None else around.advantages[rows],
+    )

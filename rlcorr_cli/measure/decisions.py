@@ -1,0 +1,113 @@
+"""What a plan decides about each row and each of its tokens, as plain arrays: what `filter` writes down."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rlcorr_cli.batch import Batch, Decision
+from rlcorr_cli.measure.arrays import Device, Flags, Segments, host, joined, row_blocks
+from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, Rejected, correct
+from rlcorr_cli.measure.objectives import token_losses, token_weights
+from rlcorr_cli.measure.tokens import Tokens
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.plan import Budget, Plan, Rejection
+from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.totals import GroupKey
+
+
+def correct_batch(
+    batch: Batch, tokens: Tokens, plan: Plan, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
+) -> Corrected:
+    """The plan applied to a batch's tokens; budget_bounds: as of `bounds_of_sequences`."""
+    return correct(tokens, plan, bounds_of_sequences(batch, budget_bounds))
+
+
+def bounds_of_sequences(batch: Batch, budget_bounds: Mapping[str, Mapping[GroupKey, float]]) -> dict[str, Floats]:
+    """Budget -> its bound for each non-empty sequence, f64[B].
+
+    budget_bounds: budget -> group -> the largest value of its statistic that stays.
+    """
+    filled = batch.filled
+    bounds = {name: np.array([of.get(key, np.inf) for key in batch.group_keys]) for name, of in budget_bounds.items()}
+    return {name: by_group[batch.group_index[filled]] for name, by_group in bounds.items()}
+
+
+def nothing_decided(batch: Batch, plan: Plan, objective: Objective | None = None) -> Decision:
+    """Of a batch without a valid token."""
+    none = np.zeros(batch.n_rows)
+    return Decision(
+        weights=None if plan.weighting is None else np.zeros(0),
+        keep=np.zeros(0, np.bool_),
+        n_valid=none,
+        n_kept=none,
+        row_weights=none,
+        rejected={rule.name: none > 0 for rule in plan.rules if rule.applied},
+        coefs=None if objective is None else np.zeros(0),
+    )
+
+
+def decide_batch(
+    batch: Batch, plan: Plan, device: Device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
+) -> Decision:
+    """What `observe` decides about a batch without an objective, and nothing measured of it."""
+    if not batch.n_tokens:
+        return nothing_decided(batch, plan)
+    decisions: list[Decision] = []
+    with np.errstate(all="ignore"):
+        for rows in row_blocks(batch.offsets, device):
+            block = batch.between(*rows)
+            if block.n_tokens:
+                tokens = Tokens.of(block, device, plan.mode)
+                decisions.append(decide(tokens, correct_batch(block, tokens, plan, budget_bounds)))
+    return joined(decisions).with_empty(batch.filled)
+
+
+def decide(tokens: Tokens, corrected: Corrected, objective: Objective | None = None) -> Decision:
+    """What corrected tokens amount to, row by row and token by token, an objective's coefficients with it; of their
+    rows alone, none of which is empty."""
+    rows = tokens.rows
+    applied = [rejected for rejected in corrected.rejected if rejected.rejection.applied]
+    weights = None if corrected.weighted is None else host(token_weights(rows, corrected))
+    keep = np.ones(rows.n_values, np.bool_) if corrected.keep is None else host(corrected.keep)
+    n_kept = rows.count(keep)
+    weight = n_kept if weights is None else rows.sum(np.where(keep, weights, 0.0))
+    return Decision(
+        weights=weights,
+        keep=keep,
+        n_valid=rows.sizes,
+        n_kept=n_kept,
+        row_weights=weight / np.maximum(n_kept, 1),
+        rejected={rejected.rejection.name: _takes(rows, rejected) for rejected in applied},
+        coefs=None if objective is None else host(token_losses(tokens, corrected, objective).coef),
+    )
+
+
+def storable(weights: Floats) -> tuple[Floats, int]:
+    """Weights no larger than MAX_WEIGHT, and how many were."""
+    n_larger = int((weights > MAX_WEIGHT).sum())
+    return (np.minimum(weights, MAX_WEIGHT), n_larger) if n_larger else (weights, 0)
+
+
+@np.errstate(all="ignore")
+def opinions(
+    batch: Batch, plan: Plan, device: Device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
+) -> list[tuple[Rejection | Budget, Floats, Flags]]:
+    """Each rule of a plan on a batch: its statistic over its units, and what it keeps, bool[V]."""
+    if not batch.n_tokens:
+        return []
+    tokens = Tokens.of(batch, device, plan.mode)
+    return [
+        (
+            rule,
+            host(rejected.value),
+            host(rejected.keep if rule.scope == "token" else tokens.rows.spread(rejected.keep)),
+        )
+        for rejected in correct_batch(batch, tokens, plan, budget_bounds).rejected
+        for rule in (rejected.rejection,)
+    ]
+
+
+def _takes(rows: Segments, rejected: Rejected) -> Flags:
+    """Which sequences lose anything to a rejection."""
+    lost = host(~rejected.keep)
+    return rows.count(lost) > 0 if rejected.rejection.scope == "token" else lost

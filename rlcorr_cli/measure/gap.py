@@ -1,0 +1,359 @@
+"""A batch and its surroundings -> GapTotals: the statistics that tell why two policies differ.
+
+One table of sums, by row and bin of u, is made of a batch's tokens; what is kept by level, by the jackknife's group and
+over all comes from folding its rows, so that a column of levels costs a row's work and not a token's.  Tokens that
+stand in special parts are few, and added up apart.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.batch import Batch, Surroundings
+from rlcorr_cli.measure.arrays import Array, Device, as_floats, bin_counts, host
+from rlcorr_cli.measure.gap_rows import GapRows, TokenGaps, sums_at
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.totals import gap
+from rlcorr_cli.totals.gap import (
+    BODY,
+    GROUPS,
+    ID_BUCKETS,
+    N_SURPRISE,
+    ODD,
+    PARTS,
+    PROMPT_BUCKETS,
+    TOKEN_SUMS,
+    GapTotals,
+    Levels,
+    Vocabulary,
+)
+from rlcorr_cli.totals.histogram import Floats
+
+MOST_ROWS = 4096
+"""Rows whose table is made at once: 15 MB."""
+LARGEST_ADVANTAGE = 1e140
+"""A larger one is taken for none: float64 does not hold the sum of many squares of such."""
+LN_2 = math.log(2)
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RowGaps:
+    """GapTotals of B rows without the lists of worst ones, and what these are made of: f64[B], NaN of rows that do not
+    belong in the list.  odd: the sum of l^2 of odd rows.  far: y of the others."""
+
+    totals: GapTotals
+    odd: Floats
+    far: Floats
+
+
+@np.errstate(all="ignore")
+def gap_totals(batch: Batch, around: Surroundings, rows: Index, *, device: Device, mode: Mode = "decoupled") -> RowGaps:
+    """The statistics of some rows of a batch, in the order of these rows; those without a valid token are none.
+
+    mode: which trained policy is compared with the rollout's.
+    """
+    totals = GapTotals()
+    odd, far = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
+    filled = np.flatnonzero(batch.filled[rows])
+    for first in range(0, len(filled), MOST_ROWS):
+        portion = filled[first : first + MOST_ROWS]
+        of_portion = _Sums(GapRows.of(batch, around, rows[portion], device=device, mode=mode))
+        totals += of_portion.totals
+        odd[portion], far[portion] = of_portion.odd_gap, of_portion.far_size
+    return RowGaps(totals, odd, far)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What is made of some rows."""
+
+    rows: GapRows
+
+    @property
+    def _xp(self) -> Any:
+        return self.rows.tokens.xp
+
+    @cached_property
+    def _table(self) -> Floats:
+        """TOKEN_SUMS of body tokens, and of all tokens of odd rows: f64[R, N_SURPRISE, K]."""
+        n = self.rows.n_rows * N_SURPRISE
+        at = self._xp.where(self.rows.in_table, self.rows.cell, n)
+        return self.rows.values.sums(at, n + 1)[:-1].reshape(self.rows.n_rows, N_SURPRISE, -1)
+
+    def _of_table(self, name: str) -> Floats:
+        """One of the sums, over each row: f64[R]."""
+        return self._table[:, :, TOKEN_SUMS.index(name)].sum(axis=1)
+
+    @cached_property
+    def _special(self) -> TokenGaps:
+        """The tokens that are not in the table."""
+        return self.rows.values.chosen(self.rows.special)
+
+    @cached_property
+    def _whole(self) -> Floats:
+        """TOKEN_SUMS of all tokens: f64[R, N_SURPRISE, K]."""
+        sums = self._special.sums(self.rows.cell[self.rows.special], self.rows.n_rows * N_SURPRISE)
+        return self._table + sums.reshape(self._table.shape)
+
+    def _of_whole(self, name: str) -> Floats:
+        """One of the sums of all tokens, over each row: f64[R]."""
+        return self._whole[:, :, TOKEN_SUMS.index(name)].sum(axis=1)
+
+    @cached_property
+    def _every(self) -> Floats:
+        """GAP_SUMS of all tokens: f64[R, N_SURPRISE, 3]."""
+        return self._whole[:, :, [TOKEN_SUMS.index(name) for name in gap.GAP_SUMS]]
+
+    @cached_property
+    def far_size(self) -> Floats:
+        """y of each row, NaN of odd ones and of those without a graded token."""
+        graded = self._of_whole("n_graded")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            size = self._of_whole("x") / graded
+        return np.where(self.rows.odd | (graded == 0), math.nan, size)
+
+    @cached_property
+    def odd_gap(self) -> Floats:
+        """The sum of l^2 of odd rows, NaN of others."""
+        return np.where(self.rows.odd, self._every[:, :, 1].sum(axis=1), math.nan)
+
+    @cached_property
+    def totals(self) -> GapTotals:
+        """All but the lists of rows."""
+        moments, curves, lines = self._jackknifed()
+        turns, turns_surprise = self._turns()
+        tokens = self._tokens()
+        return GapTotals(
+            n_rows=self.rows.n_rows,
+            n_odd=int(self.rows.odd.sum()),
+            tokens=tokens,
+            spread=self._spread(),
+            places=self._places(tokens),
+            indexes=self._indexes(),
+            turns=turns,
+            turns_surprise=turns_surprise,
+            surprise_gap=_folded(self._every, self.rows.group, GROUPS).swapaxes(0, 1),
+            certain=self._certain(),
+            largest_unsure=self._largest_unsure(),
+            grids=np.stack([grid_sums(column) for column in self.rows.stored]),
+            rows=self._row_sums(),
+            sizes=self._sizes(),
+            columns=self._columns(),
+            vocabulary=self._vocabulary(),
+            moments=moments,
+            curves=curves,
+            lines=lines,
+        )
+
+    def _tokens(self) -> Floats:
+        tokens = np.zeros((len(PARTS), N_SURPRISE, len(TOKEN_SUMS)))
+        at = self.rows.part[self.rows.special] * N_SURPRISE + self._special.surprise
+        tokens += self._special.sums(at, len(PARTS) * N_SURPRISE).reshape(tokens.shape)
+        tokens[ODD] += self._table[self.rows.odd].sum(axis=0)
+        tokens[BODY] += self._table[~self.rows.odd].sum(axis=0)
+        return tokens
+
+    def _spread(self) -> Floats:
+        values = self.rows.values
+        field = self._xp.astype(~self.rows.odd_tokens, self._xp.int64)
+        at = (field * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin()
+        shape = len(gap.FIELDS), N_SURPRISE, gap.N_SPREAD
+        return _counts_at(at[self.rows.in_table & values.inside], math.prod(shape)).reshape(shape)
+
+    def _places(self, tokens: Floats) -> Floats:
+        of_parts = tokens.sum(axis=1)
+        far = _counts_at(self.rows.part[abs(self.rows.values.log_ratio) > LN_2], len(PARTS))
+        names = gap.PLACE_SUMS[:-1]
+        return np.column_stack([of_parts[:, [TOKEN_SUMS.index(name) for name in names]], far])
+
+    def _indexes(self) -> Floats:
+        n, values = len(gap.INDEX_EDGES), self.rows.values
+        edges = np.searchsorted(gap.INDEX_EDGES, self.rows.places.index, side="right") - 1
+        at = self._xp.where(self.rows.part == BODY, self.rows.on_device(edges), n)
+        columns = (*values.gap_columns, *values.size_columns, as_floats(abs(values.log_ratio) > LN_2))
+        return sums_at(at, n + 1, columns)[:n]
+
+    def _turns(self) -> tuple[Floats, Floats]:
+        shape = gap.TURNS, GROUPS, len(gap.GAP_SUMS)
+        if not self.rows.places.turn.any():
+            turns, surprise = np.zeros(shape), np.zeros((gap.TURNS, N_SURPRISE))
+            turns[0] = _folded(self._every.sum(axis=1), self.rows.group, GROUPS)
+            surprise[0] = self._every[:, :, 0].sum(axis=0)
+            return turns, surprise
+        turn = self.rows.on_device(np.minimum(self.rows.places.turn, gap.TURNS - 1))
+        values = self.rows.values
+        at = turn * GROUPS + self.rows.on_device(self.rows.group)[self.rows.row]
+        by_group = sums_at(at, gap.TURNS * GROUPS, values.gap_columns)
+        surprise = _counts_at(turn * N_SURPRISE + values.surprise, gap.TURNS * N_SURPRISE)
+        return by_group.reshape(shape), surprise.reshape(gap.TURNS, N_SURPRISE)
+
+    def _certain(self) -> Floats:
+        bins = self.rows.values.certain_bin()[~self.rows.odd_tokens]
+        return _counts_at(bins, 2 * gap.N_CERTAIN).reshape(2, gap.N_CERTAIN)
+
+    def _largest_unsure(self) -> float:
+        unsure = self.rows.values.b[(self.rows.values.b < 0) & ~self.rows.odd_tokens]
+        return float(unsure.max()) if len(unsure) else -math.inf
+
+    def _row_sums(self) -> Floats:
+        """ROW_SUMS: of rows whose body differs somewhere."""
+        positive, differing = self._of_table("n_positive"), self._of_table("n_differing")
+        leaning = ~self.rows.odd & (differing > 0)
+        p, v, a = positive[leaning], differing[leaning], self.rows.advantages[leaning]
+        known = np.abs(a) <= LARGEST_ADVANTAGE
+        s, t, a = (p / np.sqrt(v))[known], np.sqrt(v)[known], a[known]
+        pairs = ((a, a), (s, s), (t, t), (s, t), (a, s), (a, t))
+        aa, ss, tt, st, as_, at = (float((x * y).sum()) for x, y in pairs)
+        of_rows = [len(p), p.sum(), v.sum(), (p * p / v).sum()]
+        return np.array([*of_rows, len(a), a.sum(), aa, s.sum(), t.sum(), ss, tt, st, as_, at])
+
+    def _sizes(self) -> Floats:
+        known = np.isfinite(self.far_size)
+        bins = np.clip((self.far_size[known] - gap.SIZE_LEAST) / gap.SIZE_STEP, 0, gap.N_SIZES - 1).astype(np.int64)
+        columns = [np.ones(self.rows.n_rows), *(self._of_whole(name) for name in ("n", "l2", "e2"))]
+        return np.column_stack([np.bincount(bins, column[known], gap.N_SIZES) for column in columns]).astype(np.float64)
+
+    def _columns(self) -> dict[str, Levels]:
+        lengths = np.floor(np.log2(self.rows.tokens.rows.sizes)).astype(np.int64)
+        used, codes = np.unique(lengths, return_inverse=True)
+        levels = {**self.rows.levels, "length": (codes.astype(np.int64), tuple(used.tolist()))}
+        return {name: self._levels(codes, keys) for name, (codes, keys) in levels.items()}
+
+    def _levels(self, codes: Index, keys: Sequence[object]) -> Levels:
+        """Sums by the levels that these rows have."""
+        used, level = np.unique(codes, return_inverse=True)
+        n = len(used)
+        if n > gap.MOST_LEVELS:
+            return Levels.none(too_many=True)
+        size = self.far_size
+        known = np.isfinite(size)
+        sums = [np.bincount(level[known], column[known], n) for column in (np.ones(len(size)), size, size * size)]
+        by_group = _folded(self._every.sum(axis=1), level * GROUPS + self.rows.group, n * GROUPS)
+        return Levels(
+            keys=tuple(keys[code] for code in used.tolist()),
+            rows=np.column_stack(sums).astype(np.float64),
+            tokens=_folded(self._whole[~self.rows.odd], level[~self.rows.odd], n),
+            gap=by_group.reshape(n, GROUPS, -1),
+            surprise=_folded(self._every[:, :, 0], level, n),
+        )
+
+    def _vocabulary(self) -> Vocabulary | None:
+        if self.rows.token_ids is None or self.rows.again is None:
+            return None
+        counted = host((self.rows.part == BODY) & self.rows.values.inside) & (self.rows.token_ids >= 0)
+        tokens = np.flatnonzero(counted)
+        surprise, row = (host(column)[tokens] for column in (self.rows.values.surprise, self.rows.row))
+        d = host(self.rows.values.d)[tokens]
+        return vocabulary(
+            self.rows.token_ids[tokens],
+            again=self.rows.again[tokens],
+            surprise=surprise,
+            prompts=self.rows.prompts[row],
+            d=d,
+        )
+
+    def _jackknifed(self) -> tuple[Floats, Floats, Floats]:
+        """moments, curves, lines of GapTotals."""
+        field = np.where(self.rows.odd, 0, 1) * GROUPS + self.rows.group
+        n = len(gap.FIELDS) * GROUPS
+        by_group = dict(zip(TOKEN_SUMS, np.moveaxis(_folded(self._table, field, n), -1, 0), strict=True))
+        moments = np.stack([by_group[name].sum(axis=1) for name in ("rho_minus_1", "inverse_minus_1")], axis=-1)
+        curves = np.stack([by_group[name] for name in ("n", "l", "l2")], axis=-1)
+        on_u = np.stack([by_group[name] for name in ("n_inside", "u", "d", "u2", "d2", "ud")], axis=-1)
+        lower, upper = np.array(gap.SURPRISE_EDGES[:-1]), np.array(gap.SURPRISE_EDGES[1:])
+        high, low = np.flatnonzero(lower >= 1), np.flatnonzero(upper <= -1)
+        lines = np.stack([on_u.sum(axis=1), on_u[:, high].sum(axis=1), on_u[:, low].sum(axis=1)], axis=1)
+        lines = np.concatenate([lines, self._lines_on_v(field, n)], axis=1)
+        shape = len(gap.FIELDS), GROUPS
+        return (
+            moments.reshape(*shape, 2),
+            curves.reshape(*shape, N_SURPRISE, 3),
+            lines.reshape(*shape, *lines.shape[1:]),
+        )
+
+    def _lines_on_v(self, field: Index, n: int) -> Floats:
+        """LINE_SUMS of v, v_high and v_low: f64[n, 3, K].  field: of each row."""
+        v, d = self.rows.values.v, self.rows.values.d
+        xp = self._xp
+        third = 1 + xp.astype(v > 1, xp.int64) - xp.astype(v < -1, xp.int64)
+        at = self.rows.on_device(field)[self.rows.row] * 3 + third
+        at = xp.where(self.rows.in_table & self.rows.values.inside, at, 3 * n)
+        sums = sums_at(at, 3 * n + 1, (xp.ones_like(v), v, d, v * v, d * d, v * d))[:-1].reshape(n, 3, -1)
+        return np.stack([sums.sum(axis=1), sums[:, 2], sums[:, 0]], axis=1)
+
+
+def _counts_at(at: Array, n: int) -> Floats:
+    """How many at each of 0 .. n - 1: f64[n]."""
+    return bin_counts(at, n).astype(np.float64)
+
+
+def _folded(rows: Floats, at: Index, n: int) -> Floats:
+    """Sums of rows [R, ...] at each of 0 .. n - 1: f64[n, ...]."""
+    folded = np.zeros((n, *rows.shape[1:]))
+    if not len(rows):
+        return folded
+    order = np.argsort(at, kind="stable")
+    ordered = at[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    folded[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
+    return folded
+
+
+REPEAT_LIMIT, ID_LIMIT = 5.0, 2.0
+"""What |d| is held to, so that no single token rules a sum."""
+
+
+def vocabulary(
+    ids: NDArray[np.int64],
+    *,
+    again: NDArray[np.bool_],
+    surprise: NDArray[np.int64],
+    prompts: NDArray[np.int64],
+    d: Floats,
+) -> Vocabulary:
+    """Of inside body tokens that have an id, each [V]: whether it came before in its row, its bin of u, its prompt's
+    bucket and d, the difference in log-odds."""
+    held = d.clip(-REPEAT_LIMIT, REPEAT_LIMIT)
+    repeats = _sums(surprise * 2 + again, N_SURPRISE * 2, (np.ones(len(d)), held, held**2))
+    held = d.clip(-ID_LIMIT, ID_LIMIT)
+    by_id = _sums(prompts * ID_BUCKETS + ids % ID_BUCKETS, PROMPT_BUCKETS * ID_BUCKETS, (np.ones(len(d)), held))
+    return Vocabulary(
+        repeats=repeats.reshape(N_SURPRISE, 2, -1),
+        by_id=by_id.reshape(PROMPT_BUCKETS, ID_BUCKETS, -1),
+        spread=np.array([len(held), held.sum(), (held**2).sum()]),
+    )
+
+
+def _sums(at: NDArray[np.int64], n: int, columns: tuple[Floats, ...]) -> Floats:
+    return np.stack([np.bincount(at, column, n) for column in columns], axis=-1).astype(np.float64)
+
+
+BF16_BITS, FP16_BITS = 7, 10
+"""Bits of the mantissa."""
+
+
+def grid_sums(values: NDArray[Any]) -> Floats:
+    """GRID_SUMS of a column's values: f64[K].  values: float32 or float64 [V], nats."""
+    values = values[values != 0]
+    narrow = values.astype(np.float32)
+    as_stored = narrow == values  # a float64 between two float32s is on no coarser grid
+    bf16 = as_stored & ((narrow.view(np.uint32) & 0xFFFF) == 0)
+    with np.errstate(over="ignore"):
+        fp16 = as_stored & (narrow.astype(np.float16) == narrow)
+    # frexp gives mantissas from 1/2, so that its exponent is one above floor(log2).
+    exponents = np.frexp(narrow)[1] - 1
+    steps = [float(np.square(np.ldexp(1.0, exponents - bits)).sum()) / 12 for bits in (BF16_BITS, FP16_BITS)]
+    decimals = [float(_rounded(values, places).sum()) for places in (3, 4)]
+    return np.array([len(values), bf16.sum(), fp16.sum(), *decimals, *steps], np.float64)
+
+
+def _rounded(values: NDArray[Any], places: int) -> NDArray[np.bool_]:
+    """Values within a rounding of their type of a decimal of so many places."""
+    scaled = np.abs(values.astype(np.float64)) * 10**places
+    return np.abs(scaled - np.round(scaled)) <= scaled * np.finfo(values.dtype).eps

@@ -1,0 +1,444 @@
+"""A batch -> the Totals of its groups, and its bootstrap replicates.
+
+observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity means adding it in `quantities.py`
+and reading it in `metrics/`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.batch import Batch, Decision
+from rlcorr_cli.measure import bootstrap
+from rlcorr_cli.measure.advantages import advantage_columns, mean_advantages
+from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
+from rlcorr_cli.measure.chosen_rows import rollout_keys
+from rlcorr_cli.measure.comparison import Comparing
+from rlcorr_cli.measure.correct import Corrected
+from rlcorr_cli.measure.decisions import bounds_of_sequences, correct_batch, decide
+from rlcorr_cli.measure.effects import corrections, distances
+from rlcorr_cli.measure.objectives import objective_columns
+from rlcorr_cli.measure.pictures import draw, draw_groups
+from rlcorr_cli.measure.quantities import Columns, diagnostics, drift, token_columns
+from rlcorr_cli.measure.rollouts import rollout_totals
+from rlcorr_cli.measure.tokens import Tokens, scored_rollout
+from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.totals.binned import BinnedTotals
+from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
+from rlcorr_cli.totals.histogram import Floats, Histograms
+from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
+from rlcorr_cli.totals.rollouts import RolloutTotals
+from rlcorr_cli.totals.row_keys import Keys, RowSketch
+from rlcorr_cli.totals.row_keys import joined as joined_keys
+from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
+from rlcorr_cli.totals.totals import COUNTS, GroupKey, Merge, Totals
+from rlcorr_cli.totals.view import diagnostics_block, plan_block
+from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, Whole
+
+KEPT = "kept"
+"""What the names of numbers of the kept tokens begin with, before a dot."""
+COMPARED_AT_ONCE = 1 << 17
+"""Tokens of whole rows that plans are compared on at once: each plan's calls take longer than its numbers."""
+BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
+"""Budget -> group -> the largest value of its statistic that stays."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What to measure.
+
+    plans: at least one.  seed: of the bootstrap; None for no intervals.  pictures: whether to count for those, too;
+    they are of one plan.  objectives: by plan, whose totals then have their losses and coefficients, too; a batch must
+    bring advantages for them.  compares: whether plans leave what comparing them takes, in place of the metrics of
+    each.  by_group: whether each group is resampled, too.  by_step: whether each group is counted for curves of its
+    own, too.  has_advantages: whether rows bring advantages that diagnostics tell of.  by_rollout: whether sums are
+    taken of rollouts, too, whose samples share them.
+    """
+
+    plans: tuple[Plan, ...]
+    settings: DiagnosticSettings = field(default_factory=DiagnosticSettings)
+    seed: int | None = 0
+    pictures: bool = False
+    objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
+    compares: bool = False
+    by_group: bool = False
+    by_step: bool = False
+    has_advantages: bool = False
+    by_rollout: bool = False
+
+    def __post_init__(self) -> None:
+        # Bounds that budgets came to are told apart by the budget's name.
+        names = [budget.name for plan in self.plans for budget in plan.budgets]
+        if not self.plans or len(set(names)) < len(names):
+            raise ValueError("an observation needs a plan, and a name of its own for every budget")
+
+    @property
+    def plan(self) -> Plan:
+        """The only plan, for what is done for one at a time: decisions and pictures."""
+        plan, *others = self.plans
+        if others:
+            raise ValueError("decisions and pictures are of one plan at a time")
+        return plan
+
+    @cached_property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes of its plans, each once."""
+        return tuple(dict.fromkeys(plan.mode for plan in self.plans))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """A batch's totals by group, its replicates by mode (none without a seed or without a token), its pictures
+    and what was decided about its rows, where those are asked for, and what is kept of it as a whole (None without a
+    token)."""
+
+    totals: Totals
+    replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
+    pictures: BinnedTotals | None = None
+    decision: Decision | None = None
+    whole: Whole | None = None
+    group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
+    group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
+
+
+def observe(
+    batch: Batch,
+    observation: Observation,
+    device: Device,
+    budget_bounds: BudgetBounds | None = None,
+    *,
+    decides: bool = False,
+    rollouts: RolloutTotals | None = None,
+) -> Observed:
+    """Everything the metrics need of one batch: the diagnostics of each mode once, and a block per plan.
+
+    budget_bounds: of the plans' budgets, where they have any.  decides: with what the plan decides about each
+    row and token.  rollouts: those of the dump that have several samples, where and only where the observation is by
+    rollout.
+    """
+    decided = observation.plan if decides or observation.pictures else None
+    block_tokens = COMPARED_AT_ONCE if observation.compares else BLOCK_TOKENS
+    # Beyond float64 a sum is inf, and its metric null.
+    with np.errstate(all="ignore"):
+        blocks = [batch.between(*rows) for rows in row_blocks(batch.offsets, device, block_tokens)]
+        # A batch without a token has the same names: formulas over no rows give columns of no rows.
+        measured = joined(
+            [
+                _measured(block, observation, device, budget_bounds=budget_bounds or {}, decided=decided)
+                for block in blocks
+                if block.n_tokens or not batch.n_tokens
+            ]
+        )
+        filled = batch.filled
+        rewards = np.full(int(filled.sum()), np.nan) if batch.reward is None else batch.reward[filled]
+        base = {mode: diagnostics(columns) | _rewarded(rewards) for mode, columns in measured.of_tokens.items()}
+        totals, whole_tails = _totals(batch, observation, measured, base=base, rewards=rewards, rollouts=rollouts)
+        decision = None if measured.decision is None else measured.decision.with_empty(filled)
+        if not batch.n_tokens:
+            return Observed(totals=totals, decision=decision if decides else None)
+        resampled: dict[str, Columns] = {**base}
+        if observation.compares:
+            names = resampled_names(observation.plans)
+            resampled[COMPARISON] = Columns(sums={name: measured.compared.sums[name] for name in names})
+        draws = _resampled(batch, scored_rollout(batch, observation.modes[0]), resampled, observation)
+        pictures = None
+        group_bins: dict[tuple[Any, ...], BinnedTotals] = {}
+        if observation.pictures or observation.by_step:
+            tokens = Tokens.of(batch, CPU, observation.modes[0])
+            if observation.pictures:
+                assert decision is not None
+                pictures = draw(tokens, decision)
+            if observation.by_step:
+                values = [key[1:] for key in batch.group_keys]
+                group_bins = draw_groups(tokens, batch.group_index[filled].astype(np.int64), values)
+    return Observed(
+        totals=totals,
+        replicates=draws.replicates,
+        pictures=pictures,
+        decision=decision if decides else None,
+        whole=Whole(tails=whole_tails, **draws.rows, ratios=draws.ratios),
+        group_replicates=draws.by_group,
+        group_bins=group_bins,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """The tokens that a plan keeps.  rows: bool[b], the sequences that still have one; columns: of these.  log_ratio:
+    f64[K]."""
+
+    rows: Flags
+    columns: Columns
+    log_ratio: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfPlan:
+    """What a plan does.  masses: of its objective, f64[b].  distances, sequence_distances: as of `distances`."""
+
+    columns: Columns
+    masses: Mapping[str, Floats]
+    distances: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    sequence_distances: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    kept: _Kept | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """What is measured of b sequences with v tokens.
+
+    of_tokens, drifts, log_ratio (f64[v]): by mode.  compared, masses: of all plans that are compared.  advantages:
+    f64[b], where the observation has them.
+    """
+
+    of_tokens: Mapping[Mode, Columns]
+    drifts: Mapping[Mode, Columns]
+    log_ratio: Mapping[Mode, Floats]
+    plans: Mapping[Plan, _OfPlan]
+    compared: Columns
+    masses: Mapping[str, Floats]
+    advantages: Floats | None
+    decision: Decision | None
+
+
+def _measured(
+    block: Batch, observation: Observation, device: Device, *, budget_bounds: BudgetBounds, decided: Plan | None
+) -> _Measured:
+    """Everything that needs tokens, of some rows at once.  decided: the plan whose decisions are wanted."""
+    settings = observation.settings
+    tokens = {mode: Tokens.of(block, device, mode) for mode in observation.modes}
+    of_tokens = {mode: token_columns(of_mode, settings) for mode, of_mode in tokens.items()}
+    plans: dict[Plan, _OfPlan] = {}
+    decision = None
+    # What is compared needs no whole verdict but for an objective.
+    for plan in observation.objectives if observation.compares else observation.plans:
+        of_mode = tokens[plan.mode]
+        corrected = correct_batch(block, of_mode, plan, budget_bounds)
+        objective = observation.objectives.get(plan)
+        columns, masses = (Columns(), {}) if objective is None else objective_columns(of_mode, corrected, objective)
+        if observation.compares:
+            plans[plan] = _OfPlan(columns=columns, masses=masses)
+            continue
+        plans[plan] = _OfPlan(
+            columns=corrections(of_mode, corrected) | columns,
+            masses=masses,
+            distances={name: host(values) for name, values in distances(corrected).items()},
+            sequence_distances=distances(corrected, "sequences"),
+            kept=None if corrected.keep is None else _kept(of_mode, corrected, of_tokens[plan.mode], settings),
+        )
+        if plan == decided:
+            decision = decide(of_mode, corrected, objective)
+    compared, compared_masses = (
+        _compared(block, observation, tokens, budget_bounds) if observation.compares else (Columns(), {})
+    )
+    return _Measured(
+        of_tokens=of_tokens,
+        drifts={mode: drift(of_mode, settings.ppo_clip) for mode, of_mode in tokens.items()},
+        log_ratio={mode: host(of_mode.log_ratio) for mode, of_mode in tokens.items()},
+        plans=plans,
+        compared=compared,
+        masses=compared_masses,
+        advantages=mean_advantages(block, next(iter(tokens.values()))) if observation.has_advantages else None,
+        decision=decision,
+    )
+
+
+def _kept(tokens: Tokens, corrected: Corrected, of_all: Columns, settings: DiagnosticSettings) -> _Kept:
+    """of_all: the columns of all tokens, which are those of each sequence that keeps all of its own."""
+    assert corrected.keep is not None
+    n_kept, log_ratio = tokens.rows.count(corrected.keep), host(tokens.log_ratio[corrected.keep])
+    left = n_kept > 0
+    if (n_kept[left] == tokens.rows.sizes[left]).all():
+        return _Kept(rows=left, columns=of_all.of_rows(left), log_ratio=log_ratio)
+    kept, _ = tokens.keep(corrected.keep)
+    return _Kept(rows=left, columns=token_columns(kept, settings), log_ratio=log_ratio)
+
+
+def _totals(
+    batch: Batch,
+    observation: Observation,
+    measured: _Measured,
+    *,
+    base: Mapping[Mode, Columns],
+    rewards: Floats,
+    rollouts: RolloutTotals | None,
+) -> tuple[Totals, dict[str, Tail]]:
+    """Everything that is added up by group; and the tails of all rows.  base: the diagnostics of each mode."""
+    filled = batch.filled
+    groups = _Groups(batch.group_keys, batch.group_index[filled].astype(np.int64), batch.lengths[filled])
+    totals, whole_tails, of_samples = _counts(batch), dict[str, Tail](), list[Columns]()
+
+    def add(block: str, of_block: Totals, tails: Mapping[str, Tail]) -> None:
+        nonlocal totals
+        totals |= of_block.named(block)
+        whole_tails.update({f"{block}.{name}": tail for name, tail in tails.items()})
+
+    of_modes = dict[Mode, Totals]()
+    for mode, columns in base.items():
+        log_ratio, distance = measured.log_ratio[mode], abs(columns.sums["log_ppl_diff"])
+        log_weights = {"token": log_ratio, "sequence": columns.sums["log_ratio"], "seq_distance": distance}
+        beside = measured.drifts[mode]
+        if measured.advantages is not None:
+            beside |= advantage_columns(measured.advantages, columns.sums["log_ratio"])
+        of_samples.append(columns | beside)
+        counted = {"log_ratio": log_ratio, "seq_distance": distance}
+        of_modes[mode], tails = groups.totals(of_samples[-1], counted, log_weights)
+        add(diagnostics_block(mode), of_modes[mode], tails)
+    # Plans that differ in name alone have one block.
+    for block, plan in {plan_block(plan): plan for plan in measured.plans}.items():
+        of_plan = measured.plans[plan]
+        of_samples.append(of_plan.columns)
+        # Of sequences the largest distances are kept, too, for exact bounds; of tokens they would be too few of them.
+        log_weights = {**of_plan.masses, **of_plan.sequence_distances}
+        add(block, *groups.totals(of_plan.columns, of_plan.distances, log_weights))
+        if (kept := of_plan.kept) is not None:
+            columns = diagnostics(kept.columns) | _rewarded(rewards[kept.rows])
+            log_weights = {"token": kept.log_ratio, "sequence": columns.sums["log_ratio"]}
+            lengths = columns.sums["tokens"].astype(np.int64)
+            of_rows = replace(groups, group_of=groups.group_of[kept.rows], lengths=lengths)
+            of_kept, tails = of_rows.totals(columns, {"log_ratio": kept.log_ratio}, log_weights)
+            of_kept = _sharing(of_kept, of_modes[plan.mode], diagnostics_block(plan.mode))
+            add(f"{block}.{KEPT}", of_kept, tails)
+    if observation.compares:
+        # Of these masses the groups' tails are long enough.
+        of_plans, _ = groups.totals(measured.compared, {}, measured.masses)
+        add(COMPARISON, of_plans, {})
+    if rollouts is not None:
+        totals |= rollout_totals(batch, rollouts, of_samples)
+    return totals, whole_tails
+
+
+def _rewarded(rewards: Floats) -> Columns:
+    """The sum of finite rewards, and how many there are; rewards: f64[B]."""
+    unknown = ~np.isfinite(rewards)
+    return Columns(sums={"reward": np.where(unknown, 0.0, rewards), "rewarded": (~unknown).astype(np.float64)})
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The groups of a batch; of each row with a valid token the place of its own, i64[B], and its tokens, i64[B]."""
+
+    keys: tuple[GroupKey, ...]
+    group_of: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def totals(
+        self, columns: Columns, counted: Mapping[str, Floats], log_weights: Mapping[str, Floats]
+    ) -> tuple[Totals, dict[str, Tail]]:
+        """What these rows come to in each group, and the tails of all of them.
+
+        columns: f64[B].  counted: name -> values to make a histogram of.  log_weights: name -> those, logs, masses or
+        distances, whose largest are kept.  Either has one value for each token, f64[V], or for each row.
+        """
+        n_groups, one = len(self.keys), len(self.group_of) > 0 and bool((self.group_of == self.group_of[0]).all())
+        whole = {name: Tail.of(values, WHOLE_SIZE) for name, values in log_weights.items()}
+        tails = dict[str, Tails]()
+        for name, values in log_weights.items():
+            if one:  # whose largest are among those of all rows
+                largest = whole[name].largest
+                of_all = Tails.of_rows(largest, np.array([len(largest)]), self.group_of[:1], n_groups)
+                n = np.where(of_all.n > 0, len(values), 0)
+                tails[name] = replace(of_all, n=n)
+            else:
+                tails[name] = Tails.of_rows(values, self._lengths(values), self.group_of, n_groups)
+        histograms = {
+            name: Histograms.of_rows(values, self._lengths(values), self.group_of, n_groups)
+            for name, values in counted.items()
+        }
+        merges: dict[Merge, Mapping[str, Floats]] = {
+            "sum": columns.sums,
+            "min": columns.mins,
+            "max": columns.maxs,
+            "log_sum_exp": columns.logs,
+        }
+        totals = Totals.of_rows(self.keys, self.group_of, merges)
+        return replace(totals, histograms=histograms, tails=tails), whole
+
+    def _lengths(self, values: Floats) -> NDArray[np.int64]:
+        """How many of the values each row has."""
+        return self.lengths if len(values) != len(self.group_of) else np.ones(len(values), np.int64)
+
+
+def _sharing(kept: Totals, of_all: Totals, block: str) -> Totals:
+    """Totals of kept tokens with the lists of all tokens, those of a block, for groups that lose none."""
+    shared = kept.sum("tokens") == of_all.sum("tokens")
+    histograms = {name: each.sharing(f"{block}.{name}", shared) for name, each in kept.histograms.items()}
+    tails = {name: each.sharing(f"{block}.{name}", shared) for name, each in kept.tails.items()}
+    return replace(kept, histograms=histograms, tails=tails)
+
+
+def _counts(batch: Batch) -> Totals:
+    """Rows, empty rows and masked tokens of each group."""
+    weights = np.ones(batch.n_rows), (~batch.filled).astype(np.float64), batch.n_masked.astype(np.float64)
+    sums = dict(zip(COUNTS, weights, strict=True))
+    return Totals.of_rows(batch.group_keys, batch.group_index.astype(np.int64), {"sum": sums})
+
+
+@dataclass(frozen=True)
+class _Resampled:
+    """The replicates of each mode's diagnostics, and the sketches of rows and sums of ratios that a Whole has; nothing
+    without a seed."""
+
+    replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
+    rows: Mapping[str, RowSketch] = field(default_factory=dict[str, RowSketch])
+    ratios: Floats | None = None
+    by_group: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
+
+
+def _resampled(
+    batch: Batch, rollout: NDArray[np.float32], columns: Mapping[str, Columns], observation: Observation
+) -> _Resampled:
+    """rollout: what tells rows apart, f32[V].  columns: what is resampled, by name; the diagnostics of a mode first."""
+    seed = observation.seed
+    if seed is None:
+        return _Resampled()
+    filled = batch.filled
+    offsets = batch.offsets[np.concatenate([[True], filled])]
+    ids, known = (None if of is None else of[filled] for of in (batch.row_keys, batch.cluster_keys))
+    keys = bootstrap.row_keys(rollout, offsets, ids)
+    clusters = bootstrap.cluster_keys(rollout, offsets, keys, known, have_ids=ids is not None)
+    contents = bootstrap.content_keys(keys, next(iter(columns.values())))
+    texts = joined_keys(keys, batch.lengths[filled].astype(np.uint64))
+    by_group: GroupReplicates = {}
+    if observation.by_group:
+        values = [key[1:] for key in batch.group_keys]
+        by_group = bootstrap.resample_groups(clusters, seed, columns, group_of=batch.group_index[filled], values=values)
+    replicates = {name: bootstrap.resample(clusters, seed, of_all) for name, of_all in columns.items()}
+    sketches = {"rows": keys, "contents": contents, "texts": texts}
+    return _Resampled(
+        replicates=replicates,
+        rows={name: RowSketch.of(of) for name, of in sketches.items()},
+        ratios=_ratios(batch, keys, next(iter(columns.values()))),
+        by_group=by_group,
+    )
+
+
+def _ratios(batch: Batch, rows: Keys, columns: Columns) -> Floats:
+    """The sums of a mode's ratios by buckets of rollouts, as a Whole has them; rows: what tells them apart, which is
+    what knows a rollout of few tokens."""
+    filled = batch.filled
+    rollouts = np.where(batch.lengths[filled] < bootstrap.TELLING_TOKENS, rows, rollout_keys(batch)[filled])
+    buckets = (rollouts % np.uint64(RATIO_BUCKETS)).astype(np.int64)
+    sums = np.zeros((RATIO_BUCKETS, len(RATIO_SUMS)))
+    for place, name in enumerate(RATIO_SUMS):
+        sums[:, place] = np.bincount(buckets, columns.sums[name], minlength=RATIO_BUCKETS)
+    return sums
+
+
+def _compared(
+    batch: Batch, observation: Observation, tokens: Mapping[Mode, Tokens], budget_bounds: BudgetBounds
+) -> tuple[Columns, dict[str, Floats]]:
+    """What each plan leaves, and what each mode's are held against; and the plans' masses."""
+    bounds = bounds_of_sequences(batch, budget_bounds)
+    columns, masses = Columns(), dict[str, Floats]()
+    for mode in observation.modes:
+        plans = [plan for plan in observation.plans if plan.mode == mode]
+        of_mode, masses_of_mode = Comparing(tokens=tokens[mode], budget_bounds=bounds).columns(plans)
+        columns, masses = columns | of_mode, masses | masses_of_mode
+    return columns, masses

@@ -1,0 +1,158 @@
+"""A batch's share in the pictures: its tokens in bins.  `totals/binned.py` says which bins and what is counted.
+
+Bins are counted on the host, whatever the arithmetic ran on.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.batch import Decision
+from rlcorr_cli.measure.arrays import BLOCK_TOKENS, Segments, bin_counts, bin_sums, stretches, top_bits
+from rlcorr_cli.measure.tokens import Tokens
+from rlcorr_cli.totals.binned import GRIDS, LENGTH, MOMENTS, POSITION, SURPRISE, BinnedTotals
+from rlcorr_cli.totals.bins import Binned, Grid, Octaves
+from rlcorr_cli.totals.histogram import Floats, Histogram
+
+
+def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
+    """The pictures of a batch's tokens, which are on the host, under what a plan decides about them."""
+    rows, log_ratio, keep = tokens.rows, tokens.log_ratio, decision.keep
+    weights = np.ones(len(keep)) if decision.weights is None else decision.weights
+    kept = np.where(keep, weights, 0.0)
+    counts, surprise = _by_log_probs(tokens)
+    n_tokens = {"tokens": rows.sizes, "kept_tokens": rows.count(keep)}
+    of_all = histogram(weights)
+    gradient = Histogram.empty()
+    if tokens.advantages is not None:
+        gradient = histogram(rows.sum(kept * abs(tokens.advantages)))
+    return BinnedTotals(
+        counts=counts,
+        spread={
+            "surprise": surprise,
+            "position": _by_position(rows, _moments(log_ratio)),
+            "length": _spread(rows.sizes, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens),
+        },
+        histograms={
+            "weights": of_all,
+            "loads": histogram(rows.sum(kept)),
+            "kept_weights": of_all if keep.all() else histogram(weights[keep]),
+            "gradient": gradient,
+        },
+    )
+
+
+def histogram(values: Floats) -> Histogram:
+    """Counts of some values by float bucket."""
+    return Histogram.of_counts(bin_counts(top_bits(values), 1 << 16))
+
+
+def draw_groups(
+    tokens: Tokens, group_of: NDArray[np.int64], values: Sequence[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], BinnedTotals]:
+    """The bins by surprise, position and length of each group's rows, by the group's values.
+
+    group_of: each row's, i64[B]; groups of the same values are one.
+    """
+    places: dict[tuple[Any, ...], int] = {}
+    present: list[int] = sorted(set(group_of.tolist()))
+    place_of = {group: places.setdefault(values[group], len(places)) for group in present}
+    rows, n = tokens.rows, len(places)
+    of_rows = np.array([place_of[group] for group in group_of.tolist()], np.int64)
+    moments, of_tokens = _moments(tokens.log_ratio), rows.spread(of_rows)
+    n_tokens = {"tokens": rows.sizes, "kept_tokens": rows.sizes}
+    spread = {
+        "surprise": _spreads(-tokens.rollout_logp, SURPRISE, moments, group=of_tokens, n_groups=n),
+        "position": _spreads(rows.positions() + 1, POSITION, moments, group=of_tokens, n_groups=n),
+        "length": _spreads(rows.sizes, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens, group=of_rows, n_groups=n),
+    }
+    return {key: BinnedTotals(spread={axis: spread[axis][place] for axis in spread}) for key, place in places.items()}
+
+
+def _by_log_probs(tokens: Tokens) -> tuple[dict[str, Binned[Grid]], Binned[Octaves]]:
+    """The scatters, and the spread by surprise."""
+    n = tokens.rows.n_values
+    pieces = [_tables(tokens, slice(start, start + BLOCK_TOKENS)) for start in range(0, n, BLOCK_TOKENS)]
+    table = {name: sum(piece[name] for piece in pieces[1:]) + pieces[0][name] for name in pieces[0]}
+    scatters = {name: Binned.of_table(grid, table[name]) for name, grid in GRIDS.items()}
+    return scatters, Binned.of_table(SURPRISE, table["surprise"], {name: table[name] for name in MOMENTS})
+
+
+def _tables(tokens: Tokens, piece: slice) -> dict[str, NDArray[Any]]:
+    """Counts by square of each grid and by surprise, and the log-ratio's sums by surprise."""
+    rollout, log_ratio = tokens.rollout_logp[piece], tokens.log_ratio[piece]
+    train = rollout + log_ratio
+    at = _octave(-rollout, SURPRISE)
+    return {
+        "probability": _squares(np.exp(rollout), np.exp(train), GRIDS["probability"]),
+        "log_probability": _squares(rollout, train, GRIDS["log_probability"]),
+        "surprise": bin_counts(at, SURPRISE.n),
+        **{name: bin_sums(at, SURPRISE.n, column) for name, column in _moments(log_ratio).items()},
+    }
+
+
+def _squares(x: Floats, y: Floats, grid: Grid) -> NDArray[np.int64]:
+    """Counts by square, [n]."""
+    scale = grid.parts / (grid.high - grid.low)
+    i, j = (((axis - grid.low) * scale).astype(np.int64).clip(0, grid.parts - 1) for axis in (x, y))
+    return bin_counts(i * grid.parts + j, grid.n)
+
+
+def _by_position(rows: Segments, values: dict[str, Floats]) -> Binned[Octaves]:
+    """Counts and the values' sums by position.
+
+    The tokens of one bin stand together in each sequence: these stretches are added up as sequences are.
+    """
+    bins, firsts = _position_bins()
+    n_bins = np.searchsorted(firsts, rows.lengths)
+    nth = stretches(np.zeros_like(n_bins), n_bins)
+    starts = np.repeat(rows.offsets[:-1], n_bins) + firsts[nth]
+    of_bins = Segments(np.append(starts, rows.offsets[-1]))
+
+    def by_bin(of_stretches: Floats) -> NDArray[Any]:
+        return np.bincount(bins[nth], of_stretches, minlength=POSITION.n)
+
+    sums = {name: by_bin(of_bins.sum(column)) for name, column in values.items()}
+    return Binned.of_table(POSITION, by_bin(of_bins.sizes).astype(np.int64), sums)
+
+
+@cache
+def _position_bins() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The bins that hold a whole position, and the index of the first token in each; positions are from 1 on."""
+    firsts = np.ceil(POSITION.edges).astype(np.int64)
+    bins = np.flatnonzero(firsts[1:] > firsts[:-1])
+    return bins, firsts[bins] - 1
+
+
+def _octave(values: Floats, bins: Octaves) -> NDArray[np.int64]:
+    """Which bin each value falls into."""
+    bits = values.astype(np.float32).clip(min=2.0**bins.first).view(np.int32).astype(np.int64)
+    return ((bits >> bins.shift) - bins.origin).clip(0, bins.n - 1)
+
+
+def _moments(values: Floats) -> dict[str, Floats]:
+    """What is to be summed of a quantity for its mean and spread."""
+    return {"sum": values, "sum_of_squares": values * values}
+
+
+def _spread(axis: Floats, binning: Octaves, values: dict[str, Floats]) -> Binned[Octaves]:
+    """Counts and the values' sums by bin of the axis."""
+    (spread,) = _spreads(axis, binning, values, group=None, n_groups=1)
+    return spread
+
+
+def _spreads(
+    axis: Floats, binning: Octaves, values: dict[str, Floats], *, group: NDArray[np.int64] | None, n_groups: int
+) -> list[Binned[Octaves]]:
+    """The same of each of some groups; group: which one each value is of, None of a single one."""
+    at, n = _octave(axis, binning), n_groups * binning.n
+    if group is not None:
+        at = at + group * binning.n
+    counts = bin_counts(at, n).reshape(n_groups, -1)
+    sums = {name: bin_sums(at, n, column).reshape(n_groups, -1) for name, column in values.items()}
+    return [
+        Binned.of_table(binning, counts[i], {name: column[i] for name, column in sums.items()}) for i in range(n_groups)
+    ]

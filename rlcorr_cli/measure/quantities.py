@@ -1,0 +1,243 @@
+"""Every number that is added up over the tokens or the sequences of a dump: the table of quantities.
+
+A quantity has a name, a formula, and a merge that says how two of its numbers become one.  A batch's are made in two
+steps.  First, block by block, the formulas of tokens: each makes a value of every token, which is reduced at once, so
+that one number for each sequence is left.  Then, once for the batch, the formulas of rows: each makes one more number
+for each sequence of those that are there.  Grouping, resampling and selection work on that small table.
+
+`metrics/` turns the totals into metrics; the names here are what it reads.  A new metric of a new formula is a row
+here and a row there.
+
+Deviations are taken about the value of equal policies (1 for ratios, 0 for log-ratios), so that a spread of 1e-6 around
+1 keeps its digits; plain sums and squares are kept beside them where weights of 1e-9 must keep theirs.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+
+from rlcorr_cli.measure.arrays import Array, Flags
+from rlcorr_cli.measure.correct import inside
+from rlcorr_cli.measure.tokens import Tokens
+from rlcorr_cli.metrics.settings import CHI2_LIMIT, RETENTION_BANDS, DiagnosticSettings
+from rlcorr_cli.totals.exact import Floats
+
+Table = dict[str, Floats]
+LOG_BANDS = {f"{low}_{high}": (math.log(low), math.log(high)) for low, high in RETENTION_BANDS}
+"""The bands of ratios by their names, as log-ratios."""
+Merge = Literal["sum", "min", "max", "log_sum_exp"]
+Per = Literal["token", "sequence", "row"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Named f64[B] arrays of one set of sequences, by how they merge: sums are added over sequences, logs are logs of
+    what is added."""
+
+    sums: Table = field(default_factory=dict)
+    mins: Table = field(default_factory=dict)
+    maxs: Table = field(default_factory=dict)
+    logs: Table = field(default_factory=dict)
+
+    def __or__(self, other: "Columns") -> "Columns":
+        """Both sets of columns side by side."""
+        return Columns.beside(self, other)
+
+    @classmethod
+    def beside(cls, *sets: "Columns") -> "Columns":
+        """All of some sets of columns; a name that two of them have is a mistake of the caller's."""
+        tables: list[Table] = []
+        for of_kind in zip(*(columns.tables for columns in sets), strict=True):
+            tables.append({name: values for table in of_kind for name, values in table.items()})
+            if len(tables[-1]) < sum(map(len, of_kind)):
+                names = [name for table in of_kind for name in table]
+                repeated = sorted({name for name in names if names.count(name) > 1})
+                raise ValueError(f"two columns are named {', '.join(repeated)}")
+        return cls(*tables)
+
+    def of_rows(self, rows: Flags) -> "Columns":
+        """The same of some of the sequences, bool[B]."""
+        return Columns(*({name: values[rows] for name, values in table.items()} for table in self.tables))
+
+    def of_merge(self, merge: Merge) -> Table:
+        """The table of those that merge so."""
+        match merge:
+            case "sum":
+                return self.sums
+            case "min":
+                return self.mins
+            case "max":
+                return self.maxs
+            case "log_sum_exp":
+                return self.logs
+
+    @property
+    def tables(self) -> tuple[Table, Table, Table, Table]:
+        """sums, mins, maxs, logs."""
+        return self.sums, self.mins, self.maxs, self.logs
+
+    def prefixed(self, prefix: str) -> "Columns":
+        """The same columns with a prefix before every name."""
+        if not prefix:
+            return self
+        return Columns(*({prefix + name: values for name, values in table.items()} for table in self.tables))
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One row of the table.
+
+    of: takes the Tokens and returns a value of every token (per "token": [V], reduced over each sequence by the merge;
+    flags are counted) or of every sequence (per "sequence": [B]); or takes the sums of the rows so far and returns one
+    of every sequence (per "row": [B]).
+    """
+
+    name: str
+    of: Callable[[Any], Array]
+    per: Per = "token"
+    merge: Merge = "sum"
+
+
+def js(tokens: Tokens) -> Array:
+    """The Jensen-Shannon estimate of each token, log cosh(l/2) = log(1 + E^2 / (4 rho)) / 2, [V].
+
+    From e^a / M + e^b / M = 2 with M the mean of both probabilities: one log1p, and no cancellation.
+    """
+    xp = tokens.xp
+    value = xp.log1p(tokens.rho_minus_1 * tokens.rho_minus_1_over_rho * 0.25) * 0.5
+    if tokens.far is None:
+        return value
+    # Where E^2 / (4 rho) is beyond float64: |l| / 2 - log 2 + log(1 + e^-|l|), the last 0 there.
+    return xp.where(tokens.far, abs(tokens.log_ratio) / 2 - math.log(2), value)
+
+
+def chi2(tokens: Tokens) -> Floats:
+    """Sum of rho^2 - 1 = E (E + 2) over each sequence, with l limited; [B]."""
+    e = tokens.limited_rho_minus_1(CHI2_LIMIT)
+    if e is tokens.rho_minus_1:
+        return tokens.rho_deviation + 2 * tokens.rho_minus_1_sum
+    return tokens.rows.sum(e * (e + 2))
+
+
+def log_rho(tokens: Tokens) -> Floats:
+    """log of the sum of e^l over each sequence, [B]."""
+    return np.log(tokens.rho_sum) if tokens.max_abs <= 340 else tokens.rows.log_sum_exp(tokens.log_ratio)
+
+
+def log_rho_square(tokens: Tokens) -> Floats:
+    """log of the sum of e^2l over each sequence, [B]."""
+    return np.log(tokens.rho_square_sum) if tokens.max_abs <= 340 else tokens.rows.log_sum_exp(2 * tokens.log_ratio)
+
+
+_q = Quantity
+QUANTITIES: tuple[Quantity, ...] = (
+    # Log-ratios and ratios: l = log pi_train - log pi_rollout, rho = e^l, E = rho - 1.
+    _q("log_ratio", lambda t: t.log_ratio_sum, "sequence"),
+    _q("log_ratio", lambda t: t.log_ratio_min, "sequence", "min"),
+    _q("log_ratio", lambda t: t.log_ratio_max, "sequence", "max"),
+    _q("log_ratio_sq", lambda t: t.log_ratio * t.log_ratio),
+    _q("abs_log_ratio", lambda t: abs(t.log_ratio)),
+    _q("rho_minus_1", lambda t: t.rho_minus_1_sum, "sequence"),
+    _q("rho", log_rho, "sequence", "log_sum_exp"),
+    _q("rho_sq", log_rho_square, "sequence", "log_sum_exp"),
+    # Divergences.
+    _q("k3", lambda t: t.rho_minus_1 - t.log_ratio),
+    _q("k3_reverse", lambda t: t.log_ratio - t.rho_minus_1_over_rho),
+    _q("js", js),
+    _q("mult_error", lambda t: t.xp.maximum(t.rho, t.inverse)),
+    _q("tv", lambda t: -t.xp.minimum(t.rho_minus_1, 0.0)),
+    _q("chi2", chi2, "sequence"),
+    # Probabilities p = e^b and q = e^a: moments for their mean gap and their correlation.
+    _q("rollout_prob", lambda t: t.rollout_prob),
+    _q("train_prob", lambda t: t.train_prob),
+    _q("rollout_prob_sq", lambda t: t.rollout_prob * t.rollout_prob),
+    _q("train_prob_sq", lambda t: t.train_prob * t.train_prob),
+    _q("prob_product", lambda t: t.rollout_prob * t.train_prob),
+    _q("prob_gap_sq", lambda t: t.prob_gap * t.prob_gap),
+    _q("abs_prob_gap", lambda t: abs(t.prob_gap)),
+    _q("abs_prob_gap", lambda t: abs(t.prob_gap), merge="max"),
+    # Tokens whose ratio lies inside a band.
+    *(_q(f"retained_{band}", lambda t, ends=ends: inside(t.log_ratio, *ends)) for band, ends in LOG_BANDS.items()),
+    # Perplexities of sequences, and their differences: log_ppl_diff is -g, g the mean of l.
+    _q("rollout_log_ppl", lambda t: -t.rows.sum(t.rollout_logp) / t.rows.sizes, "sequence"),
+    _q("tokens", lambda t: t.rows.sizes, "sequence"),
+    _q("sequences", lambda r: np.ones_like(r["tokens"]), "row"),
+    _q("log_ppl_diff", lambda r: -r["log_ratio"] / r["tokens"], "row"),
+    _q("log_ppl_diff", lambda r: r["log_ppl_diff"], "row", "min"),
+    _q("log_ppl_diff", lambda r: r["log_ppl_diff"], "row", "max"),
+    _q("log_ppl_abs_diff", lambda r: abs(r["log_ppl_diff"]), "row"),
+    _q("training_log_ppl", lambda r: r["rollout_log_ppl"] + r["log_ppl_diff"], "row"),
+    _q("training_ppl", lambda r: np.exp(r["training_log_ppl"]), "row"),
+    _q("rollout_ppl", lambda r: np.exp(r["rollout_log_ppl"]), "row"),
+    _q("ppl_ratio", lambda r: np.exp(r["log_ppl_diff"]), "row"),
+    # Of the product of a sequence's ratios, e^S with S the sum of l.
+    _q("sequence_ratio", lambda r: r["log_ratio"], "row", "log_sum_exp"),
+    _q("sequence_ratio_sq", lambda r: 2 * r["log_ratio"], "row", "log_sum_exp"),
+    _q("chi2_seq", lambda r: np.expm1(2 * r["log_ratio"].clip(-CHI2_LIMIT, CHI2_LIMIT)), "row"),
+    _q("seq_tv", lambda r: -np.expm1(np.minimum(r["log_ratio"], 0.0)), "row"),
+    *(
+        _q(f"retained_geo_{band}", lambda r, ends=ends: _geo_inside(r, *ends), "row")
+        for band, ends in LOG_BANDS.items()
+    ),
+    # Averages over tokens and then over sequences, which slime logs.
+    _q("seq.k3", lambda r: r["k3"] / r["tokens"], "row"),
+    _q("seq.chi2", lambda r: r["chi2"] / r["tokens"], "row"),
+)
+
+
+def _geo_inside(rows: Table, low: float, high: float) -> Floats:
+    """1 for each sequence whose mean l lies inside these bounds, else 0."""
+    return inside(-rows["log_ppl_diff"], low, high).astype(np.float64)
+
+
+@cache
+def _of_tokens(extreme_ratio: float) -> tuple[Quantity, ...]:
+    """The quantities that need tokens, with the one that a setting decides."""
+    bound = math.log(extreme_ratio)
+    extreme = Quantity("extreme", lambda t: abs(t.log_ratio) > bound)
+    return (*(quantity for quantity in QUANTITIES if quantity.per != "row"), extreme)
+
+
+_OF_ROWS = tuple(quantity for quantity in QUANTITIES if quantity.per == "row")
+
+
+def token_columns(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
+    """The quantities that need tokens, of whatever tokens are given (all of them, or those kept)."""
+    columns, rows = Columns(), tokens.rows
+    reduced = {"sum": rows.sum, "min": rows.min, "max": rows.max}
+    for quantity in _of_tokens(settings.extreme_ratio):
+        values = quantity.of(tokens)
+        if quantity.per == "token":
+            is_flag = values.dtype == tokens.xp.bool
+            values = rows.count(values) if is_flag else reduced[quantity.merge](values)
+        columns.of_merge(quantity.merge)[quantity.name] = values
+    return columns
+
+
+def diagnostics(of_tokens: Columns) -> Columns:
+    """What the off-policy diagnostics need: the columns of tokens, and what follows from them row by row."""
+    columns = Columns(*(dict(table) for table in of_tokens.tables))
+    for quantity in _OF_ROWS:
+        columns.of_merge(quantity.merge)[quantity.name] = quantity.of(columns.sums)
+    return columns
+
+
+def drift(tokens: Tokens, ppo_clip: float) -> Columns:
+    """Old -> current policy, c = current - old: e^c, old - current, and tokens outside PPO's clip range."""
+    change = tokens.current_change
+    if change is None or tokens.current_logp is None:
+        return Columns()
+    rows, ratio = tokens.rows, tokens.xp.exp(change)
+    return Columns(
+        sums={
+            "drift.ratio": rows.sum(ratio),
+            "drift.kl": -rows.sum(change),
+            "drift.high": rows.count(ratio > 1 + ppo_clip),
+            "drift.low": rows.count(ratio < 1 - ppo_clip),
+        },
+        maxs={"drift.ratio": rows.max(ratio)},
+    )

@@ -1,0 +1,143 @@
+"""A batch's share in a sweep: every unit's value by bucket, with the sums that any threshold is read from."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.batch import Batch
+from rlcorr_cli.measure.arrays import Device, host
+from rlcorr_cli.measure.comparison import Comparing
+from rlcorr_cli.measure.correct import MAX_WEIGHT, compared_values, reduce_log_ratio, weigh
+from rlcorr_cli.measure.observe import Observation, Observed, observe
+from rlcorr_cli.measure.tokens import Tokens
+from rlcorr_cli.plans.plan import LEVELS, Plan, Rejection, Weighting
+from rlcorr_cli.plans.swept import Swept
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned
+from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.sweep import CAPPED, DEGREES, UnitTotals, distances
+
+LOG_NOTHING = -700.0
+"""For the log of a weight of 0."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Units:
+    """values: f64[U], what the bound is held against.  columns: f64[U], each unit's part in every sum, by name; a
+    weighting's are there twice, as of raw weights (what lies inside the bound) and of weight 1 (CAPPED, to be
+    multiplied by the bound).  stays, out: bool[U], inside and outside whatever the bound."""
+
+    values: Floats
+    columns: dict[str, Floats]
+    stays: NDArray[np.bool_]
+    out: NDArray[np.bool_]
+
+    def of(self, mask: NDArray[np.bool_]) -> "Units":
+        """Some of them."""
+        columns = {name: column[mask] for name, column in self.columns.items()}
+        return Units(values=self.values[mask], columns=columns, stays=self.stays[mask], out=self.out[mask])
+
+    @property
+    def moving(self) -> "Units":
+        """Those that the bound may reach."""
+        fixed = self.stays | self.out
+        return self.of(~fixed) if fixed.any() else self
+
+    @property
+    def totals(self) -> UnitTotals:
+        """Added up."""
+        moving, staying = self.moving, self.of(self.stays)
+        return UnitTotals(
+            moving=Binned.of_values(FLOAT_BITS, FLOAT_BITS.bins_of(moving.values), moving.columns),
+            n_always=len(staying.values),
+            always={name: float(column.sum()) for name, column in staying.columns.items()},
+            n_never=int(self.out.sum()),
+        )
+
+
+@np.errstate(all="ignore")
+def sweep(
+    batch: Batch, observation: Observation, swept: Swept, device: Device
+) -> tuple[Observed, dict[Any, UnitTotals]]:
+    """What an observation of the base plan makes of a batch, and its units, by training batch."""
+    if not batch.n_tokens:
+        return observe(batch, observation, device), {}
+    tokens = Tokens.of(batch, device, swept.base.mode)
+    observed = observe(batch, observation, device)
+    return observed, {key: units.totals for key, units in _by_batch(batch, tokens, swept)}
+
+
+@np.errstate(all="ignore")
+def swept_units(batch: Batch, swept: Swept, device: Device) -> dict[Any, Units]:
+    """The units of a batch that has a token, by training batch."""
+    return dict(_by_batch(batch, Tokens.of(batch, device, swept.base.mode), swept))
+
+
+def _by_batch(batch: Batch, tokens: Tokens, swept: Swept) -> Iterator[tuple[Any, Units]]:
+    units = _weight_units(tokens, swept) if isinstance(swept.record, Weighting) else _rejection_units(tokens, swept)
+    keys = {key: number for number, key in enumerate(dict.fromkeys(key for key, *_ in batch.group_keys))}
+    if len(keys) == 1:
+        yield from ((key, units) for key in keys)
+        return
+    filled = batch.filled
+    of_group = np.array([keys[key] for key, *_ in batch.group_keys])
+    of_unit = of_group[batch.group_index[filled]]
+    of_unit = np.repeat(of_unit, batch.lengths[filled]) if swept.units == "tokens" else of_unit
+    yield from ((key, units.of(of_unit == number)) for key, number in keys.items() if (of_unit == number).any())
+
+
+def _rejection_units(tokens: Tokens, swept: Swept) -> Units:
+    record = swept.record
+    assert isinstance(record, Rejection)
+    values = host(compared_values(tokens.between(record.of), record, swept.base))
+    out = distances(values, swept.side) > swept.farthest
+    return Units(
+        values=values, columns=_parts(tokens, swept, swept.base), stays=np.zeros(len(values), np.bool_), out=out
+    )
+
+
+def _weight_units(tokens: Tokens, swept: Swept) -> Units:
+    """Weights by their logs, with the free bound open.  One that another bound clamps is that bound's, wherever the
+    free one lies; one that it zeroes, or that float32 cannot hold, is out."""
+    record = swept.record
+    assert isinstance(record, Weighting)
+    opened = weigh(tokens.between(record.of), record, swept.base.log_ratio_limit)
+    weights = host(opened.applied)
+    none = np.zeros(len(weights), np.bool_)
+    stays = none if opened.gate_mask is None else host(~opened.gate_mask).astype(np.bool_)
+    # A floor that moves lifts even what is 0 without it.
+    lifted = record.outside == "clamp" and swept.side == "low"
+    columns = _parts(tokens, swept, replace(swept.base, weighting=None))
+    columns |= {"weight": np.ones(len(weights)), "weight_squared": np.ones(len(weights))}
+    with np.errstate(over="ignore", invalid="ignore"):
+        raw = {name: column * weights ** DEGREES[name] for name, column in columns.items() if name in DEGREES}
+    # Zeroed weights are never capped.
+    capped = {f"{CAPPED}{name}": columns[name] for name in raw if record.outside != "zero"}
+    values = _log_weights(tokens, swept, record)
+    out = none if lifted else ~stays & (weights == 0)
+    if record.outside == "zero":
+        out |= ~stays & (distances(values, swept.side) > swept.farthest)
+    values = values.clip(-swept.farthest, swept.farthest)
+    return Units(values=values, columns=raw | capped, stays=stays, out=out)
+
+
+def _log_weights(tokens: Tokens, swept: Swept, record: Weighting) -> Floats:
+    """The logs of the weights within what they are clamped to."""
+    values = host(reduce_log_ratio(tokens.between(record.of), LEVELS[record.scope]))
+    limit = swept.base.log_ratio_limit
+    values = values if limit is None else values.clip(-limit, limit)
+    if record.infinite == "zero":
+        values = np.where(values > math.log(MAX_WEIGHT), LOG_NOTHING, values)
+    low, high = record.bounds.low, record.bounds.high
+    if record.outside != "clamp" or (low is None and high is None):
+        return values
+    return values.clip(math.log(low) if low else -math.inf, math.inf if high is None else math.log(high))
+
+
+def _parts(tokens: Tokens, swept: Swept, plan: Plan) -> dict[str, Floats]:
+    """Each unit's part in the sums of a plan."""
+    comparing = Comparing(tokens=tokens)
+    return comparing.token_parts(plan) if swept.units == "tokens" else comparing.sequence_parts(plan)
