@@ -11,11 +11,11 @@ import pytest
 from made import library, normed
 
 from rlcorr_cli.batch import Batch
-from rlcorr_cli.core.arrays import host
-from rlcorr_cli.core.correct import Corrected, correct
-from rlcorr_cli.core.observe import Observation, observe
-from rlcorr_cli.core.tokens import Tokens
 from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.measure.arrays import host
+from rlcorr_cli.measure.correct import Corrected, correct
+from rlcorr_cli.measure.observe import Observation, observe
+from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.catalog import logged_name
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Plan
