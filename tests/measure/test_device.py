@@ -6,13 +6,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from made import DEVICES, batch, simulated
+from made import DEVICES, batch, library, simulated
 from plain import plain
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.measure import arrays
 from rlcorr_cli.measure.arrays import CPU, Device, Segments, resolve, row_blocks
 from rlcorr_cli.measure.observe import Observation, Observed, observe
+from rlcorr_cli.measure.quantities import js, token_columns
+from rlcorr_cli.measure.tokens import Tokens
+from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 
@@ -128,3 +131,17 @@ def test_a_diagnosis_takes_smaller_batches_unless_a_size_is_asked_for() -> None:
     default, smaller = arrays.DEFAULT_BATCH_TOKENS["cpu"], arrays.DIAGNOSING_TOKENS
     assert Computing("cpu").in_portions(smaller).batch_tokens == smaller["cpu"] < default
     assert Computing("cpu", 1000).in_portions(smaller).batch_tokens == 1000
+
+
+def test_formulas_run_by_the_library_of_the_device() -> None:
+    """Without this, tests under torch could pass without it."""
+    one = batch(simulated(5, seed=5))
+    for device, kind in ((CPU, np.ndarray), (Device("torch"), torch.Tensor)):
+        tokens = Tokens.of(one, device)
+        assert {type(values) for values in (tokens.log_ratio, tokens.rho, tokens.prob_gap, js(tokens))} == {kind}
+        assert {type(values) for values in token_columns(tokens, DiagnosticSettings()).sums.values()} == {np.ndarray}
+
+
+@pytest.mark.usefixtures("every_library")
+def test_what_is_made_is_measured_by_each_library_in_turn(request: pytest.FixtureRequest) -> None:
+    assert library().name in request.node.name
