@@ -44,20 +44,13 @@ class Columns:
     logs: Table = field(default_factory=dict)
 
     def __or__(self, other: "Columns") -> "Columns":
-        """Both sets of columns side by side."""
-        return Columns.beside(self, other)
-
-    @classmethod
-    def beside(cls, *sets: "Columns") -> "Columns":
-        """All of some sets of columns; a name that two of them have is a mistake of the caller's."""
+        """Both sets of columns side by side; a name that both have is a mistake of the caller's."""
         tables: list[Table] = []
-        for of_kind in zip(*(columns.tables for columns in sets), strict=True):
-            tables.append({name: values for table in of_kind for name, values in table.items()})
-            if len(tables[-1]) < sum(map(len, of_kind)):
-                names = [name for table in of_kind for name in table]
-                repeated = sorted({name for name in names if names.count(name) > 1})
-                raise ValueError(f"two columns are named {', '.join(repeated)}")
-        return cls(*tables)
+        for mine, theirs in zip(self.tables, other.tables, strict=True):
+            tables.append(mine | theirs)
+            if len(tables[-1]) < len(mine) + len(theirs):
+                raise ValueError(f"two columns are named {', '.join(sorted(mine.keys() & theirs.keys()))}")
+        return Columns(*tables)
 
     def of_rows(self, rows: Flags) -> "Columns":
         """The same of some of the sequences, bool[B]."""

@@ -34,21 +34,20 @@ def first_of_each(ordered: NDArray[Any]) -> Ints:
     return np.flatnonzero(np.concatenate([np.ones(min(len(ordered), 1), np.bool_), ordered[1:] != ordered[:-1]]))
 
 
-def gathered(columns: Columns, starts: Ints, lengths: Ints) -> Columns:
-    """The stretches one after the other; views where they lie so already."""
-    if not len(starts):
-        return tuple(column[:0] for column in columns)
-    if np.array_equal(starts[1:], (starts + lengths)[:-1]):
-        return tuple(column[starts[0] : starts[-1] + lengths[-1]] for column in columns)
-    at = np.repeat(starts - starts_of(lengths), lengths) + np.arange(int(lengths.sum()))
-    return tuple(column[at] for column in columns)
+def places_of(starts: Ints, lengths: Ints) -> Ints:
+    """Where each value of some stretches lies, one stretch after the other."""
+    return np.repeat(starts - starts_of(lengths), lengths) + np.arange(int(lengths.sum()))
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """S stretches of flat columns, and the group of each: starts, lengths, group_of i64[S]."""
+    """S stretches of the flat columns of several sources: the source, start, length and group of each, i64[S].
 
-    columns: Columns
+    A source is let go of when nothing more is to be read of it, by `merged`: of 100,000 groups it is a large one.
+    """
+
+    sources: list[Columns]
+    source_of: Ints
     starts: Ints
     lengths: Ints
     group_of: Ints
@@ -56,16 +55,29 @@ class Stretches:
     @classmethod
     def of_rows(cls, columns: Columns, lengths: Ints, group_of: Ints) -> "Stretches":
         """Of rows that lie one after the other."""
-        return cls(columns, starts_of(lengths), lengths, group_of)
+        return cls([columns], np.zeros(len(lengths), np.int64), starts_of(lengths), lengths, group_of)
 
     def at(self, places: "Ints | slice | NDArray[np.bool_]") -> "Stretches":
         """Some of them, in this order."""
-        return Stretches(self.columns, self.starts[places], self.lengths[places], self.group_of[places])
+        chosen = (each[places] for each in (self.source_of, self.starts, self.lengths, self.group_of))
+        return Stretches(self.sources, *chosen)
 
     @property
     def gathered(self) -> Columns:
-        """The stretches one after the other."""
-        return gathered(self.columns, self.starts, self.lengths)
+        """The stretches one after the other; views where they lie so already."""
+        ends = self.starts + self.lengths
+        if (self.source_of == self.source_of[0]).all() and np.array_equal(self.starts[1:], ends[:-1]):
+            return tuple(column[self.starts[0] : ends[-1]] for column in self.sources[self.source_of[0]])
+        places, n = starts_of(self.lengths), int(self.lengths.sum())
+        present = np.unique(self.source_of).tolist()
+        kinds = zip(*(self.sources[source] for source in present), strict=True)
+        columns = tuple(np.empty(n, np.result_type(*kind)) for kind in kinds)
+        for source in present:
+            own = self.source_of == source
+            here, there = (places_of(starts[own], self.lengths[own]) for starts in (places, self.starts))
+            for column, values in zip(columns, self.sources[source], strict=True):
+                column[here] = values[there]
+        return columns
 
     def merged(self, n_groups: int, reduce: Reduce, *, reduced: bool) -> tuple[Ints, Columns]:
         """The length of each group's list, i64[G], and the lists one after the other.
@@ -74,25 +86,57 @@ class Stretches:
         """
         if (self.group_of[1:] < self.group_of[:-1]).any():
             return self.at(np.argsort(self.group_of, kind="stable")).merged(n_groups, reduce, reduced=reduced)
-        sizes = np.zeros(n_groups, np.int64)
-        if reduced and (self.group_of[1:] > self.group_of[:-1]).all():
-            sizes[self.group_of] = self.lengths
-            return sizes, self.gathered
-        ends = np.cumsum(self.lengths)
-        firsts = np.searchsorted(ends, np.arange(PIECE, ends[-1:].sum(), PIECE), side="right")
-        cuts = sorted({0, *firsts.tolist(), len(ends)})
-        pieces = list[Columns]()
-        groups, values = np.zeros(0, np.int64), tuple(column[:0] for column in self.columns)
-        for first, end in pairwise(cuts):
+        is_list = reduced and bool((self.group_of[1:] > self.group_of[:-1]).all())
+        ends, last_of = np.cumsum(self.lengths), np.zeros(len(self.sources), np.int64)
+        last_of[self.source_of] = np.arange(len(ends))
+        n_values = int(ends[-1:].sum())
+        cuts = np.searchsorted(ends, np.arange(PIECE, n_values, PIECE), side="right")
+        sizes, none = np.zeros(n_groups, np.int64), tuple(column[:0] for column in self.sources[0])
+        groups, values, found = np.zeros(0, np.int64), none, _Column.of_each(none, n_values)
+        for first, end in pairwise(np.unique(np.concatenate([[0], cuts, [len(ends)]])).tolist()):
             piece = self.at(slice(first, end))
             groups = np.concatenate([groups, np.repeat(piece.group_of, piece.lengths)])
-            groups, values = reduce(groups, joined_columns([values, piece.gathered]))
+            values = joined_columns([values, piece.gathered])
+            if not is_list:
+                groups, values = reduce(groups, values)
             # The last group may go on in the next piece.
             done = len(groups) if end == len(ends) else int(np.searchsorted(groups, groups[-1:].sum()))
             sizes += np.bincount(groups[:done], minlength=n_groups)
-            pieces.append(tuple(column[:done] for column in values))
+            for column, more in zip(found, values, strict=True):
+                column.append(more[:done])
             groups, values = groups[done:], tuple(column[done:] for column in values)
-        return sizes, joined_columns([*pieces, values])
+            for source in np.flatnonzero(last_of < end).tolist():
+                self.sources[source] = none
+        return sizes, tuple(column.values for column in found)
+
+
+@dataclass
+class _Column:
+    """A column that is filled from its start, in room for the most that it can come to: what is not filled takes no
+    memory, and nothing is there twice."""
+
+    room: NDArray[Any]
+    n: int = 0
+
+    @classmethod
+    def of_each(cls, columns: Columns, most: int) -> "list[_Column]":
+        """Of the types of some columns."""
+        return [cls(np.empty(most, column.dtype)) for column in columns]
+
+    def append(self, values: NDArray[Any]) -> None:
+        """More values, maybe of a wider type."""
+        wider = np.result_type(self.room, values)
+        if wider != self.room.dtype:
+            room = np.empty(len(self.room), wider)
+            room[: self.n] = self.room[: self.n]
+            self.room = room
+        self.room[self.n : self.n + len(values)] = values
+        self.n += len(values)
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """What it was filled with."""
+        return self.room if self.n == len(self.room) else self.room[: self.n].copy()
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:
@@ -161,15 +205,16 @@ class Lists:
     def at(self, places: Ints) -> Self:
         """Those of some groups, in this order."""
         lengths = self.lengths[places]
-        columns = gathered(self.columns, starts_of(self.lengths)[places], lengths)
+        at = places_of(starts_of(self.lengths)[places], lengths)
+        columns = tuple(column[at] for column in self.columns)
         shared = None if self.shared is None else self.shared[places]
         return replace(self, n=self.n[places], lengths=lengths, columns=columns, shared=shared)
 
     def sharing(self, name: str, shared: NDArray[np.bool_]) -> Self:
         """The same as a part of lists that are called so, without those of groups that are the same there."""
-        own = ~shared
-        columns = gathered(self.columns, starts_of(self.lengths)[own], self.lengths[own])
-        return replace(self, lengths=np.where(shared, 0, self.lengths), columns=columns, part_of=name, shared=shared)
+        own = self.at(np.flatnonzero(~shared))
+        lengths = np.where(shared, 0, self.lengths)
+        return replace(self, lengths=lengths, columns=own.columns, part_of=name, shared=shared)
 
     def with_shared(self, base: Self) -> Self:
         """The same with every group's list, of those that it shares with the base, too."""
@@ -177,38 +222,39 @@ class Lists:
 
     @classmethod
     def total(
-        cls, parts: Sequence[Self], bases: Sequence[Self] | None, group_of: Ints, n_groups: int, *, whole: bool = False
+        cls, parts: list[Self], bases: Sequence[Self] | None, group_of: Ints, n_groups: int, *, whole: bool = False
     ) -> Self:
-        """The lists of all parts' groups added up by new groups.
+        """The lists of all parts' groups added up by new groups; the parts are taken out of their list, and let go of.
 
         bases: what the parts are part of, if they are.  group_of: the new group of each group of each part.  whole:
         whether groups that share their lists with the base are to have them here, too.
         """
         n = np.zeros(n_groups, np.int64)
         np.add.at(n, group_of, np.concatenate([part.n for part in parts]))
-        columns, lengths = joined_columns([part.columns for part in parts]), np.concatenate([p.lengths for p in parts])
-        stretches, alike = Stretches.of_rows(columns, lengths, group_of), None
+        sources, kind = [part.columns for part in parts], parts[0].at(np.zeros(0, np.int64))
+        places = [_places(part, np.arange(len(part)), source) for source, part in enumerate(parts)]
+        shared, groups = None, [group_of]
         if bases is not None:
             shares = np.concatenate([np.zeros(0, np.bool_) if part.shared is None else part.shared for part in parts])
-            alike = np.ones(n_groups, np.bool_)
-            alike[group_of[~shares]] = False
+            shared = np.ones(n_groups, np.bool_)
+            shared[group_of[~shares]] = False
             # What is shared with a base on one side alone is shared no more.
-            needed = shares & (whole | ~alike[group_of])
-            if needed.any():
-                ends = np.cumsum([0, *map(len, parts)])
-                of_bases = zip(bases, pairwise(ends.tolist()), strict=True)
-                taken = [base.at(np.flatnonzero(needed[start:end])) for base, (start, end) in of_bases]
-                stretches = Stretches.of_rows(
-                    joined_columns([columns, *(each.columns for each in taken)]),
-                    np.concatenate([lengths, *(each.lengths for each in taken)]),
-                    np.concatenate([group_of, group_of[needed]]),
-                )
-        sizes, columns = stretches.at(stretches.lengths > 0).merged(n_groups, parts[0].reduce, reduced=True)
-        return replace(
-            parts[0],
-            n=n,
-            lengths=sizes,
-            columns=columns,
-            part_of="" if whole else parts[0].part_of,
-            shared=None if whole else alike,
-        )
+            needed = shares & (whole | ~shared[group_of])
+            of_bases = np.split(needed, np.cumsum([len(part) for part in parts])[:-1])
+            places += [
+                _places(base, np.flatnonzero(of_base), len(parts) + at)
+                for at, (base, of_base) in enumerate(zip(bases, of_bases, strict=True))
+            ]
+            sources += [base.columns for base in bases]
+            groups.append(group_of[needed])
+        parts.clear()
+        source_of, starts, lengths = (np.concatenate(each) for each in zip(*places, strict=True))
+        stretches = Stretches(sources, source_of, starts, lengths, np.concatenate(groups))
+        sizes, columns = stretches.at(lengths > 0).merged(n_groups, kind.reduce, reduced=True)
+        about = {"part_of": ""} if whole else {"part_of": kind.part_of, "shared": shared}
+        return replace(kind, **{"shared": None, **about}, n=n, lengths=sizes, columns=columns)
+
+
+def _places(lists: Lists, groups: Ints, source: int) -> tuple[Ints, Ints, Ints]:
+    """The source, start and length of the lists of some groups."""
+    return np.full(len(groups), source), starts_of(lists.lengths)[groups], lists.lengths[groups]

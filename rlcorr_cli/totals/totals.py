@@ -260,9 +260,9 @@ def _merged(parts: list[Totals], keys: tuple[GroupKey, ...], group_of: Ints) -> 
     merged_tables: dict[Merge, Table] = {}
     for merge in MERGES:
         of_parts = [of_part.pop(merge) for of_part in tables]
-        rows = np.concatenate([table.values for table in of_parts], axis=1)
-        names = of_parts[0].names
-        del of_parts
+        names, rows = of_parts[0].names, of_parts[0].values
+        rows = rows if len(of_parts) == 1 else np.concatenate([table.values for table in of_parts], axis=1)
+        of_parts.clear()
         merged_tables[merge] = Table(names, _merged_numbers(merge, rows, group_of, len(keys)))
     histograms, tails = (_merged_lists(lists, group_of, len(keys)) for lists in kinds)
     return Totals(keys=keys, tables=merged_tables, histograms=histograms, tails=tails)

@@ -16,6 +16,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from child import ChildFailed, Cost, answer, cost, script
 
 RLCORR = Path(sys.executable).with_name("rlcorr")
@@ -134,6 +137,33 @@ def p3(bench: Bench) -> Figure:
 def p4(bench: Bench) -> Figure:
     """Peak memory on W1."""
     return figure(interleave({"W1": lambda: bench.analyze("W1").peak}, bench.rounds), lambda t: t["W1"], "MB")
+
+
+def rows(bench: Bench) -> Figure:
+    """Peak memory of analyze on a million rows of one token, in row groups of 20,000."""
+    path = bench.directory / "rows.parquet"
+    if not path.exists():
+        say(f"writing {path}")
+        rng = np.random.default_rng(0)
+        rollout = -rng.exponential(1.0, 1_000_000).astype(np.float32)
+        train = np.minimum(rollout + rng.normal(0.0, 0.02, len(rollout)).astype(np.float32), 0)
+        offsets = np.arange(len(rollout) + 1, dtype=np.int32)
+        columns = {"rollout_log_probs": rollout, "old_log_probs": train}
+        table = pa.table({name: pa.ListArray.from_arrays(offsets, values) for name, values in columns.items()})
+        pq.write_table(table, path, row_group_size=20_000)
+    command = [RLCORR, "analyze", path, "--preset", PRESET, "--json"]
+    return figure(interleave({"rows": lambda: cost(command).peak}, bench.rounds), lambda t: t["rows"], "MB")
+
+
+def by_torch(bench: Bench) -> Figure:
+    """analyze on W1 by torch on a CPU over the same by NumPy, both whole; a detail gives the peak memory of both."""
+    command = [RLCORR, "analyze", bench.dump("W1"), "--preset", PRESET, "--json", "--device"]
+    runs = interleave({name: partial(cost, [*command, name]) for name in ("cpu", "torch")}, bench.rounds)
+    peaks = ", ".join(
+        f"{name} {statistics.median(run.peak for run in of_name):.0f} MB" for name, of_name in runs.items()
+    )
+    samples = {name: [run.wall for run in of_name] for name, of_name in runs.items()}
+    return figure(samples, lambda t: t["torch"] / t["cpu"], "s", peaks)
 
 
 def _filtering(bench: Bench, what: str, name: str, *more: str) -> Callable[[], float]:

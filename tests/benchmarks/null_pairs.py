@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from designs import CLUSTERED, Design, Rows, magnitudes, shifted
 
 from rlcorr_cli.api import diff
+from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Plan
@@ -74,7 +74,7 @@ def false_alarms(numbers: range) -> list[tuple[bool, bool]]:
 
 def drawn(rows: Rows, first_prompt: int, seed: int) -> Drawn:
     """One side of a pair, as `diff` has it."""
-    seen = observe(rows.batch(first_prompt), Observation(plans=(Plan(),), seed=seed), torch.device("cpu"))
+    seen = observe(rows.batch(first_prompt), Observation(plans=(Plan(),), seed=seed), CPU)
     return Drawn(diagnostics(Numbers.of_mode(seen.totals, "decoupled", 0)), seen.replicates["decoupled"])
 
 
@@ -102,7 +102,6 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=400)
     parser.add_argument("--prompts", type=int, nargs="*", default=[32, 20, 12, 8, 5])
     options = parser.parse_args()
-    torch.set_num_threads(1)
     alarms = false_alarms(range(options.pairs))
     for name, some in (("other rows", alarms[::2]), ("the same rows", alarms[1::2]), ("all", alarms)):
         any_moved, single = (sum(column) / len(some) for column in zip(*some, strict=True))

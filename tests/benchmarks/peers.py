@@ -29,12 +29,12 @@ import torch
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
+from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.correct import correct
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.presets import preset
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "input.parquet"
-CPU = torch.device("cpu")
 TOLERANCE = {"skyrl": 1e-5, "areal": 1e-5}
 """Of frameworks that compute in float32; 1e-6 else."""
 
@@ -93,7 +93,7 @@ def ours(name: str, data: Padded) -> Outcome:
     if corrected.weighted is not None:
         applied = corrected.weighted.applied
         on_tokens = corrected.weighted.weighting.scope == "token"
-        weights = padded(applied if on_tokens else tokens.ragged.broadcast(applied))
+        weights = padded(applied if on_tokens else tokens.rows.spread(applied))
     return weights, None if corrected.keep is None else padded(corrected.keep)
 
 
