@@ -69,7 +69,7 @@ class Stretches:
         if (self.source_of == self.source_of[0]).all() and np.array_equal(self.starts[1:], ends[:-1]):
             return tuple(column[self.starts[0] : ends[-1]] for column in self.sources[self.source_of[0]])
         places, n = starts_of(self.lengths), int(self.lengths.sum())
-        present = np.unique(self.source_of).tolist()
+        present = sorted(set(self.source_of.tolist()))
         kinds = zip(*(self.sources[source] for source in present), strict=True)
         columns = tuple(np.empty(n, np.result_type(*kind)) for kind in kinds)
         for source in present:
@@ -93,7 +93,7 @@ class Stretches:
         cuts = np.searchsorted(ends, np.arange(PIECE, n_values, PIECE), side="right")
         sizes, none = np.zeros(n_groups, np.int64), tuple(column[:0] for column in self.sources[0])
         groups, values, found = np.zeros(0, np.int64), none, _Column.of_each(none, n_values)
-        for first, end in pairwise(np.unique(np.concatenate([[0], cuts, [len(ends)]])).tolist()):
+        for first, end in pairwise(sorted({0, *cuts.tolist(), len(ends)})):
             piece = self.at(slice(first, end))
             groups = np.concatenate([groups, np.repeat(piece.group_of, piece.lengths)])
             values = joined_columns([values, piece.gathered])
