@@ -1,4 +1,9 @@
-"""A batch -> the Totals of its groups, and its bootstrap replicates.
+"""A batch -> the Totals of its groups, its bootstrap replicates, and what a plan decides about its rows.
+
+First the batch is cut into blocks of whole rows (on a GPU it is one block), and everything that needs tokens is made of
+each: the columns of the diagnostics, what each plan does, its decisions (`_measured`).  What is left of a block is one
+number for each row and quantity; the blocks are joined.  Then, once for the batch, the formulas of rows are applied,
+rows are added up by group (`_totals`), and drawn for the bootstrap (`_resampled`).
 
 observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity means adding it in `quantities.py`
 and reading it in `metrics/`.
