@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.totals.lists import Stretches
 from rlcorr_cli.totals.tail import Tail, Tails
 from rlcorr_cli.totals.totals import Totals
 
@@ -18,9 +19,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Tail):  # kept in no order
         return [sorted(value.largest.tolist()), value.n, value.size]
     if isinstance(value, Tails):
-        own = np.split(value.columns[0], np.cumsum(value.lengths)[:-1])
+        own = [value.stretches.columns_of(at)[0] for at in range(len(value))]
         about = value.n.tolist(), value.size, value.part_of, plain(value.shared)
         return about, [sorted(each.tolist()) for each in own]
+    if isinstance(value, Stretches):
+        return value.lengths.tolist(), [column.tolist() for column in value.flat]
     if is_dataclass(value):
         return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, Mapping):

@@ -70,7 +70,7 @@ def narrowed(counts: Counts) -> Counts:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Histograms(Lists):
-    """The histograms of G groups.  columns: buckets u16, ascending in each group, and their counts."""
+    """The histograms of G groups, whose columns are buckets u16, ascending in each group, and their counts."""
 
     @classmethod
     def of_rows(cls, values: NDArray[Any], lengths: Ints, group_of: Ints, n_groups: int) -> "Histograms":
@@ -79,20 +79,18 @@ class Histograms(Lists):
         if len(group_of) and (group_of == group_of[0]).all():
             alone = cls.of_each([Histogram.of_counts(np.bincount(buckets, minlength=1 << 16))])
             return alone.total([alone], None, group_of[:1], n_groups)
-        rows = Stretches.of_rows((buckets, np.ones(len(values), np.uint8)), lengths, group_of)
-        sizes, columns = rows.merged(n_groups, _added, reduced=False)
         n = np.zeros(n_groups, np.int64)
         np.add.at(n, group_of, lengths)
-        return cls(n=n, lengths=sizes, columns=columns)
+        rows = Stretches.of_rows((buckets, np.ones(len(values), np.uint8)), lengths)
+        return cls(n=n, stretches=rows.merged(group_of, n_groups, _added))
 
     @classmethod
     def of_each(cls, histograms: Sequence[Histogram]) -> "Histograms":
         """Of groups that have these."""
-        return cls(
-            n=np.array([int(each.counts.sum()) for each in histograms], np.int64),
-            lengths=np.array([len(each.bins) for each in histograms], np.int64),
-            columns=joined_columns([(each.bins, narrowed(each.counts)) for each in histograms]),
-        )
+        columns = joined_columns([(each.bins, narrowed(each.counts)) for each in histograms])
+        lengths = np.array([len(each.bins) for each in histograms], np.int64)
+        n = np.array([int(each.counts.sum()) for each in histograms], np.int64)
+        return cls(n=n, stretches=Stretches.of_rows(columns, lengths))
 
     def reduce(self, groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
         """Equal buckets of a group as one."""
@@ -100,7 +98,7 @@ class Histograms(Lists):
 
     def check_lists(self) -> None:
         """A ValueError of buckets that do not ascend, and of counts that are not of as many values."""
-        buckets, counts = self.columns
+        buckets, counts = self.stretches.flat
         group_of = np.repeat(np.arange(len(self)), self.lengths)
         if buckets.dtype != np.uint16 or np.any(np.diff((group_of << 16) + buckets) <= 0):
             raise ValueError("a histogram's buckets are not in order")
@@ -111,14 +109,12 @@ class Histograms(Lists):
             raise ValueError("a histogram has other counts than values")
 
     def __getitem__(self, group: int) -> Histogram:
-        end = int(self.lengths[: group + 1].sum())
-        own = slice(end - int(self.lengths[group]), end)
-        return Histogram(self.columns[0][own], self.columns[1][own])
+        return Histogram(*self.stretches.columns_of(group))
 
     @cached_property
     def _ascending(self) -> tuple[Floats, Ints]:
         """The middles of all buckets, ascending in each group, and how many values there are up to each."""
-        buckets, counts = self.columns
+        buckets, counts = self.stretches.flat
         ends = np.cumsum(self.lengths)
         starts = ends - self.lengths
         # Negative buckets come last, and of these the last is the lowest.

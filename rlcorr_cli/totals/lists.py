@@ -1,8 +1,9 @@
-"""Lists of many groups in flat arrays, one group's after the other: no object for each of 100,000 groups.
+"""Lists of many groups in flat arrays: no object for each of 100,000 groups, and no copy of one that stays as it is.
 
-A stretch is a part of flat columns: columns[k][start : start + length].  Stretches of one group are put together and
-reduced to its list (equal bins added up, the largest values kept) a piece of the columns at a time, so that sorting
-takes room for a piece and not for all of them.
+A stretch is a part of a source's flat columns: columns[k][start : start + length].  Each group's list is one; when
+lists are added, those of groups that one side alone has stay where they are, and the others are put together in a new
+source and reduced (equal bins added up, the largest values kept), a piece at a time, so that sorting takes room for a
+piece and not for all of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.totals.exact import check_counts
 
 Ints = NDArray[np.int64]
+Places = Ints | NDArray[np.bool_] | slice
 Columns = tuple[NDArray[Any], ...]
 """Flat columns of one length, of any types."""
 Reduce = Callable[[Ints, Columns], tuple[Ints, Columns]]
@@ -24,90 +26,128 @@ PIECE = 1 << 20
 """Values that are reduced at once."""
 
 
-def starts_of(lengths: Ints) -> Ints:
-    """Where each stretch begins, of stretches that lie one after the other."""
-    return np.cumsum(lengths) - lengths
-
-
 def first_of_each(ordered: NDArray[Any]) -> Ints:
     """The places at which another value begins than the one before it."""
     return np.flatnonzero(np.concatenate([np.ones(min(len(ordered), 1), np.bool_), ordered[1:] != ordered[:-1]]))
 
 
-def places_of(starts: Ints, lengths: Ints) -> Ints:
-    """Where each value of some stretches lies, one stretch after the other."""
-    return np.repeat(starts - starts_of(lengths), lengths) + np.arange(int(lengths.sum()))
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stretches:
-    """S stretches of the flat columns of several sources: the source, start, length and group of each, i64[S].
+    """S stretches of the flat columns of some sources: the source, start and length of each, i64[S]."""
 
-    A source is let go of when nothing more is to be read of it, by `merged`: of 100,000 groups it is a large one.
-    """
-
-    sources: list[Columns]
+    sources: tuple[Columns, ...]
     source_of: Ints
     starts: Ints
     lengths: Ints
-    group_of: Ints
 
     @classmethod
-    def of_rows(cls, columns: Columns, lengths: Ints, group_of: Ints) -> "Stretches":
-        """Of rows that lie one after the other."""
-        return cls([columns], np.zeros(len(lengths), np.int64), starts_of(lengths), lengths, group_of)
+    def of_rows(cls, columns: Columns, lengths: Ints) -> "Stretches":
+        """Of one source, one after the other."""
+        return cls((columns,), np.zeros(len(lengths), np.int64), np.cumsum(lengths) - lengths, lengths)
 
-    def at(self, places: "Ints | slice | NDArray[np.bool_]") -> "Stretches":
-        """Some of them, in this order."""
-        chosen = (each[places] for each in (self.source_of, self.starts, self.lengths, self.group_of))
-        return Stretches(self.sources, *chosen)
+    @classmethod
+    def joined(cls, parts: "Sequence[Stretches]") -> "Stretches":
+        """Those of all parts."""
+        firsts = np.cumsum([0, *(len(part.sources) for part in parts)]).tolist()
+        return cls(
+            tuple(source for part in parts for source in part.sources),
+            np.concatenate([part.source_of + first for part, first in zip(parts, firsts[:-1], strict=True)]),
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.lengths for part in parts]),
+        )
+
+    def check_unpacked(self) -> None:
+        """A ValueError of stretches that lie outside of their sources."""
+        shapes = {each.shape for each in (self.source_of, self.starts, self.lengths)}
+        sizes = [{column.shape for column in source} for source in self.sources]
+        if len(shapes) > 1 or not sizes or any(len(of) != 1 or len(next(iter(of))) != 1 for of in sizes):
+            raise ValueError("stretches need a source, a start and a length each")
+        check_counts(self.source_of, self.starts, self.lengths)
+        of_sources = np.array([len(source[0]) for source in self.sources])
+        if np.any(self.source_of >= len(of_sources)) or np.any(self.ends > of_sources[self.source_of]):
+            raise ValueError("a stretch lies outside of its source")
+
+    def __len__(self) -> int:
+        return len(self.starts)
 
     @property
-    def gathered(self) -> Columns:
-        """The stretches one after the other; views where they lie so already."""
-        ends = self.starts + self.lengths
-        if (self.source_of == self.source_of[0]).all() and np.array_equal(self.starts[1:], ends[:-1]):
-            return tuple(column[self.starts[0] : ends[-1]] for column in self.sources[self.source_of[0]])
-        places, n = starts_of(self.lengths), int(self.lengths.sum())
-        present = sorted(set(self.source_of.tolist()))
+    def ends(self) -> Ints:
+        """Where each one ends, i64[S]."""
+        return self.starts + self.lengths
+
+    @property
+    def n_bytes(self) -> int:
+        """What the stretches take."""
+        width = sum(column.itemsize for column in self.sources[0])
+        return int(self.lengths.sum()) * width + 3 * self.starts.nbytes
+
+    def at(self, places: Places) -> "Stretches":
+        """Some of them, in this order."""
+        return Stretches(self.sources, self.source_of[places], self.starts[places], self.lengths[places])
+
+    def columns_of(self, place: int) -> Columns:
+        """One of them."""
+        own = slice(int(self.starts[place]), int(self.starts[place] + self.lengths[place]))
+        return tuple(column[own] for column in self.sources[int(self.source_of[place])])
+
+    @property
+    def flat(self) -> Columns:
+        """All of them, one after the other; views where they lie so already."""
+        present = np.unique(self.source_of[self.lengths > 0]).tolist()
+        if not present:
+            return tuple(column[:0] for column in self.sources[0])
+        own = self.at(self.lengths > 0)
+        if len(present) == 1 and np.array_equal(own.starts[1:], own.ends[:-1]):
+            return tuple(column[own.starts[0] : own.ends[-1]] for column in self.sources[present[0]])
+        firsts, n = np.cumsum(own.lengths) - own.lengths, int(own.lengths.sum())
         kinds = zip(*(self.sources[source] for source in present), strict=True)
         columns = tuple(np.empty(n, np.result_type(*kind)) for kind in kinds)
         for source in present:
-            own = self.source_of == source
-            here, there = (places_of(starts[own], self.lengths[own]) for starts in (places, self.starts))
+            of_source = own.source_of == source
+            lengths = own.lengths[of_source]
+            within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            here, there = (within + np.repeat(starts[of_source], lengths) for starts in (firsts, own.starts))
             for column, values in zip(columns, self.sources[source], strict=True):
                 column[here] = values[there]
         return columns
 
-    def merged(self, n_groups: int, reduce: Reduce, *, reduced: bool) -> tuple[Ints, Columns]:
-        """The length of each group's list, i64[G], and the lists one after the other.
+    @property
+    def tidied(self) -> "Stretches":
+        """The same without sources of which nothing is left; flat where half of them or more is left over."""
+        held = sum(len(source[0]) for source in self.sources)
+        present = np.unique(self.source_of[self.lengths > 0])
+        kept = [self.sources[source] for source in present.tolist()] or [self.flat]
+        if sum(len(source[0]) for source in kept) > 2 * int(self.lengths.sum()):
+            return Stretches.of_rows(tuple(column.copy() for column in self.flat), self.lengths)
+        if len(kept) == len(self.sources) or not held:
+            return self
+        source_of = np.where(self.lengths > 0, np.searchsorted(present, self.source_of), 0)
+        return Stretches(tuple(kept), source_of, np.where(self.lengths > 0, self.starts, 0), self.lengths)
 
-        reduced: whether a stretch alone is a list already.
+    def merged(self, group_of: Ints, n_groups: int, reduce: Reduce) -> "Stretches":
+        """Those of each group put together and reduced, one for each group, of one source.
+
+        group_of: of each stretch, i64[S].
         """
-        if (self.group_of[1:] < self.group_of[:-1]).any():
-            return self.at(np.argsort(self.group_of, kind="stable")).merged(n_groups, reduce, reduced=reduced)
-        is_list = reduced and bool((self.group_of[1:] > self.group_of[:-1]).all())
-        ends, last_of = np.cumsum(self.lengths), np.zeros(len(self.sources), np.int64)
-        last_of[self.source_of] = np.arange(len(ends))
+        if (group_of[1:] < group_of[:-1]).any():
+            order = np.argsort(group_of, kind="stable")
+            return self.at(order).merged(group_of[order], n_groups, reduce)
+        ends = np.cumsum(self.lengths)
         n_values = int(ends[-1:].sum())
         cuts = np.searchsorted(ends, np.arange(PIECE, n_values, PIECE), side="right")
-        sizes, none = np.zeros(n_groups, np.int64), tuple(column[:0] for column in self.sources[0])
-        groups, values, found = np.zeros(0, np.int64), none, _Column.of_each(none, n_values)
+        sizes, values = np.zeros(n_groups, np.int64), tuple(column[:0] for column in self.sources[0])
+        groups, found = np.zeros(0, np.int64), [_Column(np.empty(n_values, column.dtype)) for column in values]
         for first, end in pairwise(sorted({0, *cuts.tolist(), len(ends)})):
             piece = self.at(slice(first, end))
-            groups = np.concatenate([groups, np.repeat(piece.group_of, piece.lengths)])
-            values = joined_columns([values, piece.gathered])
-            if not is_list:
-                groups, values = reduce(groups, values)
+            groups = np.concatenate([groups, np.repeat(group_of[first:end], piece.lengths)])
+            groups, values = reduce(groups, joined_columns([values, piece.flat]))
             # The last group may go on in the next piece.
             done = len(groups) if end == len(ends) else int(np.searchsorted(groups, groups[-1:].sum()))
             sizes += np.bincount(groups[:done], minlength=n_groups)
             for column, more in zip(found, values, strict=True):
                 column.append(more[:done])
             groups, values = groups[done:], tuple(column[done:] for column in values)
-            for source in np.flatnonzero(last_of < end).tolist():
-                self.sources[source] = none
-        return sizes, tuple(column.values for column in found)
+        return Stretches.of_rows(tuple(column.values for column in found), sizes)
 
 
 @dataclass
@@ -117,11 +157,6 @@ class _Column:
 
     room: NDArray[Any]
     n: int = 0
-
-    @classmethod
-    def of_each(cls, columns: Columns, most: int) -> "list[_Column]":
-        """Of the types of some columns."""
-        return [cls(np.empty(most, column.dtype)) for column in columns]
 
     def append(self, values: NDArray[Any]) -> None:
         """More values, maybe of a wider type."""
@@ -149,14 +184,12 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
 class Lists:
     """What G groups hold of some values: the histogram of each, or the largest.
 
-    n: i64[G], how many values each is of.  lengths: i64[G], how many numbers of the columns are its own, which lie one
-    group's after the other's.  part_of: the name of the lists of which these are of some of the values; shared:
-    bool[G], whether a group has the same list there, and none of its own here.
+    n: i64[G], how many values each is of.  stretches: the list of each.  part_of: the name of the lists of which these
+    are of some of the values; shared: bool[G], whether a group has the same list there, and none of its own here.
     """
 
     n: Ints
-    lengths: Ints
-    columns: Columns
+    stretches: Stretches
     part_of: str = ""
     shared: NDArray[np.bool_] | None = None
 
@@ -174,24 +207,27 @@ class Lists:
         return type(self).__name__, self.part_of
 
     def __post_init__(self) -> None:
-        if self.n.shape != self.lengths.shape or {len(column) for column in self.columns} != {int(self.lengths.sum())}:
-            raise ValueError("lists need a length for each group, and as many numbers")
-        if (self.shared is None) == bool(self.part_of) or (
-            self.shared is not None and self.shared.shape != self.n.shape
-        ):
+        if self.n.shape != self.stretches.lengths.shape:
+            raise ValueError("lists need one for each group")
+        if (None if self.shared is None else self.shared.shape) != (self.n.shape if self.part_of else None):
             raise ValueError("what is a part says what it shares, of each group")
 
     def __len__(self) -> int:
         return len(self.n)
 
     @property
+    def lengths(self) -> Ints:
+        """Of each group's list, i64[G]; 0 where it has none of its own."""
+        return self.stretches.lengths
+
+    @property
     def n_bytes(self) -> int:
         """What its arrays take."""
-        return sum(column.nbytes for column in (self.n, self.lengths, *self.columns))
+        return self.n.nbytes + self.stretches.n_bytes
 
     def check_unpacked(self) -> None:
-        """A ValueError of numbers and lengths below 0, and of lists that are none of any values."""
-        check_counts(self.n, self.lengths)
+        """A ValueError of numbers below 0, and of lists that are none of any values."""
+        check_counts(self.n)
         self.check_lists()
 
     def check_stored(self, base: Self | None) -> None:
@@ -204,57 +240,46 @@ class Lists:
 
     def at(self, places: Ints) -> Self:
         """Those of some groups, in this order."""
-        lengths = self.lengths[places]
-        at = places_of(starts_of(self.lengths)[places], lengths)
-        columns = tuple(column[at] for column in self.columns)
         shared = None if self.shared is None else self.shared[places]
-        return replace(self, n=self.n[places], lengths=lengths, columns=columns, shared=shared)
+        return replace(self, n=self.n[places], stretches=self.stretches.at(places), shared=shared)
 
     def sharing(self, name: str, shared: NDArray[np.bool_]) -> Self:
         """The same as a part of lists that are called so, without those of groups that are the same there."""
-        own = self.at(np.flatnonzero(~shared))
-        lengths = np.where(shared, 0, self.lengths)
-        return replace(self, lengths=lengths, columns=own.columns, part_of=name, shared=shared)
+        own = replace(self.stretches, lengths=np.where(shared, 0, self.lengths)).tidied
+        return replace(self, stretches=own, part_of=name, shared=shared)
 
     def with_shared(self, base: Self) -> Self:
         """The same with every group's list, of those that it shares with the base, too."""
-        return self.total([self], [base], np.arange(len(self)), len(self), whole=True)
+        assert self.shared is not None
+        both = Stretches.joined([self.stretches, base.stretches])
+        places = np.arange(len(self)) + np.where(self.shared, len(self), 0)
+        return replace(self, stretches=both.at(places), part_of="", shared=None)
 
     @classmethod
-    def total(
-        cls, parts: list[Self], bases: Sequence[Self] | None, group_of: Ints, n_groups: int, *, whole: bool = False
-    ) -> Self:
-        """The lists of all parts' groups added up by new groups; the parts are taken out of their list, and let go of.
+    def total(cls, parts: Sequence[Self], bases: Sequence[Self] | None, group_of: Ints, n_groups: int) -> Self:
+        """The lists of all parts' groups added up by new groups.
 
-        bases: what the parts are part of, if they are.  group_of: the new group of each group of each part.  whole:
-        whether groups that share their lists with the base are to have them here, too.
+        bases: what the parts are part of, if they are.  group_of: the new group of each group of each part.
         """
-        n = np.zeros(n_groups, np.int64)
+        n, shared = np.zeros(n_groups, np.int64), None
         np.add.at(n, group_of, np.concatenate([part.n for part in parts]))
-        sources, kind = [part.columns for part in parts], parts[0].at(np.zeros(0, np.int64))
-        places = [_places(part, np.arange(len(part)), source) for source, part in enumerate(parts)]
-        shared, groups = None, [group_of]
+        stretches = Stretches.joined([part.stretches for part in parts])
         if bases is not None:
             shares = np.concatenate([np.zeros(0, np.bool_) if part.shared is None else part.shared for part in parts])
             shared = np.ones(n_groups, np.bool_)
             shared[group_of[~shares]] = False
             # What is shared with a base on one side alone is shared no more.
-            needed = shares & (whole | ~shared[group_of])
-            of_bases = np.split(needed, np.cumsum([len(part) for part in parts])[:-1])
-            places += [
-                _places(base, np.flatnonzero(of_base), len(parts) + at)
-                for at, (base, of_base) in enumerate(zip(bases, of_bases, strict=True))
-            ]
-            sources += [base.columns for base in bases]
-            groups.append(group_of[needed])
-        parts.clear()
-        source_of, starts, lengths = (np.concatenate(each) for each in zip(*places, strict=True))
-        stretches = Stretches(sources, source_of, starts, lengths, np.concatenate(groups))
-        sizes, columns = stretches.at(lengths > 0).merged(n_groups, kind.reduce, reduced=True)
-        about = {"part_of": ""} if whole else {"part_of": kind.part_of, "shared": shared}
-        return replace(kind, **{"shared": None, **about}, n=n, lengths=sizes, columns=columns)
-
-
-def _places(lists: Lists, groups: Ints, source: int) -> tuple[Ints, Ints, Ints]:
-    """The source, start and length of the lists of some groups."""
-    return np.full(len(groups), source), starts_of(lists.lengths)[groups], lists.lengths[groups]
+            needed = shares & ~shared[group_of]
+            if needed.any():
+                of_bases = Stretches.joined([base.stretches for base in bases]).at(needed)
+                stretches = Stretches.joined([stretches, of_bases])
+                group_of = np.concatenate([group_of, group_of[needed]])
+        there = stretches.lengths > 0
+        stretches, group_of = stretches.at(there), group_of[there]
+        several = np.bincount(group_of, minlength=n_groups)[group_of] > 1
+        places = np.full(n_groups, len(stretches))
+        places[group_of[~several]] = np.flatnonzero(~several)
+        added = stretches.at(several).merged(group_of[several], n_groups, parts[0].reduce)
+        places = np.where(places < len(stretches), places, len(stretches) + np.arange(n_groups))
+        stretches = Stretches.joined([stretches, added]).at(places).tidied
+        return replace(parts[0], n=n, stretches=stretches, shared=shared)

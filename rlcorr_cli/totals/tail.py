@@ -146,7 +146,7 @@ def _probably_largest(values: Floats, size: int) -> Floats:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tails(Lists):
-    """The tails of G groups.  columns: the largest values, at most `size` of a group, in no order."""
+    """The tails of G groups, whose one column is the largest values, at most `size` of a group, in no order."""
 
     size: int = GROUP_SIZE
 
@@ -155,22 +155,17 @@ class Tails(Lists):
         cls, values: Floats, lengths: Ints, group_of: Ints, n_groups: int, *, size: int = GROUP_SIZE
     ) -> "Tails":
         """Of the values of some rows, one row's after the other's.  lengths, group_of: of each row, i64[B]."""
-        rows = Stretches.of_rows((values,), lengths, group_of)
-        sizes, columns = rows.merged(n_groups, partial(_largest_of_each, size), reduced=False)
         n = np.zeros(n_groups, np.int64)
         np.add.at(n, group_of, lengths)
-        # A copy: of a part, the whole would stay.
-        return cls(n=n, lengths=sizes, columns=(columns[0].copy(),), size=size)
+        rows = Stretches.of_rows((values,), lengths)
+        return cls(n=n, stretches=rows.merged(group_of, n_groups, partial(_largest_of_each, size)), size=size)
 
     @classmethod
     def of_each(cls, tails: Sequence[Tail]) -> "Tails":
         """Of groups that have these, of one size."""
-        return cls(
-            n=np.array([tail.n for tail in tails], np.int64),
-            lengths=np.array([len(tail.largest) for tail in tails], np.int64),
-            columns=joined_columns([(tail.largest,) for tail in tails]),
-            size=tails[0].size,
-        )
+        lengths = np.array([len(tail.largest) for tail in tails], np.int64)
+        stretches = Stretches.of_rows(joined_columns([(tail.largest,) for tail in tails]), lengths)
+        return cls(n=np.array([tail.n for tail in tails], np.int64), stretches=stretches, size=tails[0].size)
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -183,22 +178,20 @@ class Tails(Lists):
 
     def check_lists(self) -> None:
         """A ValueError of what is no number, and of other than the largest of as many values as there are."""
-        (values,) = self.columns
+        (values,) = self.stretches.flat
         if values.dtype != np.float64 or np.isnan(values).any() or self.size < 1:
             raise ValueError("a tail holds what is no number")
         if np.any((self.lengths > 0) & (self.lengths != np.minimum(self.n, self.size))):
             raise ValueError("a tail needs the largest of its weights")
 
     def __getitem__(self, group: int) -> Tail:
-        end = int(self.lengths[: group + 1].sum())
-        return Tail(self.columns[0][end - int(self.lengths[group]) : end], int(self.n[group]), self.size)
+        (values,) = self.stretches.columns_of(group)
+        return Tail(values, int(self.n[group]), self.size)
 
     @property
     def each(self) -> list[Tail]:
         """The tail of every group."""
-        ends = np.cumsum(self.lengths)
-        of_groups = zip((ends - self.lengths).tolist(), ends.tolist(), self.n.tolist(), strict=True)
-        return [Tail(self.columns[0][start:end], n, self.size) for start, end, n in of_groups]
+        return [self[group] for group in range(len(self))]
 
     @cached_property
     def pareto_k(self) -> Floats:

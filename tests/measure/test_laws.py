@@ -40,6 +40,7 @@ from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.budget_search import binned_values
 from rlcorr_cli.totals.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Histogram, Histograms
+from rlcorr_cli.totals.lists import Lists
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
@@ -322,7 +323,7 @@ def assert_equal(a: Any, b: Any) -> None:
     assert type(a) is type(b)
     if isinstance(a, Totals):
         a, b = (each.at(sorted(range(len(each)), key=lambda at, each=each: str(each.keys[at]))) for each in (a, b))
-    if is_dataclass(a) or isinstance(a, Mapping):
+    if (is_dataclass(a) and not isinstance(a, Lists)) or isinstance(a, Mapping):
         mine, theirs = (
             {part.name: getattr(value, part.name) for part in fields(value)} if is_dataclass(value) else value
             for value in (a, b)

@@ -108,9 +108,9 @@ def test_counts_of_groups_are_as_narrow_as_they_can_be_and_widen_when_they_must(
     totals, name = observed(rows, Plan()).totals.numbers, "diagnostics.decoupled.log_ratio"
     histograms = observed(rows, Plan()).totals.histograms[name]
     assert totals.histograms == {}
-    assert histograms.columns[1].dtype == np.uint8
+    assert histograms.stretches.flat[1].dtype == np.uint8
     wide = Histograms.total([histograms] * 2, None, np.array([0, 1, 0, 1]), 2)
-    assert (wide.columns[1].tolist(), wide.columns[1].dtype) == ([400, 4], np.uint16)
+    assert (wide.stretches.flat[1].tolist(), wide.stretches.flat[1].dtype) == ([400, 4], np.uint16)
     assert wide.quantile(0.5).tolist() == histograms.quantile(0.5).tolist()
 
 
