@@ -27,7 +27,7 @@ from rlcorr_cli.measure.correct import Corrected
 from rlcorr_cli.measure.decisions import bounds_of_sequences, correct_batch, decide
 from rlcorr_cli.measure.effects import corrections, distances
 from rlcorr_cli.measure.objectives import objective_columns
-from rlcorr_cli.measure.pictures import draw, draw_groups
+from rlcorr_cli.measure.pictures import draw, draw_groups, histogram
 from rlcorr_cli.measure.quantities import Columns, diagnostics, drift, token_columns
 from rlcorr_cli.measure.rollouts import rollout_totals
 from rlcorr_cli.measure.tokens import Tokens, scored_rollout
@@ -36,7 +36,7 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
-from rlcorr_cli.totals.histogram import Floats, Histograms
+from rlcorr_cli.totals.histogram import Floats, Histogram, Histograms
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
 from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.row_keys import Keys, RowSketch
@@ -143,7 +143,7 @@ def observe(
         filled = batch.filled
         rewards = np.full(int(filled.sum()), np.nan) if batch.reward is None else batch.reward[filled]
         base = {mode: diagnostics(columns) | _rewarded(rewards) for mode, columns in measured.of_tokens.items()}
-        totals, whole_tails = _totals(batch, observation, measured, base=base, rewards=rewards, rollouts=rollouts)
+        totals, tails, histograms = _totals(batch, observation, measured, base=base, rewards=rewards, rollouts=rollouts)
         decision = None if measured.decision is None else measured.decision.with_empty(filled)
         if not batch.n_tokens:
             return Observed(totals=totals, decision=decision if decides else None)
@@ -167,7 +167,7 @@ def observe(
         replicates=draws.replicates,
         pictures=pictures,
         decision=decision if decides else None,
-        whole=Whole(tails=whole_tails, **draws.rows, ratios=draws.ratios),
+        whole=Whole(tails=tails, histograms=histograms, **draws.rows, ratios=draws.ratios),
         group_replicates=draws.by_group,
         group_bins=group_bins,
     )
@@ -273,11 +273,13 @@ def _totals(
     base: Mapping[Mode, Columns],
     rewards: Floats,
     rollouts: RolloutTotals | None,
-) -> tuple[Totals, dict[str, Tail]]:
-    """Everything that is added up by group; and the tails of all rows.  base: the diagnostics of each mode."""
+) -> tuple[Totals, dict[str, Tail], dict[str, Histogram]]:
+    """Everything that is added up by group; and the tails and histograms of all rows.  base: the diagnostics of each
+    mode."""
     filled = batch.filled
     groups = _Groups(batch.group_keys, batch.group_index[filled].astype(np.int64), batch.lengths[filled])
-    totals, whole_tails, of_samples = _counts(batch), dict[str, Tail](), list[Columns]()
+    totals, of_samples = _counts(batch), list[Columns]()
+    whole_tails, counted = dict[str, Tail](), dict[str, Histogram]()
 
     def add(block: str, of_block: Totals, tails: Mapping[str, Tail]) -> None:
         nonlocal totals
@@ -292,16 +294,19 @@ def _totals(
         if measured.advantages is not None:
             beside |= advantage_columns(measured.advantages, columns.sums["log_ratio"])
         of_samples.append(columns | beside)
-        counted = {"log_ratio": log_ratio, "seq_distance": distance}
-        of_modes[mode], tails = groups.totals(of_samples[-1], counted, log_weights)
+        log_ratios = {"log_ratio": log_ratio, "seq_distance": distance}
+        of_modes[mode], tails = groups.totals(of_samples[-1], log_ratios, log_weights)
         add(diagnostics_block(mode), of_modes[mode], tails)
     # Plans that differ in name alone have one block.
     for block, plan in {plan_block(plan): plan for plan in measured.plans}.items():
         of_plan = measured.plans[plan]
         of_samples.append(of_plan.columns)
-        # Of sequences the largest distances are kept, too, for exact bounds; of tokens they would be too few of them.
-        log_weights = {**of_plan.masses, **of_plan.sequence_distances}
-        add(block, *groups.totals(of_plan.columns, of_plan.distances, log_weights))
+        add(block, *groups.totals(of_plan.columns, {}, of_plan.masses))
+        # Bounds are told of a whole dump alone: exactly of sequences, whose largest distances are kept, and of tokens by
+        # the histogram.
+        counted |= {f"{block}.{name}": histogram(values) for name, values in of_plan.distances.items()}
+        for name, values in of_plan.sequence_distances.items():
+            whole_tails[f"{block}.{name}"] = Tail.of(values, WHOLE_SIZE)
         if (kept := of_plan.kept) is not None:
             columns = diagnostics(kept.columns) | _rewarded(rewards[kept.rows])
             log_weights = {"token": kept.log_ratio, "sequence": columns.sums["log_ratio"]}
@@ -316,7 +321,7 @@ def _totals(
         add(COMPARISON, of_plans, {})
     if rollouts is not None:
         totals |= rollout_totals(batch, rollouts, of_samples)
-    return totals, whole_tails
+    return totals, whole_tails, counted
 
 
 def _rewarded(rewards: Floats) -> Columns:

@@ -24,6 +24,7 @@ from rlcorr_cli.report.report import QUANTILE_NOTE, Group, GroupCurves, Report
 from rlcorr_cli.report.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.families import Value, Values
+from rlcorr_cli.totals.histogram import Histograms
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
@@ -80,7 +81,7 @@ def build(
             of_groups = group_objectives(totals, plan, objective, batch_means=batch_means)
     if divided is not None:
         totals = normalize(totals, plan, divided)
-    whole_total = with_whole_tails(totals.whole, of_whole)
+    whole_total = with_whole(totals.whole, of_whole)
     numbers = Numbers.of_plan(whole_total, plan, 0)
     by_values = totals.regrouped(lambda key: key[1:])
     groups: list[Group] = []
@@ -137,7 +138,7 @@ def by_batch(totals: Totals, of_whole: Whole | None) -> Totals:
     """The totals of each training batch, in order, by its value alone."""
     batches = totals.regrouped(lambda key: key[:1])
     batches = batches.at(sorted(range(len(batches)), key=lambda place: order(batches.keys[place][0])))
-    return with_whole_tails(batches, of_whole) if len(batches) == 1 else batches
+    return with_whole(batches, of_whole) if len(batches) == 1 else batches
 
 
 def _suggestions(numbers: Numbers, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:
@@ -157,10 +158,13 @@ def sequence_distances(numbers: Numbers) -> Distances:
     return Distances(numbers.histogram("seq_distance"), numbers.tail("seq_distance"))
 
 
-def with_whole_tails(totals: Totals, of_whole: Whole | None) -> Totals:
-    """The totals of one group, of all rows, with the longer tails of the whole dump where it has any."""
-    longer = {} if of_whole is None else of_whole.tails
-    return replace(totals, tails={**totals.tails, **{name: Tails.of_each([longer[name]]) for name in longer}})
+def with_whole(totals: Totals, of_whole: Whole | None) -> Totals:
+    """The totals of one group, of all rows, with the longer tails of the whole dump and what is counted of it alone."""
+    if of_whole is None:
+        return totals
+    tails = {name: Tails.of_each([tail]) for name, tail in of_whole.tails.items()}
+    histograms = {name: Histograms.of_each([histogram]) for name, histogram in of_whole.histograms.items()}
+    return replace(totals, tails={**totals.tails, **tails}, histograms={**totals.histograms, **histograms})
 
 
 def counts(totals: Totals | None, mode: Mode, at: int = 0) -> dict[str, int]:

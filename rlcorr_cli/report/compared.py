@@ -14,7 +14,7 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.columns import ROLLOUTS
-from rlcorr_cli.report.build import by_batch, refuse_empty, sequence_distances, with_whole_tails
+from rlcorr_cli.report.build import by_batch, refuse_empty, sequence_distances, with_whole
 from rlcorr_cli.report.build import counts as counts_of
 from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import Impossible, impossible_in
@@ -171,7 +171,7 @@ def compared(
     refuse_empty(counts, inputs)
     assert measured.totals is not None, "a dump with a valid token has totals"
     totals = normalized(measured.totals, [named.plan for named in plans])
-    whole_total = with_whole_tails(totals.whole, measured.whole)
+    whole_total = with_whole(totals.whole, measured.whole)
     by_values = totals.regrouped(lambda key: key[1:])
     n_batches = len({batch for batch, *_ in totals.keys})
     clusters = Clusters.of(cluster_by, measured.replicates.get(mode))

@@ -1,14 +1,15 @@
 """What is kept of a dump as a whole only, beside its groups' totals."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rlcorr_cli.totals.exact import Floats, check_counts
+from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 
-A = TypeVar("A", Tail, RowSketch, Floats)
+A = TypeVar("A", Tail, Histogram, RowSketch, Floats)
 RATIO_BUCKETS = 256
 RATIO_SUMS = ("tokens", "rho_minus_1", "chi2")
 """What is summed by buckets of rollouts: enough for the mean of rho, and of rho^2, with their standard errors."""
@@ -16,7 +17,8 @@ RATIO_SUMS = ("tokens", "rho_minus_1", "chi2")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Whole:
-    """tails: by the names that they have in Totals, longer than those of a group.
+    """tails: by the names that they have in Totals, longer than those of a group.  histograms: by name, of what is not
+    told of groups.
 
     rows: by what tells them apart; texts: by their lengths, too; contents: by what they hold, too.  ratios:
     f64[RATIO_BUCKETS, RATIO_SUMS], by a hash of the rollout, so that a rollout that stands several times is in one
@@ -24,6 +26,7 @@ class Whole:
     """
 
     tails: Mapping[str, Tail]
+    histograms: Mapping[str, Histogram] = field(default_factory=dict[str, Histogram])
     rows: RowSketch | None = None
     contents: RowSketch | None = None
     texts: RowSketch | None = None
@@ -39,11 +42,9 @@ class Whole:
             check_counts(self.ratios[:, 0])
 
     def __add__(self, other: "Whole") -> "Whole":
-        # A batch of which a plan keeps nothing has no tail of what is kept.
-        names = dict.fromkeys((*self.tails, *other.tails))
-        tails = {name: tail for name in names if (tail := _sum(self.tails.get(name), other.tails.get(name)))}
         return Whole(
-            tails=tails,
+            tails=_sum_each(self.tails, other.tails),
+            histograms=_sum_each(self.histograms, other.histograms),
             rows=_sum(self.rows, other.rows),
             contents=_sum(self.contents, other.contents),
             texts=_sum(self.texts, other.texts),
@@ -53,3 +54,7 @@ class Whole:
 
 def _sum(a: A | None, b: A | None) -> A | None:
     return a + b if a is not None and b is not None else a if a is not None else b
+
+
+def _sum_each(a: Mapping[str, A], b: Mapping[str, A]) -> dict[str, A]:
+    return {name: total for name in {**a, **b} if (total := _sum(a.get(name), b.get(name))) is not None}
