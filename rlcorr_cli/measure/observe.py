@@ -302,8 +302,8 @@ def _totals(
         of_plan = measured.plans[plan]
         of_samples.append(of_plan.columns)
         add(block, *groups.totals(of_plan.columns, {}, of_plan.masses))
-        # Bounds are told of a whole dump alone: exactly of sequences, whose largest distances are kept, and of tokens by
-        # the histogram.
+        # Bounds are told of a whole dump alone: exactly of sequences, whose largest distances are kept, and of tokens
+        # by the histogram.
         counted |= {f"{block}.{name}": histogram(values) for name, values in of_plan.distances.items()}
         for name, values in of_plan.sequence_distances.items():
             whole_tails[f"{block}.{name}"] = Tail.of(values, WHOLE_SIZE)

@@ -91,9 +91,14 @@ class Stretches:
         return tuple(column[own] for column in self.sources[int(self.source_of[place])])
 
     @property
+    def _present(self) -> list[int]:
+        """The sources of which anything is left."""
+        return sorted(set(self.source_of[self.lengths > 0].tolist()))
+
+    @property
     def flat(self) -> Columns:
         """All of them, one after the other; views where they lie so already."""
-        present = np.unique(self.source_of[self.lengths > 0]).tolist()
+        present = self._present
         if not present:
             return tuple(column[:0] for column in self.sources[0])
         own = self.at(self.lengths > 0)
@@ -115,8 +120,8 @@ class Stretches:
     def tidied(self) -> "Stretches":
         """The same without sources of which nothing is left; flat where half of them or more is left over."""
         held = sum(len(source[0]) for source in self.sources)
-        present = np.unique(self.source_of[self.lengths > 0])
-        kept = [self.sources[source] for source in present.tolist()] or [self.flat]
+        present = self._present
+        kept = [self.sources[source] for source in present] or [self.flat]
         if sum(len(source[0]) for source in kept) > 2 * int(self.lengths.sum()):
             return Stretches.of_rows(tuple(column.copy() for column in self.flat), self.lengths)
         if len(kept) == len(self.sources) or not held:
