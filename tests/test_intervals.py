@@ -291,3 +291,13 @@ def test_students_t_is_that_of_the_book(n: int) -> None:
         p = 2 * stats.t.sf(deviations * math.sqrt((n - 1) / n), n - 1)
         assert t_probability(deviations, n) == pytest.approx(p, rel=0.1 if n < 8 else 0.04)
     assert t_probability(t_quantile(0.975, n), n) == pytest.approx(0.05, rel=1e-9)
+
+
+@pytest.mark.parametrize(("noise", "known"), [(3e-8, False), (1e-7, False), (1e-6, True)])
+def test_what_only_rounding_tells_apart_has_no_interval(noise: float, known: bool) -> None:
+    """Below log-ratios of 3e-7 the correlations of all replicates lie within rounding of 1."""
+    table = dump()
+    log_ratios = np.random.default_rng(1).normal(0, noise, (PROMPTS * SAMPLES, LENGTH))
+    report = analyze({**table, "old_log_probs": (np.array(table["rollout_log_probs"]) + log_ratios).tolist()})
+    assert 0 < width(report.intervals["kl"]) < noise
+    assert ("prob_pearson" in report.intervals) == known

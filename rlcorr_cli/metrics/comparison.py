@@ -85,7 +85,7 @@ def _shift_error(totals: "ComparedTotals", plan: Plan) -> float:
 
 def advantages_differ(totals: "ComparedTotals") -> bool:
     """Whether the sequences have advantages that are not all equal: without them, nobody sees who earns more."""
-    return _variance(totals) > 0
+    return totals.diagnostics["sequences"] > 0 and _variance(totals) > 0
 
 
 def _variance(totals: "ComparedTotals") -> float:

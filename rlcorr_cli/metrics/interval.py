@@ -33,6 +33,9 @@ WIDEST = 0.5
 """There is no interval where the standard deviation is a larger share than this of the distance to the nearer end of
 the metric's range: a few clusters then decide the value, as of a share that one row in a thousand makes."""
 
+ROUNDING = 1e-14
+"""A standard deviation below this share of its metric is rounding: the replicates are all the same."""
+
 
 def intervals(
     metrics: Sequence[Definition], values: Mapping[str, Value], draws: "Mapping[str, Floats]", n_clusters: int
@@ -41,7 +44,8 @@ def intervals(
 
     values: the dump's metrics by name.  draws: the same in every replicate, f64[R], not finite where there is no value.
     An end stays within the metric's range.  There is no interval for fewer than FEWEST_CLUSTERS, for a metric that has
-    no value or the same one in all replicates, and within 1 / WIDEST standard deviations of an end of the range.
+    no value or the same one in all replicates, but for rounding, and within 1 / WIDEST standard deviations of an end of
+    the range.
     """
     import numpy as np
 
@@ -65,7 +69,7 @@ def intervals(
     ends: dict[str, Interval] = {}
     table = (centres[:, 0].tolist(), spread.tolist(), lows.tolist(), highs.tolist())
     for metric, centre, sd, low, high in zip(known.values(), *table, strict=True):
-        is_inside = 0 < sd <= WIDEST * min(centre - metric.lowest, metric.highest - centre)
+        is_inside = ROUNDING * abs(centre) < sd <= WIDEST * min(centre - metric.lowest, metric.highest - centre)
         if is_inside and math.isfinite(low) and math.isfinite(high):
             ends[metric.name] = max(low, metric.lowest), min(high, metric.highest)
     return ends

@@ -280,9 +280,12 @@ def _change(
         return Change(a=a, b=b)
     is_ratio = min(a, b) > 0 and bool((draws_a > 0).all() and (draws_b > 0).all())
     changes = np.log(draws_b) - np.log(draws_a) if is_ratio else draws_b - draws_a
-    change, spread = (math.log(b / a) if is_ratio else b - a), float(changes.std(ddof=1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        change, spread = (math.log(b / a) if is_ratio else b - a), float(changes.std(ddof=1))
     half_width = t_quantile(1 - LEVEL / 2, n_clusters) * spread
     ends = change, change - half_width, change + half_width
+    if not all(map(math.isfinite, ends)):
+        return Change(a=a, b=b)  # float64 does not hold the squares
     shown = tuple(map(_factor, ends)) if is_ratio else ends
     # A metric is the same in every replicate where it is the same in every row: then any change is one.
     p = t_probability(abs(change) / spread, n_clusters) if spread > 0 else float(change == 0)

@@ -65,17 +65,21 @@ def ratio_intervals(ratios: Floats) -> dict[str, tuple[float, float]]:
     """95 % intervals of ratio_mean and chi2_token over independent rollouts; ratios: as a Whole has them.
 
     Of Student's t, with the standard error of sum x / sum n over m buckets that hold any:
-    sqrt(m / (m - 1) sum (x_g - mean n_g)^2) / sum n.
+    sqrt(m / (m - 1) sum (x_g - mean n_g)^2) / sum n.  Sums whose squares float64 does not hold have none.
     """
+    import numpy as np
+
     filled = ratios[ratios[:, 0] > 0]
     n_buckets, n = len(filled), filled[:, 0]
     if n_buckets < 2:
         return {}
     ends: dict[str, tuple[float, float]] = {}
     for name, one, x in (("ratio_mean", 1.0, filled[:, 1]), ("chi2_token", 0.0, filled[:, 2])):
-        mean = float(x.sum() / n.sum())
-        reach = t_quantile(0.975, n_buckets) * math.sqrt(((x - mean * n) ** 2).sum()) / float(n.sum())
-        ends[name] = one + mean - reach, one + mean + reach
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float(x.sum() / n.sum())
+            reach = t_quantile(0.975, n_buckets) * math.sqrt(((x - mean * n) ** 2).sum()) / float(n.sum())
+        if math.isfinite(reach):
+            ends[name] = one + mean - reach, one + mean + reach
     return ends
 
 

@@ -4,11 +4,11 @@ from rlcorr_cli.totals.families import Value
 
 
 def share(value: Value) -> str:
-    """A percentage, with the digits of what is left to 0 % or 100 %, which only 0 and 1 themselves are."""
+    """A percentage, with the digits of what is left to 0 % or 100 %, which only 0 and 1 are, but for rounding."""
     if value is None:
         return "an unknown share"
     percent = 100 * value
-    if percent in (0, 100):
+    if percent == 0 or abs(percent - 100) < 1e-10:
         return f"{percent:.0f} %"
     if not 0.05 <= percent < 99.95:
         return "under 0.1 %" if percent < 1 else "over 99.9 %"

@@ -336,3 +336,11 @@ def test_more_groups_than_are_compared_are_refused(tmp_path: Path) -> None:
     says = "There are over 10,000 groups by step, more than are compared."
     refused(run("compare", dump, "--group-by", "step"), 2, says, "fewer values")
     assert run("analyze", dump, "--group-by", "step", "-q").status == 0
+
+
+def test_a_group_without_a_token_is_compared_beside_advantages(tmp_path: Path) -> None:
+    filled = [row(step=0, advantages=[1.0, -1.0]), row(step=0, advantages=[0.5, 0.5])]
+    path = parquet(tmp_path / "dump.parquet", [*filled, row([], [], step=1, advantages=[])])
+    of_step = {group["key"]["step"]: group for group in compared(path, "--group-by", "step")["groups"]}
+    assert [of_step[step]["counts"]["sequences"] for step in (0, 1)] == [2, 0]
+    assert of_step[1]["metrics"]["kl"] is None

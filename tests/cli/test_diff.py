@@ -318,3 +318,15 @@ def test_a_single_pair_is_one_row(tmp_path: Path) -> None:
     many = parquet(tmp_path / "m.parquet", [row(sample_id=i) for i in range(30)])
     one = parquet(tmp_path / "o.parquet", [row(sample_id=3)])
     assert "1 row pairs (0 in A alone, 29 in B alone)" in " ".join(run("diff", one, many).out.split())
+
+
+def test_a_change_whose_spread_float64_does_not_hold_has_no_interval(tmp_path: Path) -> None:
+    """k3_kl_reverse of a token at -400 is e^400, and the squares of such numbers are infinite."""
+    near = [row([-1.0, -i / 8], [-1.0, -i / 8]) for i in range(12)]
+    far = [row([-1.0, -i / 8], [-401.0 if i == 3 else -1.5, -1.25 - i / 64]) for i in range(12)]
+    a, b = (parquet(tmp_path / f"{name}.parquet", rows) for name, rows in (("near", near), ("far", far)))
+    found = diffed(a, b, "--all")
+    change = found["not_tested"]["k3_kl_reverse"]
+    assert change["b"] > 1e160
+    assert (change["change"], change["low"], change["high"]) == (None, None, None)
+    assert found["not_tested"]["log_ratio_std"]["low"] is not None

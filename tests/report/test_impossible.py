@@ -106,3 +106,8 @@ def test_a_low_mean_needs_a_negative_chi_square_and_a_high_one_a_tail_that_can_b
     assert [judged(0.9, chi2_token=chi2) for chi2 in (-0.051, -0.049, 0.2, None)] == [TOO_LOW, None, None, None]
     assert [judged(1.1, pareto_k_token=shape) for shape in (0.5, 0.51, None)] == [TOO_HIGH, None, None]
     assert judged(1.1, pareto_k_token_limit=None) is None
+
+
+def test_ratios_that_float64_does_not_hold_prove_nothing_and_warn_of_nothing() -> None:
+    rows = [Row([-1.0, -1.0], [-751.0 if i % 3 == 0 else -1.5, -1.25], [1, 1], advantages=[0.0] * 2) for i in range(12)]
+    assert concluded(rows) is None

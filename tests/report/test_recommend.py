@@ -322,3 +322,11 @@ def test_a_recommendation_is_json_of_plain_values() -> None:
     assert (document["plan"], document["flags"], document["ties"]) == ("token", ["weight"], ["both"])
     assert list(document["reasons"][0]) == ["code", "text", "option", "values"]
     assert document["reasons"][0]["values"] == {"seq_tv": 0.2, "token_tv": 0.02, "token_ess": 0.95}
+
+
+def test_rounding_chooses_no_words() -> None:
+    """Plans that leave the same are named in their order, and a share that is 1 but for rounding is all."""
+    worse = of(GEOMETRIC, 0.1), of(SEQUENCE, 0.1 - 1e-16)
+    assert worse[1].info < worse[0].info
+    assert reason(decided(of(TOKEN, 0.95), *worse), "loses").startswith("geo_rs leaves")
+    assert decided(of(TOKEN, 1 - 1e-15)).headline == decided(of(TOKEN, 1.0)).headline
