@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from test_golden import CPU, GOLDEN, MASKS, ROWS, golden_batch, padded
+from test_golden import GOLDEN, MASKS, ROWS, golden_batch, padded
 
 from rlcorr_cli import analyze
 from rlcorr_cli.batch import Batch
+from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.correct import correct
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.presets import preset
@@ -202,7 +203,7 @@ def test_methods_that_look_further_are_those_of_a_slow_loop(name: str) -> None:
     else:
         assert corrected.weighted is not None
         applied = corrected.weighted.applied
-        found = applied if corrected.weighted.weighting.scope == "token" else tokens.ragged.broadcast(applied)
+        found = applied if corrected.weighted.weighting.scope == "token" else tokens.rows.spread(applied)
         assert found.tolist() == pytest.approx([w for row in rows for w in weights(row)], rel=1e-6, abs=1e-12)
         assert len(set(found.tolist())) > 5
 
@@ -237,7 +238,7 @@ def test_weights_and_masks_are_those_of_a_slow_loop(name: str) -> None:
     if corrected.weighted is None or method.weights is None:
         return
     applied = corrected.weighted.applied
-    found = applied if corrected.weighted.weighting.scope == "token" else tokens.ragged.broadcast(applied)
+    found = applied if corrected.weighted.weighting.scope == "token" else tokens.rows.spread(applied)
     assert found.tolist() == pytest.approx([w for s in sequences for w in method.weights(s)], rel=1e-6, abs=1e-12)
 
 
