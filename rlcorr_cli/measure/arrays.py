@@ -6,8 +6,8 @@ a device of torch's is asked for: a run on a CPU never does.
 
 What a batch goes through: its columns are put on a `Device` (`put`), rows of them are described by `Segments`
 (a row's values stand one after another, no padding anywhere), formulas make one value for every token there, and a
-reduction (`sum`, `min`, `max`, `count`, `log_sum_exp`) brings one number for every row back to the host.  All
-arithmetic on rows is NumPy's.  `spread` goes the other way: a row's number to each of its tokens.
+reduction (`sum`, `min`, `max`, `count`, `log_sum_exp`) brings one number for every row back to the host, where it is
+NumPy's.  `spread` goes the other way: a row's number to each of its tokens.
 """
 
 import os
@@ -38,7 +38,7 @@ DEFAULT_BATCH_TOKENS = {"cpu": 3 << 18, "torch": 3 << 18, "cuda": 1 << 22}
 """Tokens a batch holds, by the type of device: enough to hide what is done once a batch, few enough for memory."""
 
 DIAGNOSING_TOKENS = {**DEFAULT_BATCH_TOKENS, "cpu": 1 << 17, "torch": 1 << 17}
-"""The same for a diagnosis, which holds some seventy values of every token."""
+"""The same for `rlcorr diagnose`, which holds some seventy values of every token."""
 
 TORCH_BYTES = 900_000_000
 """Of address space, which torch and what is loaded with it take; measured with torch 2.13 for CPUs."""
@@ -133,7 +133,7 @@ T = TypeVar("T")
 def joined(parts: Sequence[T]) -> T:
     """Values of several sets of rows as those of all, one after another: arrays, mappings and dataclasses of such.
 
-    What is no array is taken from the first.
+    Any other value is the first part's.
     """
     first: Any = parts[0]
     if len(parts) == 1:
@@ -148,7 +148,7 @@ def joined(parts: Sequence[T]) -> T:
 
 
 def stretches(starts: Index, lengths: Index) -> Index:
-    """The numbers of each stretch, one after another."""
+    """starts[i], ..., starts[i] + lengths[i] - 1 for every i, one after another."""
     ends = np.cumsum(lengths)
     return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
 
@@ -301,7 +301,7 @@ def gpus(name: str) -> int:
 
 
 def visible_gpus(n: int) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES is to hold for each of n GPUs to be seen alone."""
+    """A value of CUDA_VISIBLE_DEVICES for each of n GPUs, which shows that one alone."""
     named = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     return named[:n] if named else [str(gpu) for gpu in range(n)]
 

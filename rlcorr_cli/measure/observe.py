@@ -123,16 +123,16 @@ def observe(
 ) -> Observed:
     """Everything the metrics need of one batch: the diagnostics of each mode once, and a block per plan.
 
-    budget_bounds: of the plans' budgets, where they have any.  decides: with what the plan decides about each
-    row and token.  rollouts: those of the dump that have several samples, where and only where the observation is by
-    rollout.
+    budget_bounds: of the plans' budgets, where they have any.  decides: whether to return what the plan
+    decides about each row and token.  rollouts: those of the dump that have several samples, needed where the
+    observation is by rollout, else None.
     """
     decided = observation.plan if decides or observation.pictures else None
     block_tokens = COMPARED_AT_ONCE if observation.compares else BLOCK_TOKENS
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(all="ignore"):
         blocks = [batch.between(*rows) for rows in row_blocks(batch.offsets, device, block_tokens)]
-        # A batch without a token has the same names: formulas over no rows give columns of no rows.
+        # A batch without a token has the same names: its columns have length 0.
         measured = joined(
             [
                 _measured(block, observation, device, budget_bounds=budget_bounds or {}, decided=decided)
@@ -142,7 +142,7 @@ def observe(
         )
         filled = batch.filled
         rewards = np.full(int(filled.sum()), np.nan) if batch.reward is None else batch.reward[filled]
-        base = {mode: diagnostics(columns) | _rewarded(rewards) for mode, columns in measured.of_tokens.items()}
+        base = {mode: diagnostics(columns) | reward_columns(rewards) for mode, columns in measured.of_tokens.items()}
         totals, tails, histograms = _totals(batch, observation, measured, base=base, rewards=rewards, rollouts=rollouts)
         decision = None if measured.decision is None else measured.decision.with_empty(filled)
         if not batch.n_tokens:
@@ -308,7 +308,7 @@ def _totals(
         for name, values in of_plan.sequence_distances.items():
             whole_tails[f"{block}.{name}"] = Tail.of(values, WHOLE_SIZE)
         if (kept := of_plan.kept) is not None:
-            columns = diagnostics(kept.columns) | _rewarded(rewards[kept.rows])
+            columns = diagnostics(kept.columns) | reward_columns(rewards[kept.rows])
             log_weights = {"token": kept.log_ratio, "sequence": columns.sums["log_ratio"]}
             lengths = columns.sums["tokens"].astype(np.int64)
             of_rows = replace(groups, group_of=groups.group_of[kept.rows], lengths=lengths)
@@ -324,7 +324,7 @@ def _totals(
     return totals, whole_tails, counted
 
 
-def _rewarded(rewards: Floats) -> Columns:
+def reward_columns(rewards: Floats) -> Columns:
     """The sum of finite rewards, and how many there are; rewards: f64[B]."""
     unknown = ~np.isfinite(rewards)
     return Columns(sums={"reward": np.where(unknown, 0.0, rewards), "rewarded": (~unknown).astype(np.float64)})
@@ -346,11 +346,14 @@ class _Groups:
         columns: f64[B].  counted: name -> values to make a histogram of.  log_weights: name -> those, logs, masses or
         distances, whose largest are kept.  Either has one value for each token, f64[V], or for each row.
         """
-        n_groups, one = len(self.keys), len(self.group_of) > 0 and bool((self.group_of == self.group_of[0]).all())
+        n_groups, is_one_group = (
+            len(self.keys),
+            len(self.group_of) > 0 and bool((self.group_of == self.group_of[0]).all()),
+        )
         whole = {name: Tail.of(values, WHOLE_SIZE) for name, values in log_weights.items()}
         tails = dict[str, Tails]()
         for name, values in log_weights.items():
-            if one:  # whose largest are among those of all rows
+            if is_one_group:  # whose largest are among those of all rows
                 largest = whole[name].largest
                 of_all = Tails.of_rows(largest, np.array([len(largest)]), self.group_of[:1], n_groups)
                 n = np.where(of_all.n > 0, len(values), 0)

@@ -1,15 +1,16 @@
 """Every number that is added up over the tokens or the sequences of a dump: the table of quantities.
 
-A quantity has a name, a formula, and a merge that says how two of its numbers become one.  A batch's are made in two
-steps.  First, block by block, the formulas of tokens: each makes a value of every token, which is reduced at once, so
-that one number for each sequence is left.  Then, once for the batch, the formulas of rows: each makes one more number
-for each sequence of those that are there.  Grouping, resampling and selection work on that small table.
+A quantity has a name, a formula, and a merge that says how two of its numbers become one.  The numbers of a batch are
+made in two steps.  First, block by block, the formulas of tokens: each makes a value of every token, which is reduced
+at once, so that one number for each sequence is left.  Then, once for the batch, the formulas of sums: each makes one
+more number for each sequence from those before it in the table.  Grouping, resampling and selection work on that small
+table.
 
-`metrics/` turns the totals into metrics; the names here are what it reads.  A new metric of a new formula is a row
-here and a row there.
+`metrics/` turns the totals into metrics; the names here are what it reads.  A new metric of a new formula is a row in
+QUANTITIES, a row in `metrics/`, and its slow twin in `tests/oracle.py`.
 
-Deviations are taken about the value of equal policies (1 for ratios, 0 for log-ratios), so that a spread of 1e-6 around
-1 keeps its digits; plain sums and squares are kept beside them where weights of 1e-9 must keep theirs.
+Ratios are summed as rho - 1, so that a spread of 1e-6 around 1 keeps its digits; where weights may be as small as 1e-9
+plain sums and squares are kept, too, because rho - 1 would lose their digits.
 """
 
 import math
@@ -30,7 +31,7 @@ Table = dict[str, Floats]
 LOG_BANDS = {f"{low}_{high}": (math.log(low), math.log(high)) for low, high in RETENTION_BANDS}
 """The bands of ratios by their names, as log-ratios."""
 Merge = Literal["sum", "min", "max", "log_sum_exp"]
-Per = Literal["token", "sequence", "row"]
+Per = Literal["token", "sequence", "sums"]
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,11 @@ class Columns:
 class Quantity:
     """One row of the table.
 
+    name: unique among those of one merge.
     of: takes the Tokens and returns a value of every token (per "token": [V], reduced over each sequence by the merge;
-    flags are counted) or of every sequence (per "sequence": [B]); or takes the sums of the rows so far and returns one
-    of every sequence (per "row": [B]).
+    flags are counted) or of every sequence (per "sequence": [B]); or takes the sequences' sums that stand before it in
+    the table, by name, and returns one number of every sequence (per "sums": [B]).  A value beyond float64 may be inf,
+    and its metric is then null; where the true value is finite, use `Tokens.far`.
     """
 
     name: str
@@ -135,6 +138,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     _q("log_ratio_sq", lambda t: t.log_ratio * t.log_ratio),
     _q("abs_log_ratio", lambda t: abs(t.log_ratio)),
     _q("rho_minus_1", lambda t: t.rho_minus_1_sum, "sequence"),
+    # These two are logs of sums.
     _q("rho", log_rho, "sequence", "log_sum_exp"),
     _q("rho_sq", log_rho_square, "sequence", "log_sum_exp"),
     # Divergences.
@@ -158,27 +162,27 @@ QUANTITIES: tuple[Quantity, ...] = (
     # Perplexities of sequences, and their differences: log_ppl_diff is -g, g the mean of l.
     _q("rollout_log_ppl", lambda t: -t.rows.sum(t.rollout_logp) / t.rows.sizes, "sequence"),
     _q("tokens", lambda t: t.rows.sizes, "sequence"),
-    _q("sequences", lambda r: np.ones_like(r["tokens"]), "row"),
-    _q("log_ppl_diff", lambda r: -r["log_ratio"] / r["tokens"], "row"),
-    _q("log_ppl_diff", lambda r: r["log_ppl_diff"], "row", "min"),
-    _q("log_ppl_diff", lambda r: r["log_ppl_diff"], "row", "max"),
-    _q("log_ppl_abs_diff", lambda r: abs(r["log_ppl_diff"]), "row"),
-    _q("training_log_ppl", lambda r: r["rollout_log_ppl"] + r["log_ppl_diff"], "row"),
-    _q("training_ppl", lambda r: np.exp(r["training_log_ppl"]), "row"),
-    _q("rollout_ppl", lambda r: np.exp(r["rollout_log_ppl"]), "row"),
-    _q("ppl_ratio", lambda r: np.exp(r["log_ppl_diff"]), "row"),
+    _q("sequences", lambda r: np.ones_like(r["tokens"]), "sums"),
+    _q("log_ppl_diff", lambda r: -r["log_ratio"] / r["tokens"], "sums"),
+    _q("log_ppl_diff", lambda r: r["log_ppl_diff"], "sums", "min"),
+    _q("log_ppl_diff", lambda r: r["log_ppl_diff"], "sums", "max"),
+    _q("log_ppl_abs_diff", lambda r: abs(r["log_ppl_diff"]), "sums"),
+    _q("training_log_ppl", lambda r: r["rollout_log_ppl"] + r["log_ppl_diff"], "sums"),
+    _q("training_ppl", lambda r: np.exp(r["training_log_ppl"]), "sums"),
+    _q("rollout_ppl", lambda r: np.exp(r["rollout_log_ppl"]), "sums"),
+    _q("ppl_ratio", lambda r: np.exp(r["log_ppl_diff"]), "sums"),
     # Of the product of a sequence's ratios, e^S with S the sum of l.
-    _q("sequence_ratio", lambda r: r["log_ratio"], "row", "log_sum_exp"),
-    _q("sequence_ratio_sq", lambda r: 2 * r["log_ratio"], "row", "log_sum_exp"),
-    _q("chi2_seq", lambda r: np.expm1(2 * r["log_ratio"].clip(-CHI2_LIMIT, CHI2_LIMIT)), "row"),
-    _q("seq_tv", lambda r: -np.expm1(np.minimum(r["log_ratio"], 0.0)), "row"),
+    _q("sequence_ratio", lambda r: r["log_ratio"], "sums", "log_sum_exp"),
+    _q("sequence_ratio_sq", lambda r: 2 * r["log_ratio"], "sums", "log_sum_exp"),
+    _q("chi2_seq", lambda r: np.expm1(2 * r["log_ratio"].clip(-CHI2_LIMIT, CHI2_LIMIT)), "sums"),
+    _q("seq_tv", lambda r: -np.expm1(np.minimum(r["log_ratio"], 0.0)), "sums"),
     *(
-        _q(f"retained_geo_{band}", lambda r, ends=ends: _geo_inside(r, *ends), "row")
+        _q(f"retained_geo_{band}", lambda r, ends=ends: _geo_inside(r, *ends), "sums")
         for band, ends in LOG_BANDS.items()
     ),
     # Averages over tokens and then over sequences, which slime logs.
-    _q("seq.k3", lambda r: r["k3"] / r["tokens"], "row"),
-    _q("seq.chi2", lambda r: r["chi2"] / r["tokens"], "row"),
+    _q("seq.k3", lambda r: r["k3"] / r["tokens"], "sums"),
+    _q("seq.chi2", lambda r: r["chi2"] / r["tokens"], "sums"),
 )
 
 
@@ -189,13 +193,13 @@ def _geo_inside(rows: Table, low: float, high: float) -> Floats:
 
 @cache
 def _of_tokens(extreme_ratio: float) -> tuple[Quantity, ...]:
-    """The quantities that need tokens, with the one that a setting decides."""
+    """The quantities that need tokens, and `extreme`, whose bound is a setting."""
     bound = math.log(extreme_ratio)
     extreme = Quantity("extreme", lambda t: abs(t.log_ratio) > bound)
-    return (*(quantity for quantity in QUANTITIES if quantity.per != "row"), extreme)
+    return (*(quantity for quantity in QUANTITIES if quantity.per != "sums"), extreme)
 
 
-_OF_ROWS = tuple(quantity for quantity in QUANTITIES if quantity.per == "row")
+_OF_SUMS = tuple(quantity for quantity in QUANTITIES if quantity.per == "sums")
 
 
 def token_columns(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
@@ -212,9 +216,9 @@ def token_columns(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
 
 
 def diagnostics(of_tokens: Columns) -> Columns:
-    """What the off-policy diagnostics need: the columns of tokens, and what follows from them row by row."""
+    """What the off-policy diagnostics need: the columns of tokens, and what follows from their sums."""
     columns = Columns(*(dict(table) for table in of_tokens.tables))
-    for quantity in _OF_ROWS:
+    for quantity in _OF_SUMS:
         columns.of_merge(quantity.merge)[quantity.name] = quantity.of(columns.sums)
     return columns
 

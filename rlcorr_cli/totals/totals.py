@@ -1,13 +1,14 @@
 """Totals: what rows add up to, one row of a table for each group of a dump's rows.
 
-A number is one row's (of log-ratios their sum, their least, the log of a sum of exponentials), and a group's is that
-of all its rows, merged in one of four ways.  Histograms and tails are lists of each group (`lists.py`).  So a batch of
-rows becomes Totals by one sort and one `reduceat` (`Totals.of_rows`), and Totals add: the groups of both, each number
-by its merge.  + is associative and commutative but for the order of groups, Totals of no group are its identity,
-neither operand changes, and it refuses Totals of other names.  So batches, shards, files and machines are one case.
+Every number belongs to one row first (the sum of its log-ratios, the least, the log of a sum of exponentials); a
+group's is its rows' numbers, merged by sum, min, max or log-sum-exp.  Histograms and tails are lists of each group
+(`lists.py`).  So a batch of rows becomes Totals by one sort and one `reduceat` (`Totals.of_rows`), and Totals add: the
+groups of both, each number by its merge.  + is associative and commutative but for the order of groups, Totals of no
+group are its identity, neither operand changes, and it refuses Totals of other names.  So adding batches, shards, files
+or machines is the same operation.
 
 Names are those that the rows' columns had, under the name of a block: "diagnostics.decoupled.k3", "plan.ID.weight.tok".
-A batch without a row has the same names, because formulas over no rows give columns of no rows.
+An empty batch has the same names: its columns have length 0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
