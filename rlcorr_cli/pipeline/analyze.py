@@ -240,7 +240,10 @@ def measure(
             check_resampled(gathering.group_replicates)
         if observation.compares and dump.request.group_by:
             check_few(gathering.n_groups, (dump.roles.batch, *dump.request.group_by), MOST_COMPARED, "compared")
-    return gathering.measured
+    measured = gathering.measured
+    if gathering.n_groups > MANY_GROUPS:
+        devices.trim()
+    return measured
 
 
 def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:

@@ -46,8 +46,8 @@ def content(run: RunTotals) -> bytes:
     whole = run.measured.whole
     paths = tuple(source.path for source in run.inputs)
     head = pack(Head(release=__version__, paths=paths, contents=None if whole is None else whole.contents))
-    body = len(head).to_bytes(_LENGTH, "big") + head + pack(run.unplaced)
-    return b"%s%d\n" % (_NAME, VERSION) + _digest(body) + body
+    body = len(head).to_bytes(_LENGTH, "big"), head, pack(run.unplaced)
+    return b"".join((b"%s%d\n" % (_NAME, VERSION), _digest(*body), *body))
 
 
 def holds_totals(path: str) -> bool:
@@ -86,7 +86,7 @@ def report_in(path: str, run: RunTotals) -> Report:
         raise DataError(f"{path} was written by another release of rlcorr: it has no {error.args[0]}.", AGAIN) from None
 
 
-def _part(path: str, cls: type[P], data: bytes) -> P:
+def _part(path: str, cls: type[P], data: memoryview) -> P:
     try:
         return unpack(cls, data)
     except InconsistentError as error:
@@ -95,7 +95,7 @@ def _part(path: str, cls: type[P], data: bytes) -> P:
         raise DataError(f"{path} cannot be read by this release of rlcorr: {error}.", AGAIN) from None
 
 
-def _parts(path: str) -> tuple[bytes, bytes]:
+def _parts(path: str) -> tuple[memoryview, memoryview]:
     """Both parts of a file that is whole."""
     try:
         data = read_bytes(path, MOST_BYTES)
@@ -111,8 +111,11 @@ def _parts(path: str) -> tuple[bytes, bytes]:
     if _digest(body) != data[len(first_line) + 1 :][:_DIGEST]:
         raise DataError(f"{path} is damaged or cut short: its digest is another.", AGAIN)
     end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
-    return bytes(body[_LENGTH:end]), bytes(body[end:])
+    return body[_LENGTH:end], body[end:]
 
 
-def _digest(body: "bytes | memoryview") -> bytes:
-    return blake2b(body, digest_size=_DIGEST).digest()
+def _digest(*body: "bytes | memoryview") -> bytes:
+    digest = blake2b(digest_size=_DIGEST)
+    for part in body:
+        digest.update(part)
+    return digest.digest()

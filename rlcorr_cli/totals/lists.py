@@ -22,7 +22,7 @@ Columns = tuple[NDArray[Any], ...]
 """Flat columns of one length, of any types."""
 Reduce = Callable[[Ints, Columns], tuple[Ints, Columns]]
 """The group of each value, ascending, and the values' columns -> the same reduced, groups still ascending."""
-PIECE = 1 << 20
+PIECE = 1 << 18
 """Values that are reduced at once."""
 
 

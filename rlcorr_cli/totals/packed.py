@@ -49,7 +49,7 @@ def pack(value: Any) -> bytes:
     return msgspec.msgpack.encode(_Packing().plain(value))
 
 
-def unpack(cls: type[T], data: bytes) -> T:
+def unpack(cls: type[T], data: "bytes | memoryview") -> T:
     """What `pack` wrote of such a class; anything else is a MalformedError."""
     try:
         return _reader(cls)(msgspec.msgpack.decode(data, ext_hook=_extension), [])
@@ -104,7 +104,7 @@ class _Packing:
 
 def _extension(code: int, data: memoryview) -> Any:
     if code == _ARRAY:
-        kind, shape, content = msgspec.msgpack.decode(data, type=tuple[str, tuple[int, ...], bytes])
+        kind, shape, content = msgspec.msgpack.decode(data, type=tuple[str, tuple[int, ...], memoryview])
         if kind not in _KINDS:
             raise ValueError(f"an array of {kind}")
         # A copy, because what msgpack hands over cannot be written to.
