@@ -9,8 +9,8 @@ objectives, by groups and normalized, `compare`, `sweep`, `diff`, `diagnose`, `i
 it writes, and some through `plot`; which, its number alone says.
 
 `--record` writes what they print, as gzipped JSON lines; run it with PYTHONPATH at another checkout to compare this one
-with that.  Words must be the same letter for letter, numbers to 1e-9 of themselves but for SPREADS.  A warning
-counts as a difference.  Exits with 1 where anything differs.
+with that.  Words must be the same letter for letter, numbers to 1e-9 of themselves but for SPREADS and
+SHIFTS.  A warning counts as a difference.  Exits with 1 where anything differs.
 """
 
 import argparse
@@ -173,6 +173,8 @@ SPREADS = {"log_ratio_std": "log_ratio_mean"}
 
 Where all log-ratios are 0.125 to 1e-5, float64 holds no more of the variance of a bootstrap's replicate.
 """
+SHIFTS = {"advantage_shift", "advantage_shift_se", "shift", "shift_se"}
+"""Differences of mean advantages in standard deviations, 0 but for rounding where policies are equal: to 1e-12."""
 PIXELS = 2e-6
 """Pictures have six decimals."""
 
@@ -224,8 +226,10 @@ def differences(whole: tuple[Any, Any], counts: Counts) -> Iterator[str]:
                 counts.spreads += 1
                 if not abs(a * a - b * b) <= 1e-14 * largest(whole, mean) ** 2:
                     yield f"{path}: {a!r} and {b!r}, {apart / size:.2g} of it"
-            elif not (path.startswith("/picture") and apart <= PIXELS):
-                yield f"{path}: {a!r} and {b!r}, {apart / size:.2g} of it"
+            else:
+                is_shift = not SHIFTS.isdisjoint(path.split("/"))
+                if not apart <= (PIXELS if path.startswith("/picture") else 1e-12 * is_shift):  # which NaN is not
+                    yield f"{path}: {a!r} and {b!r}, {apart / size:.2g} of it"
         else:
             counts.words += 1
             if a != b:
