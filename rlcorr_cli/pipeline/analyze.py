@@ -240,10 +240,7 @@ def measure(
             check_resampled(gathering.group_replicates)
         if observation.compares and dump.request.group_by:
             check_few(gathering.n_groups, (dump.roles.batch, *dump.request.group_by), MOST_COMPARED, "compared")
-    measured = gathering.measured
-    if gathering.n_groups > MANY_GROUPS:
-        devices.trim()
-    return measured
+    return gathering.measured
 
 
 def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:

@@ -19,14 +19,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from designs import CLUSTERED, Design, Rows, magnitudes, shifted
-from rlcorr_cli.core.arrays import CPU
-from rlcorr_cli.core.observe import Observation, observe
 
 from rlcorr_cli.api import diff
+from rlcorr_cli.measure.arrays import CPU
+from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.report.diffed import LEVEL, Diff, Drawn, sections
-from rlcorr_cli.totals.view import DiagnosticsView
+from rlcorr_cli.totals.view import Numbers
 
 Rng = np.random.Generator
 Dump = dict[str, Any]
@@ -75,8 +75,7 @@ def false_alarms(numbers: range) -> list[tuple[bool, bool]]:
 def drawn(rows: Rows, first_prompt: int, seed: int) -> Drawn:
     """One side of a pair, as `diff` has it."""
     seen = observe(rows.batch(first_prompt), Observation(plans=(Plan(),), seed=seed), CPU)
-    (whole,) = seen.groups.values()
-    return Drawn(diagnostics(DiagnosticsView(whole, "decoupled")), seen.replicates["decoupled"])
+    return Drawn(diagnostics(Numbers.of_mode(seen.totals, "decoupled", 0)), seen.replicates["decoupled"])
 
 
 def moved(first: Design, second: Design, prompts: int, n_pairs: int) -> float:

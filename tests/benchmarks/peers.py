@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from rlcorr_cli.core.arrays import CPU
-from rlcorr_cli.core.correct import correct
-from rlcorr_cli.core.tokens import Tokens
 from torch import Tensor
 
 from rlcorr_cli.batch import Batch
+from rlcorr_cli.measure.arrays import CPU
+from rlcorr_cli.measure.correct import correct
+from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.presets import preset
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "input.parquet"
@@ -86,8 +86,8 @@ def ours(name: str, data: Padded) -> Outcome:
     tokens = Tokens.of(batch, CPU)
     corrected = correct(tokens, preset(name).plan, {"m2po": np.full(len(rows), m2po_bound(train - rollout))})
 
-    def padded(flat: np.ndarray) -> Tensor:
-        return torch.zeros_like(data.train).masked_scatter(at, torch.from_numpy(flat).double())
+    def padded(flat: Tensor) -> Tensor:
+        return torch.zeros_like(data.train).masked_scatter(at, flat.double())
 
     weights = None
     if corrected.weighted is not None:
