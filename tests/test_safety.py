@@ -26,6 +26,7 @@ NO_CALL = (
 NO_CALL_BELOW = ("os.exec", "os.spawn", "os.posix_spawn")
 """Families of functions, by how their names begin."""
 EXCEPTIONS = {
+    ("measure/arrays.py", "ctypes"): "tells libc's allocator to give memory back",
     ("measure/gpus.py", "ctypes"): "asks CUDA's driver how many GPUs there are",
     ("io/containers/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
     ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",

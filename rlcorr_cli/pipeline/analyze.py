@@ -41,6 +41,8 @@ from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.totals import ROWS
 from rlcorr_cli.totals.view import diagnostics_block
 
+MANY_GROUPS = 5_000
+"""Groups whose sums leave so much memory free that it is worth giving back."""
 Progress = Callable[[int, int], None]
 """Called after each shard with its tokens and bytes."""
 
@@ -240,7 +242,10 @@ def measure(
             check_resampled(gathering.group_replicates)
         if observation.compares and dump.request.group_by:
             check_few(gathering.n_groups, (dump.roles.batch, *dump.request.group_by), MOST_COMPARED, "compared")
-    return gathering.measured
+    measured = gathering.measured
+    if gathering.n_groups > MANY_GROUPS:
+        devices.trim()
+    return measured
 
 
 def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:
