@@ -83,7 +83,7 @@ class Staging:
         temporary.parent.mkdir(parents=True, exist_ok=True)
         return temporary
 
-    def write(self, destination: Destination, content: bytes | Iterable[bytes], within: str = "") -> None:
+    def write(self, destination: Destination, content: bytes | Iterable[bytes | memoryview], within: str = "") -> None:
         """Stage a file, whole or in pieces.
 
         within: its name in the destination, where that is a directory for it alone.

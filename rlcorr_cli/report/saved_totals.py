@@ -17,7 +17,7 @@ from rlcorr_cli.plans.documents import read_bytes
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.storage import located
-from rlcorr_cli.totals.packed import InconsistentError, MalformedError, pack, unpack
+from rlcorr_cli.totals.packed import InconsistentError, MalformedError, pack, pieces, unpack
 from rlcorr_cli.totals.provenance import SCHEMA
 from rlcorr_cli.totals.row_keys import RowSketch
 from rlcorr_cli.totals.view import UnknownTotalError
@@ -41,13 +41,13 @@ class Head:
     contents: RowSketch | None
 
 
-def content(run: RunTotals) -> bytes:
-    """What a file of a run's totals holds."""
+def content(run: RunTotals) -> "list[bytes | memoryview]":
+    """What a file of a run's totals holds, in pieces."""
     whole = run.measured.whole
     paths = tuple(source.path for source in run.inputs)
     head = pack(Head(release=__version__, paths=paths, contents=None if whole is None else whole.contents))
-    body = len(head).to_bytes(_LENGTH, "big"), head, pack(run.unplaced)
-    return b"".join((b"%s%d\n" % (_NAME, VERSION), _digest(*body), *body))
+    body = len(head).to_bytes(_LENGTH, "big"), head, *pieces(run.unplaced)
+    return [b"%s%d\n" % (_NAME, VERSION), _digest(*body), *body]
 
 
 def holds_totals(path: str) -> bool:

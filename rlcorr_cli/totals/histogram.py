@@ -17,6 +17,10 @@ HISTOGRAM_RELATIVE_ERROR = 2.0**-8
 """Half a bucket, relative to its nearer edge: what a quantile may be off by (its error bound in reports)."""
 
 
+CHECKED_AT_ONCE = 4096
+"""Groups of a file whose histograms are looked through in one step."""
+
+
 class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # only its base is a dataclass
     """A Binned of counts alone over float32 prefixes, here called buckets, from which quantiles are read."""
 
@@ -98,15 +102,17 @@ class Histograms(Lists):
 
     def check_lists(self) -> None:
         """A ValueError of buckets that do not ascend, and of counts that are not of as many values."""
-        buckets, counts = self.stretches.flat
-        group_of = np.repeat(np.arange(len(self)), self.lengths)
-        if buckets.dtype != np.uint16 or np.any(np.diff((group_of << 16) + buckets) <= 0):
-            raise ValueError("a histogram's buckets are not in order")
-        check_counts(counts)
-        # What is part of others may have none of its own.
-        stored = np.bincount(group_of, counts, minlength=len(self))
-        if np.any((stored != self.n) & (self.lengths > 0)):
-            raise ValueError("a histogram has other counts than values")
+        for first in range(0, len(self), CHECKED_AT_ONCE):
+            some = slice(first, first + CHECKED_AT_ONCE)
+            (buckets, counts), lengths = self.stretches.at(some).flat, self.lengths[some]
+            group_of = np.repeat(np.arange(len(lengths)), lengths)
+            if buckets.dtype != np.uint16 or np.any(np.diff((group_of << 16) + buckets) <= 0):
+                raise ValueError("a histogram's buckets are not in order")
+            check_counts(counts)
+            # What is part of others may have none of its own.
+            stored = np.bincount(group_of, counts, minlength=len(lengths))
+            if np.any((stored != self.n[some]) & (lengths > 0)):
+                raise ValueError("a histogram has other counts than values")
 
     def __getitem__(self, group: int) -> Histogram:
         return Histogram(*self.stretches.columns_of(group))

@@ -10,7 +10,8 @@ msgpack, because it holds NaN, infinities, bytes and 64-bit integers as they are
 them and base64 for arrays; and because nothing in a file can run.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import date, datetime
@@ -21,6 +22,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import msgspec
 import numpy as np
 from msgspec.msgpack import Ext
+from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.places import utf8
@@ -29,6 +31,8 @@ T = TypeVar("T")
 IS = "is"
 """The key of a class's name: a keyword of Python's, so that no field is called so."""
 _ARRAY, _DATE, _DATETIME = 1, 2, 3
+_LARGE = 1 << 16
+"""Bytes of an array that is not copied to be packed; not fewer, because msgpack says shorter lengths in other ways."""
 _KINDS = frozenset(f"{'<|'[size == 1]}{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)) | {"|b1", "<f4", "<f8"}
 """What an array may hold, in NumPy's words: numbers and truth values."""
 _SCALARS: Mapping[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
@@ -46,7 +50,14 @@ class InconsistentError(MalformedError):
 
 def pack(value: Any) -> bytes:
     """A dataclass, and all that it holds, as bytes."""
-    return msgspec.msgpack.encode(_Packing().plain(value))
+    return b"".join(pieces(value))
+
+
+def pieces(value: Any) -> "list[bytes | memoryview]":
+    """The same bytes in order, of which large arrays are not copied."""
+    packing = _Packing()
+    packing.write(value)
+    return [*packing.pieces, bytes(packing.latest)]
 
 
 def unpack(cls: type[T], data: "bytes | memoryview") -> T:
@@ -66,40 +77,74 @@ class _Packing:
     """Values as msgpack has them.  numbers: dataclass -> its number, in the order in which they were finished."""
 
     numbers: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
+    pieces: list[bytes | memoryview] = field(default_factory=list[bytes | memoryview])
+    latest: bytearray = field(default_factory=bytearray)
 
-    def plain(self, value: Any) -> Any:
-        """A value whose parts msgpack knows."""
+    def write(self, value: Any) -> None:
+        """One value more, and what it holds."""
         if isinstance(value, np.ndarray):
-            data = np.ascontiguousarray(value).data.cast("B") if value.size else b""
-            return Ext(_ARRAY, msgspec.msgpack.encode((value.dtype.str, value.shape, data)))
-        if is_dataclass(value):
-            return self._fields(value)
-        if isinstance(value, Mapping):
-            if all(isinstance(key, str) for key in value):
-                return {utf8(key): self.plain(item) for key, item in value.items()}
-            return [(self.plain(key), self.plain(item)) for key, item in value.items()]
-        if isinstance(value, AbstractSet):
-            return [self.plain(item) for item in sorted(value, key=repr)]
-        if isinstance(value, (list, tuple)):
-            return [self.plain(item) for item in value]
-        if isinstance(value, date):
-            return Ext(_DATETIME if isinstance(value, datetime) else _DATE, value.isoformat().encode())
+            self._array(value)
+        elif is_dataclass(value):
+            self._fields(value)
+        elif isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            self._map({utf8(key): item for key, item in value.items()})
+        elif isinstance(value, Mapping):
+            self._list(value.items())
+        elif isinstance(value, AbstractSet):
+            self._list(sorted(value, key=repr))
+        elif isinstance(value, (list, tuple)):
+            self._list(value)
+        elif isinstance(value, date):
+            kind = _DATETIME if isinstance(value, datetime) else _DATE
+            self.latest += msgspec.msgpack.encode(Ext(kind, value.isoformat().encode()))
         # Text and numbers of a class of their own, such as the name of a table in memory, are what they say.
-        if isinstance(value, str):
-            return utf8(value)
-        return float(value) if isinstance(value, float) else value
+        elif isinstance(value, str):
+            self.latest += msgspec.msgpack.encode(utf8(value))
+        else:
+            self.latest += msgspec.msgpack.encode(float(value) if isinstance(value, float) else value)
 
-    def _fields(self, value: Any) -> Any:
+    def _fields(self, value: Any) -> None:
         try:
             hash(value)
             known: Hashable = value
         except TypeError:  # it holds a dict, or arrays
             known = id(value)
         if known in self.numbers:
-            return self.numbers[known]
-        made = {IS: type(value).__name__, **{f.name: self.plain(getattr(value, f.name)) for f in fields(value)}}
+            self.latest += msgspec.msgpack.encode(self.numbers[known])
+            return
+        self._map({IS: type(value).__name__, **{f.name: getattr(value, f.name) for f in fields(value)}})
         self.numbers[known] = len(self.numbers)
-        return made
+
+    def _map(self, items: Mapping[str, Any]) -> None:
+        self.latest += _head(len(items), 0x80, (0xDE, 0xDF))
+        for key, item in items.items():
+            self.latest += msgspec.msgpack.encode(key)
+            self.write(item)
+
+    def _list(self, items: Collection[Any]) -> None:
+        self.latest += _head(len(items), 0x90, (0xDC, 0xDD))
+        for item in items:
+            self.write(item)
+
+    def _array(self, array: NDArray[Any]) -> None:
+        """As an extension, whose data are a list of three: type, shape and bytes."""
+        data = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
+        if len(data) < _LARGE:
+            content = msgspec.msgpack.encode((array.dtype.str, array.shape, data))
+            self.latest += msgspec.msgpack.encode(Ext(_ARRAY, content))
+            return
+        about = b"\x93" + msgspec.msgpack.encode(array.dtype.str) + msgspec.msgpack.encode(array.shape)
+        about += struct.pack(">BI", 0xC6, len(data))
+        self.latest += struct.pack(">BIb", 0xC9, len(about) + len(data), _ARRAY) + about
+        self.pieces += [bytes(self.latest), data]
+        self.latest.clear()
+
+
+def _head(n: int, few: int, codes: tuple[int, int]) -> bytes:
+    """What msgpack says of a map or list of n before its items."""
+    if n < 16:
+        return bytes([few | n])
+    return struct.pack(">BH", codes[0], n) if n < 1 << 16 else struct.pack(">BI", codes[1], n)
 
 
 def _extension(code: int, data: memoryview) -> Any:

@@ -178,8 +178,8 @@ class Tails(Lists):
 
     def check_lists(self) -> None:
         """A ValueError of what is no number, and of other than the largest of as many values as there are."""
-        (values,) = self.stretches.flat
-        if values.dtype != np.float64 or np.isnan(values).any() or self.size < 1:
+        values = [column for source in self.stretches.sources for column in source]
+        if self.size < 1 or any(column.dtype != np.float64 or np.isnan(column).any() for column in values):
             raise ValueError("a tail holds what is no number")
         if np.any((self.lengths > 0) & (self.lengths != np.minimum(self.n, self.size))):
             raise ValueError("a tail needs the largest of its weights")

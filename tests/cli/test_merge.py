@@ -340,6 +340,6 @@ def test_totals_that_once_meant_something_else_are_refused(tmp_path: Path) -> No
     measured = run_totals.measured
     assert measured.provenance is not None
     earlier = replace(measured.provenance, schema=measured.provenance.schema - 1)
-    path.write_bytes(content(replace(run_totals, measured=replace(measured, provenance=earlier))))
+    path.write_bytes(b"".join(content(replace(run_totals, measured=replace(measured, provenance=earlier)))))
     for command in ("merge", "check", "plot"):
         refused(run(command, str(path)), 3, "part.rlcorr was written by another release", "mean something else")
