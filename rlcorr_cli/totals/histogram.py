@@ -76,6 +76,8 @@ def narrowed(counts: Counts) -> Counts:
 class Histograms(Lists):
     """The histograms of G groups, whose columns are buckets u16, ascending in each group, and their counts."""
 
+    kinds = ("u", "iu")
+
     @classmethod
     def of_rows(cls, values: NDArray[Any], lengths: Ints, group_of: Ints, n_groups: int) -> "Histograms":
         """Of the values of some rows, one row's after the other's.  lengths, group_of: of each row, i64[B]."""

@@ -9,7 +9,7 @@ piece and not for all of them.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,6 +198,9 @@ class Lists:
     part_of: str = ""
     shared: NDArray[np.bool_] | None = None
 
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """Of each column, what NumPy calls the kinds of numbers that it may hold."""
+
     def reduce(self, groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
         """What stretches of values come to, as a Reduce."""
         raise NotImplementedError
@@ -233,6 +236,11 @@ class Lists:
     def check_unpacked(self) -> None:
         """A ValueError of numbers below 0, and of lists that are none of any values."""
         check_counts(self.n)
+        for source in self.stretches.sources:
+            if len(source) != len(self.kinds) or any(
+                column.dtype.kind not in kind for column, kind in zip(source, self.kinds, strict=True)
+            ):
+                raise ValueError("lists have columns of other kinds")
         self.check_lists()
 
     def check_stored(self, base: Self | None) -> None:

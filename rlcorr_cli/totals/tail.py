@@ -148,6 +148,7 @@ def _probably_largest(values: Floats, size: int) -> Floats:
 class Tails(Lists):
     """The tails of G groups, whose one column is the largest values, at most `size` of a group, in no order."""
 
+    kinds = ("f",)
     size: int = GROUP_SIZE
 
     @classmethod
