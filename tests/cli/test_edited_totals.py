@@ -104,6 +104,8 @@ def _edited_array(array: NDArray[Any]) -> list[NDArray[Any]]:
             -abs(array) - 1,
             *(np.full_like(array, n) for n in (np.nan, np.inf)),
         ]
+    if array.dtype.kind == "b":
+        return [*shaped, array.astype(np.int64), ~array]
     most = np.full_like(array, np.iinfo(array.dtype).max)
     return [*shaped, array.astype(np.float64), np.zeros_like(array), array[::-1], most]
 
