@@ -27,7 +27,7 @@ from rlcorr_cli.measure.correct import Corrected
 from rlcorr_cli.measure.decisions import bounds_of_sequences, correct_batch, decide
 from rlcorr_cli.measure.effects import corrections, distances
 from rlcorr_cli.measure.objectives import objective_columns
-from rlcorr_cli.measure.pictures import draw, draw_groups, histogram
+from rlcorr_cli.measure.pictures import draw, draw_groups
 from rlcorr_cli.measure.quantities import Columns, diagnostics, drift, token_columns
 from rlcorr_cli.measure.rollouts import rollout_totals
 from rlcorr_cli.measure.tokens import Tokens, scored_rollout
@@ -48,8 +48,6 @@ from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, Whole
 
 KEPT = "kept"
 """What the names of numbers of the kept tokens begin with, before a dot."""
-COMPARED_AT_ONCE = 1 << 17
-"""Tokens of whole rows that plans are compared on at once: each plan's calls take longer than its numbers."""
 BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 """Budget -> group -> the largest value of its statistic that stays."""
 
@@ -128,10 +126,9 @@ def observe(
     observation is by rollout, else None.
     """
     decided = observation.plan if decides or observation.pictures else None
-    block_tokens = COMPARED_AT_ONCE if observation.compares else BLOCK_TOKENS
     # Beyond float64 a sum is inf, and its metric null.
     with np.errstate(all="ignore"):
-        blocks = [batch.between(*rows) for rows in row_blocks(batch.offsets, device, block_tokens)]
+        blocks = [batch.between(*rows) for rows in row_blocks(batch.offsets, device, BLOCK_TOKENS)]
         # A batch without a token has the same names: its columns have length 0.
         measured = joined(
             [
@@ -304,7 +301,7 @@ def _totals(
         add(block, *groups.totals(of_plan.columns, {}, of_plan.masses))
         # Bounds are told of a whole dump alone: exactly of sequences, whose largest distances are kept, and of tokens
         # by the histogram.
-        counted |= {f"{block}.{name}": histogram(values) for name, values in of_plan.distances.items()}
+        counted |= {f"{block}.{name}": Histogram.counting(values) for name, values in of_plan.distances.items()}
         for name, values in of_plan.sequence_distances.items():
             whole_tails[f"{block}.{name}"] = Tail.of(values, WHOLE_SIZE)
         if (kept := of_plan.kept) is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Decision
-from rlcorr_cli.measure.arrays import BLOCK_TOKENS, Segments, bin_counts, bin_sums, stretches, top_bits
+from rlcorr_cli.measure.arrays import BLOCK_TOKENS, Segments, bin_counts, bin_sums, stretches
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.totals.binned import GRIDS, LENGTH, MOMENTS, POSITION, SURPRISE, BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
@@ -25,10 +25,10 @@ def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
     kept = np.where(keep, weights, 0.0)
     counts, surprise = _by_log_probs(tokens)
     n_tokens = {"tokens": rows.sizes, "kept_tokens": rows.count(keep)}
-    of_all = histogram(weights)
+    of_all = Histogram.counting(weights)
     gradient = Histogram.empty()
     if tokens.advantages is not None:
-        gradient = histogram(rows.sum(kept * abs(tokens.advantages)))
+        gradient = Histogram.counting(rows.sum(kept * abs(tokens.advantages)))
     return BinnedTotals(
         counts=counts,
         spread={
@@ -38,16 +38,11 @@ def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
         },
         histograms={
             "weights": of_all,
-            "loads": histogram(rows.sum(kept)),
-            "kept_weights": of_all if keep.all() else histogram(weights[keep]),
+            "loads": Histogram.counting(rows.sum(kept)),
+            "kept_weights": of_all if keep.all() else Histogram.counting(weights[keep]),
             "gradient": gradient,
         },
     )
-
-
-def histogram(values: Floats) -> Histogram:
-    """Counts of some values by float bucket."""
-    return Histogram.of_counts(bin_counts(top_bits(values), 1 << 16))
 
 
 def draw_groups(

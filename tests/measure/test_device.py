@@ -72,9 +72,6 @@ def test_segments_reduce_as_a_loop_does(device: Device) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_values_are_counted_in_bins(device: Device) -> None:
     values = np.array([-0.5, 1e-30, 3.0, 1e39, 3.0])
-    with np.errstate(over="ignore"):
-        expected = values.astype(np.float32).view(np.uint32) >> 16
-    assert arrays.top_bits(device.floats(values)).tolist() == expected.tolist()
     at = device.put(np.array([0, 2, 2, 4, 2]))
     assert arrays.bin_counts(at, 6).tolist() == [1, 0, 3, 0, 1, 0]
     assert arrays.bin_sums(at, 6, device.floats(values[[0, 2, 4, 2, 4]])).tolist() == [-0.5, 0.0, 9.0, 0.0, 3.0, 0.0]
