@@ -16,7 +16,7 @@ from rlcorr_cli.engines.threads import ThreadEngine
 THREADS_THAT_HELP = 5.0
 """One over the share of a worker thread's time under the interpreter lock."""
 START_SECONDS = 2.5
-"""Of a core, to start an interpreter and import torch."""
+"""Of a core, to start an interpreter and what it imports; measured while that was torch, too."""
 BYTES_PER_SECOND = 9e7
 """Of Parquet, which one core reads and measures."""
 R = TypeVar("R")
