@@ -146,7 +146,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     _q("k3_reverse", lambda t: t.log_ratio - t.rho_minus_1_over_rho),
     _q("js", js),
     _q("mult_error", lambda t: t.xp.maximum(t.rho, t.inverse)),
-    _q("tv", lambda t: -t.xp.minimum(t.rho_minus_1, 0.0)),
+    _q("tv", lambda t: 0.0 - t.xp.minimum(t.rho_minus_1, 0.0)),  # 0 -, because -0.0 is printed as "-0 %"
     _q("chi2", chi2, "sequence"),
     # Probabilities p = e^b and q = e^a: moments for their mean gap and their correlation.
     _q("rollout_prob", lambda t: t.rollout_prob),
@@ -175,7 +175,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     _q("sequence_ratio", lambda r: r["log_ratio"], "sums", "log_sum_exp"),
     _q("sequence_ratio_sq", lambda r: 2 * r["log_ratio"], "sums", "log_sum_exp"),
     _q("chi2_seq", lambda r: np.expm1(2 * r["log_ratio"].clip(-CHI2_LIMIT, CHI2_LIMIT)), "sums"),
-    _q("seq_tv", lambda r: -np.expm1(np.minimum(r["log_ratio"], 0.0)), "sums"),
+    _q("seq_tv", lambda r: 0.0 - np.expm1(np.minimum(r["log_ratio"], 0.0)), "sums"),
     *(
         _q(f"retained_geo_{band}", lambda r, ends=ends: _geo_inside(r, *ends), "sums")
         for band, ends in LOG_BANDS.items()
