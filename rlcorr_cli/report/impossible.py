@@ -27,6 +27,8 @@ LEAST = 0.001
 """What the storage of log-probs may move a mean by."""
 FEWEST = 20
 """Distinct sequences that it takes to know a standard error."""
+ROUNDING = 1e-12
+"""A standard error below this share of its mean is rounding."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,9 @@ def _is_negative(value: Value, interval: tuple[float, float] | None) -> bool:
 
 
 def _errors_away(value: float, true: float, interval: tuple[float, float]) -> float:
-    """Distance in standard errors, of which a 95 % interval is 3.92 wide."""
+    """Distance in standard errors, of which a 95 % interval is 3.92 wide.
+
+    0 where the error is 0 but for rounding, as of ratios that are all the same.
+    """
     error = (interval[1] - interval[0]) / 3.92
-    return (value - true) / error if error > 0 else 0.0
+    return (value - true) / error if error > ROUNDING * max(abs(value), abs(true)) else 0.0

@@ -340,7 +340,7 @@ def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
     weighed = [plan for plan in evidence.plans if plan.values.get("info") is not None]
     losing = [plan for plan in weighed if plan is not chosen and plan.info < USABLE_INFO]
     losing = [plan for plan in losing if plan.is_named] or losing
-    losing = sorted(losing, key=lambda plan: round(plan.info, 12))[:1]  # of equals, but for rounding, the first
+    losing = sorted(losing, key=lambda plan: float(f"{plan.info:.12g}"))[:1]  # of equals but for rounding the first
     return [_loses(plan, evidence.bounds.get(plan.plan.mode)) for plan in losing]
 
 

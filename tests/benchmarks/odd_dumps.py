@@ -63,7 +63,7 @@ def gaps(draw: Rng, kind: str, n: int) -> np.ndarray:
         case "same":
             return np.zeros(n)
         case "shift":
-            return np.full(n, draw.choice([-1, 1]) / 8 + 3 / 2**20)
+            return draw.choice([-1, 1]) / 8 + noise * 0.01  # all the same, rounding would order the rows
         case "twenty":
             return np.where(draw.random(n) < 0.1, draw.choice([-20.0, 20.0], n), noise)
         case "four hundred":

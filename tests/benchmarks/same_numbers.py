@@ -9,8 +9,9 @@ objectives, by groups and normalized, `compare`, `sweep`, `diff`, `diagnose`, `i
 it writes, and some through `plot`; which, its number alone says.
 
 `--record` writes what they print, as gzipped JSON lines; run it with PYTHONPATH at another checkout to compare this one
-with that.  Words must be the same letter for letter, numbers to 1e-9 of themselves but for SPREADS and
-SHIFTS.  A warning counts as a difference.  Exits with 1 where anything differs.
+with that.  Words must be the same letter for letter, numbers to 1e-9 of themselves; but standard deviations as
+IN_SQUARES says, a shift of advantages to 1e-12 deviations, a change in `diff` to 1e-14 of its two values, and an
+interval without width may be there or not.  A warning counts as a difference.  Exits with 1 where anything differs.
 """
 
 import argparse
@@ -144,6 +145,8 @@ def play(line: list[str], device: str, folder: Path) -> dict[str, Any]:
         status = command_line.run([*line, "--device", device, "--threads", "1", "--quiet", "--json"])
     found: dict[str, Any] = {"status": status, "json": json.loads(out.getvalue() or "null"), "err": err.getvalue()}
     found["warnings"] = sorted({f"{each.filename}:{each.lineno}: {each.message}" for each in warned})
+    if "-o" in line and status == 0:
+        found["json"].get("output", {}).pop("written", None)  # its bytes, which the last digit of a weight may change
     for path in folder.glob("written.*"):
         if status == 0:
             found["picture" if path.suffix == ".svg" else "written"] = contents(path)
@@ -168,20 +171,24 @@ def as_number(word: str) -> str | float:
         return word
 
 
-SPREADS = {"log_ratio_std": "log_ratio_mean"}
-"""Square roots of a mean square less a squared mean -> that mean, to 1e-14 of whose square their squares are the same.
+IN_SQUARES = 1e-14
+"""A standard deviation is the root of a mean square less a squared mean, and most standard errors are made alike.
 
-Where all log-ratios are 0.125 to 1e-5, float64 holds no more of the variance of a bootstrap's replicate.
+Where weights differ from 1 by 1e-8, float64 holds no digit of their variance.  So these numbers may differ as far as
+their squares differ by this share of the squared mean, and of 1, in which `advantage_shift` and `shift` are told.
 """
-SHIFTS = {"advantage_shift", "advantage_shift_se", "shift", "shift_se"}
-"""Differences of mean advantages in standard deviations, 0 but for rounding where policies are equal: to 1e-12."""
+NUMBER = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
 PIXELS = 2e-6
 """Pictures have six decimals."""
 
 
 @dataclass
 class Counts:
-    """What was compared.  spreads: numbers among SPREADS that are not the same to 1e-9 of themselves."""
+    """What was compared.
+
+    no_intervals: those that one result alone has, and whose ends only rounding tells apart.  spreads: standard
+    deviations and errors that are not the same to 1e-9 of themselves.
+    """
 
     commands: Counter[str] = field(default_factory=Counter)
     presets: Counter[str] = field(default_factory=Counter)
@@ -190,6 +197,7 @@ class Counts:
     words: int = 0
     furthest: float = 0.0
     different: int = 0
+    no_intervals: int = 0
     spreads: int = 0
 
     def add(self, line: list[str], result: Any) -> None:
@@ -203,11 +211,15 @@ class Counts:
 def differences(whole: tuple[Any, Any], counts: Counts) -> Iterator[str]:
     """Each place where two results differ."""
 
-    def among(a: Any, b: Any, path: str) -> Iterator[str]:
+    def among(a: Any, b: Any, path: str, rounding: float = 0.0) -> Iterator[str]:
         if isinstance(a, dict) and isinstance(b, dict):
+            if "smallest" in a:  # a change in `diff`
+                rounding = 1e-14 * max(abs(a["a"] or 0.0), abs(a["b"] or 0.0))
             for name in a | b:
                 if name in a and name in b:
-                    yield from among(a[name], b[name], f"{path}/{name}")
+                    yield from among(a[name], b[name], f"{path}/{name}", rounding)
+                elif path.endswith("/intervals") and is_rounding(a.get(name) or b[name]):
+                    counts.no_intervals += 1
                 else:
                     yield f"{path}/{name} only in {'the first' if name in a else 'the second'}"
         elif isinstance(a, list) and isinstance(b, list):
@@ -222,18 +234,25 @@ def differences(whole: tuple[Any, Any], counts: Counts) -> Iterator[str]:
             apart, size = abs(a - b), max(abs(a), abs(b))
             if apart <= ALIKE * size < math.inf:
                 counts.furthest = max(counts.furthest, apart / size)
-            elif mean := next((mean for name, mean in SPREADS.items() if f"/{name}" in path), None):
+            elif spread := next((name for name in path.split("/") if name.endswith(("_std", "_se"))), None):
                 counts.spreads += 1
-                if not abs(a * a - b * b) <= 1e-14 * largest(whole, mean) ** 2:
+                mean = 1.0 if spread.endswith("_se") else largest(whole, spread.removesuffix("_std") + "_mean")
+                if not abs(a * a - b * b) <= IN_SQUARES * mean**2:
                     yield f"{path}: {a!r} and {b!r}, {apart / size:.2g} of it"
             else:
-                is_shift = not SHIFTS.isdisjoint(path.split("/"))
-                if not apart <= (PIXELS if path.startswith("/picture") else 1e-12 * is_shift):  # which NaN is not
+                allowed = 1e-12 if path.endswith("shift") else rounding
+                if not apart <= (PIXELS if path.startswith("/picture") else allowed):  # which NaN is not
                     yield f"{path}: {a!r} and {b!r}, {apart / size:.2g} of it"
-        else:
+        elif isinstance(a, str) and isinstance(b, str):
             counts.words += 1
-            if a != b:
+            pairs = [NUMBER.findall(a), NUMBER.findall(b)]
+            alike = len(pairs[0]) == len(pairs[1]) and all(
+                math.isclose(float(x), float(y), rel_tol=ALIKE) for x, y in zip(*pairs, strict=True)
+            )
+            if not alike or NUMBER.sub("", a) != NUMBER.sub("", b):
                 yield f"{path}: {a!r} and {b!r}"
+        elif a is not b:
+            yield f"{path}: {a!r} and {b!r}"
 
     yield from among(*whole, "")
 
@@ -245,6 +264,11 @@ def largest(value: Any, name: str, *, inside: bool = False) -> float:
     if isinstance(value, list | tuple):
         return max((largest(each, name, inside=inside) for each in value), default=0.0)
     return abs(value) if inside and is_number(value) else 0.0
+
+
+def is_rounding(ends: Any) -> bool:
+    """Whether the ends of an interval are the same to 1e-12 of themselves."""
+    return abs(ends[1] - ends[0]) <= 1e-12 * max(map(abs, ends))
 
 
 def is_number(value: Any) -> bool:
@@ -284,8 +308,7 @@ def main() -> int:
             if record:
                 record.write(json.dumps([line, results[0]]) + "\n")
             if recorded:
-                of, before = json.loads(next(recorded))
-                assert of == line, f"what is recorded here is {of}"
+                before = next(result for of, result in map(json.loads, recorded) if of == line)
                 results = [before, json.loads(json.dumps(results[0]))]
             found += differences((results[0], results[-1]), counts)
             if found:
@@ -293,9 +316,10 @@ def main() -> int:
                 print(" ".join(line), *found[:8], f"{len(found)} in all", sep="\n    ", flush=True)
     print(
         f"{args.dumps} dumps, {counts.commands.total()} commands {dict(counts.commands)}, {counts.refused} refused, "
-        f"{len(counts.presets)} presets at least {min(counts.presets.values())} times alone; {counts.numbers} numbers "
-        f"and {counts.words} words compared, {counts.different} commands differ; of numbers taken for the same the "
-        f"furthest are {counts.furthest:.2g} apart, {counts.spreads} spreads further; {time.monotonic() - began:.0f} s"
+        f"{len(counts.presets)} presets at least {min(counts.presets.values(), default=0)} times alone; "
+        f"{counts.numbers} numbers and {counts.words} words compared, {counts.different} commands differ; "
+        f"numbers taken for the same are up to {counts.furthest:.2g} apart, {counts.spreads} spreads further; "
+        f"{counts.no_intervals} intervals of no width in one of two alone; {time.monotonic() - began:.0f} s"
     )
     return min(counts.different, 1)
 

@@ -111,3 +111,14 @@ def test_a_low_mean_needs_a_negative_chi_square_and_a_high_one_a_tail_that_can_b
 def test_ratios_that_float64_does_not_hold_prove_nothing_and_warn_of_nothing() -> None:
     rows = [Row([-1.0, -1.0], [-751.0 if i % 3 == 0 else -1.5, -1.25], [1, 1], advantages=[0.0] * 2) for i in range(12)]
     assert concluded(rows) is None
+
+
+@pytest.mark.parametrize(("noise", "proves"), [(0.0, False), (1e-15, False), (1e-6, True)])
+def test_ratios_that_only_rounding_tells_apart_prove_nothing(noise: float, proves: bool) -> None:
+    rng = random.Random(2)
+    rollouts = [[-1 - i / 64 - rng.random() * bool(noise) for _ in range(30)] for i in range(40)]
+    rows = [
+        Row([b - 1 / 8 + rng.gauss(0, noise) for b in rollout], rollout, [1] * 30, advantages=[0.0] * 30)
+        for rollout in rollouts
+    ]
+    assert (concluded(rows) is not None) == proves
