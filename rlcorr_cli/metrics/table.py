@@ -1,5 +1,5 @@
-"""The metrics of many groups in one array, and one group's as a mapping: a dict of floats for each takes ten times as
-much room."""
+"""The metrics and counts of many groups in arrays, and one group's as a mapping: a dict of each takes ten times as much
+room."""
 
 from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rlcorr_cli.totals.families import Value
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rlcorr_cli.totals.histogram import Floats
 
 
@@ -59,6 +61,26 @@ class MetricRow(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self.table.places)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class CountRow(Mapping[str, int]):
+    """The counts of one of many groups.  counts: name -> whole numbers, [G]."""
+
+    counts: "Mapping[str, NDArray[Any]]"
+    group: int
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.counts[name][self.group])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.counts)
+
+    def __len__(self) -> int:
+        return len(self.counts)
 
     def __repr__(self) -> str:
         return repr(dict(self.items()))

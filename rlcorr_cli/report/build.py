@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rlcorr_cli.batch import Input
 from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
-from rlcorr_cli.metrics.table import MetricTable
+from rlcorr_cli.metrics.table import CountRow, MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.quality.anomalies import AnomalyFinding
@@ -33,7 +35,16 @@ from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
 from rlcorr_cli.totals.view import Numbers
 from rlcorr_cli.totals.whole import Whole
 
-GROUPS_AT_ONCE = 4096
+COUNTED = {
+    "rows": ROWS,
+    "sequences": "sequences",
+    "empty_sequences": EMPTY,
+    "tokens": "tokens",
+    "masked_tokens": MASKED,
+}
+"""What a report counts -> the sum that it is."""
+
+GROUPS_AT_ONCE = 1024
 """Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""
 
 if TYPE_CHECKING:
@@ -171,8 +182,7 @@ def counts(totals: Totals | None, mode: Mode, at: int = 0) -> dict[str, int]:
     """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens, of the group at a place; 0
     without totals.  Bad rows are not here."""
     numbers = None if totals is None else Numbers.of_mode(totals, mode, at)
-    named = {"sequences": "sequences", "empty_sequences": EMPTY, "tokens": "tokens", "masked_tokens": MASKED}
-    return {name: 0 if numbers is None else int(numbers.sum(of)) for name, of in {"rows": ROWS, **named}.items()}
+    return {name: 0 if numbers is None else int(numbers.sum(of)) for name, of in COUNTED.items()}
 
 
 def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
@@ -206,10 +216,12 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
 def _groups(totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Profile | None") -> Iterator[Group]:
     """The groups of some values of the columns, whose metrics are computed together."""
     table = MetricTable.of(canonical(Numbers.of_plan(totals, plan), plan), len(totals))
+    of_mode = Numbers.of_mode(totals, plan.mode)
+    counted = {name: of_mode.sum(of).astype(np.int64) for name, of in COUNTED.items()}
     for at, key in enumerate(totals.keys):
         yield Group(
             key=dict(zip(group_by, key, strict=True)),
-            counts=counts(totals, plan.mode, at),
+            counts=CountRow(counted, at),
             values=table[at],
             peer_metrics=None if profile is None else profile.write(Numbers.of_plan(totals, plan, at), plan),
         )

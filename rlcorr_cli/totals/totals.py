@@ -103,7 +103,7 @@ class Totals:
         for merge in MERGES:
             by_name = columns.get(merge, {})
             rows = np.stack(tuple(by_name.values())) if by_name else np.zeros((0, len(group_of)))
-            tables[merge] = Table(tuple(by_name), _merged_numbers(merge, rows, group_of, len(keys)))
+            tables[merge] = Table(tuple(by_name), _merged_numbers(merge, [rows], group_of, len(keys)))
         return cls(keys=tuple(keys), tables=tables)
 
     def __or__(self, other: "Totals") -> "Totals":
@@ -261,10 +261,9 @@ def _merged(parts: list[Totals], keys: tuple[GroupKey, ...], group_of: Ints) -> 
     merged_tables: dict[Merge, Table] = {}
     for merge in MERGES:
         of_parts = [of_part.pop(merge) for of_part in tables]
-        names, rows = of_parts[0].names, of_parts[0].values
-        rows = rows if len(of_parts) == 1 else np.concatenate([table.values for table in of_parts], axis=1)
+        numbers = _merged_numbers(merge, [of_part.values for of_part in of_parts], group_of, len(keys))
+        merged_tables[merge] = Table(of_parts[0].names, numbers)
         of_parts.clear()
-        merged_tables[merge] = Table(names, _merged_numbers(merge, rows, group_of, len(keys)))
     histograms, tails = (_merged_lists(lists, group_of, len(keys)) for lists in kinds)
     return Totals(keys=keys, tables=merged_tables, histograms=histograms, tails=tails)
 
@@ -282,20 +281,32 @@ def _merged_lists(parts: Sequence[dict[str, Any]], group_of: Ints, n_groups: int
 
 
 @np.errstate(over="ignore", invalid="ignore")  # beyond float64 a sum is inf, and its metric null
-def _merged_numbers(merge: Merge, rows: Floats, group_of: Ints, n_groups: int) -> Floats:
-    """[K, B] -> f64[K, n_groups].  group_of: the group of each column, i64[B]."""
+def _merged_numbers(merge: Merge, parts: Sequence[Floats], group_of: Ints, n_groups: int) -> Floats:
+    """[K, B] in parts, one after another -> f64[K, n_groups].  group_of: the new group of each column, i64[B].
+
+    A few numbers at a time, because what is held beside the parts is what a dump of many groups takes at most.
+    """
     ufunc, nothing = MERGES[merge]
-    if np.array_equal(group_of, np.arange(n_groups)):
-        return rows
-    values = np.full((len(rows), n_groups), nothing)
-    if rows.size:
-        if (group_of[1:] < group_of[:-1]).any():
-            order = np.argsort(group_of, kind="stable")
-            rows, group_of = rows[:, order], group_of[order]
-        starts = first_of_each(group_of)
-        reduceat = _log_sum_exp if merge == "log_sum_exp" else ufunc.reduceat
-        values[:, group_of[starts]] = reduceat(rows, starts, axis=1)
+    n_numbers = len(parts[0])
+    if len(parts) == 1 and np.array_equal(group_of, np.arange(n_groups)):
+        return parts[0]
+    values = np.full((n_numbers, n_groups), nothing)
+    if not values.size or not len(group_of):
+        return values
+    order = np.argsort(group_of, kind="stable") if (group_of[1:] < group_of[:-1]).any() else slice(None)
+    starts = first_of_each(group_of[order])
+    groups = group_of[order][starts]
+    reduceat = _log_sum_exp if merge == "log_sum_exp" else ufunc.reduceat
+    at_once = max(1, _MERGED_AT_ONCE // len(group_of))
+    for first in range(0, n_numbers, at_once):
+        some = slice(first, first + at_once)
+        rows = np.concatenate([part[some] for part in parts], axis=1)
+        values[some, groups] = reduceat(rows[:, order], starts, axis=1)
     return values
+
+
+_MERGED_AT_ONCE = 1 << 17
+"""Numbers of groups that are merged in one step: 1 MiB."""
 
 
 def _log_sum_exp(rows: Floats, starts: Ints, axis: int) -> Floats:
