@@ -10,10 +10,10 @@ from rlcorr_cli.api.touched import check_touched, report_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files import located
 from rlcorr_cli.present import forms
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved_totals import AGAIN, SUFFIX, holds_totals
-from rlcorr_cli.storage import located
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch

@@ -14,7 +14,7 @@ from rlcorr_cli.errors import DataError, OutputError
 from rlcorr_cli.places import Uri, UriPath
 
 if TYPE_CHECKING:
-    from rlcorr_cli.storage.store import Store
+    from rlcorr_cli.files.stores import Store
 
 AT_ONCE = 16
 """Objects that are named at a time."""
@@ -148,7 +148,7 @@ def discard(hidden: Path, directory: bool = False) -> None:
 
 
 def _store(path: Path) -> "tuple[Store, Uri]":
-    from rlcorr_cli.storage.store import store
+    from rlcorr_cli.files.stores import store
 
     uri = Uri(str(path))
     return store(uri), uri

@@ -11,12 +11,12 @@ from rlcorr_cli import __version__
 from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import output_path
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import holding
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
-from rlcorr_cli.storage import output_path
 
 if TYPE_CHECKING:
     from rlcorr_cli.io.outputs import Output

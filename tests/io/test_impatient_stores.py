@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from rlcorr_cli.storage.refusals import refused
-from rlcorr_cli.storage.services import Asked
-from rlcorr_cli.storage.waiting import Impatient
+from rlcorr_cli.files.causes import refused
+from rlcorr_cli.files.services import Asked
+from rlcorr_cli.files.stores import Impatient
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 from rlcorr_cli.errors import DataError, nearest
-from rlcorr_cli.storage.services import Asked
+from rlcorr_cli.files.services import Asked
 
 STATUS = r"(?:HTTP status(?: code:)?|Azure Error: \[\w*\]) "
 CAUSES: tuple[tuple[str, str, str], ...] = (
@@ -79,16 +79,6 @@ def refused(asked: Asked, error: Exception) -> DataError:
 def no_place(asked: Asked) -> DataError:
     """No such bucket, where the store itself says no more than that there is no such key."""
     return refused(asked, FileNotFoundError("NO_SUCH_BUCKET"))
-
-
-def changed(path: str) -> DataError:
-    """Another file, or object, than the one that was found has the name."""
-    return DataError(f"{path} was changed while it was read.", "Wait until it is written, or read a copy of it.")
-
-
-def unreadable(path: str, error: OSError) -> DataError:
-    """The system does not let anyone read a file of the disk."""
-    return DataError(f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.")
 
 
 def missing(asked: Asked, names: Iterable[str]) -> DataError:

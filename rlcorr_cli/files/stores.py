@@ -1,33 +1,288 @@
 """Object stores and file systems of clusters, by pyarrow.fs: `s3://`, `gs://`, `abfs://`, `hdfs://` and `hf://`.
 
-A path of a URI is taken as it is typed, as the stores' own tools take it: `%20` is three characters of a key.
+A store is opened once for each bucket or host (`opened`), in the way that its client needs.  An object is opened by one
+request, kept while it is the same (`Kept`), and read in few large ones.  A path of a URI is taken as it is typed, as
+the stores' own tools take it: `%20` is three characters of a key.
+
+`FileSystem.from_uri` alone would not do.  Google's client would try for a quarter of an hour to reach an endpoint that
+is not there.  Amazon's gives a request up after 3 s, and makes it thirty times: too soon for a store that is slow, too
+long for one that is silent.  Azure's takes no account key by a URI; and where it finds no token, any call but a look at
+a path ends the process, so that is the first.  Of a silent store neither Google's nor Azure's says a word for minutes:
+`Impatient` gives them up.
 """
 
 import io
+import os
+import re
 import shutil
 import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, BinaryIO, TypeVar, cast
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files.causes import missing, no_place, refused
+from rlcorr_cli.files.disk import Contents, Status, changed, stated_minute, utc_minute
+from rlcorr_cli.files.search import literal_start, matches
+from rlcorr_cli.files.services import AWS, AZURE, AZURE_FOLDERS, GOOGLE, SERVICES, Asked, container, uri_parts
 from rlcorr_cli.places import Stamp, Uri
-from rlcorr_cli.storage.contents import Contents
-from rlcorr_cli.storage.globs import literal_start, matches
-from rlcorr_cli.storage.listing import entries
-from rlcorr_cli.storage.objects import FIRST_BYTES, Bytes, Kept
-from rlcorr_cli.storage.opening import Opened, opened
-from rlcorr_cli.storage.protocol import Status
-from rlcorr_cli.storage.refusals import changed, missing, no_place, refused
-from rlcorr_cli.storage.services import SERVICES, Asked, container, uri_parts
-from rlcorr_cli.storage.times import stated_minute, utc_minute
+
+RETRIED_S = 20
+"""For how long a request to Google is repeated; the last attempt may end twice as late."""
+UNANSWERED_S, ATTEMPTS = 10, 4
+"""Of a request to S3: when it is taken for lost, and how often it is made."""
+KEPT_BY_URI = ("tls_verify_certificates=", "smart_defaults=")
+"""What only a query can say to Amazon's client."""
+AUTHORITIES = {".blob.core.windows.net": "blob_storage_authority", AZURE_FOLDERS: "dfs_storage_authority"}
+"""The end of an Azure account's host -> the setting that has it."""
+AZURE_SECRETS = {"AZURE_STORAGE_KEY": "account_key", "AZURE_STORAGE_SAS_TOKEN": "sas_token"}
+"""Variable -> argument of AzureFileSystem; the first one that is set is taken."""
+
+State = Callable[[str], tuple[tuple[int | str, ...], str | None]]
+"""Of a file's name: which state of it is there, and when it was last changed."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file system, and what its paths begin with.  state: of a file, where an opened file does not tell it."""
+
+    files: Any
+    root: str
+    state: State | None = None
+
+
+def opened(scheme: str, place: str, query: str) -> Opened:
+    """The file system of URIs that begin with `scheme://place/`."""
+    service = SERVICES[scheme]
+    if scheme == "hf":
+        from rlcorr_cli.files.hub import hub
+
+        files, state = hub()
+        return Opened(files, f"{place}/", state)
+    if service is AZURE:
+        return _azure(place, query)
+    patient = "retry_limit_seconds=" in query
+    if service is GOOGLE and not patient:
+        query = _joined(query, f"retry_limit_seconds={RETRIED_S}")
+    files, path = fs.FileSystem.from_uri(_uri(scheme, place, query))
+    if service is GOOGLE and not patient:
+        files = Impatient(files)
+    if service is AWS and not any(name in query for name in KEPT_BY_URI):
+        files = _with_limits(files)
+    return Opened(files, path.removesuffix("x"))
+
+
+def _with_limits(files: fs.FileSystem) -> fs.FileSystem:
+    """The same store with other limits of time: a URI cannot say them, so it is made again of what it is pickled as."""
+    made, (settings,) = cast(Any, files).__reduce__()
+    strategy = fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
+    return made({**settings, "request_timeout": UNANSWERED_S, "retry_strategy": strategy})
+
+
+def _azure(place: str, query: str) -> Opened:
+    """By an account key or a shared access signature, if a variable has one, else as pyarrow finds a token."""
+    query = _joined(query, _azure_endpoint(place))
+    files, path = fs.FileSystem.from_uri(_uri("abfs", place, query))
+    if path.startswith("/") or "/" not in path:
+        raise UsageError(f"abfs://{place} names no container.", f"Write {AZURE.example}.")
+    secret = next((name for name in AZURE_SECRETS if os.environ.get(name)), "")
+    if secret:
+        value = os.environ[secret].removeprefix("?")
+        # A signature is put behind an address as it is.
+        value = f"?{value}" if secret == "AZURE_STORAGE_SAS_TOKEN" else value
+        files = fs.AzureFileSystem(**{AZURE_SECRETS[secret]: value}, **_azure_account(place, query))
+    files = Impatient(files)
+    # Before anything else is asked, because of tokens; what it finds out of the account is kept.
+    files.get_file_info(path)
+    return Opened(files, path.removesuffix("x"))
+
+
+def _azure_endpoint(place: str) -> str:
+    """What a query says of the server that the variable names, if the URI names none."""
+    endpoint = os.environ.get(AZURE.endpoint, "")
+    host = place.partition("/")[0].rpartition("@")[2]
+    if not endpoint or (re.search("[.:]", host) and not host.endswith(tuple(AUTHORITIES))):
+        return ""
+    server = urlsplit(endpoint)
+    named = [f"{name}={server.netloc}" for name in AUTHORITIES.values()]
+    return "&".join([*named, f"enable_tls={'false' if server.scheme == 'http' else 'true'}"])
+
+
+def _azure_account(place: str, query: str) -> dict[str, str]:
+    """The arguments that from_uri makes of a URI; a secret cannot be added to what it opened."""
+    user, _, host = place.partition("/")[0].rpartition("@")
+    settings = dict(parse_qsl(query))
+    scheme = "http" if settings.get("enable_tls") in ("false", "0") else "https"
+    account = next((host.removesuffix(end) for end in AUTHORITIES if host.endswith(end)), "")
+    if not account and re.search("[.:]", host):
+        settings = dict.fromkeys(AUTHORITIES.values(), host) | settings
+    authorities = {name: settings[name] for name in AUTHORITIES.values() if name in settings}
+    schemes = dict.fromkeys(("blob_storage_scheme", "dfs_storage_scheme"), scheme)
+    return {"account_name": account or user, **authorities, **schemes}
+
+
+def _uri(scheme: str, place: str, query: str) -> str:
+    return f"{scheme}://{place}/x?{query}".rstrip("?")
+
+
+def _joined(*queries: str) -> str:
+    return "&".join(query for query in queries if query)
+
+
+SILENT_S = 45
+"""After which a store is taken for silent; where nothing listens, Google's client says so within 40 s."""
+
+
+class Impatient:
+    """A file system of pyarrow's, of which a look at a path and the opening of a file end within `limit_s`.
+
+    Other calls are passed on: a listing or a copy may well take longer, and a look comes before each.
+    """
+
+    def __init__(self, files: Any, limit_s: float = SILENT_S) -> None:
+        self._files = files
+        self._limit_s = limit_s
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def get_file_info(self, asked: Any) -> Any:
+        """Of a path in time, of a selector as long as it takes."""
+        ask = self._files.get_file_info
+        return self._in_time(ask, asked) if isinstance(asked, str) else ask(asked)
+
+    def open_input_file(self, path: str) -> Any:
+        """As pyarrow's."""
+        return self._in_time(self._files.open_input_file, path)
+
+    def _in_time(self, call: Callable[[str], Any], path: str) -> Any:
+        answer: Future[Any] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(call(path))
+            except BaseException as error:  # whatever it is, it is raised where the answer is waited for
+                answer.set_exception(error)
+
+        Thread(target=ask, daemon=True).start()
+        try:
+            return answer.result(self._limit_s)
+        except TimeoutError as error:
+            if answer.done():  # the client's own
+                raise
+            raise TimeoutError(f"no answer within {self._limit_s:g} s") from error
+
+
+def entries(files: Any, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
+    """Files and folders in a folder, or also further below; a FileNotFoundError where there is none."""
+    if files.type_name != "gcs":
+        return files.get_file_info(fs.FileSelector(folder, recursive=recursive))
+    return _of_keys(files, folder, recursive=recursive)
+
+
+def _of_keys(files: Any, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
+    """Of Google's store pyarrow tells the folders that it made itself, and no others: keys tell them all."""
+    infos = files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
+    if not infos and files.get_file_info(folder).type != fs.FileType.Directory:
+        raise FileNotFoundError(folder)
+    start = len(folder) + 1
+    below = {info.path: info for info in infos if info.type == fs.FileType.File}
+    folders = {info.path for info in infos if info.type == fs.FileType.Directory}
+    for path in below:
+        parts = path[start:].split("/")
+        folders |= {f"{folder}/{'/'.join(parts[:n])}" for n in range(1, len(parts))}
+    all_infos = [*below.values(), *(fs.FileInfo(path, fs.FileType.Directory) for path in folders)]
+    return [info for info in all_infos if recursive or "/" not in info.path[start:]]
+
+
+FIRST_BYTES, MOST_BYTES = 1 << 16, 1 << 23
+"""What one request brings at least, at a new place and where a file is read on and on."""
+SMALL_BYTES = 1 << 20
+"""An object of no more is read whole in one request."""
+
+
+@dataclass(kw_only=True)
+class Kept:
+    """An opened file: its size and state were asked for once, and reading at any place needs no more of it.
+
+    modified: when it was last changed, None where the store does not tell.  made: what was read of it and is kept, None
+    for nothing yet.  start: its first bytes, or all of a small one, once they were read.
+    """
+
+    file: Any
+    stamp: Stamp
+    modified: str | None = None
+    made: Any = None
+    start: bytes = b""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def contents(self) -> Any:
+        """A file to be read at any place: the opened one, or of a small one another over its bytes."""
+        return pa.BufferReader(self.first()) if 0 < self.file.size() <= SMALL_BYTES else self.file
+
+    def first(self) -> bytes:
+        """The first bytes, asked for once."""
+        size = self.file.size()
+        with self.lock:
+            if not self.start and size:
+                self.start = self.file.read_at(size if size <= SMALL_BYTES else FIRST_BYTES, 0)
+        return self.start
+
+
+class Bytes(io.RawIOBase):
+    """A file of Arrow's as one of Python's, with a place of its own: the file itself may have other readers.
+
+    Each request brings twice as much as the one before it, while one place is read after another.
+    """
+
+    def __init__(self, kept: Kept, explained: Callable[[Exception], DataError | None]) -> None:
+        self._kept, self._file, self._explained, self._at = kept, kept.file, explained, 0
+        self._first, self._piece, self._ahead = 0, b"", 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size()}[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not 0 <= self._at - self._first < len(self._piece):
+            goes_on = self._at == self._first + len(self._piece)
+            self._ahead = min(2 * self._ahead, MOST_BYTES) if goes_on and self._ahead else FIRST_BYTES
+            self._first, self._piece = self._at, self._read(max(self._ahead, len(buffer)))
+        start = self._at - self._first
+        piece = self._piece[start : start + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+    def _read(self, n: int) -> bytes:
+        n = min(n, self._file.size() - self._at)
+        try:
+            if self._at < FIRST_BYTES or self._file.size() <= SMALL_BYTES:
+                return self._kept.first()[self._at :]
+            return self._file.read_at(n, self._at) if n > 0 else b""
+        except (OSError, pa.ArrowException) as error:
+            raise self._explained(error) or error from error
+
 
 KEPT = 256
 """Files whose size and footer are kept."""

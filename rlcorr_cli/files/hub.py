@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from rlcorr_cli.storage.times import stated_minute
+from rlcorr_cli.files.disk import stated_minute
 
 STATES = ("blob_id", "xet_hash", "mtime")
 """What the Hub calls the state of a file."""
