@@ -19,7 +19,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "places": ("errors",),
     "files": ("errors", "places"),
-    "atomic": ("errors", "places", "files"),
     "plans": ("errors", "places", "files"),
     "totals": ("errors", "places", "plans"),
     "batch": ("errors", "places", "totals"),
@@ -30,9 +29,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "rules": ("errors", "plans", "totals", "metrics"),
     "report": ("errors", "files", "batch", "plans", "totals", "quality", "metrics", "frameworks", "rules"),
     "measure": ("errors", "batch", "plans", "totals", "metrics"),
-    "io": ("errors", "places", "files", "batch", "atomic", "plans", "totals", "quality", "requests"),
+    "io": ("errors", "places", "files", "batch", "plans", "totals", "quality", "requests"),
     "engines": ("errors", "places", "files", "batch"),
-    "present": ("errors", "atomic", "plans", "totals", "quality", "metrics", "frameworks", "rules", "report"),
+    "present": ("errors", "files", "plans", "totals", "quality", "metrics", "frameworks", "rules", "report"),
 }
 """A part of the package -> the parts that it may import.  What is not here may import all of these, and see below."""
 
@@ -46,6 +45,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("measure",),
     "array_api_compat": ("measure",),
     "pyarrow": ("files", "io"),
+    "obstore": ("files",),
     "polars": ("report",),
     "rich": ("present",),
     "matplotlib": ("present",),
@@ -67,7 +67,7 @@ OTHERS = (
     *("plans.presets", "report.inspected", "report.html", "present.forms.document", "present.figures"),
 )
 """What other commands, plans and dumps than those of `analyze dump.parquet` need: a quarter of its start."""
-HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "ray")
+HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "obstore", "ray")
 
 
 def part(module: Path) -> str:

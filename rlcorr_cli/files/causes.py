@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from rlcorr_cli.errors import DataError, nearest
 from rlcorr_cli.files.services import Asked
 
-STATUS = r"(?:HTTP status(?: code:)?|Azure Error: \[\w*\]) "
+STATUS = r"(?:HTTP status|status code:|Azure Error: \[\w*\]) "
 CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"[Uu]nable to load lib|load lib\w+ failed",
@@ -19,13 +19,14 @@ CAUSES: tuple[tuple[str, str, str], ...] = (
     ),
     (r"valid account name", "it names no account", "Write {example}."),
     (
-        r"OAuth2 access token|AuthenticationException|Base64 encoded",
+        r"OAuth2 access token|AuthenticationException|Base64 encoded|token request|169\.254\.169\.254",
         "there are no credentials, or none that hold",
         "Are the variables right? {public}",
     ),
     (
         r"curlCode|CURL error|NETWORK_CONNECTION|[Cc]ould not connect|[Cc]ouldn't resolve|[Cc]onnection refused|"
-        r"REQUEST_TIMEOUT|new connection for|Timeout waiting|no answer within",
+        r"REQUEST_TIMEOUT|new connection for|Timeout waiting|no answer within|error sending request|"
+        r"operation timed out",
         "the endpoint does not answer",
         "Is the endpoint right, and the network there?",
     ),
@@ -35,12 +36,13 @@ CAUSES: tuple[tuple[str, str, str], ...] = (
         "Try again later.",
     ),
     (
-        r"NO_SUCH_BUCKET|[Bb]ucket .*not found|BucketNotFound|ContainerNotFound",
+        r"NO_SUCH_BUCKET|NoSuchBucket|[Bb]ucket .*not found|BucketNotFound|ContainerNotFound",
         "there is no such {place}",
         "Is its name right? {unseen}",
     ),
     (
         r"configured region is '[^']*' while .* located in '(?P<region>[^']+)'|PERMANENT_REDIRECT|HTTP status 301|"
+        r"redirect without LOCATION|"
         r"AuthorizationHeaderMalformed",
         "the bucket is of another region than the one asked, or no region is set",
         "Set AWS_REGION to {region}.",

@@ -59,9 +59,10 @@ class _Hub(fs.FSSpecHandler):
             # Who reads asks for large pieces itself, so none is read ahead.
             return pa.PythonFile(_File(self.fs.open(path, "rb", size=info["size"], cache_type="none")), mode="r")
 
-    def open_output_stream(self, path: str, metadata: Any) -> pa.PythonFile:
+    def stream(self, path: str) -> "_File":
+        """A new file, which is there when its commit is made."""
         with _said():
-            return pa.PythonFile(_File(self.fs.open(path, "wb")), mode="w")
+            return _File(self.fs.open(path, "wb"))
 
     def delete_file(self, path: str) -> None:
         self._info(path)
@@ -71,10 +72,6 @@ class _Hub(fs.FSSpecHandler):
     def delete_dir(self, path: str) -> None:
         with _said():
             self.fs.rm(path, recursive=True)
-
-    def copy_file(self, src: str, dest: str) -> None:
-        with _said():
-            self.fs.cp_file(src, dest)
 
     def _info(self, path: str) -> dict[str, Any]:
         """Asked for alone: what is known of a folder may be old, and to list it for every file of it takes long."""
@@ -110,6 +107,14 @@ class _File:
     def close(self) -> None:
         with _said():
             self._file.close()
+
+    def complete(self) -> None:
+        """Commit what was written."""
+        self.close()
+
+    def abort(self) -> None:
+        """Nothing of it is committed, as it would be when the file is closed or forgotten."""
+        self._file.closed = True
 
 
 @contextmanager

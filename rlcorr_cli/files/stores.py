@@ -20,9 +20,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO, TypeVar, cast
@@ -36,6 +36,8 @@ from rlcorr_cli.files.causes import missing, no_place, refused
 from rlcorr_cli.files.disk import Contents, Status, changed, stated_minute, utc_minute
 from rlcorr_cli.files.search import literal_start, matches
 from rlcorr_cli.files.services import AWS, AZURE, AZURE_FOLDERS, GOOGLE, SERVICES, Asked, container, uri_parts
+from rlcorr_cli.files.temporaries import temporary_name
+from rlcorr_cli.files.uploads import ObjectStore, OtherStore, RenamedStream, Upload, object_store
 from rlcorr_cli.places import Stamp, Uri
 
 RETRIED_S = 20
@@ -101,7 +103,7 @@ def _azure(place: str, query: str) -> Opened:
         value = os.environ[secret].removeprefix("?")
         # A signature is put behind an address as it is.
         value = f"?{value}" if secret == "AZURE_STORAGE_SAS_TOKEN" else value
-        files = fs.AzureFileSystem(**{AZURE_SECRETS[secret]: value}, **_azure_account(place, query))
+        files = fs.AzureFileSystem(**{AZURE_SECRETS[secret]: value}, **azure_account(place, query))
     files = Impatient(files)
     # Before anything else is asked, because of tokens; what it finds out of the account is kept.
     files.get_file_info(path)
@@ -119,7 +121,7 @@ def _azure_endpoint(place: str) -> str:
     return "&".join([*named, f"enable_tls={'false' if server.scheme == 'http' else 'true'}"])
 
 
-def _azure_account(place: str, query: str) -> dict[str, str]:
+def azure_account(place: str, query: str) -> dict[str, str]:
     """The arguments that from_uri makes of a URI; a secret cannot be added to what it opened."""
     user, _, host = place.partition("/")[0].rpartition("@")
     settings = dict(parse_qsl(query))
@@ -289,7 +291,9 @@ KEPT = 256
 KEPT_BYTES = 1 << 26
 """Of the objects that are read whole, so many bytes are kept."""
 PIECE_BYTES = 1 << 24
-"""What is uploaded in one call."""
+"""What is copied to the disk in one call."""
+RENAMING = ("hdfs", "viewfs")
+"""Schemes of stores where a file gets its name when it is whole."""
 TIMES = ("last-modified", "updated")
 """What stores call the time of a file's last change."""
 STATES = ("etag", *TIMES)
@@ -407,61 +411,25 @@ class Store:
             return refused(self._asked(path), error)
         return None
 
-    def put(self, local: Path, path: str) -> None:
-        """Upload a file of the disk under a name that nobody reads.
+    def upload(self, path: str, size: int | None = None) -> Upload:
+        """A new object to be written; size: if it is known."""
+        with self._refusing_any(path):
+            return self._writing.upload(self._written_name(path), size)
 
-        What is interrupted leaves an object cut short, which `delete` removes: closing Arrow's stream completes it, and
-        there is no way to abort.  An upload that the store itself refuses half-way stays unfinished there, unseen.
-        """
-        try:
-            with open(local, "rb") as file, self.create(path) as out:
-                while piece := file.read(PIECE_BYTES):
-                    out.write(piece)
-        except REFUSALS as error:
-            raise refused(self._asked(path), error) from error
-
-    def create(self, path: str) -> BinaryIO:
-        """A stream to a new object, which replaces what has the name when it is closed, however that comes about."""
-        try:
-            return self._files.open_output_stream(self._name(path), compression=None)
-        except OSError as error:
-            raise refused(self._asked(path), error) from error
-
-    def name(self, temporary: str, path: str) -> None:
-        """Give an uploaded object its name, in the place of what has it: a store copies it, and shows it when it is
-        whole."""
-        self.copy(temporary, path)
-        self.delete(temporary)
-
-    def copy(self, source: str, path: str) -> None:
-        """Have an object under another name, too, in the place of what has it."""
-        try:
-            self._files.copy_file(self._name(source), self._name(path))
-        except REFUSALS as error:
-            raise refused(self._asked(path), error) from error
+    def put(self, path: str, data: bytes, *, new: bool = False) -> None:
+        """A whole small object.  new: a FileExistsError where another has the name, if the store can tell."""
+        with self._refusing_any(path):
+            self._writing.put(self._written_name(path), data, new=new)
 
     def delete(self, path: str) -> None:
         """Remove an object, if it is there."""
-        try:
+        with self._refusing_any(path), suppress(FileNotFoundError):
             self._files.delete_file(self._name(path))
-        except FileNotFoundError:
-            pass
-        except REFUSALS as error:
-            raise refused(self._asked(path), error) from error
-
-    def delete_each(self, directory: str, names: Iterable[str]) -> None:
-        """Remove files of a directory, those that are there."""
-        for name in names:
-            self.delete(f"{directory}/{name}")
 
     def delete_directory(self, directory: str) -> None:
         """Remove all that is below, if anything is."""
-        try:
+        with self._refusing_any(directory), suppress(FileNotFoundError):
             self._files.delete_dir(self._name(directory))
-        except FileNotFoundError:
-            pass
-        except REFUSALS as error:
-            raise refused(self._asked(directory), error) from error
 
     def names(self, directory: str) -> list[str]:
         """What is in a directory, hidden or not, sorted; a folder's name ends in a /."""
@@ -471,11 +439,9 @@ class Store:
 
     def size_and_time(self, path: str) -> tuple[int, float]:
         """Bytes of an object or of all below a directory, and when the newest was written, in seconds."""
-        try:
+        with self._refusing_any(path):
             info = self._info(path)
             infos = self._selected(path, recursive=True) if info.type == fs.FileType.Directory else [info]
-        except OSError as error:
-            raise refused(self._asked(path), error) from error
         return sum(info.size or 0 for info in infos), max(((info.mtime_ns or 0) / 1e9 for info in infos), default=0.0)
 
     def check_place(self, path: str) -> None:
@@ -484,6 +450,38 @@ class Store:
             self._selected(f"{self._start}/{uri_parts(path)[2].rpartition('/')[0]}", recursive=False)
         except FileNotFoundError as error:
             self._check_place(path, error)
+        except REFUSALS as error:
+            raise refused(self._asked(path), error) from error
+
+    @property
+    def renames(self) -> bool:
+        """Whether what is being written has a hidden name beside its own."""
+        return uri_parts(self._start)[0] in RENAMING
+
+    @cached_property
+    def _writing(self) -> ObjectStore | OtherStore:
+        """What writes; it is loaded when something is written."""
+        scheme, place, _ = uri_parts(self._start)
+        files = self._files
+        if scheme == "hf":
+            return OtherStore(files.handler.stream)
+        if self.renames:
+            return OtherStore(lambda name: RenamedStream(files, str(temporary_name(Path(name))), name))
+        made = object_store(scheme, place, files, lambda: azure_account(place, _azure_endpoint(place)))
+        assert made is not None
+        return made
+
+    def _written_name(self, path: str) -> str:
+        """A path as what writes names it: obstore by its key alone."""
+        return uri_parts(path)[2] if isinstance(self._writing, ObjectStore) else self._name(path)
+
+    @contextmanager
+    def _refusing_any(self, path: str) -> Generator[None]:
+        """The cause of what is refused."""
+        try:
+            yield
+        except FileExistsError:
+            raise
         except REFUSALS as error:
             raise refused(self._asked(path), error) from error
 
