@@ -1,16 +1,24 @@
-"""Where files lie: on a disk or in an object store, with the same few questions of both.
+"""Where files lie, on a disk or in an object store, and how a run's outputs get there.
 
-`filesystem(path)` gives the file system of a path or URI; containers, sources and searches ask it and never `os`.
+To read: `filesystem(path)` gives the file system of a path or URI (`disk`, `stores`), which containers, sources and
+searches ask, and never `os`.  `services` knows the kinds of stores, `hub` the Hugging Face Hub, `search` globs.
+To write: `destinations` compares all paths of a run before it starts; `outputs` writes under temporary names and gives
+the final ones together; `uploads` writes to stores; `temporaries` finds what killed runs left.
 """
 
-from rlcorr_cli.files.disk import DISK, FileSystem, Status
+from typing import TYPE_CHECKING
+
+from rlcorr_cli.files.disk import DISK, Disk, Status
 from rlcorr_cli.files.services import located, output_path
 from rlcorr_cli.places import Uri, scheme
 
-__all__ = ["FileSystem", "Status", "filesystem", "located", "output_path"]
+if TYPE_CHECKING:
+    from rlcorr_cli.files.stores import Store
+
+__all__ = ["Status", "filesystem", "located", "output_path"]
 
 
-def filesystem(path: str) -> FileSystem:
+def filesystem(path: str) -> "Disk | Store":
     """The file system that a path or URI is of; pyarrow's part for stores is loaded with the first URI."""
     if not scheme(path):
         return DISK

@@ -1,6 +1,6 @@
 """What reading asks of the place where a file lies, and how a disk of this machine answers, by `os`.
 
-`FileSystem` says the questions; `stores` answers the same ones for URIs.  No file is mapped: where a mapped one is cut
+`stores` answers the same questions for URIs.  No file is mapped: where a mapped one is cut
 short meanwhile, the system ends the process, without a word.  What is read and comes up short is an error that names
 the file.
 """
@@ -9,19 +9,17 @@ import os
 import stat
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from rlcorr_cli.errors import DataError, nearest
 from rlcorr_cli.files.search import on_disk
 from rlcorr_cli.places import Stamp
 
 Made = TypeVar("Made")
-ArrowFile: TypeAlias = Any
-"""A pyarrow.NativeFile: loading pyarrow is left to who reads."""
 
 
 @dataclass(frozen=True)
@@ -82,81 +80,17 @@ AnyBytes: TypeAlias = memoryview | Contents
 """Bytes in memory, or in a file."""
 
 
-class FileSystem(Protocol):
-    """A place of files.  Paths are whole: a path of the disk, or a URI.
+class Disk:
+    """A place of files: what reading asks of it, as `stores.Store` answers it, too.
 
+    Paths are whole: a path of the disk, or a URI.  A file is what its device and inode are, whatever its names.
     remote: whether a request takes long, so that a few large ones are better than many.
     """
-
-    @property
-    def remote(self) -> bool: ...
-
-    def status(self, path: str) -> Status:
-        """Size and state of a file; a DataError where there is none that can be read."""
-        ...
-
-    def stamp(self, path: str) -> Stamp:
-        """Which state of it is there now; a DataError where there is none."""
-        ...
-
-    def is_directory(self, path: str) -> bool:
-        """Whether files lie below it."""
-        ...
-
-    def is_file(self, path: str) -> bool:
-        """Whether it is a file, of the disk or a whole object."""
-        ...
-
-    def is_there(self, path: str) -> bool:
-        """Whether anything has this name."""
-        ...
-
-    def below(self, directory: str) -> Iterable[str]:
-        """All files below, but those whose name or folder begins with `.` or `_`."""
-        ...
-
-    def matches(self, pattern: str) -> tuple[set[str], set[str]]:
-        """Files that a glob hits, and files below the directories that it hits."""
-        ...
-
-    def each_once(self, paths: Iterable[str]) -> list[str]:
-        """Without second names of the same file, in any order."""
-        ...
-
-    def identity(self, path: str) -> str:
-        """The same text for all names of one file."""
-        ...
-
-    def open(self, path: str) -> BinaryIO:
-        """Its bytes, from the first; may seek."""
-        ...
-
-    def arrow_file(self, path: str) -> AbstractContextManager[ArrowFile]:
-        """Its bytes for Arrow's readers, at any place."""
-        ...
-
-    def contents(self, path: str) -> Contents:
-        """Its bytes on a disk, at any place."""
-        ...
-
-    def remembered(self, path: str, make: Callable[[], Made]) -> Made:
-        """What `make` reads of a file, which may be kept for as long as the file is the same."""
-        ...
-
-    def explained(self, path: str, error: Exception) -> DataError | None:
-        """What is wrong with the place rather than with the file's contents, if it is that."""
-        ...
-
-
-Made = TypeVar("Made")
-
-
-class Disk:
-    """As FileSystem says.  A file is what its device and inode are, whatever its names."""
 
     remote = False
 
     def status(self, path: str) -> Status:
+        """Size and state of a file; a DataError where there is none that can be read."""
         try:
             status = os.stat(path)
         except FileNotFoundError as error:
@@ -168,22 +102,27 @@ class Disk:
         return Status(status.st_size, _stamp(status), utc_minute(status.st_mtime))
 
     def stamp(self, path: str) -> Stamp:
+        """Which state of it is there now; a DataError where there is none."""
         try:
             return _stamp(os.stat(path))
         except OSError as error:
             raise unreadable(path, error) from error
 
     def is_directory(self, path: str) -> bool:
+        """Whether files lie below it."""
         return os.path.isdir(path)
 
     def is_file(self, path: str) -> bool:
+        """Whether it is a file, of the disk or a whole object."""
         return os.path.isfile(path)
 
     def is_there(self, path: str) -> bool:
+        """Whether anything has this name."""
         return os.path.lexists(path)
 
     def below(self, directory: str) -> Iterator[str]:
-        """Linked folders count, each folder once, so a loop ends."""
+        """All files below, but those whose name or folder begins with `.` or `_`.  Linked folders count, each folder
+        once, so a loop ends."""
 
         def refuse(error: OSError) -> None:
             raise unreadable(error.filename or directory, error) from error
@@ -203,6 +142,7 @@ class Disk:
             yield from (os.path.join(top, name) for name in names if not name.startswith((".", "_")))
 
     def matches(self, pattern: str) -> tuple[set[str], set[str]]:
+        """Files that a glob hits, and files below the directories that it hits."""
         hits = list(on_disk(pattern))
         if not any(part.startswith("_") for part in Path(pattern).parts):
             hits = [path for path in hits if not any(part.startswith("_") for part in Path(path).parts)]
@@ -210,16 +150,18 @@ class Disk:
         return named, {os.path.normpath(path) for hit in hits if os.path.isdir(hit) for path in self.below(hit)}
 
     def each_once(self, paths: Iterable[str]) -> list[str]:
-        """Without links to files that are there, too."""
+        """Without second names of the same file, such as links to files that are there, too; in any order."""
         by_file: dict[str, str] = {}
         for path in sorted(paths, key=os.path.islink):
             by_file.setdefault(self.identity(path), path)
         return list(by_file.values())
 
     def identity(self, path: str) -> str:
+        """The same text for all names of one file."""
         return os.path.realpath(path)
 
     def open(self, path: str) -> BinaryIO:
+        """Its bytes, from the first; may seek."""
         try:
             return open(path, "rb")
         except OSError as error:
@@ -227,21 +169,25 @@ class Disk:
 
     @contextmanager
     def arrow_file(self, path: str) -> Generator[Any]:
-        """Opened by the bytes of its name: Arrow takes one for UTF-8, which it need not be."""
+        """A pyarrow.NativeFile of its bytes, at any place.  It is opened by the bytes of its name: Arrow takes one for
+        UTF-8, which it need not be."""
         import pyarrow as pa
 
         with pa.OSFile(os.fsencode(path)) as file:
             yield file
 
     def contents(self, path: str) -> Contents:
+        """Its bytes on a disk, at any place."""
         with self.open(path) as file:
             return Contents(path, file)
 
     def remembered(self, path: str, make: Callable[[], Made]) -> Made:
-        """Nothing is kept: the system keeps what was read."""
+        """What `make` reads of a file, which may be kept for as long as the file is the same.  Here nothing is: the
+        system keeps what was read."""
         return make()
 
     def explained(self, path: str, error: Exception) -> DataError | None:
+        """What is wrong with the place rather than with the file's contents, if it is that."""
         return None
 
 

@@ -43,7 +43,7 @@ class _Hub(fs.FSSpecHandler):
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         base = selector.base_dir.strip("/")
-        with _said():
+        with _as_os_error():
             maxdepth = None if selector.recursive else 1
             entries = self.fs.find(base, maxdepth=maxdepth, withdirs=True, detail=True, refresh=True)
         infos = [self._create_file_info(path, info) for path, info in entries.items() if path.strip("/") != base]
@@ -55,27 +55,27 @@ class _Hub(fs.FSSpecHandler):
         info = self._info(path)
         if info["type"] != "file":
             raise FileNotFoundError(path)
-        with _said():
+        with _as_os_error():
             # Who reads asks for large pieces itself, so none is read ahead.
             return pa.PythonFile(_File(self.fs.open(path, "rb", size=info["size"], cache_type="none")), mode="r")
 
     def stream(self, path: str) -> "_File":
         """A new file, which is there when its commit is made."""
-        with _said():
+        with _as_os_error():
             return _File(self.fs.open(path, "wb"))
 
     def delete_file(self, path: str) -> None:
         self._info(path)
-        with _said():
+        with _as_os_error():
             self.fs.rm(path)
 
     def delete_dir(self, path: str) -> None:
-        with _said():
+        with _as_os_error():
             self.fs.rm(path, recursive=True)
 
     def _info(self, path: str) -> dict[str, Any]:
         """Asked for alone: what is known of a folder may be old, and to list it for every file of it takes long."""
-        with _said():
+        with _as_os_error():
             self.fs.dircache.clear()
             is_repository = path.removeprefix("datasets/").count("/") < 2
             return self.fs.info(path, refresh=True, expand_info=not is_repository)
@@ -97,15 +97,15 @@ class _File:
         return getattr(self._file, name)
 
     def read(self, n: int = -1) -> bytes:
-        with _said():
+        with _as_os_error():
             return self._file.read(n)
 
     def write(self, data: bytes) -> int:
-        with _said():
+        with _as_os_error():
             return self._file.write(data)
 
     def close(self) -> None:
-        with _said():
+        with _as_os_error():
             self._file.close()
 
     def complete(self) -> None:
@@ -118,7 +118,7 @@ class _File:
 
 
 @contextmanager
-def _said() -> Generator[None]:
+def _as_os_error() -> Generator[None]:
     """What the Hub refuses, as an OSError in the words of other stores."""
     from huggingface_hub import errors
 

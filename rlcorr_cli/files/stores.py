@@ -32,10 +32,21 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.files.causes import missing, no_place, refused
 from rlcorr_cli.files.disk import Contents, Status, changed, stated_minute, utc_minute
 from rlcorr_cli.files.search import literal_start, matches
-from rlcorr_cli.files.services import AWS, AZURE, AZURE_FOLDERS, GOOGLE, SERVICES, Asked, container, uri_parts
+from rlcorr_cli.files.services import (
+    AWS,
+    AZURE,
+    AZURE_FOLDERS,
+    GOOGLE,
+    SERVICES,
+    StoreRequest,
+    container,
+    missing,
+    no_place,
+    refused,
+    uri_parts,
+)
 from rlcorr_cli.files.temporaries import temporary_name
 from rlcorr_cli.files.uploads import ObjectStore, OtherStore, RenamedStream, Upload, object_store
 from rlcorr_cli.places import Stamp, Uri
@@ -312,7 +323,7 @@ def store(uri: Uri) -> "Store":
         hint = f"pip install 'rlcorr[{scheme}]'."
         raise DataError(f"{uri} needs a package that is not installed.", hint) from error
     except REFUSALS as error:
-        raise refused(Asked(uri, container(place), key, uri.query), error) from error
+        raise refused(StoreRequest(uri, container(place), key, uri.query), error) from error
 
 
 @cache
@@ -322,7 +333,7 @@ def _store(scheme: str, place: str, query: str, settings: tuple[tuple[str, str],
 
 
 class Store:
-    """As FileSystem says, of one bucket or host.
+    """A place of files, as `disk.Disk` has it: one bucket or host.
 
     Opened files are kept, since each costs a request; who may find a file changed asks for its status, which is fresh.
     """
@@ -378,7 +389,7 @@ class Store:
     @contextmanager
     def arrow_file(self, path: str) -> Generator[Any]:
         """The file that is kept: it is closed by nobody, because others may read it at the same time."""
-        with self._refusing(path):
+        with self._with_cause_of_reading(path):
             yield self._opened(path).contents()
 
     def contents(self, path: str) -> Contents:
@@ -413,22 +424,22 @@ class Store:
 
     def upload(self, path: str, size: int | None = None) -> Upload:
         """A new object to be written; size: if it is known."""
-        with self._refusing_any(path):
+        with self._with_cause(path):
             return self._writing.upload(self._written_name(path), size)
 
     def put(self, path: str, data: bytes, *, new: bool = False) -> None:
         """A whole small object.  new: a FileExistsError where another has the name, if the store can tell."""
-        with self._refusing_any(path):
+        with self._with_cause(path):
             self._writing.put(self._written_name(path), data, new=new)
 
     def delete(self, path: str) -> None:
         """Remove an object, if it is there."""
-        with self._refusing_any(path), suppress(FileNotFoundError):
+        with self._with_cause(path), suppress(FileNotFoundError):
             self._files.delete_file(self._name(path))
 
     def delete_directory(self, directory: str) -> None:
         """Remove all that is below, if anything is."""
-        with self._refusing_any(directory), suppress(FileNotFoundError):
+        with self._with_cause(directory), suppress(FileNotFoundError):
             self._files.delete_dir(self._name(directory))
 
     def names(self, directory: str) -> list[str]:
@@ -439,19 +450,13 @@ class Store:
 
     def size_and_time(self, path: str) -> tuple[int, float]:
         """Bytes of an object or of all below a directory, and when the newest was written, in seconds."""
-        with self._refusing_any(path):
-            info = self._info(path)
-            infos = self._selected(path, recursive=True) if info.type == fs.FileType.Directory else [info]
+        info = self._info(path)
+        infos = self._selected(path, recursive=True) if info.type == fs.FileType.Directory else [info]
         return sum(info.size or 0 for info in infos), max(((info.mtime_ns or 0) / 1e9 for info in infos), default=0.0)
 
     def check_place(self, path: str) -> None:
         """A DataError where the bucket is not there, or not ours."""
-        try:
-            self._selected(f"{self._start}/{uri_parts(path)[2].rpartition('/')[0]}", recursive=False)
-        except FileNotFoundError as error:
-            self._check_place(path, error)
-        except REFUSALS as error:
-            raise refused(self._asked(path), error) from error
+        self._selected(f"{self._start}/{uri_parts(path)[2].rpartition('/')[0]}", path)
 
     @property
     def renames(self) -> bool:
@@ -476,7 +481,7 @@ class Store:
         return uri_parts(path)[2] if isinstance(self._writing, ObjectStore) else self._name(path)
 
     @contextmanager
-    def _refusing_any(self, path: str) -> Generator[None]:
+    def _with_cause(self, path: str) -> Generator[None]:
         """The cause of what is refused."""
         try:
             yield
@@ -486,7 +491,7 @@ class Store:
             raise refused(self._asked(path), error) from error
 
     @contextmanager
-    def _refusing(self, path: str) -> Generator[None]:
+    def _with_cause_of_reading(self, path: str) -> Generator[None]:
         """What a store's own client raises while a file is read, such as of a token that can be had no more; Arrow's
         complaints about contents are of narrower kinds, and those of the place are OSErrors: who reads asks for both
         what `explained` says."""
@@ -504,10 +509,10 @@ class Store:
         except DataError:
             return True
 
-    def _asked(self, path: str) -> Asked:
+    def _asked(self, path: str) -> StoreRequest:
         name = self._name(path)
         place = self._container(name)
-        return Asked(path, place or container(uri_parts(path)[1]), name[len(place) :].strip("/"), self._query)
+        return StoreRequest(path, place or container(uri_parts(path)[1]), name[len(place) :].strip("/"), self._query)
 
     def _container(self, name: str) -> str:
         """The bucket, container or repository of a path as pyarrow names it."""
@@ -543,16 +548,16 @@ class Store:
         return kept
 
     def _asked_for(self, path: str) -> Kept:
-        try:
-            file = self._files.open_input_file(self._name(path))
-            if file.closed:  # Google's client reads on at once, and of what goes wrong then it says no more
-                self._files.open_input_stream(self._name(path)).close()
-                raise changed(path)
-            size, metadata = file.size(), {name.lower(): value for name, value in (file.metadata() or {}).items()}
-        except FileNotFoundError as error:
-            raise self._missing(path) from error
-        except REFUSALS as error:
-            raise refused(self._asked(path), error) from error
+        with self._with_cause(path):
+            try:
+                file = self._files.open_input_file(self._name(path))
+                if file.closed:  # Google's client reads on at once, and of what goes wrong then it says no more
+                    self._files.open_input_stream(self._name(path)).close()
+                    raise changed(path)
+                size, metadata = file.size(), {name.lower(): value for name, value in (file.metadata() or {}).items()}
+            except FileNotFoundError as error:  # of no such key, or no such bucket, which a request does not tell
+                names = [info.base_name for info in self._selected(path.rpartition("/")[0], path)]
+                raise missing(self._asked(path), names) from error
         if self._state is not None:
             state, modified = self._state(self._name(path))
             return Kept(file=file, stamp=(size, *state), modified=modified)
@@ -564,42 +569,29 @@ class Store:
         modified = next((stated_minute(told[name]) for name in TIMES if name in told), None)
         return Kept(file=file, stamp=(size, *told.values()), modified=modified)
 
-    def _missing(self, path: str) -> DataError:
-        """No such key, or no such bucket, which a request for a key does not tell."""
-        folder = path.rpartition("/")[0]
-        try:
-            names = [info.base_name for info in self._selected(folder, recursive=False)]
-        except FileNotFoundError as error:
-            names = []
-            self._check_place(path, error)
-        except REFUSALS as error:
-            return refused(self._asked(path), error)
-        return missing(self._asked(path), names)
-
     def _info(self, path: str) -> Any:
         return self._info_of(self._name(path).rstrip("/") or self._root, path)
 
     def _info_of(self, name: str, path: str) -> Any:
-        try:
+        with self._with_cause(path):
             return self._files.get_file_info(name)
-        except REFUSALS as error:
-            raise refused(self._asked(path), error) from error
 
     def _listed(self, directory: str, recursive: bool) -> tuple[list[str], list[str]]:
         """The URIs of the files and of the folders below, sorted; none where there is no such folder."""
-        try:
-            infos = self._selected(directory, recursive=recursive)
-        except FileNotFoundError as error:
-            self._check_place(directory, error)
-            return [], []
-        except REFUSALS as error:
-            raise refused(self._asked(directory), error) from error
+        infos = self._selected(directory, recursive=recursive)
         files: list[str] = [self._uri(info.path) for info in infos if info.type == fs.FileType.File]
         folders: list[str] = [self._uri(info.path) for info in infos if info.type == fs.FileType.Directory]
         return sorted(files), sorted(folders)
 
-    def _selected(self, directory: str, *, recursive: bool) -> Any:
-        return entries(self._files, self._name(directory).rstrip("/") or self._root, recursive=recursive)
+    def _selected(self, directory: str, asked: str = "", *, recursive: bool = False) -> list[fs.FileInfo]:
+        """What is in a folder, nothing where it is not there; a DataError on what was asked for, if it is not the
+        folder, where not even the bucket is there."""
+        with self._with_cause(asked or directory):
+            try:
+                return entries(self._files, self._name(directory).rstrip("/") or self._root, recursive=recursive)
+            except FileNotFoundError as error:
+                self._check_place(asked or directory, error)
+                return []
 
     def _uri(self, name: str) -> Uri:
         return Uri(f"{self._start}/{name.removeprefix(self._root)}", self._query)

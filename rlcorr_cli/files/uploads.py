@@ -7,7 +7,7 @@ the same user: what pyarrow's clients take from variables, files and a URI is ha
 What obstore does not know is written by pyarrow or huggingface_hub: the Hub shows a file when its commit is made, and
 `hdfs://` and `viewfs://` rename a file that was written under a hidden name.
 
-Errors are OSErrors, in whose words `causes` finds what is wrong.
+Errors are OSErrors, in whose words `services.refused` finds what is wrong.
 """
 
 import io
