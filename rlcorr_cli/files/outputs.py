@@ -35,6 +35,7 @@ UNSYNCED = (errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 """What a rename of a directory answers where the name is another's."""
 MEANWHILE = "was written by another run meanwhile"
+MARKER = b"This folder is being written by rlcorr, or was when that was killed.\n"
 LARGE_BYTES = 1 << 23
 """An object of more is sent before the first output has its name, and any other when it gets its own."""
 AT_ONCE = 8
@@ -137,7 +138,7 @@ class Outputs:
                 older = _seal_last(store.names(uri))
                 staged = _Staged(destination=destination, place=place, temporary=marker, shared=True, replaces=replaces)
                 self._staged.append(staged)
-                store.put(str(marker), b"")
+                store.put(str(marker), MARKER)
                 if {*store.names(uri)} - {*older} != {marker.name}:
                     raise destination.exists_error(MEANWHILE)
                 for name in older[-1:]:
