@@ -255,27 +255,31 @@ def _refuse_place(destination: Destination) -> None:
 def _swept_store(destination: Destination) -> Iterator[str]:
     """Remove what a killed run left in a store; a sentence on it.
 
-    A folder that holds the marker of a process that is gone is not complete, and its parts go with the marker.  Beside
-    a file there is something only where a store renames it when it is whole.
+    A folder that holds the marker of a process that is gone, and no file that says it is whole, goes with the marker.
+    Beside a file there is something only where a store renames it when it is whole.
     """
     place = destination.place
     if not is_remote(place):
         return
     with store_of(place) as (store, _):
-        folder = place if destination.directory else place.parent if store.renames else None
-        for name in () if folder is None else names_in(folder):
-            maker = NAME.fullmatch(name)
-            if folder is None or maker is None:
-                continue
-            _, newest = store.size_and_time(str(folder))
-            if not is_gone(maker["host"], int(maker["pid"]), lambda newest=newest: newest):
-                continue
-            n_bytes = 0
-            for left in names_in(folder) if destination.directory else [name]:
-                if left == name or destination.holds_own(folder, left):
-                    n_bytes += store.size_and_time(str(folder / left))[0]
-                    store.delete(str(folder / left))
-            yield removed_note([folder / name], n_bytes)
+        if not (destination.directory or store.renames):
+            return
+        folder = place if destination.directory else place.parent
+        names = names_in(folder)
+
+        def newest() -> float:
+            return store.size_and_time(str(folder))[1]
+
+        makers = {name: maker for name in names if (maker := NAME.fullmatch(name))}
+        left = [name for name, maker in makers.items() if is_gone(maker["host"], int(maker["pid"]), newest)]
+        own = [name for name in names if destination.holds_own(folder, name)] if left and destination.directory else []
+        is_whole = any(name.startswith("_") for name in own)
+        removed = left if is_whole else [*left, *own]
+        n_bytes = sum(store.size_and_time(str(folder / name))[0] for name in removed)
+        for name in removed:
+            store.delete(str(folder / name))
+        if removed and not is_whole:
+            yield removed_note([folder / name for name in left], n_bytes)
 
 
 def _directory_there(place: Path) -> Path:

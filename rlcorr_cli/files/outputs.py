@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.files.destinations import Destination, folder_here, is_remote, names_in, store_of
-from rlcorr_cli.files.temporaries import ASIDE, discard, temporary_name
+from rlcorr_cli.files.temporaries import ASIDE, NAME, discard, temporary_name
 
 if TYPE_CHECKING:
     from rlcorr_cli.files.uploads import Upload
@@ -149,13 +149,14 @@ class Outputs:
         """Have but these files in a shared directory, and take away what killed writers left, or, in a store, an older
         run.  Returns the names that are missing."""
         there = names_in(directory)
-        for name in sorted({*there} - {*names}):
+        markers = {staged.temporary.name for staged in self._staged}
+        for name in sorted({*there} - {*names} - markers):
             if not is_remote(directory):
                 discard(directory / name)
-            elif not any(name == staged.temporary.name for staged in self._staged):
-                if not destination.holds_own(directory, name):
-                    raise destination.foreign_error(name)
+            elif NAME.fullmatch(name) or destination.holds_own(directory, name):
                 _delete(directory / name)
+            else:
+                raise destination.foreign_error(name)
         return sorted({*names} - {*there})
 
     def finish_directory(self, directory: Path, name: str, content: bytes) -> None:
@@ -235,30 +236,29 @@ class Outputs:
             if not staged.replaces:
                 self._shown.append(place / name)
             return
-        is_new = not _refuse_meanwhile(staged)
+        replaces = _refuse_meanwhile(staged)
         with store_of(place) as (store, uri):
             if staged.goes:
-                if not is_new:
+                if replaces:
                     (store.delete_directory if destination.directory else store.delete)(uri)
                 return
-            older = _seal_last(store.names(uri)) if destination.directory else []
-            objects = staged.objects
 
             def show(one: tuple[Path, Path]) -> None:
                 file, path = one
-                upload = self._uploads.pop(path, None)
+                if not replaces:
+                    self._shown.append(path)
                 try:
-                    if upload is None:
-                        store.put(str(path), file.read_bytes(), new=is_new and not destination.overwrite)
+                    if path in self._uploads:
+                        self._uploads.pop(path).complete()
                     else:
-                        upload.complete()
-                except Exception:
+                        store.put(str(path), file.read_bytes(), new=not destination.overwrite)
+                except Exception:  # so the name, if it is there, is another's
+                    if not replaces:
+                        self._shown.remove(path)
                     raise
-                except BaseException:  # an interrupt, which came while the store was at it
-                    self._shown += [path] * is_new
-                    raise
-                self._shown += [path] * is_new
 
+            older = _seal_last(store.names(uri)) if destination.directory else []
+            objects = staged.objects
             try:
                 for name in older[-1:]:
                     store.delete(f"{uri}/{name}")

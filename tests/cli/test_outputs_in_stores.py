@@ -322,3 +322,16 @@ def test_what_killed_workers_left_in_a_store_is_removed_and_told_of(store: Proxy
         )
         assert note == told
         assert keys(server(), "litter/left") == ["litter/left/part-00000.parquet"]
+
+
+def test_a_folder_that_is_whole_stays_though_its_writer_was_killed_before_it_said_so(store: Proxy) -> None:
+    """Between the last file and the marker's end."""
+    with Process(["true"]) as gone:
+        gone.wait(LIMIT_SECONDS)
+    marker = temporary_name(Path("x")).name.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
+    args = ("filter", BF16, *GEO, "--engine", "processes", "--workers", "1", "-o", "s3://dumps/late/d")
+    assert run(*args).status == 0
+    there = keys(server(), "late/d")
+    put(server(), f"late/d/{marker}", "12345")
+    refused(run(*args), 4, "exists", "Add --overwrite")
+    assert keys(server(), "late/d") == there
