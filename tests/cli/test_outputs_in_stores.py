@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from limits import LIMIT_SECONDS
 from running import BF16, STEPS, Process, forked_command, refused, row, run, wait_for
-from stores import Proxy, get, keys, put, server, unfinished
+from stores import CREDENTIALS, Proxy, get, keys, put, server, unfinished
 from stores import store as store
 
 from rlcorr_cli.files.temporaries import temporary_name
@@ -135,6 +135,21 @@ def test_a_large_object_is_sent_in_parts_and_is_the_one_on_disk(store: Proxy, la
     assert len(sent) > 1
     assert all("partNumber=" in path for path in sent)
     assert [key for key in unfinished(server()) if key.startswith("large/")] == []
+
+
+def test_the_keys_of_a_profile_are_taken(store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file, section in (("config", "[profile team]\nregion = us-east-1\n"), ("credentials", "[team]\n")):
+        keys_of_it = "".join(f"{name.lower()} = {value}\n" for name, value in CREDENTIALS.items())
+        (tmp_path / file).write_text(section + keys_of_it * (file == "credentials"))
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    ran = run("analyze", BF16, "-o", "s3://dumps/profile/r.json", "-q")
+    assert ran.status == 0, ran.err
+    monkeypatch.setenv("AWS_PROFILE", "none-of-that-name")
+    refused(run("analyze", BF16, "-o", "s3://dumps/profile/s.json", "-q"), 4, "credentials")
 
 
 def test_a_large_upload_that_fails_half_way_leaves_nothing(store: Proxy, large: str, tmp_path: Path) -> None:
