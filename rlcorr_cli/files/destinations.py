@@ -157,7 +157,12 @@ def check_run(
     reads: options and the files that they name, DUMP for those of the dump.  What is wrong with them is said where they
     are read.  Returns notes on what killed runs had left beside the destinations, which is removed.
     """
-    located = [_located(destination) for destination in destinations]
+    located: list[_Located] = []
+    for each in destinations:
+        try:
+            located.append(_Located(each, _identity(each.path), _above(str(each.place))))
+        except OSError as error:
+            raise each.write_error(error) from None
     _refuse_one_place(located)
     _refuse_what_is_read(located, reads)
     in_stores = [note for destination in destinations for note in _swept_store(destination)]
@@ -173,13 +178,6 @@ class _Located:
     destination: Destination
     identity: Identity
     above: frozenset[Identity]
-
-
-def _located(destination: Destination) -> _Located:
-    try:
-        return _Located(destination, _identity(destination.path), _above(str(destination.place)))
-    except OSError as error:
-        raise destination.write_error(error) from None
 
 
 def _refuse_one_place(located: Sequence[_Located]) -> None:
@@ -200,7 +198,11 @@ def _refuse_one_place(located: Sequence[_Located]) -> None:
 def _refuse_what_is_read(located: Sequence[_Located], reads: Iterable[tuple[str, str | os.PathLike[str]]]) -> None:
     """Refuse a destination that is a file that is read, or a directory that holds one."""
     by_identity = {output.identity: output.destination for output in located}
-    directories = {identity for identity, destination in by_identity.items() if _holds_files(destination)}
+    directories = {
+        identity
+        for identity, destination in by_identity.items()
+        if (destination.directory if is_remote(destination.place) else os.path.isdir(destination.place))
+    }
     above: dict[str, frozenset[Identity]] = {}
     for option, path in reads if located else ():
         try:
@@ -213,18 +215,9 @@ def _refuse_what_is_read(located: Sequence[_Located], reads: Iterable[tuple[str,
         holding = directories & above.get(folder, frozenset())
         destination = by_identity.get(identity) or next((by_identity[hit] for hit in holding), None)
         if destination is not None:
-            raise _both(destination, option)
-
-
-def _holds_files(destination: Destination) -> bool:
-    if is_remote(destination.place):
-        return destination.directory
-    return os.path.isdir(destination.place)
-
-
-def _both(destination: Destination, option: str) -> UsageError:
-    what = f"{destination.option} and {option} name the same file, {destination.path}."
-    return UsageError(f"{destination.path} is part of the dump." if option == DUMP else what, destination.elsewhere)
+            both = f"{destination.option} and {option} name the same file, {destination.path}."
+            what = f"{destination.path} is part of the dump." if option == DUMP else both
+            raise UsageError(what, destination.elsewhere)
 
 
 def _refuse_place(destination: Destination) -> None:
@@ -328,14 +321,11 @@ def _identity(path: str | os.PathLike[str]) -> Identity:
 
 def _above(real: str) -> frozenset[Identity]:
     """The identities of a path without links in it and of all directories above it."""
-    return frozenset(_identity(path) for path in _ancestors(real))
-
-
-def _ancestors(real: str) -> Iterator[str]:
-    yield real
+    found = [_identity(real)]
     while os.path.dirname(real) != real and not os.path.dirname(real).endswith(":/"):
         real = os.path.dirname(real)
-        yield real
+        found.append(_identity(real))
+    return frozenset(found)
 
 
 def _open_file(number: int) -> Identity:

@@ -108,9 +108,7 @@ class _File:
         with _as_os_error():
             self._file.close()
 
-    def complete(self) -> None:
-        """Commit what was written."""
-        self.close()
+    complete = close
 
     def abort(self) -> None:
         """Nothing of it is committed, as it would be when the file is closed or forgotten."""
