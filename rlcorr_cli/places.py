@@ -38,7 +38,7 @@ class Uri(str):
 
 class UriPath(PosixPath):
     """A URI where the path of an output is expected: with its name, its suffix and what is above it, and as text the
-    URI.  No call of the system knows it; `atomic` does."""
+    URI.  No call of the system knows it; `files` does."""
 
     def __str__(self) -> str:
         start, _, rest = super().__str__().partition(":/")

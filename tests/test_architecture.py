@@ -18,9 +18,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "places": ("errors",),
-    "storage": ("errors", "places"),
-    "atomic": ("errors", "places", "storage"),
-    "plans": ("errors", "places", "storage"),
+    "files": ("errors", "places"),
+    "plans": ("errors", "places", "files"),
     "totals": ("errors", "places", "plans"),
     "batch": ("errors", "places", "totals"),
     "quality": ("errors", "places", "totals"),
@@ -28,11 +27,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "metrics": ("errors", "plans", "totals"),
     "frameworks": ("errors", "plans", "totals", "metrics"),
     "rules": ("errors", "plans", "totals", "metrics"),
-    "report": ("errors", "storage", "batch", "plans", "totals", "quality", "metrics", "frameworks", "rules"),
+    "report": ("errors", "files", "batch", "plans", "totals", "quality", "metrics", "frameworks", "rules"),
     "measure": ("errors", "batch", "plans", "totals", "metrics"),
-    "io": ("errors", "places", "storage", "batch", "atomic", "plans", "totals", "quality", "requests"),
-    "engines": ("errors", "places", "storage", "batch"),
-    "present": ("errors", "atomic", "plans", "totals", "quality", "metrics", "frameworks", "rules", "report"),
+    "io": ("errors", "places", "files", "batch", "plans", "totals", "quality", "requests"),
+    "engines": ("errors", "places", "files", "batch"),
+    "present": ("errors", "files", "plans", "totals", "quality", "metrics", "frameworks", "rules", "report"),
 }
 """A part of the package -> the parts that it may import.  What is not here may import all of these, and see below."""
 
@@ -45,7 +44,8 @@ ROOT_MODULE = "__init__"
 HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("measure",),
     "array_api_compat": ("measure",),
-    "pyarrow": ("io", "storage"),
+    "pyarrow": ("files", "io"),
+    "obstore": ("files",),
     "polars": ("report",),
     "rich": ("present",),
     "matplotlib": ("present",),
@@ -67,7 +67,7 @@ OTHERS = (
     *("plans.presets", "report.inspected", "report.html", "present.forms.document", "present.figures"),
 )
 """What other commands, plans and dumps than those of `analyze dump.parquet` need: a quarter of its start."""
-HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "ray")
+HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "obstore", "ray")
 
 
 def part(module: Path) -> str:

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from limits import LIMIT_SECONDS, LimitedProcess
 
-from rlcorr_cli.atomic import Destination, Staging, check_run, renaming, temporaries
-from rlcorr_cli.atomic.destinations import DUMP
-from rlcorr_cli.atomic.temporaries import sweep, temporary_name
 from rlcorr_cli.errors import OutputError, UsageError
+from rlcorr_cli.files import temporaries
+from rlcorr_cli.files.destinations import DUMP, Destination, check_run
+from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.files.temporaries import sweep, temporary_name
 
-WAYS = ("renameat2", "links", "renames")
-"""How names are given: with Linux's own call, where a file system lacks it, and where there are no links either."""
+WAYS = ("links", "renames")
+"""How a new file is given its name, and how where a file system has no links."""
 
 
 @pytest.fixture(params=WAYS)
@@ -29,13 +30,11 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def leave_only(way: str, set_attribute: Callable[[object, str, object], None]) -> None:
-    """Take the ways away that are tried before this one."""
+    """Take the way away that is tried before this one."""
 
     def refused(*names: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    if way != "renameat2":
-        set_attribute(renaming, "_call", lambda: None)
     if way == "renames":
         set_attribute(os, "link", refused)
 
@@ -50,7 +49,7 @@ def holding(*names: str) -> Callable[[str, object], bool]:
 
 
 def publish(*contents: tuple[Destination, bytes]) -> None:
-    with Staging() as staging:
+    with Outputs() as staging:
         for destination, content in contents:
             staging.write(destination, content, within="part" if destination.directory else "")
         staging.publish()
@@ -76,7 +75,7 @@ def test_what_came_meanwhile_is_replaced_with_overwrite_alone(tmp_path: Path, wa
     file = path / "part" if directory else path
     for overwrite in (False, None, True):
         place = Destination(path=path, directory=directory, overwrite=overwrite, is_own=holding("part"))
-        with Staging() as ours:
+        with Outputs() as ours:
             ours.write(place, b"ours", within="part" if directory else "")
             publish((Destination(path=path, directory=directory, overwrite=True, is_own=holding("part")), b"theirs"))
             if overwrite:
@@ -96,18 +95,17 @@ def test_what_comes_in_the_last_moment_is_not_replaced(
     file = path / "part" if directory else path
     place = Destination(path=path, directory=directory, is_own=holding("part"))
     # After it was looked whether something is there, and before the name is given.
-    name_new = renaming.name_new
+    call = "rename" if directory else "link"
+    give = getattr(os, call)
 
     def late(temporary: Path, to: Path) -> None:
+        monkeypatch.setattr(os, call, give)
         publish((Destination(path=path, directory=directory, overwrite=True, is_own=holding("part")), b"theirs"))
-        monkeypatch.undo()
-        if way != "renameat2":
-            monkeypatch.setattr(renaming, "_call", lambda: None)
-        name_new(temporary, to)
+        give(temporary, to)
 
-    with Staging() as ours:
+    with Outputs() as ours:
         ours.write(place, b"ours", within="part" if directory else "")
-        monkeypatch.setattr("rlcorr_cli.atomic.staging.name_new", lambda *names: (monkeypatch.undo(), late(*names)))
+        monkeypatch.setattr(os, call, late)
         with pytest.raises(OutputError, match="meanwhile"):
             ours.publish()
     assert (file.read_bytes(), left(tmp_path)) == (b"theirs", ["a"])
@@ -118,15 +116,14 @@ def test_a_directory_whose_foreign_file_came_in_the_last_moment_is_put_back(
 ) -> None:
     place = Destination(path=tmp_path / "a", directory=True, overwrite=True, is_own=holding("part"))
     publish((place, b"old"))
-    exchange = renaming.exchange
+    rename = os.rename
 
-    def late(temporary: Path, path: Path) -> None:
-        if temporary.name != "thesis":
+    def late(old: Path, new: Path) -> None:
+        if old == tmp_path / "a":
             (tmp_path / "a" / "thesis").touch()
-            monkeypatch.setattr("rlcorr_cli.atomic.staging.exchange", exchange)
-        exchange(temporary, path)
+        rename(old, new)
 
-    monkeypatch.setattr("rlcorr_cli.atomic.staging.exchange", late)
+    monkeypatch.setattr(os, "rename", late)
     with pytest.raises(OutputError, match=r"holds other files \(thesis\)"):
         publish((place, b"new"))
     assert (left(tmp_path), left(tmp_path / "a")) == (["a"], ["part", "thesis"])
@@ -135,7 +132,7 @@ def test_a_directory_whose_foreign_file_came_in_the_last_moment_is_put_back(
 
 def test_outputs_of_one_run_appear_together_or_not_at_all(tmp_path: Path) -> None:
     first, second = Destination(path=tmp_path / "a"), Destination(path=tmp_path / "b")
-    with Staging() as staging:
+    with Outputs() as staging:
         staging.write(first, b"ours")
         staging.write(second, b"ours")
         (tmp_path / "b").write_bytes(b"theirs")
@@ -145,7 +142,7 @@ def test_outputs_of_one_run_appear_together_or_not_at_all(tmp_path: Path) -> Non
 
 
 def test_what_was_not_published_leaves_nothing(tmp_path: Path) -> None:
-    with Staging() as staging:
+    with Outputs() as staging:
         staging.write(Destination(path=tmp_path / "a"), b"a")
         staging.write(Destination(path=tmp_path / "b", directory=True), b"b", within="part")
         staging.write(Destination(path=tmp_path / "c" / "d" / "e", makes_parents=True), b"e")
@@ -155,7 +152,7 @@ def test_what_was_not_published_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_new_directory_appears_with_all_that_is_in_it(tmp_path: Path) -> None:
     places = [Destination(path=tmp_path / "new" / "below" / name, makes_parents=True) for name in "ab"]
-    with Staging() as staging:
+    with Outputs() as staging:
         for place in places:
             staging.write(place, b"x")
         assert not (tmp_path / "new").exists()
@@ -167,7 +164,7 @@ def test_a_new_directory_appears_with_all_that_is_in_it(tmp_path: Path) -> None:
 
 def test_what_is_removed_goes_with_the_other_outputs(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"old")
-    with Staging() as staging:
+    with Outputs() as staging:
         staging.write(Destination(path=tmp_path / "new"), b"new")
         staging.remove(Destination(path=tmp_path / "old", overwrite=True))
         staging.remove(Destination(path=tmp_path / "none", overwrite=True))
@@ -178,7 +175,7 @@ def test_what_is_removed_goes_with_the_other_outputs(tmp_path: Path) -> None:
 
 def test_a_temporary_that_was_taken_away_takes_no_older_output_with_it(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
-    with Staging() as staging:
+    with Outputs() as staging:
         staging.write(Destination(path=tmp_path / "a", overwrite=True), b"new")
         (temporary,) = tmp_path.glob(".*")
         temporary.unlink()
@@ -239,7 +236,7 @@ NEWER = {"a": b"new", "b": b"new", "d/part": b"new", "new/c": b"new"}
 
 def publish_newer(folder: Path) -> None:
     own = holding("part", "part 2")
-    with Staging() as staging:
+    with Outputs() as staging:
         staging.write(Destination(path=folder / "a", overwrite=True), b"new")
         staging.write(Destination(path=folder / "b"), b"new")
         staging.write(Destination(path=folder / "d", directory=True, overwrite=True, is_own=own), b"new", within="part")
@@ -280,7 +277,7 @@ def test_a_kill_at_any_step_leaves_old_or_new_and_the_next_run_no_litter(tmp_pat
             assert files.get(name) in (old.get(name), new.get(name)), (n, name)
         parts = {name: content for name, content in files.items() if name.startswith("d/")}
         assert parts in [{name: one[name] for name in one if name.startswith("d/")} for one in (old, new)] or not parts
-        # Where there is no exchange the older parts step aside for two renames; killed there, they stay and are named.
+        # The older parts step aside for two renames; killed there, they stay and are named.
         aside = list(folder.glob(".*"))
         assert parts or aside
         for path in aside:
@@ -288,7 +285,7 @@ def test_a_kill_at_any_step_leaves_old_or_new_and_the_next_run_no_litter(tmp_pat
             assert str(path) in notes[-1]
         stepped_aside += bool(aside)
     assert files == new
-    assert bool(stepped_aside) == (way != "renameat2")
+    assert stepped_aside
 
 
 def spelled(folder: Path, name: str) -> dict[str, Path]:

@@ -32,7 +32,6 @@ EXCEPTIONS = {
     ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",
     ("engines/ray_worker.py", "pickle"): "shards that this program's driver sends to its own tasks on a cluster",
     ("engines/remote.py", "pickle"): "what goes between this program's own processes, over sockets that only they have",
-    ("atomic/renaming.py", "ctypes"): "calls libc's renameat2, which Python has not",
 }
 """What one module may, and why."""
 NO_KEYWORD = {"shell": True, "allow_pickle": True, "weights_only": False}

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
+from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.quality.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
 from rlcorr_cli.requests import MOST_ROWS, MOST_WORKERS, EngineName, ReadRequest
-from rlcorr_cli.storage import output_path
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.scan import Computing

@@ -10,7 +10,7 @@ from rlcorr_cli.api.arguments import Files, Names, Paths, computing, refuse_outs
 from rlcorr_cli.api.choosing import ObjectiveLike, PlanLike, choose_objective, choose_plan
 from rlcorr_cli.api.touched import check_touched, quarantines, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import Staging
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
@@ -78,7 +78,7 @@ def compare(
     places = [place for path in outputs for place in sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plans=chosen)
     with (
-        Staging() as staging,
+        Outputs() as staging,
         computing(
             device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
         ) as compute,

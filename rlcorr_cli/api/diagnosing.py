@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, request
 from rlcorr_cli.api.touched import check_touched, quarantines, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import Staging
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.diagnosed import DiagnosedDump
@@ -52,7 +52,7 @@ def diagnose(
     places = [place for path in outputs for place in sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths)
     with (
-        Staging() as staging,
+        Outputs() as staging,
         computing(
             device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
         ) as compute,

@@ -20,8 +20,8 @@ from rlcorr_cli.api.arguments import (
 from rlcorr_cli.api.judging import junit_file
 from rlcorr_cli.api.touched import check_touched, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import RlcorrError, UsageError, shortened
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
@@ -95,7 +95,7 @@ def diff(
     places = [place for path in files for place in sheet_destinations(path)]
     notes = check_touched((*places, *junit_place), [*paths(a), *paths(b)])
     with (
-        Staging() as staging,
+        Outputs() as staging,
         computing(
             device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
         ) as compute,
@@ -132,7 +132,7 @@ def _columns(columns: Any, by: str | None) -> Any:
     return {**(columns or {}), "sample_id": by}
 
 
-def _write(difference: Diff, files: Sequence[Path], staging: Staging) -> None:
+def _write(difference: Diff, files: Sequence[Path], staging: Outputs) -> None:
     """Stage the comparison's files."""
     from rlcorr_cli.present.forms import diffed, sheet
 

@@ -12,9 +12,9 @@ from rlcorr_cli.api.comparing import default_plans
 from rlcorr_cli.api.judging import refuse_beside_report, saved
 from rlcorr_cli.api.touched import check_touched, quarantines, report_files, written
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import Destination, Staging, check_run
-from rlcorr_cli.atomic.destinations import DUMP
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
+from rlcorr_cli.files.destinations import DUMP, Destination, check_run
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.present import forms
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
@@ -113,7 +113,7 @@ def plot(
         limit=limit,
         bad_rows=bad_rows,
     )
-    with Staging() as staging:
+    with Outputs() as staging:
         if report is not None:
             refuse_beside_report(reading, plan, mode=mode)
             refuse_undrawable(report, inputs[0] if inputs else "The report")
@@ -155,7 +155,7 @@ def save(report: Report, path: str | Path) -> Path:
     columns = len(_a_report(report).groups[0].key) if report.groups else 0
     (place,) = report_files(path, n_group_columns=columns)
     check_run(forms.destinations(place), [(DUMP, source.path) for source in report.inputs])
-    with Staging() as staging:
+    with Outputs() as staging:
         forms.write(report, place, staging)
         staging.publish()
     return place
@@ -174,7 +174,7 @@ def _measured(
     *,
     computing: "Computing",
     watch: "Watch | None",
-    staging: Staging,
+    staging: Outputs,
     by_step: bool,
 ) -> dict[str, Report]:
     """Each kind's report.  Staleness looks at steps and versions at once, everything else at steps alone; the dump is
@@ -236,7 +236,7 @@ def _read(
     *,
     computing: "Computing",
     watch: "Watch | None",
-    staging: Staging,
+    staging: Outputs,
     by_step: bool,
 ) -> "dict[str, Drawn]":
     """The pictures of a dump, those of its reports first; each of the others reads it once more."""
@@ -252,7 +252,7 @@ def _read(
     return drawn
 
 
-def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Staging) -> "Drawn":
+def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Outputs) -> "Drawn":
     """The picture of the plans that `compare` takes by itself."""
     from rlcorr_cli.pipeline.compare import compare
     from rlcorr_cli.present.forms import compared
@@ -268,7 +268,7 @@ def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None
     return compared.drawn(comparison)
 
 
-def _diagnosed(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Staging) -> "Drawn":
+def _diagnosed(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Outputs) -> "Drawn":
     """The picture of the likely cause."""
     from rlcorr_cli.pipeline.diagnose import diagnose
     from rlcorr_cli.present.forms import diagnosed
@@ -317,7 +317,7 @@ def _drawn(by_kind: Mapping[str, Report]) -> "dict[str, Drawn]":
     return {kind: draw(kind, report) for kind, report in by_kind.items()}
 
 
-def _picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Staging) -> Picture:
+def _picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs) -> Picture:
     """The picture, staged for its file if it has one."""
     if drawn.figure is None or place is None:
         return Picture(kind=drawn.kind, figure=drawn.figure, caption=drawn.caption, notes=notes)

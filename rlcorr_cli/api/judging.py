@@ -9,8 +9,9 @@ from rlcorr_cli.api.arguments import Names, Paths, computing, kind_of, names, pa
 from rlcorr_cli.api.choosing import ObjectiveLike, PlanLike, choose_plan, objective_under
 from rlcorr_cli.api.touched import check_touched, quarantines, written
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import UsageError, not_one_of
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Mode
@@ -113,7 +114,7 @@ def check(
     )
     _refuse_cause(asked, report, reading)
     diagnosed = None
-    with Staging() as staging:
+    with Outputs() as staging:
         if report is not None:
             refuse_beside_report(reading, plan, profile=profile, mode=mode)
             if wanted is not None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.api.arguments import Files, Names, kind_of, names, paths
 from rlcorr_cli.api.touched import check_touched, report_files
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files import located
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present import forms
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved_totals import AGAIN, SUFFIX, holds_totals
-from rlcorr_cli.storage import located
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch
@@ -45,7 +45,7 @@ def merge(
     columns = names("group_by", group_by)
     outputs = report_files(output, n_group_columns=len(columns) or 1)
     notes = check_touched([place for path in outputs for place in forms.destinations(path)], inputs)
-    with Staging() as staging:
+    with Outputs() as staging:
         report = run(inputs, group_by=columns, allow_overlap=allow_overlap, watch=watch)
         if report.totals is not None:  # only now it is known by what the parts are grouped
             report_files(output, n_group_columns=len(report.totals.provenance.groups))

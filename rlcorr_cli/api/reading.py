@@ -9,8 +9,8 @@ from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, one_
 from rlcorr_cli.api.choosing import ObjectiveLike, PlanLike, choose_plan, objective_under
 from rlcorr_cli.api.touched import check_touched, quarantines, report_files, written
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Mode
@@ -92,7 +92,7 @@ def analyze(
     from rlcorr_cli.pipeline import analyze as analysis
 
     with (
-        Staging() as staging,
+        Outputs() as staging,
         computing(
             device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
         ) as compute,

@@ -18,8 +18,8 @@ from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.comparing import default_plans
 from rlcorr_cli.api.touched import check_touched, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
 from rlcorr_cli.report.side_by_side import SideBySide
@@ -77,7 +77,7 @@ def compare_dumps(
     places = [place for path in outputs for place in sheet_destinations(path)]
     notes = check_touched(places, [path for reading in requests for path in reading.paths], plan=plan)
     with (
-        Staging() as staging,
+        Outputs() as staging,
         computing(
             device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
         ) as compute,

@@ -8,8 +8,8 @@ from rlcorr_cli.api.arguments import Files, Paths, computing, one_of, refuse_out
 from rlcorr_cli.api.choosing import PlanLike, choose_plan
 from rlcorr_cli.api.touched import check_touched, quarantines, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.plan import Mode, Rejection, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
@@ -71,7 +71,7 @@ def sweep(
     places = [place for path in outputs for place in sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=plan)
     with (
-        Staging() as staging,
+        Outputs() as staging,
         computing(
             device, batch_tokens, engine=engine, workers=workers, threads=threads, ray_address=ray_address
         ) as compute,

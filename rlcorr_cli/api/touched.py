@@ -6,13 +6,12 @@ from typing import Any
 
 from rlcorr_cli.api.arguments import several
 from rlcorr_cli.api.choosing import plan_file
-from rlcorr_cli.atomic import Destination, check_run
-from rlcorr_cli.atomic.destinations import DUMP
 from rlcorr_cli.errors import UsageError, shortened
+from rlcorr_cli.files import located, output_path
+from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.present.forms import FORMS, SHEETS
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
-from rlcorr_cli.storage import located, output_path
 
 
 def written(option: str, path: Any) -> Path:

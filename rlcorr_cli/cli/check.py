@@ -78,7 +78,7 @@ def _check_summary(dumps: list[str], rules: RuleOptions, plan: PlanOptions) -> t
     from pathlib import Path
 
     from rlcorr_cli.api.touched import check_touched
-    from rlcorr_cli.atomic import Destination
+    from rlcorr_cli.files.destinations import Destination
 
     path = os.environ.get(SUMMARY)
     if not path:

@@ -201,7 +201,7 @@ def parsed(args: list[str]) -> int:
 
 def _interrupted() -> int:
     """Say where an interrupt left things as they were."""
-    from rlcorr_cli.atomic import has_published
+    from rlcorr_cli.files.outputs import has_published
 
     nothing = not has_published() and not has_emitted()
     write_stderr("Interrupted: nothing was written.\n" if nothing else "Interrupted.\n")

@@ -21,9 +21,9 @@ from rlcorr_cli.engines.ray_worker import NodeView, Reading, packed_shard, run_s
 from rlcorr_cli.engines.remote import MOST_RUNS, One, lost, packed, unpacked
 from rlcorr_cli.engines.threads import ThreadEngine, cores
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files.disk import DISK
+from rlcorr_cli.files.services import SERVICES
 from rlcorr_cli.places import Stamp
-from rlcorr_cli.storage.disk import DISK
-from rlcorr_cli.storage.services import SERVICES
 
 R = TypeVar("R")
 Reference = Any

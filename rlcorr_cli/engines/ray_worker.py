@@ -94,8 +94,8 @@ def _as_seen_here(shard: "Shard") -> tuple["Shard", NodeView]:
     other inodes, too.
     """
     from rlcorr_cli.errors import DataError
+    from rlcorr_cli.files.disk import DISK
     from rlcorr_cli.places import scheme
-    from rlcorr_cli.storage.disk import DISK
 
     unseen: list[str] = []
     unlike: list[str] = []

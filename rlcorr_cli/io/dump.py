@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rlcorr_cli.batch import Input, Shard
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.io.ahead import answers
 from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.index import Index
@@ -26,7 +27,6 @@ from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.quality.columns import NO_CLUSTERS, ROLLOUTS
 from rlcorr_cli.requests import PlanColumns, ReadRequest
-from rlcorr_cli.storage import filesystem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.places import Place, Unit
-from rlcorr_cli.storage import filesystem
 
 PIECE_BYTES = 16 << 20
 

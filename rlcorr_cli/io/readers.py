@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.io.batches import CheckedRows, Rows, SetAside, checked_batches
 from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.streams import Stdin
@@ -12,7 +13,6 @@ from rlcorr_cli.io.duplicates import Seen
 from rlcorr_cli.io.formats import container
 from rlcorr_cli.io.sources import blaming_changes, check_unchanged
 from rlcorr_cli.quality.bad_rows import BadRowPolicy
-from rlcorr_cli.storage import filesystem
 
 
 @dataclass

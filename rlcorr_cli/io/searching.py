@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.io.formats import SUFFIXES, is_searched
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.refused import Refused, without_log_probs
-from rlcorr_cli.storage import filesystem
 
 SEARCHED = "*" + ", *".join(SUFFIXES)
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")

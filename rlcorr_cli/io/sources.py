@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.files import Status, filesystem, located
+from rlcorr_cli.files.disk import changed, unreadable
 from rlcorr_cli.io.ahead import answers
 from rlcorr_cli.io.formats import CONTAINERS, MEMORY, NAMES, STREAMED, by_magic, by_suffix, container
 from rlcorr_cli.io.layouts.head import Head
@@ -17,8 +19,6 @@ from rlcorr_cli.io.layouts.table import TRAINED, layout, recognised
 from rlcorr_cli.io.searching import Hits, listed, matching, no_dump, not_read, within
 from rlcorr_cli.io.tables import InMemory
 from rlcorr_cli.places import STDIN, Stamp
-from rlcorr_cli.storage import Status, filesystem, located
-from rlcorr_cli.storage.refusals import changed, unreadable
 
 CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
 CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump, open_dump
@@ -62,7 +62,7 @@ def analyze(
     pictures: bool = False,
     totals: bool = False,
     by_step: bool = False,
-    staging: Staging | None = None,
+    staging: Outputs | None = None,
     objective: Objective | None = None,
 ) -> Report:
     """Measure a dump and report it.
@@ -97,7 +97,7 @@ def analyze_dump(
     totals: bool = False,
     by_group: bool = False,
     by_step: bool = False,
-    staging: Staging | None = None,
+    staging: Outputs | None = None,
     objective: Objective | None = None,
 ) -> Report:
     """The same of a dump that was opened for this plan and this objective.
@@ -123,7 +123,7 @@ def analyze_dump(
     )
     anomalies = find_anomalies(samples(dump))
     budgets = search_budgets(dump, plan, computing)
-    with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
+    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
         measured = measure(
             dump,
             observation,

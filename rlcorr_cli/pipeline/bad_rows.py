@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import output_path
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import holding
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
-from rlcorr_cli.storage import output_path
 
 if TYPE_CHECKING:
     from rlcorr_cli.io.outputs import Output
@@ -67,7 +68,7 @@ class BadRowLog:
 
 
 @contextmanager
-def bad_row_log(dump: Dump, staging: Staging, *, overwrite: bool | None = None) -> Generator[BadRowLog]:
+def bad_row_log(dump: Dump, staging: Outputs, *, overwrite: bool | None = None) -> Generator[BadRowLog]:
     """An empty log, whose rows are written apart where the dump's request says so.  overwrite: as of `quarantine`."""
     policy = dump.request.bad_rows
     destination = quarantine(policy, overwrite)

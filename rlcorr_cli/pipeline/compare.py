@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.peek import samples
@@ -39,7 +39,7 @@ def compare(
     computing: Computing | None = None,
     seed: int | None = 0,
     watch: Watch | None = None,
-    staging: Staging | None = None,
+    staging: Outputs | None = None,
 ) -> Comparison:
     """Compare plans on a dump.
 
@@ -73,7 +73,7 @@ def compare_dump(
     computing: Computing | None = None,
     seed: int | None = 0,
     watch: Watch | None = None,
-    staging: Staging | None = None,
+    staging: Outputs | None = None,
 ) -> Comparison:
     """The same of a dump that was opened for these plans."""
     started = time.perf_counter()
@@ -90,7 +90,7 @@ def compare_dump(
     bounds: dict[str, Mapping[GroupKey, float]] = {}
     for plan in observed:
         bounds.update(search_budgets(dump, plan, computing).bounds)
-    with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
+    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
         measured = measure(dump, observation, computing, bounds=bounds, progress=progress, log=log)
         log.check(sum(measured.rows.values()))
         notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]

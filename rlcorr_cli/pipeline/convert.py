@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.io.convert import SCORED, Partner, canonical_rows
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.io.outputs import Output, dataset, is_table
@@ -45,7 +46,7 @@ def convert(
     n_rows, unmatched, columns = Counter[str](), 0, dict[str, str]()
     with ExitStack() as stack:
         progress = stack.enter_context(watched(dump, watch))
-        staging = stack.enter_context(Staging())
+        staging = stack.enter_context(Outputs())
         about = json.dumps({"version": __version__})
         table = dump.table_columns if is_table(place) and partner is None else None
         output = stack.enter_context(Output(staging, place, rows_per_file, about, columns=table))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import open_dump
 from rlcorr_cli.io.peek import samples
@@ -49,7 +49,7 @@ def diagnose(
     by: tuple[str, ...] = (),
     computing: Computing | None = None,
     watch: Watch | None = None,
-    staging: Staging | None = None,
+    staging: Outputs | None = None,
 ) -> DiagnosedDump:
     """Diagnose a dump, and each group of its rows.
 
@@ -60,7 +60,7 @@ def diagnose(
     dump = open_dump(request, PlanColumns(levels=True, by=by))
     check_quarantine(dump)
     anomalies = find_anomalies(samples(dump))
-    with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
+    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
         gathered = _Gathered()
         rows = Counter[str]()
         work = DiagnoseShard(reading=ShardReading.of(dump, computing), has_files=len(dump.sources) > 1)

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.corrected import check_added, drawn
 from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.outputs import Output, dataset, is_table
-from rlcorr_cli.io.parts import PartsOutput
+from rlcorr_cli.io.outputs import Output, PartsOutput, dataset, is_table
 from rlcorr_cli.io.peek import samples
 from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.pipeline.analyze import Watch, opened, run_totals, watched
@@ -69,7 +69,7 @@ def filter_dump(
             places=places,
             about=json.dumps(_about(plan)),
             progress=stack.enter_context(watched(dump, watch)),
-            staging=(staging := stack.enter_context(Staging())),
+            staging=(staging := stack.enter_context(Outputs())),
             log=(log := stack.enter_context(bad_row_log(dump, staging, overwrite=target.overwrite))),
         )
         tally, outputs = written_apart(writing) if writing.is_apart else _written_in_order(writing, draws, stack)

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.io.batches import SetAside
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import container
 from rlcorr_cli.io.original_rows import OriginalRows
-from rlcorr_cli.io.outputs import Part
-from rlcorr_cli.io.parts import PartsOutput, PartsPlace, ShardParts
+from rlcorr_cli.io.outputs import OutputFile, PartsOutput, PartsPlace, ShardParts
 from rlcorr_cli.io.writers import columns_of
 from rlcorr_cli.pipeline.analyze import Progress
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
@@ -33,7 +33,7 @@ class ShardWritten:
     """What a worker made of a shard: its account, and the parts of the rows that stay and of the others."""
 
     account: Account
-    parts: tuple[tuple[Part, ...], tuple[Part, ...]]
+    parts: tuple[tuple[OutputFile, ...], tuple[OutputFile, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Writing:
     places: tuple[Destination | None, Destination | None]
     about: str
     progress: Progress | None
-    staging: Staging
+    staging: Outputs
     log: BadRowLog
 
     @property

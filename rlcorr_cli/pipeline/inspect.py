@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, NoTrainedPolicy, UsageError
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.columns import Roles
@@ -150,7 +150,7 @@ def inspect(
     share = 0 if lacks else gap_share(dump)
     work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by, gap_share=share)
     gap = GapTotals()
-    with Staging() as staging, bad_row_log(dump, staging) as log:
+    with Outputs() as staging, bad_row_log(dump, staging) as log:
         for shard, inspection in scan(dump, computing, work, log):
             tally += inspection.tally
             gap = gap if inspection.gap is None else gap + inspection.gap

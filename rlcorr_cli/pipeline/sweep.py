@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure import sweep as sweeping
@@ -44,7 +44,7 @@ def sweep(
     n_points: int,
     computing: Computing | None = None,
     watch: Watch | None = None,
-    staging: Staging | None = None,
+    staging: Outputs | None = None,
 ) -> Sweep:
     """The curve of one free bound.  staging: as of `analyze`."""
     started = time.perf_counter()
@@ -55,7 +55,7 @@ def sweep(
     observation = Observation(plans=(swept.base,), seed=None, compares=True)
     if targets.wanted:
         check_rereadable(dump)
-    with watched(dump, watch) as progress, Staging() as own, bad_row_log(dump, staging or own) as log:
+    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
         work = SweepShard(
             reading=ShardReading.of(dump, computing),
             observation=observation,

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.places import Uri
-from rlcorr_cli.storage import filesystem, located
 
 MOST_BYTES = 1 << 20
 """A whole trainer's config has some ten thousand."""

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
+from rlcorr_cli.files import located
 from rlcorr_cli.plans.documents import SUFFIXES, parse, read_text
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.storage import located
 
 FAULTS = 5
 """How many of a file's faults an error names."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli import batch
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.plans.documents import parse_json, read_text
 from rlcorr_cli.plans.files import plan_from_dict
@@ -22,7 +23,6 @@ from rlcorr_cli.report.objective import ObjectiveReport
 from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.report.saved_totals import SUFFIX, holds_totals, read_totals, report_in
 from rlcorr_cli.report.suggest import GeometricBounds, SuggestedBounds
-from rlcorr_cli.storage import filesystem, located
 from rlcorr_cli.totals import binned
 from rlcorr_cli.totals.histogram import Histogram
 

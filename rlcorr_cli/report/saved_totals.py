@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from rlcorr_cli import __version__
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import located
 from rlcorr_cli.plans.documents import read_bytes
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
-from rlcorr_cli.storage import located
 from rlcorr_cli.totals.packed import InconsistentError, MalformedError, pack, pieces, unpack
 from rlcorr_cli.totals.provenance import SCHEMA
 from rlcorr_cli.totals.row_keys import RowSketch

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,6 +130,11 @@ def kill_one(case: Case, dump: Path, folder: Path, choice: random.Random, *, ove
     old = completed(case, dump, folder, "--limit", "100") if over else contents(case, folder)
     was_killed = killed(case, dump, folder, choice)
     after, litter = contents(case, folder), list(folder.rglob(".*"))
+    aside = [path for path in litter if path.suffix == ".old"]
+    for path in aside:  # an older directory, which a kill between two renames left under this name alone
+        for name in [name for name, held in after.items() if not held][:1]:
+            after[name] = _contents(path)
+        shutil.rmtree(path)
     for name in case.outputs:
         # A directory of pictures is replaced picture by picture, and any other whole.
         pieces = after[name] if name in ("pictures", "r-figures") else {name: after[name]}

@@ -14,7 +14,7 @@ import pytest
 from running import BF16, jsonl, row, run
 
 from rlcorr_cli import __version__, analyze
-from rlcorr_cli.storage.times import stated_minute, utc_minute
+from rlcorr_cli.files.disk import stated_minute, utc_minute
 
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
 OLD, NEW = "last changed 2001-09-09 01:46 UTC", "last changed 2009-02-13 23:31 UTC"

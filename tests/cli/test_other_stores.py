@@ -15,7 +15,7 @@ import pytest
 from clouds import Cloud
 from clouds import cloud as cloud
 from clouds import server as server
-from running import BF16, parquet, refused, row, run, run_process
+from running import BF16, STEPS, parquet, refused, row, run, run_process
 
 GEO = ("--preset", "geo_rs")
 
@@ -102,6 +102,23 @@ def test_a_directory_of_parts_is_what_it_is_on_disk_and_replaces_an_older_one(cl
         assert cloud.keys("parts") == [f"parts/{name}" for name in names]
         assert all(cloud.files.read(f"parts/{name}") == (tmp_path / "parts" / name).read_bytes() for name in names)
     refused(run("filter", BF16, *GEO, "-o", f"{cloud.kind.start}/parts"), 4, "exists", "Add --overwrite")
+
+
+@pytest.mark.xdist_group("processes")
+def test_workers_write_a_folder_and_replace_an_older_one(cloud: Cloud) -> None:
+    """What is not among the new parts goes, and nothing else is left."""
+    out = f"{cloud.kind.start}/workers"
+    args = ("filter", STEPS, *GEO, "--engine", "processes", "--workers", "1", "-o", out, "-q")
+    for more, n_parts in ((("--rows-per-file", "4"), 6), ((), 1)):
+        ran = run(*args, *more, "--overwrite")
+        assert ran.status == 0, ran.err
+        told = json.loads(cloud.files.read("workers/_rlcorr.json"))
+        assert len(told["parts"]) == n_parts
+        assert cloud.keys("workers") == [
+            "workers/_rlcorr.json",
+            *(f"workers/{part['name']}" for part in told["parts"]),
+        ]
+    refused(run(*args), 4, "exists", "Add --overwrite")
 
 
 def test_an_object_that_is_written_again_while_it_is_read_is_an_error(cloud: Cloud, tmp_path: Path) -> None:

@@ -9,15 +9,16 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from limits import LIMIT_SECONDS
 from running import BF16, STEPS, Process, forked_command, refused, row, run, wait_for
-from stores import Proxy, get, keys, put, server, unfinished
+from stores import CREDENTIALS, Proxy, get, keys, put, server, unfinished
 from stores import store as store
 
-from rlcorr_cli.atomic.temporaries import temporary_name
+from rlcorr_cli.files.temporaries import temporary_name
 
 GEO = ("--preset", "geo_rs")
 
@@ -114,8 +115,57 @@ def test_a_failing_upload_leaves_nothing_and_keeps_the_older_object(store: Proxy
     assert not any(temporary.iterdir())
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A dump of which the kept rows are more than one request brings: 64 of 40,000 tokens, one with another policy."""
+    offsets = pa.array(np.arange(0, 65 * 40_000, 40_000, dtype=np.int32))
+    rollout = -np.random.default_rng(0).random(64 * 40_000, np.float32)
+    old = np.where(np.arange(len(rollout)) < 40_000, rollout - 1, rollout)
+    columns = [pa.ListArray.from_arrays(offsets, pa.array(values)) for values in (rollout, old)]
+    path = tmp_path_factory.mktemp("large") / "in.parquet"
+    pq.write_table(pa.table(columns, ["rollout_log_probs", "old_log_probs"]), path)
+    return str(path)
+
+
+def test_a_large_object_is_sent_in_parts_and_is_the_one_on_disk(store: Proxy, large: str, tmp_path: Path) -> None:
+    for out in (str(tmp_path / "a.parquet"), "s3://dumps/large/a.parquet"):
+        assert run("filter", large, *GEO, "--rejected", "keep", "-o", out).status == 0
+    assert get(server(), "large/a.parquet") == (tmp_path / "a.parquet").read_bytes()
+    sent = [request.path for request in store.of("large/a.parquet", ["PUT"])]
+    assert len(sent) > 1
+    assert all("partNumber=" in path for path in sent)
+    assert [key for key in unfinished(server()) if key.startswith("large/")] == []
+
+
+def test_the_keys_of_a_profile_are_taken(store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file, section in (("config", "[profile team]\nregion = us-east-1\n"), ("credentials", "[team]\n")):
+        keys_of_it = "".join(f"{name.lower()} = {value}\n" for name, value in CREDENTIALS.items())
+        (tmp_path / file).write_text(section + keys_of_it * (file == "credentials"))
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    ran = run("analyze", BF16, "-o", "s3://dumps/profile/r.json", "-q")
+    assert ran.status == 0, ran.err
+    monkeypatch.setenv("AWS_PROFILE", "none-of-that-name")
+    refused(run("analyze", BF16, "-o", "s3://dumps/profile/s.json", "-q"), 4, "credentials")
+
+
+def test_a_large_upload_that_fails_half_way_leaves_nothing(store: Proxy, large: str, tmp_path: Path) -> None:
+    """Nor has any other output its name by then."""
+    put(server(), "broken/b.parquet", "an older one")
+    store.answer = lambda method, path: (403, {}, b"") if method == "PUT" and "partNumber=2&" in path else None
+    outputs = ("-o", "s3://dumps/broken/b.parquet", "--rejected-output", str(tmp_path / "no.jsonl"), "--overwrite")
+    refused(run("filter", large, *GEO, *outputs), 4, "the credentials are refused")
+    assert get(server(), "broken/b.parquet") == b"an older one"
+    assert keys(server(), "broken") == ["broken/b.parquet"]
+    assert [key for key in unfinished(server()) if key.startswith("broken/")] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+
+
 def test_an_interrupted_upload_leaves_nothing_and_keeps_the_older_object(
-    store: Proxy, tmp_path: Path, temporary: Path
+    store: Proxy, large: str, temporary: Path
 ) -> None:
     put(server(), "interrupted/a.parquet", "an older one")
     uploading, interrupted = threading.Event(), threading.Event()
@@ -126,8 +176,9 @@ def test_an_interrupted_upload_leaves_nothing_and_keeps_the_older_object(
             interrupted.wait(LIMIT_SECONDS)
 
     store.answer = answer
-    args = [forked_command(), "filter", BF16, *GEO, "-o", "s3://dumps/interrupted/a.parquet", "--overwrite"]
-    with Process(args, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE) as process:
+    args = ["filter", large, *GEO, "--rejected", "keep", "-o", "s3://dumps/interrupted/a.parquet", "--overwrite"]
+    env = {**os.environ, "TMPDIR": str(temporary)}
+    with Process([forked_command(), *args], env=env, stderr=subprocess.PIPE) as process:
         wait_for(uploading.is_set, process)
         process.send_signal(signal.SIGINT)  # it has the signal before the answer
         interrupted.set()
@@ -137,6 +188,19 @@ def test_an_interrupted_upload_leaves_nothing_and_keeps_the_older_object(
     assert keys(server(), "interrupted") == ["interrupted/a.parquet"]
     assert [key for key in unfinished(server()) if key.startswith("interrupted/")] == []
     assert not any(temporary.glob(".rlcorr-*"))
+
+
+def test_what_comes_in_the_last_moment_is_not_replaced(store: Proxy) -> None:
+    """The store itself refuses a name that somebody else has taken."""
+
+    def answer(method: str, path: str) -> None:
+        if method == "PUT":
+            put(server(), "taken/a.parquet", "somebody's")
+
+    store.answer = answer
+    ran = run("filter", BF16, *GEO, "-o", "s3://dumps/taken/a.parquet")
+    refused(ran, 4, "was written by another run meanwhile")
+    assert get(server(), "taken/a.parquet") == b"somebody's"
 
 
 def test_a_failing_run_leaves_nothing(store: Proxy, temporary: Path) -> None:
@@ -207,9 +271,9 @@ def test_a_directory_replaces_an_older_one_of_ours_alone(store: Proxy) -> None:
 
 
 def test_a_new_directory_of_which_a_part_fails_is_not_there(store: Proxy) -> None:
-    """Whether the second upload fails, or the store refuses to name the last part."""
+    """Whether its first or its last part."""
     args = ("filter", BF16, *GEO, "-o", "s3://dumps/half/d", "--rows-per-file", "4")
-    for wrong in ("part/part-00001.parquet?partNumber", "/half/d/part-00001.parquet"):
+    for wrong in ("/half/d/part-00000.parquet", "/half/d/part-00001.parquet"):
         store.answer = lambda method, path, wrong=wrong: (403, {}, b"") if method == "PUT" and wrong in path else None
         refused(run(*args), 4, "the credentials are refused")
         assert keys(server(), "half") == []
@@ -251,16 +315,38 @@ def test_scalars_for_tensorboard_are_written_and_replaced(store: Proxy) -> None:
         time.sleep(1.1)  # the file's name has the second
 
 
-def test_what_killed_runs_left_in_a_store_is_removed_and_told_of(store: Proxy) -> None:
-    """Of a process of this host that is gone; one that runs may be writing still, and another host's within a day."""
+def test_what_killed_workers_left_in_a_store_is_removed_and_told_of(store: Proxy) -> None:
+    """A folder with the marker of a process of this host that is gone; one that runs may be writing still, and another
+    host's within a day."""
     with Process(["true"]) as gone:
         gone.wait(LIMIT_SECONDS)
     working = temporary_name(Path("x")).name
     left = working.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
     elsewhere = f".rlcorr-00000000-{gone.pid}-0123456789abcdef.part"
-    for name in (f"{left}/part-00000.parquet", f"{left}/part-00001.parquet", working, elsewhere, f"{left}x"):
-        put(server(), f"litter/{name}", "12345")
-    report = run("filter", BF16, *GEO, "-o", "s3://dumps/litter/a.parquet", "--json").json
-    (note,) = [note for note in report["notes"] if "killed" in note]
-    assert note == f"Removed 1 unfinished output that killed runs had left beside this one's (10 bytes): {left}."
-    assert {*keys(server(), "litter")} == {f"litter/{name}" for name in (working, elsewhere, f"{left}x", "a.parquet")}
+    for folder, marker in (("left", left), ("working", working), ("elsewhere", elsewhere)):
+        args = ("filter", BF16, *GEO, "-o", f"s3://dumps/litter/{folder}")
+        assert run(*args).status == 0
+        n_bytes = len(get(server(), f"litter/{folder}/part-00000.parquet"))
+        put(server(), f"litter/{folder}/{marker}", "12345")
+        if folder != "left":
+            refused(run(*args, "--overwrite"), 4, f"holds other files ({marker})")
+            continue
+        (note,) = [note for note in run(*args, "--json").json["notes"] if "killed" in note]
+        told = (
+            f"Removed 1 unfinished output that killed runs had left beside this one's ({n_bytes + 5:,} bytes): {left}."
+        )
+        assert note == told
+        assert keys(server(), "litter/left") == ["litter/left/part-00000.parquet"]
+
+
+def test_a_folder_that_is_whole_stays_though_its_writer_was_killed_before_it_said_so(store: Proxy) -> None:
+    """Between the last file and the marker's end."""
+    with Process(["true"]) as gone:
+        gone.wait(LIMIT_SECONDS)
+    marker = temporary_name(Path("x")).name.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
+    args = ("filter", BF16, *GEO, "--engine", "processes", "--workers", "1", "-o", "s3://dumps/late/d")
+    assert run(*args).status == 0
+    there = keys(server(), "late/d")
+    put(server(), f"late/d/{marker}", "12345")
+    refused(run(*args), 4, "exists", "Add --overwrite")
+    assert keys(server(), "late/d") == there

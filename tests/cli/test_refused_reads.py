@@ -11,8 +11,8 @@ from fsspec.implementations.local import LocalFileSystem
 from pyarrow import fs
 from running import BF16, refused, run
 
-from rlcorr_cli.storage import store
-from rlcorr_cli.storage.opening import Opened
+from rlcorr_cli.files import stores
+from rlcorr_cli.files.stores import Opened
 
 REFUSAL = "AuthenticationException: GetToken(): the token has expired"
 
@@ -69,6 +69,6 @@ def test_a_token_that_fails_while_a_file_is_read_is_the_stores_refusal(
     def opened(scheme: str, place: str, query: str) -> Opened:
         return Opened(fs.PyFileSystem(fs.FSSpecHandler(Expiring(size // 3))), f"{tmp_path}/")
 
-    monkeypatch.setattr(store, "opened", opened)
+    monkeypatch.setattr(stores, "opened", opened)
     ran = run("analyze", f"gs://{tmp_path.name}/{name}")
     refused(ran, 3, "no credentials, or none that hold", f"/{name}', endpoint")

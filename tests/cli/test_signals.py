@@ -107,14 +107,15 @@ def test_a_signal_while_waiting_for_standard_input_ends_it(number: signal.Signal
 WRITTEN = """
 import os, signal
 from pathlib import Path
-from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.cli import main
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.present.stdout import emit
 
 def work(args):
     if "file" in args:
-        with Staging() as staging:
+        with Outputs() as staging:
             staging.write(Destination(path=Path(args[-1])), b"whole")
             if "published" in args:
                 staging.publish()

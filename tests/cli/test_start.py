@@ -14,7 +14,7 @@ ENDING = (
 )
 NEVER = (
     *("polars", "pandas", "matplotlib", "jinja2", "pydantic", "yaml", "IPython", "scipy", "tensorboardX", "ray"),
-    *("pyarrow.compute", "pyarrow.dataset", "torch", "array_api_compat"),
+    *("pyarrow.compute", "pyarrow.dataset", "torch", "array_api_compat", "obstore"),
     *("rlcorr_cli.engines.processes", "rlcorr_cli.engines.ray_tasks"),
 )
 """What no command loads on a Parquet file where neither a plan, nor rules, nor a report is given or asked for."""

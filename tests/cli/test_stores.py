@@ -15,7 +15,7 @@ from running import BF16, STEPS, parquet, refused, row, run
 from stores import Proxy, files, put, server
 from stores import store as store
 
-from rlcorr_cli.storage.opening import opened
+from rlcorr_cli.files.stores import opened
 
 REGION = {"x-amz-bucket-region": "eu-central-1"}
 

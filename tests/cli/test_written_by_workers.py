@@ -158,9 +158,7 @@ def test_an_older_folder_has_no_seal_while_parts_are_named(store: Proxy, dump: s
 
 @pytest.mark.usefixtures("warm")
 def test_a_part_that_the_store_refuses_leaves_nothing(store: Proxy, dump: str, temporary: Path) -> None:
-    store.answer = lambda method, path: (
-        (403, {}, b"") if method == "PUT" and "part-00002.parquet?partNumber" in path else None
-    )
+    store.answer = lambda method, path: (403, {}, b"") if method == "PUT" and "part-00002.parquet" in path else None
     refused(run("filter", dump, *GEO, *BY_ONE, "-o", "s3://dumps/refused/d"), 4, "the credentials are refused")
     assert keys(server(), "refused") == []
     assert not any(temporary.iterdir())
@@ -174,11 +172,12 @@ def test_a_kill_half_way_leaves_no_seal_in_a_store_and_the_next_run_no_litter(
         wait_for(lambda: any(key.endswith("/part-00000.parquet") for key in keys(server(), "killed")), process)
         process.kill()
         process.communicate()
-    (litter,) = keys(server(), "killed")
-    assert litter.startswith("killed/.rlcorr-")
+    marker, part = keys(server(), "killed")
+    assert marker.startswith("killed/d/.rlcorr-")
+    assert part == "killed/d/part-00000.parquet"
     report = run("filter", dump, *GEO, *BY_ONE, "-o", "s3://dumps/killed/d", "--json").json
     (note,) = [note for note in report["notes"] if "killed" in note]
     assert note.startswith("Removed 1 unfinished output that killed runs had left beside this one's (")
-    assert litter.split("/")[1] in note
-    assert {key.split("/")[1] for key in keys(server(), "killed")} == {"d"}
+    assert marker.split("/")[2] in note
+    assert not any("/." in key for key in keys(server(), "killed"))
     assert f"killed/d/{SEAL}" in keys(server(), "killed")

@@ -18,15 +18,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli.atomic import check_run
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError, OutputError
+from rlcorr_cli.files.destinations import check_run
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.arrow_rows import ArrowRows
-from rlcorr_cli.io.outputs import SEAL, dataset
-from rlcorr_cli.io.parts import PartsPlace, ShardParts
+from rlcorr_cli.io.outputs import SEAL, PartsPlace, ShardParts, dataset
 from rlcorr_cli.pipeline.analyze import opened
 from rlcorr_cli.pipeline.filter import filter_dump
 from rlcorr_cli.pipeline.filter_parts import WriteParts

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from rlcorr_cli.storage.refusals import refused
-from rlcorr_cli.storage.services import Asked
-from rlcorr_cli.storage.waiting import Impatient
+from rlcorr_cli.files.services import StoreRequest, refused
+from rlcorr_cli.files.stores import Impatient
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def test_a_silent_store_does_not_answer(silent: str) -> None:
     for call in (Impatient(google, 0.2).get_file_info, Impatient(google, 0.2).open_input_file):
         with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s") as caught:
             call("dumps/a.parquet")
-        message = refused(Asked("gs://dumps/a.parquet", "dumps", "a.parquet", ""), caught.value).message
+        message = refused(StoreRequest("gs://dumps/a.parquet", "dumps", "a.parquet", ""), caught.value).message
         assert "the endpoint does not answer" in message
 
 

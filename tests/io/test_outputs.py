@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli.atomic import Staging, check_run
 from rlcorr_cli.errors import DataError, OutputError, UsageError
+from rlcorr_cli.files.destinations import check_run
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.outputs import Output, dataset
 
@@ -20,12 +21,12 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def output(staging: Staging, path: Path, *, overwrite: bool = False) -> Output:
+def output(staging: Outputs, path: Path, *, overwrite: bool = False) -> Output:
     return Output(staging, dataset(path, "-o", overwrite), 2, "{}")
 
 
 def written(path: Path, *, overwrite: bool = False) -> None:
-    with Staging() as staging, output(staging, path, overwrite=overwrite) as rows:
+    with Outputs() as staging, output(staging, path, overwrite=overwrite) as rows:
         rows.write(ROWS)
         rows.finish("{}")
         staging.publish()
@@ -35,7 +36,7 @@ def written(path: Path, *, overwrite: bool = False) -> None:
 def test_an_output_that_came_meanwhile_stays(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     for overwrite in (False, True):
-        with Staging() as staging, output(staging, path, overwrite=overwrite) as rows:
+        with Outputs() as staging, output(staging, path, overwrite=overwrite) as rows:
             rows.write(ROWS.part(1, 3))
             written(path, overwrite=overwrite)
             rows.finish("{}")
@@ -72,7 +73,7 @@ def test_a_directory_of_other_files_is_never_replaced(tmp_path: Path, name: str)
     written(path)
     check_run((dataset(path, "-o", True),))
     before = left(path)
-    with Staging() as staging, output(staging, path, overwrite=True) as rows:
+    with Outputs() as staging, output(staging, path, overwrite=True) as rows:
         rows.write(ROWS)
         rows.finish("{}")
         other_part(path / name) if name.endswith(".parquet") else (path / name).mkdir()  # while this runs
@@ -120,7 +121,7 @@ def test_an_empty_directory_is_filled_and_a_link_to_one_refused(tmp_path: Path) 
 def test_an_older_output_goes_where_this_run_has_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "rejected.jsonl"
     for overwrite in (True, False):
-        with Staging() as staging, output(staging, path, overwrite=overwrite) as rows:
+        with Outputs() as staging, output(staging, path, overwrite=overwrite) as rows:
             path.write_text("{}\n")
             rows.finish_or_remove("{}")
             if overwrite:
@@ -138,14 +139,14 @@ def test_a_name_of_no_form_is_refused(tmp_path: Path) -> None:
 
 def test_two_columns_of_one_name_are_not_written_as_one(tmp_path: Path) -> None:
     twice = ArrowRows(pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["prompt", "prompt"]))
-    with Staging() as staging:
+    with Outputs() as staging:
         with (
             output(staging, tmp_path / "a.jsonl") as rows,
             pytest.raises(DataError, match="Two columns are called prom"),
         ):
             rows.write(twice)
-        assert len(left(tmp_path)) == 1
-    with Staging() as staging, output(staging, tmp_path / "a.parquet") as rows:
+        assert left(tmp_path) == []
+    with Outputs() as staging, output(staging, tmp_path / "a.parquet") as rows:
         rows.write(twice)
         rows.finish("{}")
         staging.publish()

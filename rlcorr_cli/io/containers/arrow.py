@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rlcorr_cli.batch import Shard, Stamp
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.batches import Rows
 from rlcorr_cli.io.columns import Roles
@@ -21,7 +22,6 @@ from rlcorr_cli.io.containers.reader import Piece, Reader
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
-from rlcorr_cli.storage import filesystem
 
 FILE = b"ARROW1"
 OLD_FEATHER = b"FEA1"

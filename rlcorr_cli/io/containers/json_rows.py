@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.storage import filesystem
+from rlcorr_cli.files import filesystem
 
 CUT = "Wait until it is written, or copy it again."
 Made = TypeVar("Made")

@@ -13,6 +13,7 @@ from typing import Any
 
 from rlcorr_cli.batch import Shard, Stamp
 from rlcorr_cli.errors import DataError, NoTrainedPolicy
+from rlcorr_cli.files.disk import unreadable
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.batches import Rows
 from rlcorr_cli.io.columns import Roles
@@ -25,7 +26,6 @@ from rlcorr_cli.io.layouts.table import layout
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
 from rlcorr_cli.places import shown, utf8
-from rlcorr_cli.storage.refusals import unreadable
 
 PEEKED_ROWS = 64
 PORTION_TOKENS = 1 << 18

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.batches import ROW_TOKENS, Rows
 from rlcorr_cli.io.columns import Roles
@@ -20,7 +21,6 @@ from rlcorr_cli.io.containers.reader import Reader
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
-from rlcorr_cli.storage import filesystem
 
 MERGE_BYTES = 4 << 20
 STEP_TOKENS = 1 << 14, 1 << 22

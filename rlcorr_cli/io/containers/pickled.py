@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.storage.contents import AnyBytes
+from rlcorr_cli.files.disk import AnyBytes
 
 HINT = "Only files of the frameworks that rlcorr knows are read, and nothing in them is run."
 NUMBERS = re.compile(rb"(?:G.{8}|K.|M..|J.{4}|[N\x88\x89]){1,65536}+", re.DOTALL)

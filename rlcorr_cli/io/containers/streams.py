@@ -12,9 +12,9 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.io.formats import GZIP, ZSTD
 from rlcorr_cli.places import STDIN, shown
-from rlcorr_cli.storage import filesystem
 
 BLOCK_BYTES = 16 << 20
 HEAD_BYTES = 1 << 20

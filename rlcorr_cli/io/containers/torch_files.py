@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
+from rlcorr_cli.files.disk import AnyBytes
 from rlcorr_cli.io.containers.pickled import HINT, unpickle
 from rlcorr_cli.io.containers.tensors import Array, tensor
-from rlcorr_cli.storage import filesystem
-from rlcorr_cli.storage.contents import AnyBytes
 
 MAX_MEMBERS = 2_000_000
 WHOLE_BYTES = 1 << 24

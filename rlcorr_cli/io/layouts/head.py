@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.storage import filesystem
+from rlcorr_cli.files import filesystem
 
 LOOKED_AT = 1 << 16
 LONGEST_LINE = 32 << 20

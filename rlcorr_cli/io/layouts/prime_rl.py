@@ -13,12 +13,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.io.containers.json_rows import made_of_rows
 from rlcorr_cli.io.layouts.fields import aligned, floats, integers, mask, span, text, whole
 from rlcorr_cli.io.layouts.head import Head
 from rlcorr_cli.io.layouts.layout import Layout, Opened, Sample
 from rlcorr_cli.places import scheme
-from rlcorr_cli.storage import filesystem
 
 KEYS = ("schema_version", "inference_logprobs", "trainer_logprobs")
 SCHEMA_VERSION = 1

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.io.layouts.head import Head
-from rlcorr_cli.storage import filesystem
 
 ROLLOUT, STEP, RANK, TRAJECTORY = "rollout", "step", "rank", "trajectory"
 TRAJECTORY_KEYS = ("sample_index", "group_index", "status", "messages")

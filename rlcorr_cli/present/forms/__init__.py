@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlcorr_cli.atomic import Destination, Staging
+    from rlcorr_cli.files.destinations import Destination
+    from rlcorr_cli.files.outputs import Outputs
     from rlcorr_cli.report.report import Report
 
 FORMS: dict[str, str] = {
@@ -36,14 +37,14 @@ def destinations(path: Path) -> "tuple[Destination, ...]":
     """All that may be written for a report of this name."""
     if path.suffix.lower() in SEVERAL_FILES:
         return _module(path).destinations(path)
-    from rlcorr_cli.atomic import Destination
+    from rlcorr_cli.files.destinations import Destination
 
     return (Destination(path=path, overwrite=True),)
 
 
 def sheet_destinations(path: Path) -> "tuple[Destination, ...]":
     """All that may be written for a sheet of this name."""
-    from rlcorr_cli.atomic import Destination
+    from rlcorr_cli.files.destinations import Destination
 
     picture = (sheet_picture(path),) if path.suffix.lower() == ".md" else ()
     return (*picture, Destination(path=path, overwrite=True))
@@ -51,13 +52,13 @@ def sheet_destinations(path: Path) -> "tuple[Destination, ...]":
 
 def sheet_picture(path: Path) -> "Destination":
     """Where the picture of a Markdown sheet of this name lies."""
-    from rlcorr_cli.atomic import Destination
+    from rlcorr_cli.files.destinations import Destination
 
     directory = path.with_name(f"{path.stem}-figures")
     return Destination(path=directory / f"{path.stem}.png", overwrite=True, makes_parents=True)
 
 
-def write(report: "Report", path: Path, staging: "Staging") -> None:
+def write(report: "Report", path: Path, staging: "Outputs") -> None:
     """Stage a report in the form of the path's suffix."""
     _module(path).write(report, path, staging)
 

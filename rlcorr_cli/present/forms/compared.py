@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Staging
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.compared import (
     PLAN_NOTE,
     agreement,
@@ -34,7 +34,7 @@ STATUS = {"near": "ok", "weight": "ok", "outliers": "warn", "moved": "warn", "fa
 """The headline flag -> how the recommendation looks."""
 
 
-def write(comparison: Comparison, path: Path, staging: Staging) -> None:
+def write(comparison: Comparison, path: Path, staging: Outputs) -> None:
     """Stage a comparison in the form of the path's suffix."""
     sheets.write(sheet(comparison), path, staging)
 

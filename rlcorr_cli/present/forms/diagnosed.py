@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Staging
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.diagnosed import (
     EXPLAIN_NOTE,
     LEVEL_NOTE,
@@ -41,7 +41,7 @@ RECORD = ("rank", "cause", "share", "bound", "parameter", "value", "low", "high"
 """Columns of the table form, of a cause."""
 
 
-def write(dump: DiagnosedDump, path: Path, staging: Staging) -> None:
+def write(dump: DiagnosedDump, path: Path, staging: Outputs) -> None:
     """Stage a diagnosis in the form of the path's suffix."""
     sheets.write(sheet(dump), path, staging)
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present import streamed
 from rlcorr_cli.report.report import Report
 
@@ -19,6 +20,6 @@ def pieces(report: Report, *, pictures: bool = True) -> Iterator[str]:
     return streamed.pieces(document, "groups", (group.to_dict() for group in report.groups), last)
 
 
-def write(report: Report, path: Path, staging: Staging) -> None:
+def write(report: Report, path: Path, staging: Outputs) -> None:
     """Stage the document as a file."""
     staging.write(Destination(path=path, overwrite=True), (piece.encode() for piece in pieces(report)))

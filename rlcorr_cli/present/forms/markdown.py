@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.cells import Rows
 from rlcorr_cli.present.figures import KINDS, Drawn, draw
 from rlcorr_cli.present.forms.content import MARKS, Content, content
@@ -116,7 +117,7 @@ def destinations(path: Path) -> tuple[Destination, ...]:
     return (*(_picture(path, kind) for kind in KINDS), Destination(path=path, overwrite=True))
 
 
-def write(report: Report, path: Path, staging: Staging) -> None:
+def write(report: Report, path: Path, staging: Outputs) -> None:
     """Stage the pictures first, then the document that names them."""
     drawn = [draw(kind, report, captioned=False) for kind in KINDS if kind != "overview"]
     pictures = [picture for picture in drawn if picture.figure is not None]

@@ -14,7 +14,8 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.cells import Rows
 from rlcorr_cli.present.forms.content import MARKS, content
 from rlcorr_cli.present.forms.pictures import pictures
@@ -75,6 +76,6 @@ def _width(rows: Rows) -> str:
     return next((name for most, name in WIDTHS if len(rows.headings) <= most), "widest")
 
 
-def write(report: Report, path: Path, staging: Staging) -> None:
+def write(report: Report, path: Path, staging: Outputs) -> None:
     """Stage the page as a file."""
     staging.write(Destination(path=path, overwrite=True), text(report).encode())

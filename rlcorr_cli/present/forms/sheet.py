@@ -13,8 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.cells import Rows
 from rlcorr_cli.present.figures import Axes, Drawn, style
 from rlcorr_cli.present.forms import sheet_picture
@@ -67,7 +68,7 @@ class Sheet:
     causes: Sequence[Cause] = ()
 
 
-def write(sheet: Sheet, path: Path, staging: Staging) -> None:
+def write(sheet: Sheet, path: Path, staging: Outputs) -> None:
     """Stage a sheet in the form of the path's suffix; Markdown has no picture beside it where there is no panel, and
     where a picture is asked for, that is a DataError."""
     suffix = path.suffix.lower()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Staging
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.figures import Axes, style
 from rlcorr_cli.present.forms import sheet as sheets
 from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
@@ -15,7 +15,7 @@ from rlcorr_cli.present.swept import headline, point_rows
 from rlcorr_cli.report.swept import Point, Sweep
 
 
-def write(sweep: Sweep, path: Path, staging: Staging) -> None:
+def write(sweep: Sweep, path: Path, staging: Outputs) -> None:
     """Stage a sweep in the form of the path's suffix."""
     sheets.write(sheet(sweep), path, staging)
 

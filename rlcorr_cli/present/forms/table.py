@@ -7,7 +7,8 @@ called.
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.report.report import Group, Report
 
@@ -69,6 +70,6 @@ def harmless(shown: str) -> str:
     return f"'{cleaned}" if cleaned.startswith(FORMULA) else cleaned
 
 
-def write(report: Report, path: Path, staging: Staging) -> None:
+def write(report: Report, path: Path, staging: Outputs) -> None:
     """Stage the table as a file."""
     staging.write(Destination(path=path, overwrite=True), (piece.encode() for piece in pieces(report)))

@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.report.report import Group, Report
 
 VERSION, WRITER = b"brain.Event:2", b"rlcorr"
@@ -34,7 +35,7 @@ def destinations(path: Path) -> tuple[Destination, ...]:
     return (Destination(path=path, directory=True, overwrite=True, is_own=_is_own),)
 
 
-def write(report: Report, path: Path, staging: Staging) -> None:
+def write(report: Report, path: Path, staging: Outputs) -> None:
     """Stage a directory of one event file."""
     scalars = _scalars(report)
     now = time.time()

@@ -10,19 +10,19 @@ import shutil
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from rlcorr_cli.atomic import remote
-from rlcorr_cli.atomic.renaming import ASIDE, PART
-
+PART, ASIDE = ".part", ".old"
+"""Suffixes of a temporary, and of an older directory that stepped aside."""
 LISTED = 3
 OLD_SECONDS = 24 * 3600
 """How old what another host's process wrote must be to count as left behind: whether that runs cannot be asked here."""
 
-_NAME = re.compile(rf"\.rlcorr-(?P<host>[0-9a-f]{{8}})-(?P<pid>[1-9]\d{{0,9}})-[0-9a-f]{{16}}({PART}|{ASIDE})")
+NAME = re.compile(rf"\.rlcorr-(?P<host>[0-9a-f]{{8}})-(?P<pid>[1-9]\d{{0,9}})-[0-9a-f]{{16}}({PART}|{ASIDE})")
+"""Of a temporary: who made it."""
 
 
 def temporary_name(path: Path) -> Path:
@@ -55,40 +55,21 @@ def sweep(directories: Iterable[Path]) -> tuple[str, ...]:
         for path in litter
         if path.suffix == ASIDE
     )
-    return (*_told(removed, n_bytes), *aside)
+    return (*([removed_note(removed, n_bytes)] if removed else []), *aside)
 
 
-def sweep_stores(directories: Iterable[Path]) -> tuple[str, ...]:
-    """The same in folders of stores."""
-    removed: list[Path] = []
-    n_bytes = 0
-    for directory in sorted(set(directories)):
-        for name in remote.names_in(directory):
-            maker = _NAME.fullmatch(name.rstrip("/"))
-            if maker is None:
-                continue
-            path = directory / name.rstrip("/")
-            size, newest = remote.size_and_time(path)
-            if _is_gone(maker["host"], int(maker["pid"]), lambda newest=newest: newest):
-                remote.discard(path, name.endswith("/"))
-                removed.append(path)
-                n_bytes += size
-    return _told(removed, n_bytes)
-
-
-def _told(removed: list[Path], n_bytes: int) -> tuple[str, ...]:
-    if not removed:
-        return ()
+def removed_note(removed: Sequence[Path], n_bytes: int) -> str:
+    """A sentence on what killed runs had left."""
     names = ", ".join(path.name for path in removed[:LISTED]) + (", …" if len(removed) > LISTED else "")
     count = "1 unfinished output" if len(removed) == 1 else f"{len(removed):,} unfinished outputs"
-    return (f"Removed {count} that killed runs had left beside this one's ({n_bytes:,} bytes): {names}.",)
+    return f"Removed {count} that killed runs had left beside this one's ({n_bytes:,} bytes): {names}."
 
 
 def _litter(directory: Path) -> Iterator[Path]:
     with suppress(OSError):  # a directory that cannot be listed can still be written to
         for name in os.listdir(directory):
             path = directory / name
-            maker = _NAME.fullmatch(name)
+            maker = NAME.fullmatch(name)
             with suppress(OSError):  # gone meanwhile
                 if maker is not None and _is_left(path, maker["host"], int(maker["pid"])):
                     yield path
@@ -100,10 +81,10 @@ def _is_left(path: Path, host: str, pid: int) -> bool:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         return False
     # In a directory the newest part tells when it was last written to.
-    return _is_gone(host, pid, lambda: max(entry.lstat().st_mtime for entry in (path, *path.rglob("*"))))
+    return is_gone(host, pid, lambda: max(entry.lstat().st_mtime for entry in (path, *path.rglob("*"))))
 
 
-def _is_gone(host: str, pid: int, newest: Callable[[], float]) -> bool:
+def is_gone(host: str, pid: int, newest: Callable[[], float]) -> bool:
     """newest: asks when there was last written to what the process made."""
     return not _is_alive(pid) if host == _host() else time.time() - newest() > OLD_SECONDS
 

@@ -1,22 +1,27 @@
 """Where a run writes, compared before it starts with all that it reads and with each other.
 
+`check_run` refuses an output in the place of what is read, of another output, or of what another tool wrote.
+
 Paths are compared by what they lead to, not as they are spelled: device and inode, and of what is not there yet those
 of its directory and its name.
 """
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from rlcorr_cli.atomic import remote
-from rlcorr_cli.atomic.temporaries import sweep, sweep_stores
-from rlcorr_cli.errors import OutputError, UsageError
-from rlcorr_cli.places import STDIN, scheme
+from rlcorr_cli.errors import DataError, OutputError, UsageError
+from rlcorr_cli.files.temporaries import NAME, is_gone, removed_note, sweep
+from rlcorr_cli.places import STDIN, Uri, UriPath, scheme
+
+if TYPE_CHECKING:
+    from rlcorr_cli.files.stores import Store
 
 DUMP = "DUMP"
 """What a dump's files are named by, as options name other files."""
@@ -36,7 +41,43 @@ KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 STREAMS = ((1, "Standard output"), (2, "Standard error"))
 
 
-def _is_nobodys(name: str, opened: Callable[[], BinaryIO]) -> bool:
+def is_remote(path: Path) -> bool:
+    """Whether an output goes to a store."""
+    return isinstance(path, UriPath)
+
+
+@contextmanager
+def store_of(path: Path) -> "Generator[tuple[Store, Uri]]":
+    """The store of an output, and its URI there; what the store refuses is an output that could not be written."""
+    from rlcorr_cli.files.stores import store
+
+    uri = Uri(str(path))
+    try:
+        place = store(uri)
+        try:
+            yield place, uri
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise place.explained(uri, error) or error from error
+    except DataError as error:
+        raise OutputError(error.message, error.hint) from error
+
+
+def folder_here() -> Path:
+    """Where on the disk what is meant for a store is written."""
+    return Path(tempfile.gettempdir())
+
+
+def names_in(directory: Path) -> list[str]:
+    """All names in a directory, sorted; in a store a folder's ends in a /."""
+    if not is_remote(directory):
+        return sorted(os.listdir(directory))
+    with store_of(directory) as (store, uri):
+        return store.names(uri)
+
+
+def _never_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
     return False
 
 
@@ -54,23 +95,23 @@ class Destination:
     directory: bool = False
     overwrite: bool | None = False
     makes_parents: bool = False
-    is_own: Callable[[str, Callable[[], BinaryIO]], bool] = _is_nobodys
+    is_own: Callable[[str, Callable[[], BinaryIO]], bool] = _never_own
 
     @property
     def place(self) -> Path:
         """The path with its links followed: what a link to a file leads to is written, and the link stays."""
-        return self.path if remote.is_remote(self.path) else Path(os.path.realpath(self.path))
+        return self.path if is_remote(self.path) else Path(os.path.realpath(self.path))
 
     @property
     def elsewhere(self) -> str:
         """The hint where nothing else helps."""
         return f"Name another place with {self.option}."
 
-    def failed(self, error: OSError) -> OutputError:
+    def write_error(self, error: OSError) -> OutputError:
         """The error of something that the system refused."""
         return OutputError(f"Cannot write {self.path}: {error.strerror or error}.", self.elsewhere)
 
-    def taken(self, reason: str) -> OutputError:
+    def exists_error(self, reason: str) -> OutputError:
         """The error where there is an older output that must stay."""
         if self.overwrite is None:
             return OutputError(f"{self.path} {reason}.", f"Move it away, or name another file with {self.option}.")
@@ -89,16 +130,22 @@ class Destination:
             raise OutputError(f"{self.path} is {kind}, not {wanted}.", self.elsewhere)
         if not self.directory:
             return True
-        names = remote.names_in(place) if remote.is_remote(place) else sorted(os.listdir(place))
-        foreign = next((name for name in names if not self._is_own(place, name)), None)
+        names = names_in(place)
+        foreign = next((name for name in names if not self.holds_own(place, name)), None)
         if foreign is not None:
-            raise OutputError(f"{self.path} holds other files ({foreign}).", "Name a new or empty directory.")
+            raise self.foreign_error(foreign)
         return bool(names)
 
-    def _is_own(self, directory: Path, name: str) -> bool:
+    def foreign_error(self, name: str) -> OutputError:
+        """The error where a directory holds what no run wrote."""
+        return OutputError(f"{self.path} holds other files ({name}).", "Name a new or empty directory.")
+
+    def holds_own(self, directory: Path, name: str) -> bool:
+        """Whether a run wrote the file of this name in a directory."""
         path = directory / name
-        if remote.is_remote(path):
-            return self.is_own(name, lambda: remote.opened(path))
+        if is_remote(path):
+            with store_of(path) as (store, uri):
+                return self.is_own(name, lambda: store.open(uri))
         return path.is_file() and not path.is_symlink() and self.is_own(name, lambda: path.open("rb"))
 
 
@@ -110,14 +157,18 @@ def check_run(
     reads: options and the files that they name, DUMP for those of the dump.  What is wrong with them is said where they
     are read.  Returns notes on what killed runs had left beside the destinations, which is removed.
     """
-    located = [_located(destination) for destination in destinations]
+    located: list[_Located] = []
+    for each in destinations:
+        try:
+            located.append(_Located(each, _identity(each.path), _above(str(each.place))))
+        except OSError as error:
+            raise each.write_error(error) from None
     _refuse_one_place(located)
     _refuse_what_is_read(located, reads)
+    in_stores = [note for destination in destinations for note in _swept_store(destination)]
     for destination in destinations:
         _refuse_place(destination)
-    places = [destination.place for destination in destinations]
-    stores = [place.parent for place in places if remote.is_remote(place)]
-    return (*sweep(map(_directory_there, places)), *sweep_stores(stores))
+    return (*sweep(_directory_there(destination.place) for destination in destinations), *in_stores)
 
 
 @dataclass(frozen=True)
@@ -127,13 +178,6 @@ class _Located:
     destination: Destination
     identity: Identity
     above: frozenset[Identity]
-
-
-def _located(destination: Destination) -> _Located:
-    try:
-        return _Located(destination, _identity(destination.path), _above(str(destination.place)))
-    except OSError as error:
-        raise destination.failed(error) from None
 
 
 def _refuse_one_place(located: Sequence[_Located]) -> None:
@@ -154,7 +198,11 @@ def _refuse_one_place(located: Sequence[_Located]) -> None:
 def _refuse_what_is_read(located: Sequence[_Located], reads: Iterable[tuple[str, str | os.PathLike[str]]]) -> None:
     """Refuse a destination that is a file that is read, or a directory that holds one."""
     by_identity = {output.identity: output.destination for output in located}
-    directories = {identity for identity, destination in by_identity.items() if _holds_files(destination)}
+    directories = {
+        identity
+        for identity, destination in by_identity.items()
+        if (destination.directory if is_remote(destination.place) else os.path.isdir(destination.place))
+    }
     above: dict[str, frozenset[Identity]] = {}
     for option, path in reads if located else ():
         try:
@@ -167,26 +215,17 @@ def _refuse_what_is_read(located: Sequence[_Located], reads: Iterable[tuple[str,
         holding = directories & above.get(folder, frozenset())
         destination = by_identity.get(identity) or next((by_identity[hit] for hit in holding), None)
         if destination is not None:
-            raise _both(destination, option)
-
-
-def _holds_files(destination: Destination) -> bool:
-    if remote.is_remote(destination.place):
-        return destination.directory
-    return os.path.isdir(destination.place)
-
-
-def _both(destination: Destination, option: str) -> UsageError:
-    what = f"{destination.option} and {option} name the same file, {destination.path}."
-    return UsageError(f"{destination.path} is part of the dump." if option == DUMP else what, destination.elsewhere)
+            both = f"{destination.option} and {option} name the same file, {destination.path}."
+            what = f"{destination.path} is part of the dump." if option == DUMP else both
+            raise UsageError(what, destination.elsewhere)
 
 
 def _refuse_place(destination: Destination) -> None:
     """Refuse where a directory is missing or closed, or where something is that must stay."""
     path, place = destination.path, destination.place
-    if remote.is_remote(path):
+    if is_remote(path):
         if destination.refuse(path) and not destination.overwrite:
-            raise destination.taken("exists")
+            raise destination.exists_error("exists")
         return
     try:
         above = _directory_there(place) if destination.makes_parents else place.parent
@@ -201,15 +240,45 @@ def _refuse_place(destination: Destination) -> None:
         if destination.directory and _holds_current_directory(place):
             raise OutputError(f"{path} is the current directory, or holds it.", destination.elsewhere)
         if destination.refuse(path) and not destination.overwrite:
-            raise destination.taken("exists")
+            raise destination.exists_error("exists")
     except OSError as error:
-        raise destination.failed(error) from None
+        raise destination.write_error(error) from None
+
+
+def _swept_store(destination: Destination) -> Iterator[str]:
+    """Remove what a killed run left in a store; a sentence on it.
+
+    A folder that holds the marker of a process that is gone, and no file that says it is whole, goes with the marker.
+    Beside a file there is something only where a store renames it when it is whole.
+    """
+    place = destination.place
+    if not is_remote(place):
+        return
+    with store_of(place) as (store, _):
+        if not (destination.directory or store.renames):
+            return
+        folder = place if destination.directory else place.parent
+        names = names_in(folder)
+
+        def newest() -> float:
+            return store.size_and_time(str(folder))[1]
+
+        makers = {name: maker for name in names if (maker := NAME.fullmatch(name))}
+        left = [name for name, maker in makers.items() if is_gone(maker["host"], int(maker["pid"]), newest)]
+        own = [name for name in names if destination.holds_own(folder, name)] if left and destination.directory else []
+        is_whole = any(name.startswith("_") for name in own)
+        removed = left if is_whole else [*left, *own]
+        n_bytes = sum(store.size_and_time(str(folder / name))[0] for name in removed)
+        for name in removed:
+            store.delete(str(folder / name))
+        if removed and not is_whole:
+            yield removed_note([folder / name for name in left], n_bytes)
 
 
 def _directory_there(place: Path) -> Path:
     """The nearest directory above that is there, in which what is written has its temporary name."""
-    if remote.is_remote(place):
-        return remote.folder_here()
+    if is_remote(place):
+        return folder_here()
     return next(above for above in place.parents if os.path.lexists(above) or above == above.parent)
 
 
@@ -221,8 +290,12 @@ def _holds_current_directory(place: Path) -> bool:
 
 def kind_at(path: Path) -> str:
     """What has this name, in words; links to files count as what they lead to.  Empty where nothing has it."""
-    if remote.is_remote(path):
-        return remote.kind_at(path)
+    if is_remote(path):
+        with store_of(path) as (store, uri):
+            store.check_place(uri)
+            if store.is_directory(uri):
+                return "a directory"
+            return "a regular file" if store.is_there(uri) else ""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):
@@ -248,14 +321,11 @@ def _identity(path: str | os.PathLike[str]) -> Identity:
 
 def _above(real: str) -> frozenset[Identity]:
     """The identities of a path without links in it and of all directories above it."""
-    return frozenset(_identity(path) for path in _ancestors(real))
-
-
-def _ancestors(real: str) -> Iterator[str]:
-    yield real
+    found = [_identity(real)]
     while os.path.dirname(real) != real and not os.path.dirname(real).endswith(":/"):
         real = os.path.dirname(real)
-        yield real
+        found.append(_identity(real))
+    return frozenset(found)
 
 
 def _open_file(number: int) -> Identity:

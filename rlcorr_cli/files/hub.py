@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from rlcorr_cli.storage.times import stated_minute
+from rlcorr_cli.files.disk import stated_minute
 
 STATES = ("blob_id", "xet_hash", "mtime")
 """What the Hub calls the state of a file."""
@@ -43,7 +43,7 @@ class _Hub(fs.FSSpecHandler):
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         base = selector.base_dir.strip("/")
-        with _said():
+        with _as_os_error():
             maxdepth = None if selector.recursive else 1
             entries = self.fs.find(base, maxdepth=maxdepth, withdirs=True, detail=True, refresh=True)
         infos = [self._create_file_info(path, info) for path, info in entries.items() if path.strip("/") != base]
@@ -55,30 +55,27 @@ class _Hub(fs.FSSpecHandler):
         info = self._info(path)
         if info["type"] != "file":
             raise FileNotFoundError(path)
-        with _said():
+        with _as_os_error():
             # Who reads asks for large pieces itself, so none is read ahead.
             return pa.PythonFile(_File(self.fs.open(path, "rb", size=info["size"], cache_type="none")), mode="r")
 
-    def open_output_stream(self, path: str, metadata: Any) -> pa.PythonFile:
-        with _said():
-            return pa.PythonFile(_File(self.fs.open(path, "wb")), mode="w")
+    def stream(self, path: str) -> "_File":
+        """A new file, which is there when its commit is made."""
+        with _as_os_error():
+            return _File(self.fs.open(path, "wb"))
 
     def delete_file(self, path: str) -> None:
         self._info(path)
-        with _said():
+        with _as_os_error():
             self.fs.rm(path)
 
     def delete_dir(self, path: str) -> None:
-        with _said():
+        with _as_os_error():
             self.fs.rm(path, recursive=True)
-
-    def copy_file(self, src: str, dest: str) -> None:
-        with _said():
-            self.fs.cp_file(src, dest)
 
     def _info(self, path: str) -> dict[str, Any]:
         """Asked for alone: what is known of a folder may be old, and to list it for every file of it takes long."""
-        with _said():
+        with _as_os_error():
             self.fs.dircache.clear()
             is_repository = path.removeprefix("datasets/").count("/") < 2
             return self.fs.info(path, refresh=True, expand_info=not is_repository)
@@ -100,20 +97,26 @@ class _File:
         return getattr(self._file, name)
 
     def read(self, n: int = -1) -> bytes:
-        with _said():
+        with _as_os_error():
             return self._file.read(n)
 
     def write(self, data: bytes) -> int:
-        with _said():
+        with _as_os_error():
             return self._file.write(data)
 
     def close(self) -> None:
-        with _said():
+        with _as_os_error():
             self._file.close()
+
+    complete = close
+
+    def abort(self) -> None:
+        """Nothing of it is committed, as it would be when the file is closed or forgotten."""
+        self._file.closed = True
 
 
 @contextmanager
-def _said() -> Generator[None]:
+def _as_os_error() -> Generator[None]:
     """What the Hub refuses, as an OSError in the words of other stores."""
     from huggingface_hub import errors
 
