@@ -7,7 +7,6 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from rlcorr_cli.batch import Shard
@@ -54,27 +53,9 @@ class Failure:
         raise self.error from WorkerTraceback(self.traceback)
 
 
-@dataclass(frozen=True)
-class One(Generic[R]):
-    """Work that makes one result of a shard, as work that streams."""
-
-    work: Callable[[Shard], R]
-
-    def __call__(self, shard: Shard) -> Iterator[R]:
-        """The only result."""
-        yield self.work(shard)
-
-
-def prepare(named: str) -> None:
-    """Call 'module:function' in a worker, before its first shard; nothing for ''."""
-    module, _, function = named.partition(":")
-    if module:
-        getattr(import_module(module), function)()
-
-
-def packed(work: Callable[[Shard], Iterator[Any]]) -> bytes:
-    """Work as it is sent, once for all shards of a reading."""
-    return pickle.dumps(work, protocol=pickle.HIGHEST_PROTOCOL)
+def packed(work: Callable[[Shard], Iterator[Any]], prepare: Callable[[], None] | None = None) -> bytes:
+    """Work as it is sent.  prepare: called in the worker before it."""
+    return pickle.dumps((prepare, work), protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def outcomes(payload: bytes, shard: Shard) -> Iterator[bytes]:
@@ -83,21 +64,20 @@ def outcomes(payload: bytes, shard: Shard) -> Iterator[bytes]:
     The work is unpacked for every shard, so that nothing which one shard has met is known to another.
     """
     try:
-        work: Callable[[Shard], Iterator[Any]] = pickle.loads(payload)
+        prepare, work = pickle.loads(payload)
+        if prepare is not None:
+            prepare()
         for value in work(shard):
             yield pickle.dumps(Result(value), protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
-        yield pickle.dumps(_failure(error), protocol=pickle.HIGHEST_PROTOCOL)
+        seen = error if isinstance(error, RlcorrError | MemoryError | OSError) else None
+        failure = Failure(seen, "".join(traceback.format_exception(error)))
+        yield pickle.dumps(failure, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def unpacked(outcome: bytes) -> Result[Any] | Failure:
     """What a worker sent."""
     return pickle.loads(outcome)
-
-
-def _failure(error: Exception) -> Failure:
-    seen = error if isinstance(error, RlcorrError | MemoryError | OSError) else None
-    return Failure(seen, "".join(traceback.format_exception(error)))
 
 
 def lost(shard: Shard, how: str) -> DataError:

@@ -20,7 +20,8 @@ from pathlib import Path
 from figures import Bench, default_directory
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engines.remote import One, outcomes, packed, unpacked
+from rlcorr_cli.engines.in_order import OneResult
+from rlcorr_cli.engines.remote import outcomes, packed, unpacked
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.measure.observe import Observation
@@ -47,7 +48,7 @@ def recorded(dump: Dump, chosen: ChosenPlan) -> tuple[bytes, list[Shard], list[b
         provenance=provenance_of(dump, observation, {}),
         gap_share=gap_share(dump),
     )
-    payload, shards = packed(One(work)), list(islice(dump.shards, RECORDED))
+    payload, shards = packed(OneResult(work)), list(islice(dump.shards, RECORDED))
     return payload, shards, [next(outcomes(payload, shard)) for shard in shards]
 
 

@@ -20,8 +20,8 @@ import pytest
 
 from rlcorr_cli.atomic import check_run
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.engines.in_order import ThreadEngine
 from rlcorr_cli.engines.processes import ProcessEngine
-from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError, OutputError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.arrow_rows import ArrowRows

@@ -15,7 +15,7 @@ import pytest
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.ray_worker import Reading, packed_shard, run_shard
-from rlcorr_cli.engines.remote import One, packed, unpacked
+from rlcorr_cli.engines.remote import packed, unpacked
 from rlcorr_cli.storage.disk import DISK
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
@@ -103,16 +103,16 @@ def test_a_signal_while_a_cluster_of_its_own_starts_leaves_nothing(places: dict[
     assert left_in(places) == []
 
 
-def state_of(shard: Shard) -> tuple[object, ...]:
+def state_of(shard: Shard) -> Iterator[tuple[object, ...]]:
     """What work finds."""
-    return (shard.stamp, os.getcwd(), os.environ.get("AWS_REGION"), os.environ.get("AWS_SESSION_TOKEN"))
+    yield (shard.stamp, os.getcwd(), os.environ.get("AWS_REGION"), os.environ.get("AWS_SESSION_TOKEN"))
 
 
 @pytest.fixture
 def reading(tmp_path: Path) -> Reading:
     return Reading(
-        work=packed(One(state_of)),
-        prepare="rlcorr_cli.engines.interrupt:check",
+        work=packed(state_of),
+        needed=("pickle", "pyarrow", "torch"),
         directory=str(tmp_path),
         variables={"AWS_REGION": "there", "AWS_SESSION_TOKEN": None},
     )
