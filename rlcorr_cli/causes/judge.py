@@ -4,21 +4,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import sqrt
 
-from rlcorr_cli.quality.diagnosis.case import Case, Context
-from rlcorr_cli.quality.diagnosis.columns import Attribution, attributions, surprise_gaps, turn_gaps
-from rlcorr_cli.quality.diagnosis.curves import softcap, temperature, top_k, unnormalised
-from rlcorr_cli.quality.diagnosis.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, NotLookedFor
-from rlcorr_cli.quality.diagnosis.grids import grid_cause, grid_facts
-from rlcorr_cli.quality.diagnosis.hot_column import hot_column
-from rlcorr_cli.quality.diagnosis.listing import listed_features
-from rlcorr_cli.quality.diagnosis.numbers import ratio
-from rlcorr_cli.quality.diagnosis.places import place_faults
-from rlcorr_cli.quality.diagnosis.positions import places_of, position_fault
-from rlcorr_cli.quality.diagnosis.repetition import repetition_penalty
-from rlcorr_cli.quality.diagnosis.rows import mispaired_rows, some_rows
-from rlcorr_cli.quality.diagnosis.truncation import truncation
-from rlcorr_cli.quality.diagnosis.weights import CLEAN_CORE, noise, spread_cause
-from rlcorr_cli.quality.diagnosis.wording import count_noun, figures, percent
+from rlcorr_cli.causes.curves import softcap, temperature, top_k, truncation, unnormalised
+from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, NotLookedFor
+from rlcorr_cli.causes.features import Case, Context, listed_features
+from rlcorr_cli.causes.numbers import ratio
+from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
+from rlcorr_cli.causes.rows import (
+    Attribution,
+    attributions,
+    hot_column,
+    mispaired_rows,
+    some_rows,
+    surprise_gaps,
+    turn_gaps,
+)
+from rlcorr_cli.causes.weights import CLEAN_CORE, grid_cause, grid_facts, noise, repetition_penalty, spread_cause
+from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GapTotals
 
 MIN_SEQUENCES, MIN_TOKENS = 16, 1000
