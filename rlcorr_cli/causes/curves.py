@@ -10,7 +10,6 @@ from math import sqrt
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
 from rlcorr_cli.causes.features import Case, Step
 from rlcorr_cli.causes.numbers import Line
-from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
 
 LOST_MASS, LOST_ERRORS = -0.005, 4.0
@@ -81,7 +80,6 @@ def _top_p(case: Case, step: Step) -> CauseFinding:
             _bound_sentence(case, step),
             _lost(case),
         ),
-        advice=CAUSES["top_p"].advice,
     )
 
 
@@ -114,7 +112,6 @@ def _min_p(case: Case, step: Step) -> CauseFinding:
             f"and leaves at least {m:.3g} of a token's own probability to others elsewhere.",
             _lost(case),
         ),
-        advice=CAUSES["min_p"].advice,
     )
 
 
@@ -133,7 +130,6 @@ def _with_temperature(case: Case, step: Step) -> CauseFinding:
             f"{'below' if low.slope < 0 else 'above'} training's makes it.",
             _lost(case),
         ),
-        advice=CAUSES["temperature_and_truncation"].advice,
     )
 
 
@@ -184,7 +180,6 @@ def temperature(case: Case) -> CauseFinding | None:
         ),
         # Tokens drawn from training's column are all that swapped columns are known by.
         explains=("swapped_columns",) if value.raw else (),
-        advice=CAUSES["temperature"].advice,
     )
 
 
@@ -229,7 +224,6 @@ def softcap(case: Case) -> CauseFinding | None:
             f"Log-odds differ along a line (slope {line.slope:.3f} +- {2 * line.error:.3f}, R2 {line.r2:.2f}), and "
             f"spread {features.fan:.1f} times as wide among sure tokens as among even ones (temperature: at most 1.4).",
         ),
-        advice=CAUSES["logit_softcap"].advice,
     )
 
 
@@ -274,7 +268,6 @@ def _top_k_finding(case: Case, cut: str, whole: str, lost: tuple[float, float]) 
             f"{cut} lies above on {percent(max(case.features.positive, 1 - case.features.positive))} of the tokens, "
             f"with no bound at one level, as top-p has.",
         ),
-        advice=CAUSES["top_k"].advice,
     )
 
 
@@ -297,7 +290,6 @@ def _unnormalised_finding(case: Case) -> CauseFinding:
             f"{train} lies above on {percent(f.positive)} of the tokens, along a curve that explains "
             f"{percent(f.curve_share)} of the gap.",
         ),
-        advice=CAUSES["unnormalised"].advice,
     )
 
 

@@ -31,7 +31,7 @@ class CauseFinding:
     levels, {"column": "worker", "levels": "w3"}.  intervals: 95 % intervals of those that have one.  is_minor: whether
     it explains too little to be a verdict.  explains: anomalies of files that this cause makes by itself, which are no
     fault then.  headline: what it is, in a clause that starts with a noun.  evidence: sentences with the numbers that
-    say so.  advice: what to do.
+    say so.  advice: what to do; the judge takes it from CAUSES where a rule gives none.
     """
 
     cause: str
@@ -45,7 +45,7 @@ class CauseFinding:
     explains: tuple[str, ...] = ()
     headline: str
     evidence: tuple[str, ...]
-    advice: str
+    advice: str = ""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CauseFinding":

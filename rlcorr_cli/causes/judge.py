@@ -18,6 +18,7 @@ from rlcorr_cli.causes.rows import (
     surprise_gaps,
     turn_gaps,
 )
+from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.weights import CLEAN_CORE, grid_cause, grid_facts, noise, repetition_penalty, spread_cause
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GapTotals
@@ -106,7 +107,12 @@ def _first(case: Case, rules: tuple[Callable[[Case], CauseFinding | None], ...])
 def _ranked(causes: list[CauseFinding]) -> tuple[CauseFinding, ...]:
     """Grids first, which are there only where they make half the gap; then by rank and share, minor ones last."""
     marked = [
-        replace(cause, is_minor=cause.share < (MINOR_NOISE if cause.cause == "noise" else MINOR)) for cause in causes
+        replace(
+            cause,
+            is_minor=cause.share < (MINOR_NOISE if cause.cause == "noise" else MINOR),
+            advice=cause.advice or CAUSES[cause.cause].advice,
+        )
+        for cause in causes
     ]
     return tuple(sorted(marked, key=lambda c: (c.is_minor, c.cause != "grid", RANK.get(c.cause, 0), -c.share)))
 

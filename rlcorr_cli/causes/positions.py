@@ -11,7 +11,6 @@ import numpy as np
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, PlaceGap
 from rlcorr_cli.causes.features import Case
 from rlcorr_cli.causes.numbers import ratio, ratios, typical
-from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import figures, percent
 from rlcorr_cli.totals.gap import CERTAIN, INDEX_EDGES, PLACE_SUMS, GapTotals
 from rlcorr_cli.totals.histogram import Floats
@@ -70,7 +69,6 @@ def _fault(case: Case, cause: str) -> CauseFinding | None:
             "others).",
             *_certain(case, parts),
         ),
-        advice=CAUSES[cause].advice,
     )
 
 
@@ -160,7 +158,6 @@ def _onset(case: Case, along: _Along) -> CauseFinding | None:
             f"The typical relative error is {figures(typical(before))} before it and {figures(typical(after))} after "
             f"it (z {z:.0f}).",
         ),
-        advice=CAUSES["position_onset"].advice,
     )
 
 
@@ -210,7 +207,6 @@ def _trend(case: Case, along: _Along) -> CauseFinding | None:
             f"The typical relative error goes from {figures(start)} at the first tokens to {figures(end)} at the last "
             f"(z {abs(z):.0f}).",
         ),
-        advice=CAUSES["position_grows" if grows else "position_decays"].advice,
     )
 
 

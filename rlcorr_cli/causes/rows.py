@@ -69,7 +69,6 @@ def mispaired_rows(case: Case) -> CauseFinding | None:
             f"The two columns' log-odds correlate at {figures(features.odd_correlation)} within them: "
             f"{_names(totals.odd_rows)}{'' if totals.n_odd <= NAMED_ROWS else ' and others'}.",
         ),
-        advice=CAUSES["mispaired_rows"].advice,
     )
 
 
@@ -100,7 +99,6 @@ def some_rows(case: Case) -> CauseFinding | None:
         evidence=(
             f"Their typical token is {figures(times)} times as far off as the median row's; the farthest are {names}.",
         ),
-        advice=CAUSES["some_rows"].advice,
     )
 
 

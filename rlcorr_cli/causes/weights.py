@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
 from rlcorr_cli.causes.features import Case
-from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.vocabulary import BY_TOKEN, FEW_TOKENS, MIN_BUCKETS
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GRID_SUMS
@@ -84,7 +83,6 @@ def grid_cause(case: Case) -> CauseFinding | None:
             f"At least {percent(ON_GRID)} of its values lie on that grid, whose steps alone (step^2 / 12 a token) make "
             f"{percent(grid.share)} of the gap.",
         ),
-        advice=CAUSES["grid"].advice,
     )
 
 
@@ -104,7 +102,6 @@ def repetition_penalty(case: Case) -> CauseFinding | None:
             f"Tokens that stood in their row before are {figures(abs(repetition.difference))} lower in log-odds in "
             f"{penalised} than new ones of the same surprise; that is {percent(repetition.eta2)} of the variance.",
         ),
-        advice=CAUSES["repetition_penalty"].advice,
     )
 
 
@@ -131,7 +128,6 @@ def stale_policy(case: Case) -> CauseFinding | None:
             f"z {lean.z_correlation:.1f}, {count_noun(lean.n, 'row')}), and rows differ in the share of tokens that "
             f"gained by {lean.tau:.2f} beyond chance.",
         ),
-        advice=CAUSES["stale_policy"].advice,
     )
 
 
@@ -151,7 +147,6 @@ def drift(case: Case) -> CauseFinding | None:
             f"Rows differ in the share of tokens that gained by {lean.tau:.2f} beyond chance (z {lean.z_tau:.0f}; "
             f"{reason}).",
         ),
-        advice=CAUSES["drift"].advice,
     )
 
 
@@ -175,7 +170,6 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
             f"{spread.n_far:,} tokens lie far off the others, {percent(spread.below)} of them lower in "
             f"{case.context.train}; the mean of e^l is {1 + features.forward:.4f} +- {error:.4f}.",
         ),
-        advice=CAUSES["padded_vocabulary"].advice,
     )
 
 
@@ -193,7 +187,6 @@ def heavy_tail(case: Case) -> CauseFinding | None:
             f"Log-odds differ by {figures(spread.core)} typically, yet by more than six times that on {spread.n_far:,} "
             f"tokens; the whole spread is {spread.tail:.1f} times the typical one (noise: at most 1.4).",
         ),
-        advice=CAUSES["heavy_tail"].advice,
     )
 
 
@@ -216,7 +209,6 @@ def other_weights(case: Case) -> CauseFinding | None:
         parameters={"core": core, **({} if by_token is None else {"by_token": by_token.omega2})},
         headline="other weights on one side: one of 8-bit or 4-bit weights, another checkpoint, an adapter, staleness",
         evidence=tuple(evidence),
-        advice=CAUSES["other_weights"].advice,
     )
 
 
@@ -243,7 +235,6 @@ def noise(case: Case, first: CauseFinding | None) -> CauseFinding | None:
         parameters={"core": core, "size": size},
         headline=size if case.by_token is not None else f"{size}, or changed weights",
         evidence=tuple(evidence),
-        advice=CAUSES["noise"].advice,
     )
 
 
