@@ -97,7 +97,7 @@ class ProcessEngine(Engine):
                     return
                 if n > n_results:
                     n_results = n
-                    yield unpacked(message).taken()
+                    yield unpacked(message)
             fate = worker.fate()
             with self._lock:
                 check()

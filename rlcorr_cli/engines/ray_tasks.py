@@ -229,7 +229,7 @@ def _taken(task: _Task, outcomes: list[bytes]) -> Iterator[Any]:
         raise UsageError(what, f"Install there what rlcorr needs, in this process's versions: pip install {packages}.")
     try:
         for outcome in outcomes:
-            yield unpacked(outcome).taken()
+            yield unpacked(outcome)
     except DataError as error:
         if seen_otherwise := _seen_otherwise(task.shard, view):
             raise seen_otherwise from error

@@ -7,12 +7,11 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, RlcorrError
 
-R = TypeVar("R")
 MOST_RUNS = 3
 """How often a shard is begun whose worker is lost: a second loss may be chance, a third says that it is the shard."""
 
@@ -29,28 +28,11 @@ class WorkerTraceback(Exception):
 
 
 @dataclass(frozen=True)
-class Result(Generic[R]):
-    """One result of a shard."""
-
-    value: R
-
-    def taken(self) -> R:
-        """The value."""
-        return self.value
-
-
-@dataclass(frozen=True)
 class Failure:
     """What ended the work on a shard.  error: where a user is to see it; None of a fault of ours."""
 
     error: RlcorrError | MemoryError | OSError | None
     traceback: str
-
-    def taken(self) -> Any:
-        """Raise it, in the driver."""
-        if self.error is None:
-            raise WorkerFault(f"in a worker:\n{self.traceback}")
-        raise self.error from WorkerTraceback(self.traceback)
 
 
 def packed(work: Callable[[Shard], Iterator[Any]], prepare: Callable[[], None] | None = None) -> bytes:
@@ -68,16 +50,21 @@ def outcomes(payload: bytes, shard: Shard) -> Iterator[bytes]:
         if prepare is not None:
             prepare()
         for value in work(shard):
-            yield pickle.dumps(Result(value), protocol=pickle.HIGHEST_PROTOCOL)
+            yield pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         seen = error if isinstance(error, RlcorrError | MemoryError | OSError) else None
         failure = Failure(seen, "".join(traceback.format_exception(error)))
         yield pickle.dumps(failure, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def unpacked(outcome: bytes) -> Result[Any] | Failure:
-    """What a worker sent."""
-    return pickle.loads(outcome)
+def unpacked(outcome: bytes) -> Any:
+    """A result that a worker sent; its Failure is raised, in the driver."""
+    found = pickle.loads(outcome)
+    if not isinstance(found, Failure):
+        return found
+    if found.error is None:
+        raise WorkerFault(f"in a worker:\n{found.traceback}")
+    raise found.error from WorkerTraceback(found.traceback)
 
 
 def lost(shard: Shard, how: str) -> DataError:

@@ -130,7 +130,7 @@ def test_a_node_works_in_the_drivers_folder_and_by_its_variables(
     before = os.getcwd()
     (tmp_path / "a.jsonl").write_text("{}")
     _, (outcome,) = run_shard(reading, packed_shard(shard_of(tmp_path / "a.jsonl")))
-    assert unpacked(outcome).taken()[1:] == (str(tmp_path), "there", None)
+    assert unpacked(outcome)[1:] == (str(tmp_path), "there", None)
     assert (os.getcwd(), os.environ["AWS_SESSION_TOKEN"], "AWS_REGION" in os.environ) == (before, "of the node", False)
 
 
@@ -143,7 +143,7 @@ def test_a_file_is_the_same_on_a_node_whatever_numbers_its_file_system_has_there
     assert shard.stamp is not None
     of_driver = replace(shard, stamp=(1, 2, *shard.stamp[2:]), companions=(("b.jsonl", (1, 2, 3, 4)),))
     view, (outcome,) = run_shard(reading, packed_shard(of_driver))
-    assert unpacked(outcome).taken()[0] == shard.stamp
+    assert unpacked(outcome)[0] == shard.stamp
     assert (view.unseen, view.unlike) == (("b.jsonl",), ())
     path.write_text("{} ")
     view, _ = run_shard(reading, packed_shard(of_driver))
