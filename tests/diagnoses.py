@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlcorr_cli.batch import Input
-from rlcorr_cli.quality.anomalies import AnomalyFinding
-from rlcorr_cli.quality.diagnosis.diagnosis import (
+from rlcorr_cli.causes.diagnosis import (
+    AnomalyFinding,
     CauseFinding,
     ColumnGap,
     Diagnosis,

@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "totals": ("errors", "places", "plans"),
     "batch": ("errors", "places", "totals"),
     "quality": ("errors", "places", "totals"),
+    "causes": ("quality", "totals"),
     "requests": ("errors", "plans", "quality"),
     "metrics": ("errors", "plans", "totals"),
     "frameworks": ("errors", "plans", "totals", "metrics"),
@@ -32,6 +33,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "io": ("errors", "places", "files", "batch", "plans", "totals", "quality", "requests"),
     "engines": ("errors", "places", "files", "batch"),
     "present": ("errors", "files", "plans", "totals", "quality", "metrics", "frameworks", "rules", "report"),
+    "report": ("errors", "storage", "batch", "plans", "totals", "quality", "causes", "metrics", "frameworks", "rules"),
+    "measure": ("errors", "batch", "plans", "totals", "metrics"),
+    "io": ("errors", "places", "storage", "batch", "atomic", "plans", "totals", "quality", "requests"),
+    "engines": ("errors", "places", "storage", "batch"),
+    "present": ("errors", "atomic", "plans", "totals", "quality", "causes", "metrics", "frameworks", "rules", "report"),
 }
 """A part of the package -> the parts that it may import.  What is not here may import all of these, and see below."""
 

@@ -114,7 +114,7 @@ def fail_on() -> Offers:
 
 def causes() -> Offers:
     """What `diagnose` may fail on."""
-    from rlcorr_cli.quality.causes import ALL_CAUSES, ANY_CAUSE
+    from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
 
     return _offers({ANY_CAUSE: "Any but noise.", **{name: row.meaning for name, row in ALL_CAUSES.items()}})
 

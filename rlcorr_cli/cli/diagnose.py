@@ -71,8 +71,8 @@ def diagnose(
 
 def _causes(texts: Sequence[str]) -> list[str]:
     """The names in 'top_p,min_p'; one that is none is refused before the dump is read."""
+    from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
     from rlcorr_cli.errors import not_one_of
-    from rlcorr_cli.quality.causes import ALL_CAUSES, ANY_CAUSE
 
     names = [name for text in texts for name in text.split(",")]
     for name in names:

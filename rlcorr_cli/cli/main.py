@@ -110,7 +110,7 @@ def _run(arguments: list[str], begin: Callable[[], None]) -> int:
             with _debug_lines() if "--debug" in arguments else nullcontext():
                 return fast_path(arguments)
         finally:
-            interrupt.settle()
+            interrupt.signal_handled()
     except RlcorrError as error:
         return _show(error, arguments)
     except (BrokenPipeError, SystemExit) as error:

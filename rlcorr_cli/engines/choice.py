@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engines.engine import Engine
-from rlcorr_cli.engines.threads import ThreadEngine
+from rlcorr_cli.engines.in_order import Engine
 
 THREADS_THAT_HELP = 5.0
 """One over the share of a worker thread's time under the interpreter lock."""
-START_SECONDS = 2.5
-"""Of a core, to start an interpreter and what it imports; measured while that was torch, too."""
+START_SECONDS = 0.4
+"""Of a core, to start an interpreter and what it imports; on a CPU, which needs no torch."""
 BYTES_PER_SECOND = 9e7
 """Of Parquet, which one core reads and measures."""
 R = TypeVar("R")
@@ -28,14 +27,13 @@ def processes_pay(n_bytes: int, workers: int) -> bool:
     return seconds / min(workers, THREADS_THAT_HELP) > seconds / workers + START_SECONDS
 
 
-class AutoEngine:
+class AutoEngine(Engine):
     """Threads, or processes where they pay.  processes: makes the latter, when they do for the first time."""
 
-    shares_memory = False
-
     def __init__(self, workers: int, processes: Callable[[], Engine]) -> None:
+        super().__init__(workers)
         self.workers = workers
-        self._make, self._threads = processes, ThreadEngine(workers)
+        self._make = processes
         self._processes: Engine | None = None
 
     @property
@@ -46,26 +44,17 @@ class AutoEngine:
     def sized(self, n_bytes: int) -> Engine:
         """The engine for so many bytes."""
         if not processes_pay(n_bytes, self.workers):
-            return self._threads
+            return self.local()
         self._processes = self._processes or self._make()
         return self._processes
 
-    def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
-        """One result per shard."""
-        return self._for(shards).map(shards, work)
-
-    def stream(self, shards: Sequence[Shard], work: Callable[[Shard], Iterator[R]]) -> Iterator[Iterator[R]]:
-        """For each shard in order an iterator of its results, to be used up before the next is taken."""
-        return self._for(shards).stream(shards, work)
-
-    def local(self, threads: int | None = None) -> ThreadEngine:
-        """Threads of this process."""
-        return self._threads.local(threads)
+    def run(
+        self, shards: Sequence[Shard], work: Callable[[Shard], Iterator[R]], *, ahead: int
+    ) -> Iterator[Iterator[R]]:
+        """By the engine for so many bytes as the shards have."""
+        return self.sized(sum(shard.n_bytes for shard in shards)).run(shards, work, ahead=ahead)
 
     def close(self) -> None:
         """End the processes."""
         if self._processes is not None:
             self._processes.close()
-
-    def _for(self, shards: Sequence[Shard]) -> Engine:
-        return self.sized(sum(shard.n_bytes for shard in shards))

@@ -16,8 +16,8 @@ from typing import Any
 AGAIN_SECONDS = 0.2
 
 _seen: BaseException | None = None
-_settled = False
-_undisturbed = 0
+_handled = False
+_held_back = 0
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
@@ -50,37 +50,37 @@ def check() -> None:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     global _seen
-    if _settled:
+    if _handled:
         return
     _seen = KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
     signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, AGAIN_SECONDS)
     raise _seen
 
 
-def settle() -> None:
+def signal_handled() -> None:
     """Raise it no more, nor any other: it has arrived, or the work is done."""
-    global _settled
-    _settled = True
+    global _handled
+    _handled = True
     if _seen is not None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _again(number: int, frame: FrameType | None) -> None:
     """A call that blocks in the main thread is interrupted by this signal as by the first one."""
-    if not _undisturbed and not _is_on_its_way():
+    if not _held_back and not _is_on_its_way():
         check()
 
 
 @contextmanager
-def undisturbed() -> Generator[None]:
+def without_resignalling() -> Generator[None]:
     """While what a run leaves is ended: a generator that is closed because nobody holds it any more handles no
     exception that would tell that one is on its way."""
-    global _undisturbed
-    _undisturbed += 1
+    global _held_back
+    _held_back += 1
     try:
         yield
     finally:
-        _undisturbed -= 1
+        _held_back -= 1
 
 
 def _is_on_its_way() -> bool:

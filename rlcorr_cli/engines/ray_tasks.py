@@ -1,13 +1,14 @@
 """Ray core tasks: a shard each, on the nodes of a cluster.
 
 Ray itself runs a task again that was lost, and for ever where memory is the reason; here the driver starts the shard
-again, so that MOST_RUNS holds whatever took its worker, and the error names its file.
+again, so that MOST_RUNS holds whatever took its worker, and the error names its file.  A task gives two things: how its
+node saw the shard, which comes here at once, and the shard's results, which stay in the cluster's memory until it is
+their turn.
 """
 
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,11 +16,10 @@ from typing import Any, TypeVar
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines import interrupt
-from rlcorr_cli.engines.engine import AHEAD
+from rlcorr_cli.engines.in_order import AHEAD, Engine, cores, in_order
 from rlcorr_cli.engines.ray_cluster import Cluster, broken, connected
 from rlcorr_cli.engines.ray_worker import NodeView, Reading, packed_shard, run_shard
-from rlcorr_cli.engines.remote import MOST_RUNS, One, lost, packed, unpacked
-from rlcorr_cli.engines.threads import ThreadEngine, cores
+from rlcorr_cli.engines.remote import MOST_RUNS, lost, packed, unpacked
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.disk import DISK
 from rlcorr_cli.files.services import SERVICES
@@ -38,22 +38,26 @@ OF_ONE_MACHINE = {
     *("GOOGLE_APPLICATION_CREDENTIALS", "JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH", "HF_HOME")
 }
 """Variables of stores that name files, which may lie elsewhere on a node."""
+NEEDED = ("numpy", "pyarrow", "threadpoolctl", "msgspec")
+"""What work on a shard imports, the last for batches of prime-rl."""
+NEEDED_ON_GPUS = ("torch", "array_api_compat")
 _LOG = logging.getLogger(__name__)
 SHARE = "Put it on storage that all nodes share, or in an object store (`rlcorr help stores`)."
 
 
-class RayEngine:
+class RayEngine(Engine):
     """An Engine over tasks of a cluster, which is connected to when work comes.
 
     workers: shards at a time, None for as many as the cluster has cores, or GPUs where `on_gpus`.  address: as
-    `connected` takes it.  prepare: 'module:function', called on a node before a shard.
+    `connected` takes it.  prepare: called on a node before a shard.
     """
 
-    shares_memory = False
-
-    def __init__(self, workers: int | None, address: str | None, *, prepare: str, on_gpus: bool = False) -> None:
-        self.workers, self._address = workers, address
-        self._prepare, self._on_gpus = prepare, on_gpus
+    def __init__(
+        self, workers: int | None, address: str | None, *, prepare: Callable[[], None], on_gpus: bool = False
+    ) -> None:
+        super().__init__(cores())
+        self.workers = workers
+        self._address, self._prepare, self._on_gpus = address, prepare, on_gpus
         self._cluster: Cluster | None = None
 
     @property
@@ -61,37 +65,29 @@ class RayEngine:
         """What runs there at a time."""
         return f"tasks on Ray, {self.workers or 'as many as it has room for'} at a time"
 
-    def sized(self, n_bytes: int) -> "RayEngine":
-        """Itself."""
-        return self
+    def run(
+        self, shards: Sequence[Shard], work: Callable[[Shard], Iterator[R]], *, ahead: int
+    ) -> Iterator[Iterator[R]]:
+        """For each shard in order an iterator of its results.
 
-    def local(self, threads: int | None = None) -> ThreadEngine:
-        """A thread for each core of this machine."""
-        return ThreadEngine(threads or cores())
-
-    def map(self, shards: Sequence[Shard], work: Callable[[Shard], R]) -> Iterator[R]:
-        """One result per shard."""
-        for results in self.stream(shards, One(work)):
-            yield from results
-
-    def stream(self, shards: Sequence[Shard], work: Callable[[Shard], Iterator[R]]) -> Iterator[Iterator[R]]:
-        """For each shard in order an iterator of its results, to be used up before the next is taken.
-
-        A shard's results come together, when it is done, and wait in the cluster's memory to be taken.
+        ahead: does not count, since a shard's results come together, when it is done, and wait in the cluster's memory
+        to be taken.
         """
         self._cluster = self._cluster or connected(self._address, self.workers or cores())
         reading = Reading(
-            work=packed(work),
-            prepare=self._prepare,
+            work=packed(work, self._prepare),
+            needed=NEEDED + NEEDED_ON_GPUS if self._on_gpus else NEEDED,
             directory=os.getcwd(),
             variables=variables_of_stores(),
         )
         n_workers = self.workers or self._cluster.size(on_gpus=self._on_gpus)
         # The cluster runs what it has room for, and as many wait there, so that no core waits for this process; unless
         # a number was asked for: no more than that are at work.
-        at_work = self.workers or AHEAD * n_workers
-        tasks = _Tasks(self._cluster.ray, reading, at_work=at_work, window=AHEAD * n_workers, on_gpus=self._on_gpus)
-        return tasks.results(shards)
+        tasks = _Tasks(self._cluster.ray, reading, at_work=self.workers or AHEAD * n_workers, on_gpus=self._on_gpus)
+        try:
+            yield from in_order(shards, tasks.begin, AHEAD * n_workers)
+        finally:
+            tasks.end()
 
     def close(self) -> None:
         """Leave the cluster, and end what was started there for this run."""
@@ -102,20 +98,26 @@ class RayEngine:
 
 @dataclass(eq=False, kw_only=True)
 class _Task:
-    """A shard that is under way.  seen, outcomes: what its task will give; view: what it gave for `seen`."""
+    """A shard whose results are yet to be taken.  seen, outcomes: what its task will give, None before it is begun;
+    view: what it gave for `seen`."""
 
     shard: Shard
-    seen: Reference
-    outcomes: Reference
-    runs: int = 1
+    seen: Reference = None
+    outcomes: Reference = None
+    runs: int = 0
     view: NodeView | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it is begun and not done."""
+        return self.seen is not None and self.view is None
 
 
 class _Tasks:
-    """The tasks of one reading.  at_work: how many there may be at a time; window: with those that wait to be taken."""
+    """The tasks of one reading.  at_work: how many there may be at a time."""
 
-    def __init__(self, ray: Any, reading: Reading, *, at_work: int, window: int, on_gpus: bool) -> None:
-        self._ray, self._at_work, self._window = ray, at_work, window
+    def __init__(self, ray: Any, reading: Reading, *, at_work: int, on_gpus: bool) -> None:
+        self._ray, self._at_work = ray, at_work
         self._wants = "GPU" if on_gpus else "CPU"
         resources = {"num_cpus": 1, "num_gpus": 1} if on_gpus else {"num_cpus": 1}
         self._remote = ray.remote(run_shard).options(num_returns=2, max_retries=0, **resources)
@@ -126,19 +128,43 @@ class _Tasks:
             ray.exceptions.OutOfMemoryError,
             ray.exceptions.ObjectLostError,
         )
-        self._under_way: deque[_Task] = deque()
-        self._coming: Iterator[Shard] = iter(())
+        self._tasks: list[_Task] = []
         self._heard = time.monotonic()
 
-    def results(self, shards: Sequence[Shard]) -> Iterator[Iterator[Any]]:
-        """Each shard's; tasks are ended that are still at work when nobody takes more."""
-        self._coming = iter(shards)
+    def begin(self, shard: Shard) -> Iterator[Any]:
+        """Have a shard begun as soon as there may be one more at work; its results."""
+        task = _Task(shard=shard)
+        self._tasks.append(task)
+        self._begin_more()
+        return self._results(task)
+
+    def end(self) -> None:
+        """End what is still at work, and wait until it is gone, so that none writes where the run has cleared up."""
+        at_work = [task.seen for task in self._tasks if task.is_at_work]
+        with interrupt.without_resignalling(), suppress(self._ray.exceptions.RayError):
+            for seen in at_work:
+                self._ray.cancel(seen, force=True)
+            deadline = time.monotonic() + ENDING_SECONDS
+            while at_work and time.monotonic() < deadline:
+                _, at_work = self._ray.wait(at_work, num_returns=len(at_work), timeout=0)
+                time.sleep(LOOK_SECONDS)
+
+    def _begin_more(self) -> None:
+        n_at_work = sum(task.is_at_work for task in self._tasks)
+        for task in self._tasks:
+            if task.seen is None and n_at_work < self._at_work:
+                self._start(task)
+                n_at_work += 1
+
+    def _start(self, task: _Task) -> None:
+        task.runs += 1
+        task.view = None
+        task.seen, task.outcomes = self._remote.remote(self._reading, packed_shard(task.shard))
+
+    def _results(self, task: _Task) -> Iterator[Any]:
+        """A task's results, once they are there."""
         try:
-            self._begin_more()
-            while self._under_way:
-                outcomes = self._first()
-                yield _taken(self._under_way.popleft(), outcomes)
-                self._begin_more()
+            outcomes = self._outcomes(task)
         except self._ray.exceptions.RayError as error:
             if explained := broken(error):
                 raise explained from error
@@ -146,51 +172,34 @@ class _Tasks:
         except SystemError:
             interrupt.check()  # what a signal's handler raises within Ray, it makes this of
             raise
-        finally:
-            self._end()
+        self._tasks.remove(task)
+        yield from _taken(task, outcomes)
 
-    def _begin_more(self) -> None:
-        at_work = sum(task.view is None for task in self._under_way)
-        while at_work < self._at_work and len(self._under_way) < self._window:
-            shard = next(self._coming, None)
-            if shard is None:
-                return
-            seen, outcomes = self._begun(shard)
-            self._under_way.append(_Task(shard=shard, seen=seen, outcomes=outcomes))
-            at_work += 1
-
-    def _begun(self, shard: Shard) -> tuple[Reference, Reference]:
-        seen, outcomes = self._remote.remote(self._reading, packed_shard(shard))
-        return seen, outcomes
-
-    def _first(self) -> list[bytes]:
-        """The outcomes of the first task, once they are there."""
-        first = self._under_way[0]
+    def _outcomes(self, task: _Task) -> list[bytes]:
         while True:
-            while first.view is None:
+            while task.view is None:
                 self._look()
             try:
-                return self._ray.get(first.outcomes)
+                return self._ray.get(task.outcomes)
             except self._lost as error:  # the node that kept them
-                self._begin_again(first, error)
+                self._start_again(task, error)
 
     def _look(self) -> None:
         """See which tasks are done, wait a moment if none is, and begin those again whose worker was lost."""
         interrupt.check()
-        at_work = {task.seen: task for task in self._under_way if task.view is None}
+        at_work = {task.seen: task for task in self._tasks if task.is_at_work}
         ready, _ = self._ray.wait(list(at_work), num_returns=len(at_work), timeout=0)
-        if ready:
-            self._heard = time.monotonic()
-        else:
+        if not ready:
             self._warn_without_nodes()
             time.sleep(LOOK_SECONDS)  # here rather than within Ray, which does not bear what a signal raises there
+            return
+        self._heard = time.monotonic()
         for seen in ready:
             try:
                 at_work[seen].view = self._ray.get(seen)
             except self._lost as error:
-                self._begin_again(at_work[seen], error)
-        if ready:
-            self._begin_more()
+                self._start_again(at_work[seen], error)
+        self._begin_more()
 
     def _warn_without_nodes(self) -> None:
         """Say once a minute what a run waits for that would else wait for ever in silence."""
@@ -203,25 +212,11 @@ class _Tasks:
                 "No node of the Ray cluster has a %s: this run waits for one to come.  Ctrl-C ends it.", needed
             )
 
-    def _begin_again(self, task: _Task, error: Exception) -> None:
+    def _start_again(self, task: _Task, error: Exception) -> None:
         if task.runs >= MOST_RUNS:
             fates = {"OutOfMemoryError": "ran out of memory", "WorkerCrashedError": "was killed"}
             raise lost(task.shard, fates.get(type(error).__name__, "was on a node that is gone")) from error
-        task.runs += 1
-        task.view = None
-        task.seen, task.outcomes = self._begun(task.shard)
-
-    def _end(self) -> None:
-        at_work = [task.seen for task in self._under_way if task.view is None]
-        self._under_way.clear()
-        with interrupt.undisturbed(), suppress(self._ray.exceptions.RayError):
-            for seen in at_work:
-                self._ray.cancel(seen, force=True)
-            # Until they are gone, so that none writes where the run has cleared up already.
-            deadline = time.monotonic() + ENDING_SECONDS
-            while at_work and time.monotonic() < deadline:
-                _, at_work = self._ray.wait(at_work, num_returns=len(at_work), timeout=0)
-                time.sleep(LOOK_SECONDS)
+        self._start(task)
 
 
 def _taken(task: _Task, outcomes: list[bytes]) -> Iterator[Any]:
@@ -234,7 +229,7 @@ def _taken(task: _Task, outcomes: list[bytes]) -> Iterator[Any]:
         raise UsageError(what, f"Install there what rlcorr needs, in this process's versions: pip install {packages}.")
     try:
         for outcome in outcomes:
-            yield unpacked(outcome).taken()
+            yield unpacked(outcome)
     except DataError as error:
         if seen_otherwise := _seen_otherwise(task.shard, view):
             raise seen_otherwise from error

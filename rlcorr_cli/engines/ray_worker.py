@@ -17,20 +17,17 @@ if TYPE_CHECKING:
     from rlcorr_cli.batch import Shard
     from rlcorr_cli.places import Stamp
 
-NEEDED = ("numpy", "pyarrow", "torch", "msgspec", "pydantic", "threadpoolctl")
-"""What work on a shard imports."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """What all tasks of one reading of a dump share, and what is sent once.
 
-    work: packed.  prepare: 'module:function', called before.  directory: the driver's, which relative paths start from.
+    work: packed.  needed: the packages that it imports.  directory: the driver's, which relative paths start from.
     variables: what the driver's stores go by; None for those to be unset.
     """
 
     work: bytes
-    prepare: str
+    needed: tuple[str, ...]
     directory: str
     variables: Mapping[str, str | None]
 
@@ -56,13 +53,12 @@ def packed_shard(shard: "Shard") -> bytes:
 
 def run_shard(reading: Reading, packed: bytes) -> tuple[NodeView, list[bytes]]:
     """How the node sees a shard, and the shard's outcomes, as `remote.outcomes` makes them."""
-    lacks = tuple(name for name in NEEDED if find_spec(name) is None)
+    lacks = tuple(name for name in reading.needed if find_spec(name) is None)
     if lacks:
         return NodeView(node=_node(), lacks=lacks), []
-    from rlcorr_cli.engines.remote import outcomes, prepare
+    from rlcorr_cli.engines.remote import outcomes
 
     with _as_driver(reading):
-        prepare(reading.prepare)
         shard, view = _as_seen_here(pickle.loads(packed))
         return view, list(outcomes(reading.work, shard))
 

@@ -7,13 +7,11 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, RlcorrError
 
-R = TypeVar("R")
 MOST_RUNS = 3
 """How often a shard is begun whose worker is lost: a second loss may be chance, a third says that it is the shard."""
 
@@ -30,51 +28,16 @@ class WorkerTraceback(Exception):
 
 
 @dataclass(frozen=True)
-class Result(Generic[R]):
-    """One result of a shard."""
-
-    value: R
-
-    def taken(self) -> R:
-        """The value."""
-        return self.value
-
-
-@dataclass(frozen=True)
 class Failure:
     """What ended the work on a shard.  error: where a user is to see it; None of a fault of ours."""
 
     error: RlcorrError | MemoryError | OSError | None
     traceback: str
 
-    def taken(self) -> Any:
-        """Raise it, in the driver."""
-        if self.error is None:
-            raise WorkerFault(f"in a worker:\n{self.traceback}")
-        raise self.error from WorkerTraceback(self.traceback)
 
-
-@dataclass(frozen=True)
-class One(Generic[R]):
-    """Work that makes one result of a shard, as work that streams."""
-
-    work: Callable[[Shard], R]
-
-    def __call__(self, shard: Shard) -> Iterator[R]:
-        """The only result."""
-        yield self.work(shard)
-
-
-def prepare(named: str) -> None:
-    """Call 'module:function' in a worker, before its first shard; nothing for ''."""
-    module, _, function = named.partition(":")
-    if module:
-        getattr(import_module(module), function)()
-
-
-def packed(work: Callable[[Shard], Iterator[Any]]) -> bytes:
-    """Work as it is sent, once for all shards of a reading."""
-    return pickle.dumps(work, protocol=pickle.HIGHEST_PROTOCOL)
+def packed(work: Callable[[Shard], Iterator[Any]], prepare: Callable[[], None] | None = None) -> bytes:
+    """Work as it is sent.  prepare: called in the worker before it."""
+    return pickle.dumps((prepare, work), protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def outcomes(payload: bytes, shard: Shard) -> Iterator[bytes]:
@@ -83,21 +46,25 @@ def outcomes(payload: bytes, shard: Shard) -> Iterator[bytes]:
     The work is unpacked for every shard, so that nothing which one shard has met is known to another.
     """
     try:
-        work: Callable[[Shard], Iterator[Any]] = pickle.loads(payload)
+        prepare, work = pickle.loads(payload)
+        if prepare is not None:
+            prepare()
         for value in work(shard):
-            yield pickle.dumps(Result(value), protocol=pickle.HIGHEST_PROTOCOL)
+            yield pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
-        yield pickle.dumps(_failure(error), protocol=pickle.HIGHEST_PROTOCOL)
+        seen = error if isinstance(error, RlcorrError | MemoryError | OSError) else None
+        failure = Failure(seen, "".join(traceback.format_exception(error)))
+        yield pickle.dumps(failure, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def unpacked(outcome: bytes) -> Result[Any] | Failure:
-    """What a worker sent."""
-    return pickle.loads(outcome)
-
-
-def _failure(error: Exception) -> Failure:
-    seen = error if isinstance(error, RlcorrError | MemoryError | OSError) else None
-    return Failure(seen, "".join(traceback.format_exception(error)))
+def unpacked(outcome: bytes) -> Any:
+    """A result that a worker sent; its Failure is raised, in the driver."""
+    found = pickle.loads(outcome)
+    if not isinstance(found, Failure):
+        return found
+    if found.error is None:
+        raise WorkerFault(f"in a worker:\n{found.traceback}")
+    raise found.error from WorkerTraceback(found.traceback)
 
 
 def lost(shard: Shard, how: str) -> DataError:

@@ -14,7 +14,7 @@ from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.formats import container
 from rlcorr_cli.io.plain_values import keys
 from rlcorr_cli.io.sources import blaming_changes
-from rlcorr_cli.quality.anomalies import Sample
+from rlcorr_cli.quality.sample import Sample
 
 MAX_FILES = 64
 """Of a dump of more files, this many are looked at, from the first to the last."""

@@ -16,6 +16,8 @@ from typing import Any
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.causes.anomalies import find_anomalies
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.io.batches import CheckedRows
 from rlcorr_cli.io.dump import Dump, open_dump
@@ -31,7 +33,6 @@ from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.anomalies import AnomalyFinding, find_anomalies
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from rlcorr_cli.atomic import Staging
+from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -17,7 +19,6 @@ from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.compared import Comparison, NamedPlan, Skipped, compared
 from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.comparison import uncorrected

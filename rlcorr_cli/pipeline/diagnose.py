@@ -11,6 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.causes.anomalies import find_anomalies
+from rlcorr_cli.causes.diagnosis import unexplained
+from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.judge import diagnose as diagnose_totals
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.io.batches import CheckedRows
@@ -24,10 +28,6 @@ from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.pipeline.analyze import Watch, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
-from rlcorr_cli.quality.anomalies import find_anomalies
-from rlcorr_cli.quality.diagnosis.case import Context
-from rlcorr_cli.quality.diagnosis.judge import diagnose as diagnose_totals
-from rlcorr_cli.quality.diagnosis.suspicions import unexplained
 from rlcorr_cli.report.build import refuse_empty
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.report.order import key_order

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
+from rlcorr_cli.atomic import Destination, Staging
+from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
@@ -33,7 +35,6 @@ from rlcorr_cli.pipeline.filter_parts import Writing, written_apart
 from rlcorr_cli.pipeline.filter_passes import Account, FilteredRows, Tally, filter_work, filtered_rows, row_draws
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.anomalies import find_anomalies
 from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import report_of

@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.causes.anomalies import find_anomalies
+from rlcorr_cli.causes.diagnosis import standing
+from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.errors import DataError, NoTrainedPolicy, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -31,10 +35,6 @@ from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.places import Place
-from rlcorr_cli.quality.anomalies import find_anomalies
-from rlcorr_cli.quality.diagnosis.case import Context
-from rlcorr_cli.quality.diagnosis.judge import diagnose
-from rlcorr_cli.quality.diagnosis.suspicions import standing
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
 from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.gap import GapTotals

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engines import engine
 from rlcorr_cli.engines.choice import AutoEngine
-from rlcorr_cli.engines.engine import Engine
-from rlcorr_cli.engines.threads import ThreadEngine, cores
+from rlcorr_cli.engines.in_order import Engine, ThreadEngine, check, cores
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.io.batches import CheckedRows, SetAside
 from rlcorr_cli.io.dump import Dump
@@ -38,8 +36,6 @@ R = TypeVar("R")
 Device = Any
 """Where arrays live, a measure.arrays.Device."""
 _LOG = logging.getLogger(__name__)
-PREPARE = f"{__name__}:prepare_worker"
-"""What an engine calls where work runs beyond this process."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +131,7 @@ def _processes(workers: int, gpus: int) -> "ProcessEngine":
     from rlcorr_cli.engines.processes import ProcessEngine
 
     environments = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in devices.visible_gpus(gpus)] or [{}]
-    return ProcessEngine(workers, PREPARE, environments)
+    return ProcessEngine(workers, prepare_worker, environments)
 
 
 def _on_ray(device: str, workers: int | None, address: str | None) -> "RayEngine":
@@ -144,11 +140,11 @@ def _on_ray(device: str, workers: int | None, address: str | None) -> "RayEngine
     on_gpus = devices.resolve(device).type == "cuda"
     if on_gpus and device not in ("auto", "cuda"):
         raise UsageError(f"Ray gives each worker a GPU, so --device {device} names none.", "Write --device cuda.")
-    return RayEngine(workers, address, prepare=PREPARE, on_gpus=on_gpus)
+    return RayEngine(workers, address, prepare=prepare_worker, on_gpus=on_gpus)
 
 
 def prepare_worker() -> None:
-    """What a worker process does before its first shard: load what all work needs."""
+    """What a worker process does before a shard."""
     from rlcorr_cli.io.containers.parquet import prefer_jemalloc
 
     prefer_jemalloc(False)
@@ -199,7 +195,7 @@ class ShardReading:
         if self.known is not None and state.seen is not None:
             state.seen.repeated(self.known)
         for rows in self.reader.checked(shard, self.batch_tokens, state, whole=self.whole):
-            engine.check()
+            check()
             yield rows
         if self.state is None and state.seen is not None:
             beside.met = state.seen.keys
@@ -272,7 +268,7 @@ class IdsAcrossShards:
         state = self.dump.reader.state()
         for before in self.dump.shards[: shard.index + 1]:
             for _ in self.dump.reader.checked(before, devices.DEFAULT_BATCH_TOKENS["cpu"], state):
-                engine.check()
+                check()
         raise AssertionError(f"{shard.path}: an id came twice, and then did not")
 
 

@@ -1,8 +1,8 @@
 """The likely cause of the gap in one sentence, for the first lines of a report, a page and an inspection."""
 
+from rlcorr_cli.causes.diagnosis import CauseFinding
+from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.quality.causes import NOISE
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 
 EVIDENCE = "`rlcorr diagnose` shows the evidence."
 FURTHER = "`rlcorr diagnose` looks at columns and token ids, too, and says what to do."

@@ -3,22 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, ColumnGap, Diagnosis, LevelGap, PlaceGap
+from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
+from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.present.cells import Cell, Rows, number_of
 from rlcorr_cli.present.numbers import NOTHING, interval, more, number, plural
 from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence
-from rlcorr_cli.quality.causes import ALL_CAUSES, NOISE
-from rlcorr_cli.quality.diagnosis.diagnosis import (
-    CLEAN,
-    TOO_FEW,
-    UNCLEAR,
-    CauseFinding,
-    ColumnGap,
-    Diagnosis,
-    LevelGap,
-    PlaceGap,
-)
-from rlcorr_cli.quality.diagnosis.wording import percent
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.totals.gap import SURPRISE_EDGES
 

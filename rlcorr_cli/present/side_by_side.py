@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.present.cells import Cell, Rows
 from rlcorr_cli.present.compared import HEADINGS, plan_cells
 from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import amounts, number, share
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.side_by_side import METRICS, DumpColumn, SideBySide
 from rlcorr_cli.totals.families import Value
 

@@ -1,1 +1,1 @@
-"""What can be wrong with data: single bad rows, and anomalies of whole files."""
+"""What reading says of data: classes of bad rows, names of columns, the first rows of a file."""

@@ -6,9 +6,8 @@ from os.path import basename
 from typing import Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.quality.anomalies import AnomalyFinding
-from rlcorr_cli.quality.diagnosis.causes import CAUSES
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
+from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import SCHEMA, Report
 from rlcorr_cli.rules.judge import Finding, Section

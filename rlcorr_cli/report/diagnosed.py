@@ -6,9 +6,8 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
-from rlcorr_cli.quality.anomalies import AnomalyFinding
-from rlcorr_cli.quality.causes import ALL_CAUSES, ANY_CAUSE, NOISE
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, Diagnosis
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Diagnosis
+from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE, NOISE
 from rlcorr_cli.report.report import SCHEMA, plain_key
 from rlcorr_cli.totals.gap import GapTotals
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from rlcorr_cli.quality.diagnosis.causes import CAUSES
+from rlcorr_cli.causes.table import CAUSES
 
 Metrics = dict[str, pydantic.FiniteFloat | None]
 Key = dict[str, pydantic.FiniteFloat | int | str | bool | None]

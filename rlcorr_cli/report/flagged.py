@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.quality.causes import NOISE
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.report.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
 from rlcorr_cli.report.report import plain_key

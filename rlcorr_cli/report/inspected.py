@@ -8,8 +8,7 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
-from rlcorr_cli.quality.anomalies import AnomalyFinding
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
 from rlcorr_cli.report.report import SCHEMA
 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

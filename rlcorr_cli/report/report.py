@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.batch import Input
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
+from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.errors import plural
 from rlcorr_cli.plans.plan import Bounds, Plan
-from rlcorr_cli.quality.anomalies import AnomalyFinding
-from rlcorr_cli.quality.diagnosis.causes import CAUSES
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.objective import ObjectiveReport

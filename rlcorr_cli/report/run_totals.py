@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlcorr_cli.batch import Input
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, Diagnosis, standing
+from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.quality.bad_rows import BadRowCounts
-from rlcorr_cli.quality.diagnosis.case import Context
-from rlcorr_cli.quality.diagnosis.diagnosis import Diagnosis
-from rlcorr_cli.quality.diagnosis.judge import diagnose
-from rlcorr_cli.quality.diagnosis.suspicions import standing
 from rlcorr_cli.report.build import build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.measured import Measured

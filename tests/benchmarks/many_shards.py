@@ -20,7 +20,8 @@ from pathlib import Path
 from figures import Bench, default_directory
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engines.remote import One, outcomes, packed, unpacked
+from rlcorr_cli.engines.in_order import OneResult
+from rlcorr_cli.engines.remote import outcomes, packed, unpacked
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.measure.observe import Observation
@@ -47,14 +48,14 @@ def recorded(dump: Dump, chosen: ChosenPlan) -> tuple[bytes, list[Shard], list[b
         provenance=provenance_of(dump, observation, {}),
         gap_share=gap_share(dump),
     )
-    payload, shards = packed(One(work)), list(islice(dump.shards, RECORDED))
+    payload, shards = packed(OneResult(work)), list(islice(dump.shards, RECORDED))
     return payload, shards, [next(outcomes(payload, shard)) for shard in shards]
 
 
 def arriving(messages: list[bytes], n: int) -> Iterator[Measured]:
     """What the driver makes of n messages, each of a shard of its own."""
     for i in range(n):
-        result: ShardResult[Measured] = unpacked(messages[i % len(messages)]).taken()
+        result: ShardResult[Measured] = unpacked(messages[i % len(messages)])
         shard = ShardId(f"s3://bucket/run/step={i // 64}/part-{i:06d}.parquet", (0, 1))
         rows = sum(result.value.rows.values()) or _total(result.value, ROWS)
         yield replace(result.value, covered=frozenset({shard}), rows={shard.path: rows})
@@ -82,7 +83,7 @@ def main() -> None:
     dump = opened(ReadRequest(paths=(str(path),)), chosen)
     payload, shards, messages = recorded(dump, chosen)
     tokens = sum(
-        _total(unpacked(message).taken().value, f"{diagnostics_block(chosen.plan.mode)}.tokens") for message in messages
+        _total(unpacked(message).value, f"{diagnostics_block(chosen.plan.mode)}.tokens") for message in messages
     )
     print(f"recorded: {len(shards)} shards of {tokens / len(shards):,.0f} tokens, {path.name}")
     print(f"sent to a worker: work {len(payload):,} bytes once, a shard {len(pickle.dumps(shards[0])):,} bytes")

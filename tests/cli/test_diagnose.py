@@ -12,10 +12,10 @@ from running import BF16, STEPS, parquet, refused, row, run, run_process
 
 from rlcorr_cli import api
 from rlcorr_cli.api.words import as_arguments
+from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.cli.options import KINDS
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.present.forms import SHEETS
-from rlcorr_cli.quality.causes import ALL_CAUSES
 from rlcorr_cli.report.flagged import caused
 
 CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"

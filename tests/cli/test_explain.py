@@ -3,6 +3,7 @@
 import pytest
 from running import STEPS, analyzed, run
 
+from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, Cause
 from rlcorr_cli.frameworks.releases import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, names
 from rlcorr_cli.metrics.symbols import SYMBOLS
@@ -12,10 +13,7 @@ from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.present.terminal.choice import FLAGS
 from rlcorr_cli.present.terminal.explain import TOPICS, near_misses
-from rlcorr_cli.quality.anomalies import ANOMALIES
 from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
-from rlcorr_cli.quality.cause import Cause
-from rlcorr_cli.quality.causes import ALL_CAUSES
 from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.report import recommend
 from rlcorr_cli.rules.defaults import RULES

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlcorr_cli import api
-from rlcorr_cli.engines.threads import ThreadEngine
+from rlcorr_cli.engines.in_order import ThreadEngine
 from rlcorr_cli.pipeline.diagnose import diagnose
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.report.diagnosed import DiagnosedDump

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from gap_oracle import Row, totals_of
 
-from rlcorr_cli.quality.diagnosis.case import Context
-from rlcorr_cli.quality.diagnosis.causes import CAUSES
-from rlcorr_cli.quality.diagnosis.diagnosis import Diagnosis
-from rlcorr_cli.quality.diagnosis.judge import RANK, diagnose
+from rlcorr_cli.causes.diagnosis import Diagnosis
+from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.judge import RANK, diagnose
+from rlcorr_cli.causes.table import CAUSES
 
 RNG = np.random.default_rng(6)
 Values = Callable[[int], np.ndarray]

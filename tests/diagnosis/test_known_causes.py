@@ -6,7 +6,7 @@ import pytest
 from known_causes import ALSO, COLUMNS, DUMPS, VERDICTS, diagnosed
 
 from rlcorr_cli import diagnose
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
+from rlcorr_cli.causes.diagnosis import CauseFinding
 
 NO_FAULT = [name for name, cause in VERDICTS.items() if cause in ("noise", "none") and name not in ALSO]
 

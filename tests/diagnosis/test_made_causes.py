@@ -8,9 +8,9 @@ from gap_oracle import Row, totals_of
 from known_causes import DUMPS
 
 from rlcorr_cli import diagnose
-from rlcorr_cli.quality.diagnosis.case import Context
-from rlcorr_cli.quality.diagnosis.diagnosis import Diagnosis
-from rlcorr_cli.quality.diagnosis.judge import diagnose as diagnose_totals
+from rlcorr_cli.causes.diagnosis import Diagnosis
+from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.judge import diagnose as diagnose_totals
 
 N_ROWS, N_TOKENS = 48, 100
 

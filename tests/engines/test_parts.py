@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.engines.in_order import ThreadEngine
 from rlcorr_cli.engines.processes import ProcessEngine
-from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError, OutputError
 from rlcorr_cli.files.destinations import check_run
 from rlcorr_cli.frameworks.chosen import ChosenPlan

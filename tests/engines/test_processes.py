@@ -15,8 +15,8 @@ import pytest
 from plain import assert_same_totals, plain
 
 from rlcorr_cli.batch import Shard
+from rlcorr_cli.engines.in_order import ThreadEngine
 from rlcorr_cli.engines.processes import ProcessEngine
-from rlcorr_cli.engines.threads import ThreadEngine
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.io.dump import Dump

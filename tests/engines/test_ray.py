@@ -32,8 +32,8 @@ from stores import store as store
 
 import rlcorr_cli
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engines import ray_tasks
-from rlcorr_cli.engines.engine import AHEAD
+from rlcorr_cli.engines import interrupt, ray_tasks
+from rlcorr_cli.engines.in_order import AHEAD
 from rlcorr_cli.engines.ray_cluster import PACKAGE
 from rlcorr_cli.engines.ray_tasks import RayEngine
 from rlcorr_cli.engines.remote import WorkerFault
@@ -66,7 +66,7 @@ def connected(cluster: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def engine(connected: Any) -> Iterator[RayEngine]:
-    engine = RayEngine(2, None, prepare="rlcorr_cli.engines.interrupt:check")
+    engine = RayEngine(2, None, prepare=interrupt.check)
     yield engine
     engine.close()
 
@@ -370,7 +370,7 @@ def test_a_run_without_a_node_to_work_on_says_what_it_waits_for(monkeypatch: pyt
     stop = Stop()
     monkeypatch.setattr(ray_tasks, "SILENT_SECONDS", 0.2)
     monkeypatch.setattr(logging.getLogger(ray_tasks.__name__), "handlers", [stop])
-    on_gpus = RayEngine(2, None, prepare="", on_gpus=True)
+    on_gpus = RayEngine(2, None, prepare=interrupt.check, on_gpus=True)
     with pytest.raises(InterruptedError, match=r"No node of the Ray cluster has a GPU: this run waits for one"):
         next(on_gpus.map(shards(2), node_of))
 

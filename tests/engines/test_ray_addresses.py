@@ -17,6 +17,8 @@ from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.ray_worker import Reading, packed_shard, run_shard
 from rlcorr_cli.engines.remote import One, packed, unpacked
 from rlcorr_cli.files.disk import DISK
+from rlcorr_cli.engines.remote import packed, unpacked
+from rlcorr_cli.storage.disk import DISK
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 from running import BF16, Process, command, refused, run, run_installed, wait_for
@@ -103,16 +105,16 @@ def test_a_signal_while_a_cluster_of_its_own_starts_leaves_nothing(places: dict[
     assert left_in(places) == []
 
 
-def state_of(shard: Shard) -> tuple[object, ...]:
+def state_of(shard: Shard) -> Iterator[tuple[object, ...]]:
     """What work finds."""
-    return (shard.stamp, os.getcwd(), os.environ.get("AWS_REGION"), os.environ.get("AWS_SESSION_TOKEN"))
+    yield (shard.stamp, os.getcwd(), os.environ.get("AWS_REGION"), os.environ.get("AWS_SESSION_TOKEN"))
 
 
 @pytest.fixture
 def reading(tmp_path: Path) -> Reading:
     return Reading(
-        work=packed(One(state_of)),
-        prepare="rlcorr_cli.engines.interrupt:check",
+        work=packed(state_of),
+        needed=("pickle", "pyarrow", "torch"),
         directory=str(tmp_path),
         variables={"AWS_REGION": "there", "AWS_SESSION_TOKEN": None},
     )
@@ -130,7 +132,7 @@ def test_a_node_works_in_the_drivers_folder_and_by_its_variables(
     before = os.getcwd()
     (tmp_path / "a.jsonl").write_text("{}")
     _, (outcome,) = run_shard(reading, packed_shard(shard_of(tmp_path / "a.jsonl")))
-    assert unpacked(outcome).taken()[1:] == (str(tmp_path), "there", None)
+    assert unpacked(outcome)[1:] == (str(tmp_path), "there", None)
     assert (os.getcwd(), os.environ["AWS_SESSION_TOKEN"], "AWS_REGION" in os.environ) == (before, "of the node", False)
 
 
@@ -143,7 +145,7 @@ def test_a_file_is_the_same_on_a_node_whatever_numbers_its_file_system_has_there
     assert shard.stamp is not None
     of_driver = replace(shard, stamp=(1, 2, *shard.stamp[2:]), companions=(("b.jsonl", (1, 2, 3, 4)),))
     view, (outcome,) = run_shard(reading, packed_shard(of_driver))
-    assert unpacked(outcome).taken()[0] == shard.stamp
+    assert unpacked(outcome)[0] == shard.stamp
     assert (view.unseen, view.unlike) == (("b.jsonl",), ())
     path.write_text("{} ")
     view, _ = run_shard(reading, packed_shard(of_driver))

@@ -9,7 +9,7 @@ import pytest
 from limits import LIMIT_SECONDS
 
 from rlcorr_cli.batch import Shard
-from rlcorr_cli.engines.threads import HELD, ThreadEngine
+from rlcorr_cli.engines.in_order import HELD, ThreadEngine
 
 SHARDS = [Shard(index=i, path=f"{i}.parquet", format="parquet", part=None, n_bytes=1) for i in range(20)]
 

@@ -45,7 +45,7 @@ def _running() -> list[int]:
 
 def _is_worker(pid: int) -> bool:
     try:
-        return b"rlcorr_cli.engines.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"rlcorr_cli.engines.processes import worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
@@ -162,6 +162,29 @@ def test_a_worker_that_is_ahead_waits_with_large_results(engine: ProcessEngine, 
     assert workers_of(os.getpid()) == []
 
 
+@dataclass(frozen=True)
+class OnGpus:
+    """Work that tells the GPU that it sees once as many shards are at work as there are; the first is killed once."""
+
+    folder: Path
+
+    def __call__(self, shard: Shard) -> str:
+        (self.folder / f"{shard.index} begun").touch()
+        until(lambda: len(list(self.folder.glob("* begun"))) >= 3)
+        if shard.index == 0 and not (self.folder / "killed").exists():
+            (self.folder / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        (self.folder / f"{shard.index} done").touch()
+        until(lambda: len(list(self.folder.glob("* done"))) >= 3)
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def test_who_takes_the_place_of_a_killed_worker_has_its_gpu(warm: None, tmp_path: Path) -> None:
+    environments = [{"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in range(3)]
+    with closing(ProcessEngine(3, None, environments)) as engine:
+        assert sorted(engine.map(shards(3), OnGpus(tmp_path))) == ["0", "1", "2"]
+
+
 def process_id(shard: Shard) -> int:
     return os.getpid()
 
@@ -235,7 +258,7 @@ pids = []
 try:
     take(pids)
 except interrupt.Terminated:
-    interrupt.settle()
+    interrupt.signal_handled()
     print(len(pids), *[pid for pid in pids if os.path.exists(f"/proc/{{pid}}")])
 """
 

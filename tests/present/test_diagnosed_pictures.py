@@ -10,11 +10,11 @@ from diagnoses import WORKER_DUMP, diagnosis, dump
 from matplotlib.axes import Axes
 
 from rlcorr_cli import api
+from rlcorr_cli.causes.diagnosis import CauseFinding
+from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.present.figures import gap_data, style
 from rlcorr_cli.present.figures.gaps import EVIDENCE, evidence
 from rlcorr_cli.present.forms import diagnosed as forms
-from rlcorr_cli.quality.diagnosis.causes import CAUSES
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report.diagnosed import DiagnosedDump
 from rlcorr_cli.report.trends import Missing
 from rlcorr_cli.totals.gap import GapTotals

@@ -24,10 +24,10 @@ from diagnoses import (
     level,
 )
 
+from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Fact, NotLookedFor
+from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.present.diagnosed import agreement, headline, parameter, share_words
 from rlcorr_cli.present.terminal.diagnosed import print_diagnosis
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, ColumnGap, Fact, NotLookedFor
-from rlcorr_cli.quality.diagnosis.wording import percent
 from rlcorr_cli.report.diagnosed import DiagnosedDump
 
 

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from limits import LIMIT_SECONDS
 from numpy.typing import NDArray
 
-from rlcorr_cli.quality.anomalies import ANOMALIES, Sample, find_anomalies
+from rlcorr_cli.causes.anomalies import find_anomalies
+from rlcorr_cli.causes.table import ANOMALIES
+from rlcorr_cli.quality.sample import Sample
 
 DATA = Path(__file__).parents[2] / "sample_data"
 GOLDEN = Path(__file__).parents[1] / "golden" / "input.parquet"
@@ -458,9 +460,7 @@ def test_no_numbers_make_it_fail_or_warn(rows: list[list[tuple[float, float, boo
 
 
 def test_the_table_loads_without_numpy() -> None:
-    script = (
-        "import sys; from rlcorr_cli.quality.anomalies import ANOMALIES; print(len(ANOMALIES), 'numpy' in sys.modules)"
-    )
+    script = "import sys; from rlcorr_cli.causes.table import ANOMALIES; print(len(ANOMALIES), 'numpy' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
     )

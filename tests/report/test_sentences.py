@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli import analyze
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.present.terminal.verdict import verdict as words
-from rlcorr_cli.quality.anomalies import AnomalyFinding
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 from rlcorr_cli.report.impossible import TOO_LOW, Impossible
 from rlcorr_cli.report.report import Report
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlcorr_cli import analyze, check, choose_plan
+from rlcorr_cli.causes.table import ANOMALIES
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting, veto
-from rlcorr_cli.quality.anomalies import ANOMALIES
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.judge import Finding, Section, judge, written

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlcorr_cli.quality.diagnosis.lines import line_of
-from rlcorr_cli.quality.diagnosis.numbers import ratio, typical
+from rlcorr_cli.causes.numbers import line_of, ratio, typical
 from rlcorr_cli.totals.gap import (
     CERTAIN_LEAST,
     CERTAIN_STEP,

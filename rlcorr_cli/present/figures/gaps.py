@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from rlcorr_cli.causes.diagnosis import CauseFinding, LevelGap
+from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.present.diagnosed import guilty
 from rlcorr_cli.present.figures import gap_data, style, ticks
 from rlcorr_cli.present.figures.style import BLUE, GREEN, GREY, INK, ORANGE, mark
 from rlcorr_cli.present.numbers import number, plural, share
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, LevelGap
-from rlcorr_cli.quality.diagnosis.wording import percent
 from rlcorr_cli.report.diagnosed import DiagnosedDump
 from rlcorr_cli.report.trends import Missing
 from rlcorr_cli.totals.gap import SPREAD_LEAST

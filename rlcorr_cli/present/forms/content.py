@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rlcorr_cli import __version__
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.metrics.symbols import symbols_in
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.present.cause import cause_sentence, next_step, told_cause
@@ -17,7 +18,6 @@ from rlcorr_cli.present.stdout import clean
 from rlcorr_cli.present.terminal.groups import ends_and_worst, ends_and_worst_of
 from rlcorr_cli.present.terminal.presets import records
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence, fixes, impossible_sentence, suggestion, verdict
-from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.report import Group, Report
 from rlcorr_cli.rules.judge import worst_first
 

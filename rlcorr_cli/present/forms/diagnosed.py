@@ -5,6 +5,9 @@ from pathlib import Path
 
 from rlcorr_cli import __version__
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.atomic import Staging
+from rlcorr_cli.causes.diagnosis import CLEAN, CauseFinding
+from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
 from rlcorr_cli.present.diagnosed import (
     EXPLAIN_NOTE,
     LEVEL_NOTE,
@@ -27,8 +30,6 @@ from rlcorr_cli.present.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.present.inputs import input_facts, joined, last_change, named
 from rlcorr_cli.present.numbers import number, plural
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.quality.causes import ALL_CAUSES, NOISE
-from rlcorr_cli.quality.diagnosis.diagnosis import CLEAN, CauseFinding
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.report.trends import Missing
 

@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.present.cause import cause_sentence, next_step, told_cause
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
 
 
 def print_cause(console: Console, finding: CauseFinding | None) -> None:

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.present.diagnosed import (
     EXPLAIN_NOTE,
     TURN,
@@ -21,7 +22,6 @@ from rlcorr_cli.present.inputs import named
 from rlcorr_cli.present.numbers import number, plural
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.report import print_anomalies, print_left_out, print_rows
-from rlcorr_cli.quality.causes import ALL_CAUSES
 from rlcorr_cli.report.diagnosed import DiagnosedDump
 
 MOST_LEVELS = 8

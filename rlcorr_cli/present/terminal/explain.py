@@ -4,6 +4,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, KINDS, Cause
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.releases import RELEASES
 from rlcorr_cli.metrics.catalog import GROUPS, define, logged_as, names
@@ -17,10 +18,7 @@ from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.present.terminal.choice import about_choice
 from rlcorr_cli.present.terminal.presets import WIDTH, about_family, about_preset, indented, records
-from rlcorr_cli.quality.anomalies import ANOMALIES
 from rlcorr_cli.quality.bad_rows import PROBLEMS
-from rlcorr_cli.quality.cause import KINDS, Cause
-from rlcorr_cli.quality.causes import ALL_CAUSES
 from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.rule import Rule

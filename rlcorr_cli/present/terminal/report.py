@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.metrics.catalog import ideal
 from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.present.cells import Rows
@@ -33,7 +34,6 @@ from rlcorr_cli.present.terminal.cause import print_cause
 from rlcorr_cli.present.terminal.groups import print_groups
 from rlcorr_cli.present.terminal.impossible import print_impossible
 from rlcorr_cli.present.terminal.verdict import anomaly_sentence, fixes, suggestion, verdict
-from rlcorr_cli.quality.anomalies import AnomalyFinding
 from rlcorr_cli.report.report import QUANTILE_NOTE, Report
 from rlcorr_cli.report.suggest import SuggestedBounds
 from rlcorr_cli.rules.judge import worst_first

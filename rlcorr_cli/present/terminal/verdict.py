@@ -7,12 +7,12 @@ import math
 import os
 from collections.abc import Sequence
 
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.swept import plain
 from rlcorr_cli.present.numbers import more, share
 from rlcorr_cli.present.stdout import clean
-from rlcorr_cli.quality.anomalies import AnomalyFinding
-from rlcorr_cli.quality.causes import NOISE
 from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 FAR = 1000.0
 """Numbers beyond this size are marks (-9999 is one), not log-probs, and would rule every sum of squares."""
@@ -19,9 +18,9 @@ class Pairs:
     offsets: i64[B+1] from 0 to V, empty rows included.  rollout, train: f64[V].
     """
 
-    offsets: "NDArray[np.int64]"
-    rollout: "NDArray[np.float64]"
-    train: "NDArray[np.float64]"
+    offsets: NDArray[np.int64]
+    rollout: NDArray[np.float64]
+    train: NDArray[np.float64]
 
     @property
     def n(self) -> int:
@@ -29,16 +28,12 @@ class Pairs:
         return len(self.rollout)
 
     @property
-    def rows(self) -> "NDArray[np.int64]":
+    def rows(self) -> NDArray[np.int64]:
         """The row of each pair, i64[V]."""
-        import numpy as np
-
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
-    def runs(self, hit: "NDArray[np.bool_]") -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
+    def runs(self, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The longest stretches of hits within a row: where each starts, and one past its end.  hit: bool[V]."""
-        import numpy as np
-
         border = self.borders
         around = np.concatenate([[False], hit, [False]])
         starts = hit & (~around[:-2] | border[:-1])
@@ -46,10 +41,8 @@ class Pairs:
         return np.flatnonzero(starts), np.flatnonzero(ends) + 1
 
     @property
-    def borders(self) -> "NDArray[np.bool_]":
+    def borders(self) -> NDArray[np.bool_]:
         """Whether a row starts (or the last one ends) before pair i: bool[V+1]."""
-        import numpy as np
-
         border = np.zeros(self.n + 1, bool)
         border[self.offsets] = True
         return border
@@ -65,18 +58,16 @@ class Sample:
     """
 
     path: str
-    offsets: "NDArray[np.int64]"
-    rollout: "NDArray[Any]"
-    train: "NDArray[Any]"
-    valid: "NDArray[np.bool_] | None"
+    offsets: NDArray[np.int64]
+    rollout: NDArray[Any]
+    train: NDArray[Any]
+    valid: NDArray[np.bool_] | None
     columns: tuple[str, str]
     step: tuple[float | None, float | None]
 
     @cached_property
     def pairs(self) -> Pairs:
         """The pairs of valid tokens on which both columns hold a log-prob."""
-        import numpy as np
-
         with np.errstate(all="ignore"):  # the cast of a huge or a signalling number
             rollout, train = np.asarray(self.rollout, np.float64), np.asarray(self.train, np.float64)
         use = np.maximum(np.abs(rollout), np.abs(train)) <= FAR  # false where either is NaN

@@ -1,13 +1,30 @@
-"""Changes of all tokens by a function of their log-prob: temperature, soft-cap, log-probs of no distribution, top-k."""
+"""What changes all tokens by a function of their log-prob: a truncation, temperature, soft-cap, no distribution, top-k.
+
+Each of these is one reading of the same curve of d on log-odds, and the first that holds is taken.  A truncation
+(top-p, min-p, or a temperature with either) is of rollout's log-probs, training's being before it.
+"""
 
 from dataclasses import dataclass
 from math import sqrt
 
-from rlcorr_cli.quality.diagnosis.case import Case
-from rlcorr_cli.quality.diagnosis.causes import CAUSES
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding, Interval
-from rlcorr_cli.quality.diagnosis.lines import Line
-from rlcorr_cli.quality.diagnosis.wording import interval_text, percent, roundest
+from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
+from rlcorr_cli.causes.features import Case, Step
+from rlcorr_cli.causes.numbers import Line
+from rlcorr_cli.causes.wording import interval_text, percent, roundest
+
+LOST_MASS, LOST_ERRORS = -0.005, 4.0
+"""M+ below both: training has mass that rollout never samples."""
+MIN_CUT, MIN_CUT_SHARE = 10, 0.02
+MIN_UNSURE = 10
+"""A column of zeros was not cut: some tokens must have b < 0."""
+TEMPERATURE_SLOPE, TEMPERATURE_ERRORS = 0.08, 6.0
+"""|lo|, the slope of d below u = -1, where a truncation alone leaves nearly none."""
+AGAINST_TOP_P = 0.08
+"""E / judged; measured: top-p at most .03, min-p at least .13."""
+TOP_P_LEFT = 3.3
+"""(1 - P) / m; measured: top-p at least 4.3, min-p at most 2.2."""
+MIN_P_HIGH = 0.1
+"""m lies up to 10 % above min-p."""
 
 MIN_CURVE = 0.1
 MIN_SLOPE, SLOPE_ERRORS = 0.015, 4.0
@@ -26,6 +43,107 @@ TOP_K_POSITIVE, TOP_K_TAIL = 0.4, 2.5
 SPREAD_OF_T, SPREAD_OF_HIGH_T = 0.1, 0.25
 """T is known within this part of its distance from 1; above 1 and drawn from rollout, high tokens are rare, and T 1.3
 reads 1.23."""
+
+
+def loses_mass(case: Case) -> bool:
+    """Whether the mean of e^l lies below 1, in effect and beyond chance."""
+    features = case.features
+    return features.forward < LOST_MASS and features.forward < -LOST_ERRORS * features.forward_error
+
+
+def truncation(case: Case) -> CauseFinding | None:
+    """top_p, min_p or temperature_and_truncation."""
+    step = case.step
+    if step is None or not loses_mass(case) or step.cut < MIN_CUT or step.cut < MIN_CUT_SHARE * step.n:
+        return None
+    if step.unsure < MIN_UNSURE:
+        return None
+    low = case.features.lines["u_low"]
+    if abs(low.slope) > TEMPERATURE_SLOPE and abs(low.slope) > TEMPERATURE_ERRORS * low.error:
+        return _with_temperature(case, step)
+    if step.errors <= AGAINST_TOP_P * step.judged or 1 - step.bound >= TOP_P_LEFT * step.least_left:
+        return _top_p(case, step)
+    return _min_p(case, step)
+
+
+def _top_p(case: Case, step: Step) -> CauseFinding:
+    rollout, train = case.context.rollout, case.context.train
+    setting = f"top-p {roundest(step.bound, step.interval):.3g}"
+    return CauseFinding(
+        cause="top_p",
+        share=case.features.curve_share,
+        share_interval=case.features.curve_interval,
+        parameters={"top_p": step.bound, "kept_mass": 1 + case.features.forward},
+        intervals={"top_p": step.interval, "kept_mass": _kept(case)},
+        headline=f"{rollout} was cut at {setting} ({interval_text(step.interval)}); {train} was not",
+        evidence=(
+            _bound_sentence(case, step),
+            _lost(case),
+        ),
+    )
+
+
+def _bound_sentence(case: Case, step: Step) -> str:
+    rollout, train = case.context.rollout, case.context.train
+    against = f"{step.errors:,} of {step.judged:,} against it"
+    if step.errors <= AGAINST_TOP_P * step.judged:
+        return (
+            f"{rollout} is exactly 0 where {train} lies above log {step.bound:.3f}, and nowhere else: {step.cut:,} "
+            f"tokens, {against}."
+        )
+    return (
+        f"{rollout} is exactly 0 on {step.cut:,} tokens, best explained by whether {train} lies above log "
+        f"{step.bound:.3f}, with {against}: some rows may be uncut."
+    )
+
+
+def _min_p(case: Case, step: Step) -> CauseFinding:
+    rollout, train, m = case.context.rollout, case.context.train, step.least_left
+    interval = (m / (1 + MIN_P_HIGH), m)
+    return CauseFinding(
+        cause="min_p",
+        share=case.features.curve_share,
+        share_interval=case.features.curve_interval,
+        parameters={"min_p": m, "kept_mass": 1 + case.features.forward},
+        intervals={"min_p": interval, "kept_mass": _kept(case)},
+        headline=f"{rollout} was cut at min-p {roundest(m, interval):.3g} ({interval_text(interval)}); {train} was not",
+        evidence=(
+            f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}) at no one level of {train}, "
+            f"and leaves at least {m:.3g} of a token's own probability to others elsewhere.",
+            _lost(case),
+        ),
+    )
+
+
+def _with_temperature(case: Case, step: Step) -> CauseFinding:
+    rollout, train, low = case.context.rollout, case.context.train, case.features.lines["u_low"]
+    return CauseFinding(
+        cause="temperature_and_truncation",
+        share=case.features.curve_share,
+        share_interval=case.features.curve_interval,
+        parameters={"kept_mass": 1 + case.features.forward},
+        intervals={"kept_mass": _kept(case)},
+        headline=f"{rollout} is after a temperature and a truncation (top-p, top-k or min-p); {train} is before both",
+        evidence=(
+            f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}), and among unsure tokens "
+            f"log-odds differ along a line (slope {low.slope:.3f} +- {2 * low.error:.3f}), as temperature "
+            f"{'below' if low.slope < 0 else 'above'} training's makes it.",
+            _lost(case),
+        ),
+    )
+
+
+def _kept(case: Case) -> tuple[float, float]:
+    features = case.features
+    return (1 + features.forward - 2 * features.forward_error, 1 + features.forward + 2 * features.forward_error)
+
+
+def _lost(case: Case) -> str:
+    features = case.features
+    return (
+        f"The mean of e^l is {1 + features.forward:.3f} +- {2 * features.forward_error:.3f}: training gives "
+        f"{percent(-features.forward)} of its mass to tokens that rollout never samples."
+    )
 
 
 @dataclass(frozen=True)
@@ -62,7 +180,6 @@ def temperature(case: Case) -> CauseFinding | None:
         ),
         # Tokens drawn from training's column are all that swapped columns are known by.
         explains=("swapped_columns",) if value.raw else (),
-        advice=CAUSES["temperature"].advice,
     )
 
 
@@ -107,7 +224,6 @@ def softcap(case: Case) -> CauseFinding | None:
             f"Log-odds differ along a line (slope {line.slope:.3f} +- {2 * line.error:.3f}, R2 {line.r2:.2f}), and "
             f"spread {features.fan:.1f} times as wide among sure tokens as among even ones (temperature: at most 1.4).",
         ),
-        advice=CAUSES["logit_softcap"].advice,
     )
 
 
@@ -152,7 +268,6 @@ def _top_k_finding(case: Case, cut: str, whole: str, lost: tuple[float, float]) 
             f"{cut} lies above on {percent(max(case.features.positive, 1 - case.features.positive))} of the tokens, "
             f"with no bound at one level, as top-p has.",
         ),
-        advice=CAUSES["top_k"].advice,
     )
 
 
@@ -175,7 +290,6 @@ def _unnormalised_finding(case: Case) -> CauseFinding:
             f"{train} lies above on {percent(f.positive)} of the tokens, along a curve that explains "
             f"{percent(f.curve_share)} of the gap.",
         ),
-        advice=CAUSES["unnormalised"].advice,
     )
 
 

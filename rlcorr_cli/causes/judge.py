@@ -4,21 +4,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import sqrt
 
-from rlcorr_cli.quality.diagnosis.case import Case, Context
-from rlcorr_cli.quality.diagnosis.columns import Attribution, attributions, surprise_gaps, turn_gaps
-from rlcorr_cli.quality.diagnosis.curves import softcap, temperature, top_k, unnormalised
-from rlcorr_cli.quality.diagnosis.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, NotLookedFor
-from rlcorr_cli.quality.diagnosis.grids import grid_cause, grid_facts
-from rlcorr_cli.quality.diagnosis.hot_column import hot_column
-from rlcorr_cli.quality.diagnosis.listing import listed_features
-from rlcorr_cli.quality.diagnosis.numbers import ratio
-from rlcorr_cli.quality.diagnosis.places import place_faults
-from rlcorr_cli.quality.diagnosis.positions import places_of, position_fault
-from rlcorr_cli.quality.diagnosis.repetition import repetition_penalty
-from rlcorr_cli.quality.diagnosis.rows import mispaired_rows, some_rows
-from rlcorr_cli.quality.diagnosis.truncation import truncation
-from rlcorr_cli.quality.diagnosis.weights import CLEAN_CORE, noise, spread_cause
-from rlcorr_cli.quality.diagnosis.wording import count_noun, figures, percent
+from rlcorr_cli.causes.curves import softcap, temperature, top_k, truncation, unnormalised
+from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, NotLookedFor
+from rlcorr_cli.causes.features import Case, Context, listed_features
+from rlcorr_cli.causes.numbers import ratio
+from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
+from rlcorr_cli.causes.rows import (
+    Attribution,
+    attributions,
+    hot_column,
+    mispaired_rows,
+    some_rows,
+    surprise_gaps,
+    turn_gaps,
+)
+from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.causes.weights import CLEAN_CORE, grid_cause, grid_facts, noise, repetition_penalty, spread_cause
+from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GapTotals
 
 MIN_SEQUENCES, MIN_TOKENS = 16, 1000
@@ -105,7 +107,12 @@ def _first(case: Case, rules: tuple[Callable[[Case], CauseFinding | None], ...])
 def _ranked(causes: list[CauseFinding]) -> tuple[CauseFinding, ...]:
     """Grids first, which are there only where they make half the gap; then by rank and share, minor ones last."""
     marked = [
-        replace(cause, is_minor=cause.share < (MINOR_NOISE if cause.cause == "noise" else MINOR)) for cause in causes
+        replace(
+            cause,
+            is_minor=cause.share < (MINOR_NOISE if cause.cause == "noise" else MINOR),
+            advice=cause.advice or CAUSES[cause.cause].advice,
+        )
+        for cause in causes
     ]
     return tuple(sorted(marked, key=lambda c: (c.is_minor, c.cause != "grid", RANK.get(c.cause, 0), -c.share)))
 

@@ -1,11 +1,166 @@
-"""CAUSES: why two policies may differ, in the order in which they are looked for; `rlcorr explain NAME` shows a row.
+"""The words of all causes in one table: of files that were written wrongly, and of two policies that differ.
 
-A row's rule is a function of the module of its family.  The table loads without numpy.
+`rlcorr explain causes` lists it, in the order in which causes are looked for; it loads without numpy.  A cause of a
+file is sought in its first rows, by a test in `anomalies`; one of a gap in sums over all rows, by a rule in the module
+of its family (`rows`, `positions`, `curves`, `weights`).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-from rlcorr_cli.quality.cause import Cause
+Kind = Literal["file", "policy"]
+KINDS: dict[Kind, str] = {
+    "file": "of whole files, suspected from their first rows",
+    "policy": "of a gap between the policies, found from sums over all rows",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """Why a dump's numbers are what they are.
+
+    meaning: what is the matter.  looks: what it leaves in the data.  certainty: how sure one can be.  alike: what else
+    looks like it.  advice: what to do.  source: which framework is known for it, or the fact that this rests on.
+    is_fault: whether it is a fault or a setting to be fixed, so that bounds and weights would treat a consequence.
+    voids: whether no number of such a file means what its name says.
+    """
+
+    name: str
+    kind: Kind = "policy"
+    meaning: str
+    looks: str
+    certainty: str
+    alike: str
+    advice: str
+    source: str = ""
+    is_fault: bool = False
+    voids: bool = False
+
+
+ANOMALIES: tuple[Cause, ...] = (
+    Cause(
+        kind="file",
+        name="bypass_copy",
+        meaning="The training column is a copy of the rollout column, so every correction does nothing.",
+        looks="Both columns agree to the last digit on every token of the first rows, 16 of them other than 0 at "
+        "least.",
+        certainty="Equal they are for certain; whether anything is wrong is for you to know, as bit-equal engines give "
+        "equal columns.",
+        alike="Engines and trainers that share their kernels and reach the same bits.",
+        advice="Write the training policy's own log-probs before the trainer's bypass overwrites them; bit-equal "
+        "engines may ignore this.",
+        source="verl's bypass mode sets old_log_probs = rollout_log_probs: equal columns mean no training policy, not "
+        "a perfect match",
+        voids=True,
+    ),
+    Cause(
+        kind="file",
+        name="shifted_columns",
+        meaning="One column lies a token earlier or later than the other.",
+        looks="The two columns go together one token off (correlation 0.5 at least), and not in place.",
+        certainty="The correlation off place must beat that in place by 0.3 and by five standard errors.",
+        alike="mispaired_rows, where single rows do not go together at any shift.",
+        advice="Shift one column by a token and write the dump again: both must hold the log-prob of token t at place "
+        "t.",
+        source="AReaL's prox_logp stands at the token before (labels rolled by -1); OpenRLHF, ROLL and tinker write n "
+        "- 1 values; a real pair correlates 1.00, and 0.06 when shifted by one",
+        voids=True,
+    ),
+    Cause(
+        kind="file",
+        name="unmasked_padding",
+        meaning="Rows were padded to one length, and the padding counts as tokens.",
+        looks="All rows are of one length, and a tenth of them or more end or start with a long run of one value in "
+        "both columns.",
+        certainty="Runs as common inside rows are not padding: a policy that repeats itself is sure of it in both "
+        "columns.",
+        alike="Rows that were cut at one length and end in a long repetition.",
+        advice="Mask the padding (response_mask 0), or cut each row to its own length.",
+        source="verl, NeMo-RL, TRL, SkyRL and OpenRLHF hold padded batches in memory; SkyRL pads on the left since "
+        "2026-03",
+        voids=True,
+    ),
+    Cause(
+        kind="file",
+        name="unmasked_prompt",
+        meaning="Rows begin with the prompt, which the rollout engine never scored, and it counts as tokens.",
+        looks="Half of the rows or more start with a run of exact zeros: in the rollout column, on which the other "
+        "column is surprised, or in both columns.",
+        certainty="A single 0 is no sign: probability 1 rounds to it. A run counts where the other column contradicts "
+        "it, or where runs of zeros in both columns are rare inside rows.",
+        alike="unscored_zeros, where runs stand inside rows.",
+        advice="Mask the prompt (response_mask 0), or name the mask column with --map response_mask=COLUMN.",
+        source="NeMo-RL, AReaL, prime-rl and tinker write whole sequences with 0.0 on the prompt in the rollout column "
+        "only",
+        voids=True,
+    ),
+    Cause(
+        kind="file",
+        name="unscored_zeros",
+        meaning="One column holds 0.0 on stretches it never scored (tool output, padding, or greedy tokens), and they "
+        "count.",
+        looks="Runs of exact zeros in one column, on which the other is surprised.",
+        certainty="As of unmasked_prompt: only runs that the other column contradicts count.",
+        alike="top_p, which gives exact zeros only where the other policy gives a token more than p.",
+        advice="Mask those tokens (response_mask 0), or score them; 0.0 means probability 1.",
+        source="NeMo-RL, miles, OpenRLHF, TRL: 0.0 stands for 'the engine did not score this token'",
+        voids=True,
+    ),
+    Cause(
+        kind="file",
+        name="probabilities",
+        meaning="A column holds probabilities, not their logarithms.",
+        looks="A column lies between 0 and 1, and most of it above 0.",
+        certainty="Certain from 8 values above 0 on: no log-prob is.",
+        alike="Nothing else: single log-probs just above 0 are rounding, and no anomaly.",
+        advice="Take the natural logarithm before writing the dump.",
+        source="log-probs are at most 0, probabilities at least 0",
+        voids=True,
+    ),
+    Cause(
+        kind="file",
+        name="other_base",
+        meaning="One column is in logarithms of base 10 or 2.",
+        looks="One column is ln 10 or ln 2 times the other (or one over it), and both lie on that line.",
+        certainty="64 tokens, and two slopes that agree within 2 % of the factor. Both columns in one base cannot be "
+        "seen.",
+        alike="temperature bends the line of log-probs, and is straight in log-odds.",
+        advice="Multiply it by the logarithm of its base: ln 10 = 2.302585, ln 2 = 0.693147.",
+        source="log_b p = ln p / ln b; noise and updates leave the slope of one column on the other within 1 % of 1",
+        voids=True,
+    ),
+    Cause(
+        kind="file",
+        name="swapped_columns",
+        meaning="The tokens look drawn from the training column: the two have each other's names, or the rollout "
+        "column was not what was sampled from.",
+        looks="The mean log-ratio is above 0, and the mean of p_rollout / p_train is 1, as if training had drawn the "
+        "tokens.",
+        certainty="It takes 10,000 tokens at the noise of int8, 40,000 at that of bf16; below it says nothing, and "
+        "columns swapped where one is cut by top-p are not seen.",
+        alike="temperature with raw rollout log-probs, where the engine sampled from what training's column holds.",
+        advice="Check which column is whose (--map rollout_log_probs=..., --map old_log_probs=...), and that the "
+        "engine returns log-probs after temperature and top-p (vLLM: logprobs_mode=processed_logprobs).",
+        source="the mean of p_train / p_rollout over tokens drawn from the rollout policy is 1, and the mean log-ratio "
+        "-KL",
+        voids=True,
+    ),
+    Cause(
+        kind="file",
+        name="steps_out_of_order",
+        meaning="A file's steps lie before those of the file read before it.",
+        looks="The steps of a file's first rows lie before those of the file read before it.",
+        certainty="Certain where files have a step column in order; ranges that overlap (ranks of one step) are no "
+        "evidence.",
+        alike="Files of shuffled rows, which have no order and raise nothing.",
+        advice="Name the files in training order (a shell puts step10 before step2: name the folder, or quote the "
+        "glob), and leave out what a resumed run wrote again.",
+        source="names sort as text; a resumed run repeats steps",
+    ),
+)
+"""What a file as a whole looks like when it was written wrongly; the tests for these are in `anomalies`."""
+
 
 SAME_PROMPT = "Compare the prompts of both sides token by token: template, system prompt, trailing newline."
 WEIGHTS = (
@@ -257,4 +412,13 @@ _ROWS = (
 )
 
 CAUSES: Mapping[str, Cause] = {row.name: row for row in _ROWS}
-"""Name -> the row."""
+"""Name -> the row of a gap between two policies."""
+
+
+ALL_CAUSES: Mapping[str, Cause] = {**{row.name: row for row in ANOMALIES}, **CAUSES}
+"""Name -> the row, those of files first: one that holds voids what else a dump seems to say."""
+
+NOISE = "noise"
+"""The one cause that nothing has to be done about."""
+ANY_CAUSE = "cause"
+"""What stands for every cause but noise, where a run is to fail on some."""

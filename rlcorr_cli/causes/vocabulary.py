@@ -5,7 +5,7 @@ from math import sqrt
 
 import numpy as np
 
-from rlcorr_cli.quality.diagnosis.numbers import ratio, ratios
+from rlcorr_cli.causes.numbers import ratio, ratios
 from rlcorr_cli.totals.gap import Vocabulary
 from rlcorr_cli.totals.histogram import Floats
 

@@ -1,9 +1,14 @@
-"""A Diagnosis: which causes explain the gap between two policies, and where it sits; as values."""
+"""A Diagnosis: which causes explain the gap between two policies, and where it sits; and what is suspected of files.
 
-from collections.abc import Mapping
+Values with their JSON form.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any, Literal
+
+from rlcorr_cli.causes.table import ANOMALIES
 
 Interval = tuple[float, float]
 Parameter = float | str
@@ -26,7 +31,7 @@ class CauseFinding:
     levels, {"column": "worker", "levels": "w3"}.  intervals: 95 % intervals of those that have one.  is_minor: whether
     it explains too little to be a verdict.  explains: anomalies of files that this cause makes by itself, which are no
     fault then.  headline: what it is, in a clause that starts with a noun.  evidence: sentences with the numbers that
-    say so.  advice: what to do.
+    say so.  advice: what to do; the judge takes it from CAUSES where a rule gives none.
     """
 
     cause: str
@@ -40,7 +45,7 @@ class CauseFinding:
     explains: tuple[str, ...] = ()
     headline: str
     evidence: tuple[str, ...]
-    advice: str
+    advice: str = ""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CauseFinding":
@@ -218,3 +223,50 @@ class Diagnosis:
             "features": dict(self.features),
             "not_looked_for": [asdict(each) for each in self.not_looked_for],
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnomalyFinding:
+    """An anomaly of a dump: the first file that shows it, the evidence there, and how many files show it."""
+
+    name: str
+    path: str
+    evidence: str
+    fix: str
+    n_files: int
+
+    @property
+    def voids(self) -> bool:
+        """Whether no number of such a file means what its name says."""
+        return any(anomaly.name == self.name and anomaly.voids for anomaly in ANOMALIES)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form; its key for the fix is `cure`."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "evidence": self.evidence,
+            "cure": self.fix,
+            "n_files": self.n_files,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "AnomalyFinding":
+        """The finding that `to_dict` wrote."""
+        path, evidence = data["path"], data["evidence"]
+        return cls(name=data["name"], path=path, evidence=evidence, fix=data["cure"], n_files=data["n_files"])
+
+
+def unexplained(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> tuple[AnomalyFinding, ...]:
+    """The anomalies without those that the likely cause makes by itself."""
+    explained = () if diagnosis.cause is None else diagnosis.cause.explains
+    return tuple(each for each in anomalies if each.name not in explained)
+
+
+def standing(
+    anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis
+) -> tuple[tuple[AnomalyFinding, ...], CauseFinding | None]:
+    """The anomalies that stay unexplained, and the likely cause; None where one of them voids the numbers that it was
+    read from, which is the verdict then."""
+    left = unexplained(anomalies, diagnosis)
+    return left, None if any(each.voids for each in left) else diagnosis.cause

@@ -1,10 +1,25 @@
-"""What changes every token without a curve: staleness, other weights, heavy tails, a padded vocabulary, and noise."""
+"""What changes every token without a curve: a grid, a repetition penalty, staleness, other weights, and noise.
 
-from rlcorr_cli.quality.diagnosis.case import Case
-from rlcorr_cli.quality.diagnosis.causes import CAUSES
-from rlcorr_cli.quality.diagnosis.diagnosis import CauseFinding
-from rlcorr_cli.quality.diagnosis.vocabulary import BY_TOKEN, FEW_TOKENS, MIN_BUCKETS
-from rlcorr_cli.quality.diagnosis.wording import count_noun, figures, percent
+The grid of numbers that a column is stored on is always told, and the cause where its steps make the gap; of the spread
+of d the first rule that holds is taken (RULES), and what is left is noise.
+"""
+
+from dataclasses import dataclass
+
+from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
+from rlcorr_cli.causes.features import Case
+from rlcorr_cli.causes.vocabulary import BY_TOKEN, FEW_TOKENS, MIN_BUCKETS
+from rlcorr_cli.causes.wording import count_noun, figures, percent
+from rlcorr_cli.totals.gap import GRID_SUMS
+from rlcorr_cli.totals.histogram import Floats
+
+MIN_VALUES, ON_GRID = 64, 0.99
+VERDICT_SHARE = 0.5
+GRIDS = {"bf16": "bf16", "fp16": "fp16", "decimals_3": "3 decimals", "decimals_4": "4 decimals"}
+"""In this order: what lies on the coarser grid lies on the finer ones too."""
+DECIMAL_STEPS = {"decimals_3": 1e-3, "decimals_4": 1e-4}
+
+MIN_ETA2, MIN_DIFFERENCE = 0.2, 0.1
 
 STALE_CORRELATION, STALE_Z, STALE_Z_ALONE, STALE_LEAN = 0.3, 3.0, 4.5, 0.05
 LEAN, LEAN_Z = 0.1, 5.0
@@ -15,6 +30,79 @@ OTHER_CORE = 0.45
 CLEAN_CORE = 0.001
 SIZES = ((0.1, "noise of bf16 size"), (0.2, "noise of bf16 or int8 size"), (OTHER_CORE, "noise of 8-bit size"))
 TOO_LARGE = "noise larger than number formats give"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A column, its grid (of GRIDS), and the share of the gap that rounding to it makes: a step's square over 12."""
+
+    column: str
+    grid: str
+    share: float
+
+
+def grids(case: Case) -> list[Grid]:
+    """Of the columns that lie on one."""
+    columns = zip((case.context.rollout, case.context.train), case.totals.grids, strict=True)
+    return [grid for name, sums in columns if (grid := _grid(case, name, sums)) is not None]
+
+
+def _grid(case: Case, column: str, sums: Floats) -> Grid | None:
+    named: dict[str, float] = dict(zip(GRID_SUMS, map(float, sums), strict=True))
+    if named["n"] < MIN_VALUES:
+        return None
+    grid = next((name for name in GRIDS if named[name] >= ON_GRID * named["n"]), None)
+    if grid is None:
+        return None
+    step2 = named["n"] * DECIMAL_STEPS[grid] ** 2 / 12 if grid in DECIMAL_STEPS else named[f"step2_{grid}"]
+    return Grid(column, grid, case.features.share(step2))
+
+
+def grid_facts(case: Case) -> tuple[Fact, ...]:
+    """One sentence a column."""
+    return tuple(
+        Fact(
+            "grid",
+            f"{grid.column} is stored in {GRIDS[grid.grid]}: its rounding makes {percent(grid.share)} of the gap.",
+        )
+        for grid in grids(case)
+    )
+
+
+def grid_cause(case: Case) -> CauseFinding | None:
+    """The column whose rounding makes at least VERDICT_SHARE of the gap."""
+    grid = max(grids(case), key=lambda grid: grid.share, default=None)
+    if grid is None or grid.share < VERDICT_SHARE:
+        return None
+    return CauseFinding(
+        cause="grid",
+        share=grid.share,
+        parameters={"column": grid.column, "grid": grid.grid},
+        headline=f"{grid.column} is rounded to {GRIDS[grid.grid]}",
+        evidence=(
+            f"At least {percent(ON_GRID)} of its values lie on that grid, whose steps alone (step^2 / 12 a token) make "
+            f"{percent(grid.share)} of the gap.",
+        ),
+    )
+
+
+def repetition_penalty(case: Case) -> CauseFinding | None:
+    """Needs token ids."""
+    repetition = case.repetition
+    if repetition is None or repetition.eta2 < MIN_ETA2 or abs(repetition.difference) < MIN_DIFFERENCE:
+        return None
+    sides = (case.context.rollout, case.context.train)
+    penalised, free = sides if repetition.difference > 0 else sides[::-1]
+    return CauseFinding(
+        cause="repetition_penalty",
+        share=repetition.eta2 * case.features.share(case.features.body_gap),
+        parameters={"difference": repetition.difference, "side": penalised},
+        headline=f"a repetition penalty in {penalised} that {free} has not",
+        evidence=(
+            f"Tokens that stood in their row before are {figures(abs(repetition.difference))} lower in log-odds in "
+            f"{penalised} than new ones of the same surprise; that is {percent(repetition.eta2)} of the variance.",
+        ),
+    )
 
 
 def spread_cause(case: Case) -> CauseFinding | None:
@@ -40,7 +128,6 @@ def stale_policy(case: Case) -> CauseFinding | None:
             f"z {lean.z_correlation:.1f}, {count_noun(lean.n, 'row')}), and rows differ in the share of tokens that "
             f"gained by {lean.tau:.2f} beyond chance.",
         ),
-        advice=CAUSES["stale_policy"].advice,
     )
 
 
@@ -60,7 +147,6 @@ def drift(case: Case) -> CauseFinding | None:
             f"Rows differ in the share of tokens that gained by {lean.tau:.2f} beyond chance (z {lean.z_tau:.0f}; "
             f"{reason}).",
         ),
-        advice=CAUSES["drift"].advice,
     )
 
 
@@ -84,7 +170,6 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
             f"{spread.n_far:,} tokens lie far off the others, {percent(spread.below)} of them lower in "
             f"{case.context.train}; the mean of e^l is {1 + features.forward:.4f} +- {error:.4f}.",
         ),
-        advice=CAUSES["padded_vocabulary"].advice,
     )
 
 
@@ -102,7 +187,6 @@ def heavy_tail(case: Case) -> CauseFinding | None:
             f"Log-odds differ by {figures(spread.core)} typically, yet by more than six times that on {spread.n_far:,} "
             f"tokens; the whole spread is {spread.tail:.1f} times the typical one (noise: at most 1.4).",
         ),
-        advice=CAUSES["heavy_tail"].advice,
     )
 
 
@@ -125,7 +209,6 @@ def other_weights(case: Case) -> CauseFinding | None:
         parameters={"core": core, **({} if by_token is None else {"by_token": by_token.omega2})},
         headline="other weights on one side: one of 8-bit or 4-bit weights, another checkpoint, an adapter, staleness",
         evidence=tuple(evidence),
-        advice=CAUSES["other_weights"].advice,
     )
 
 
@@ -152,7 +235,6 @@ def noise(case: Case, first: CauseFinding | None) -> CauseFinding | None:
         parameters={"core": core, "size": size},
         headline=size if case.by_token is not None else f"{size}, or changed weights",
         evidence=tuple(evidence),
-        advice=CAUSES["noise"].advice,
     )
 
 

@@ -1,4 +1,9 @@
-"""Where the gap sits: by the levels of each column, by turn and by surprise, against what surprise alone would give."""
+"""Which rows carry the gap: rows that do not belong together, rows far off, and the levels of a column.
+
+A level of a column is judged against what the surprise of its tokens alone would give of the gap; one that stands out
+beyond chance among all levels that were tried is hot, and the column whose hot levels hold most is the cause `column`,
+with what differs within them.  Turns and bins of surprise have the same shares, and are never a cause.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,12 +13,100 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.quality.diagnosis.diagnosis import ColumnGap, Interval, LevelGap
-from rlcorr_cli.quality.diagnosis.numbers import jackknife_error, ratio, ratios, without_each
-from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
+from rlcorr_cli.causes.curves import LINE_R2, MIN_CURVE, is_sloped, temperature_of
+from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Interval, LevelGap
+from rlcorr_cli.causes.features import Case, curve_of
+from rlcorr_cli.causes.numbers import (
+    Line,
+    jackknife_error,
+    line_of_tokens,
+    ratio,
+    ratios,
+    weighted_quantile,
+    without_each,
+)
+from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.causes.wording import count_noun, figures, roundest
+from rlcorr_cli.totals.gap import (
+    SIZE_LEAST,
+    SIZE_STEP,
+    SIZE_SUMS,
+    SURPRISE_EDGES,
+    TOKEN_SUMS,
+    GapTotals,
+    Levels,
+    WorstRows,
+)
 from rlcorr_cli.totals.histogram import Floats
 
-MIN_ROWS = 4
+MISPAIRED_SHARE = 0.1
+MIN_ROWS, MIN_FAR_ROWS, MOST_FAR_ROWS, FAR_ROWS_SHARE = 16, 3, 0.45, 0.3
+FAR_LEAST, FAR_SPREADS = 1.0, 4.0
+"""A far row's y lies above the median by this much, and by so many of the rows' own deviations."""
+IQR_OF_NORMAL = 1.349
+NAMED_ROWS = 4
+TOGETHER = 0.8
+"""Log-odds that correlate so are of the same tokens: what is wrong with these rows is something else, such as a stretch
+of zeros.  Two responses have .03 to .22."""
+
+
+def mispaired_rows(case: Case) -> CauseFinding | None:
+    """1 row to 25 % of them whose two columns do not go together; or more, where they go together not at all."""
+    totals, features = case.totals, case.features
+    if not totals.n_odd or features.odd_belong or features.odd_correlation >= TOGETHER:
+        return None
+    share = features.share(float(totals.sums("odd")["l2"].sum()))
+    if share < MISPAIRED_SHARE:
+        return None
+    tokens = float(totals.sums("odd")["n"].sum())
+    return CauseFinding(
+        cause="mispaired_rows",
+        share=share,
+        token_share=ratio(tokens, features.n_tokens),
+        parameters={"rows": totals.n_odd, "ids": _names(totals.odd_rows), "correlation": features.odd_correlation},
+        headline=f"{count_noun(totals.n_odd, 'row')} of {totals.n_rows:,} whose two columns do not belong together",
+        evidence=(
+            f"The two columns' log-odds correlate at {figures(features.odd_correlation)} within them: "
+            f"{_names(totals.odd_rows)}{'' if totals.n_odd <= NAMED_ROWS else ' and others'}.",
+        ),
+    )
+
+
+def some_rows(case: Case) -> CauseFinding | None:
+    """Rows far above the median row, which no column marks."""
+    rows, tokens, l2, e2 = (case.totals.sizes[:, SIZE_SUMS.index(name)] for name in SIZE_SUMS)
+    if rows.sum() < MIN_ROWS:
+        return None
+    y = SIZE_LEAST + SIZE_STEP * (np.arange(len(rows), dtype=np.float64) + 0.5)
+    low, median, high = (weighted_quantile(y, rows, share) for share in (0.25, 0.5, 0.75))
+    far = y > median + max(FAR_LEAST, FAR_SPREADS * (high - low) / IQR_OF_NORMAL)
+    n_far = int(rows[far].sum())
+    if not MIN_FAR_ROWS <= n_far <= MOST_FAR_ROWS * rows.sum():
+        return None
+    share = case.features.share(float(l2[far].sum() - e2[far].sum() * ratio(l2[~far].sum(), e2[~far].sum())))
+    if share < FAR_ROWS_SHARE:
+        return None
+    names = _names(case.totals.far_rows)
+    times = float(np.exp((y[far] * rows[far]).sum() / n_far - median))
+    # Rows' lengths are always levels; other columns only where they were read.
+    unmarked = ", which no column marks" if case.totals.columns.keys() - {"length"} else ", far off beside the others"
+    return CauseFinding(
+        cause="some_rows",
+        share=share,
+        token_share=ratio(float(tokens[far].sum()), case.features.n_tokens),
+        parameters={"rows": n_far, "ids": names},
+        headline=f"{n_far:,} of {int(rows.sum()):,} rows{unmarked}",
+        evidence=(
+            f"Their typical token is {figures(times)} times as far off as the median row's; the farthest are {names}.",
+        ),
+    )
+
+
+def _names(rows: WorstRows) -> str:
+    return ", ".join(row.name for row in rows.rows[:NAMED_ROWS])
+
+
+MIN_LEVEL_ROWS = 4
 MIN_Z = 4.0
 """Plus log10 of the levels tried in all columns, which holds the chance of any false one."""
 MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0}
@@ -52,7 +145,7 @@ class Attribution:
         if degrees >= n.sum() / 2 or self.values is None:
             return max(LEAST_DEVIATION, sqrt(max(0.0, ratio(within, degrees))))
         mean, x = ratios(y, n), self.values
-        slope, middle, at = _line(n, x, mean)
+        slope, middle, at = _weighted_line(n, x, mean)
         off = float((n * (mean - middle - slope * (x - at)) ** 2).sum()) + within
         return max(LEAST_DEVIATION, sqrt(max(0.0, ratio(off, float(n.sum()) - 2))))
 
@@ -83,14 +176,14 @@ class Attribution:
         if self.values is None or (n > 0).sum() < MIN_TREND_LEVELS:
             return None
         x, n, y = self.values[n > 0], n[n > 0], y[n > 0]
-        slope, _, at = _line(n, x, y / n)
+        slope, _, at = _weighted_line(n, x, y / n)
         spread = sqrt(float((n * (x - at) ** 2).sum()))
         return exp(slope * float(np.ptp(x))), slope * spread / self.deviation
 
     @property
     def grows(self) -> bool:
         """Whether a line through the levels stands out, where no single one does."""
-        if self.trend is None or self.hot or not self.may_be_hot or self.levels.rows[:, 0].sum() < 2 * MIN_ROWS:
+        if self.trend is None or self.hot or not self.may_be_hot or self.levels.rows[:, 0].sum() < 2 * MIN_LEVEL_ROWS:
             return False
         factor, z = self.trend
         return abs(z) >= self.least_z and max(factor, 1 / factor) >= MIN_SIZE
@@ -132,7 +225,7 @@ class Attribution:
         if here and others:
             difference = float(y[i]) / here - float(y.sum() - y[i]) / others
             size, z = exp(difference), difference / self.deviation / sqrt(1 / here + 1 / others)
-        hot = self.may_be_hot and here >= MIN_ROWS
+        hot = self.may_be_hot and here >= MIN_LEVEL_ROWS
         hot = hot and (z or 0.0) >= self.least_z and (size or 0.0) >= MIN_SIZES.get(self.name, MIN_SIZE)
         hot = hot and gap.gap - gap.expected >= MIN_EXCESS and gap.gap >= EXCESS_RATIO * gap.expected
         return replace(gap, rows=int(here), size=size, z=z, is_hot=hot)
@@ -216,8 +309,100 @@ def _levels_and_all(sums: Floats) -> tuple[Floats, Floats]:
     return levels, np.broadcast_to(sums[:, 1], levels.shape)
 
 
-def _line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, float]:
+def _weighted_line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, float]:
     """The weighted line's slope, its height at the middle, and the middle."""
     at = ratio(float((n * x).sum()), float(n.sum()))
     middle = ratio(float((n * mean).sum()), float(n.sum()))
     return ratio(float((n * (x - at) * mean).sum()), float((n * (x - at) ** 2).sum())), middle, at
+
+
+COLUMN_SHARE = 0.3
+LINE_SUMS_OF_TOKENS = ("n_inside", "u", "d", "u2", "d2", "ud")
+"""Those of TOKEN_SUMS that are LINE_SUMS with x = u."""
+HIGH_BINS = slice(SURPRISE_EDGES.index(1.0), len(SURPRISE_EDGES) - 1)
+
+
+@dataclass(frozen=True)
+class _Within:
+    """The lines of d on u on some levels' body."""
+
+    every: Line
+    high: Line
+    curve: float
+
+
+def hot_column(case: Case, columns: list[Attribution]) -> CauseFinding | None:
+    """The column with the largest share, of those with a hot level or a line."""
+    shares = [(case.features.share(column.excess()), column) for column in columns if column.hot or column.grows]
+    share, column = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    if column is None or share < COLUMN_SHARE:
+        return None
+    return _of_levels(case, column, share) if column.hot else _of_line(column, share)
+
+
+def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:
+    levels = [column.gaps[i] for i in column.hot]
+    names = ", ".join(str(level.level) for level in levels)
+    top = max(levels, key=lambda level: level.z or 0.0)
+    evidence = [_sizes(levels)]
+    within = _within(column.levels.tokens[column.hot].sum(axis=0))
+    parameters = {"column": column.name, "levels": names, "size": top.size or 0.0}
+    intervals = {}
+    if _is_temperature(within):
+        value = temperature_of(within.high, raw=False)
+        setting = f"{roundest(value.ratio, value.interval):.3g} in rollout over training ({value.ratio:.3f})"
+        evidence.append(
+            f"Within {'it' if len(levels) == 1 else 'them'}: temperature {setting}, R2 {within.every.r2:.2f}."
+        )
+        parameters["temperature"], intervals["temperature"] = value.ratio, value.interval
+    return CauseFinding(
+        cause="column",
+        share=share,
+        token_share=sum(level.token_share for level in levels),
+        parameters=parameters,
+        intervals=intervals,
+        headline=f"{column.name} {names}",
+        evidence=tuple(evidence),
+        advice=CAUSES["stale_policy" if column.name == "lag" else "column"].advice,
+    )
+
+
+def _sizes(levels: Sequence[LevelGap]) -> str:
+    sizes = " and ".join(figures(level.size or 0.0) for level in levels)
+    z = " and ".join(f"{level.z or 0.0:.0f}" for level in levels)
+    if len(levels) == 1:
+        return f"Its typical token is {sizes} times as far off as the others' (z {z})."
+    return f"Their typical tokens are {sizes} times as far off as all others' (z {z})."
+
+
+def _of_line(column: Attribution, share: float) -> CauseFinding:
+    assert column.trend is not None
+    factor, z = column.trend
+    direction = "grows" if factor > 1 else "falls"
+    return CauseFinding(
+        cause="column",
+        share=share,
+        parameters={"column": column.name, "factor": max(factor, 1 / factor), "direction": direction},
+        headline=f"an error that {direction} with {column.name}",
+        evidence=(
+            f"From the lowest to the highest {column.name} the typical token's distance changes by a factor of "
+            f"{figures(factor)} (z {abs(z):.0f}).",
+        ),
+        advice=CAUSES["stale_policy" if column.name == "lag" else "column"].advice,
+    )
+
+
+def _is_temperature(within: _Within) -> bool:
+    line = within.every
+    return is_sloped(line) and line.r2 >= LINE_R2 and within.curve >= MIN_CURVE
+
+
+def _within(body: Floats) -> _Within:
+    sums = dict(zip(TOKEN_SUMS, body.T, strict=True))
+    high = {name: column[HIGH_BINS] for name, column in sums.items()}
+    return _Within(_line(sums), _line(high), curve_of(sums))
+
+
+def _line(sums: dict[str, Floats]) -> Line:
+    """Of d on u; a level has no groups of rows."""
+    return line_of_tokens(np.array([sums[name].sum() for name in LINE_SUMS_OF_TOKENS]))

@@ -1,0 +1,437 @@
+"""A Case: everything that the rules of a diagnosis look at, worked out once from a dump's GapTotals.
+
+Features are numbers of all tokens: how far d, the difference in log-odds, spreads at each level of surprise (Spread),
+what a curve or a straight line explains of the gap, whether the means of e^l and e^-l are 1, and how rows lean (Lean).
+A Step is what a truncated rollout leaves.  `listed_features` has all of them by name, for the JSON form.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, expm1, sqrt
+
+import numpy as np
+
+from rlcorr_cli.causes.diagnosis import Interval
+from rlcorr_cli.causes.numbers import Line, jackknife, line_of, ratio, ratios, weighted_quantile
+from rlcorr_cli.causes.vocabulary import ByToken, Repetition, by_token, repetition
+from rlcorr_cli.totals.gap import (
+    BODY,
+    CERTAIN_LEAST,
+    CERTAIN_STEP,
+    FIELDS,
+    LINES,
+    N_CERTAIN,
+    ODD,
+    PARTS,
+    PLACE_SUMS,
+    ROW_SUMS,
+    SPREAD_FACTOR,
+    SPREAD_LEAST,
+    SPREAD_STEPS,
+    SURPRISE_EDGES,
+    TOKEN_SUMS,
+    GapTotals,
+)
+from rlcorr_cli.totals.histogram import Floats
+
+MIDDLE = 0.6827
+"""The share of a normal distribution within one standard deviation."""
+MIN_BIN = 15
+"""A bin of fewer tokens has no spread."""
+FAR_CORES = 6.0
+"""An outlier lies this many cores off its bin's median."""
+HIGH, NEAR = 3.75, 2.0
+"""The fan compares bins of u from HIGH up with bins centred within NEAR of 0."""
+MIN_FAN = 40
+N_BINS = len(SURPRISE_EDGES) - 1
+
+
+def _middles() -> Floats:
+    sizes = SPREAD_LEAST * SPREAD_FACTOR ** (np.arange(SPREAD_STEPS) + 0.5)
+    return np.concatenate([-sizes[::-1], [0.0], sizes])
+
+
+MIDDLES = _middles()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """core: the token-weighted median over bins of half the middle 68 % of d.  tail: rms(d - bin median) / core.
+    n_far: outliers, n_below of them negative.  fan: how much wider d is among sure tokens than among even ones."""
+
+    n: int
+    core: float
+    tail: float
+    n_far: int
+    n_below: int
+    fan: float
+
+    @property
+    def far(self) -> float:
+        """The share of tokens that are outliers."""
+        return ratio(self.n_far, self.n)
+
+    @property
+    def below(self) -> float:
+        """The share of outliers that are negative."""
+        return ratio(self.n_below, self.n_far)
+
+
+def spread_of(counts: Floats) -> Spread | None:
+    """Of counts of tokens by bin of u and of d, f64[N_SURPRISE, N_SPREAD]; None if no bin has MIN_BIN tokens."""
+    counts = counts[:N_BINS]
+    n = counts.sum(axis=1)
+    enough = np.flatnonzero(n >= MIN_BIN)
+    if not len(enough):
+        return None
+    half = np.zeros(N_BINS)
+    half[enough] = [_half(counts[i]) for i in enough]
+    core = weighted_quantile(half[enough], n[enough], 0.5)
+    median = np.array([weighted_quantile(MIDDLES, row, 0.5) if row.any() else 0.0 for row in counts])
+    off = MIDDLES[None, :] - median[:, None]
+    rms = sqrt(float((counts * off**2).sum()) / float(n.sum()))
+    # A core below the least bin stands for 0, and any tail would be endless beside it.
+    least = max(core, SPREAD_LEAST)
+    far = counts * (np.abs(off) > FAR_CORES * least)
+    return Spread(
+        n=int(n.sum()),
+        core=core,
+        tail=rms / least,
+        n_far=int(far.sum()),
+        n_below=int((far * (off < 0)).sum()),
+        fan=_fan(half, n),
+    )
+
+
+def _half(counts: Floats) -> float:
+    low, high = (weighted_quantile(MIDDLES, counts, 0.5 + side * MIDDLE / 2) for side in (-1, 1))
+    return (high - low) / 2
+
+
+def _fan(half: Floats, n: Floats) -> float:
+    low, high = np.array(SURPRISE_EDGES[:-1]), np.array(SURPRISE_EDGES[1:])
+    sure, even = ((low >= HIGH), np.abs((low + high) / 2) < NEAR)
+    sure, even = sure & (n >= MIN_BIN), even & (n >= MIN_BIN)
+    if n[sure].sum() < MIN_FAN or n[even].sum() < MIN_FAN:
+        return 1.0
+    return ratio(weighted_quantile(half[sure], n[sure], 0.5), weighted_quantile(half[even], n[even], 0.5), 1.0)
+
+
+WIDE = 1.82
+"""Tokens that speak for or against a bound c have a > 1.82 c: up to 0.6 in ln(-a) beyond it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """cut: tokens with b = 0 and a < -.001, of n, unsure of which have b < 0.  bound: P = e^c with its interval, errors
+    E at it, judged tokens.  least_left: m, what the surest token of b < 0 leaves to all others, over its own
+    probability."""
+
+    cut: int
+    n: int
+    unsure: int
+    bound: float
+    interval: tuple[float, float]
+    errors: int
+    judged: int
+    least_left: float
+
+
+def step_of(totals: GapTotals) -> Step | None:
+    """None where no token has b = 0 and a < -.001."""
+    certain, unsure = totals.certain
+    cut = int(certain[1:].sum())
+    if not cut:
+        return None
+    # ln(-a) at the lower ends of bins 1, 2, ...: a bound there has the bins before it above it.
+    edges = CERTAIN_LEAST + CERTAIN_STEP * np.arange(N_CERTAIN - 1)
+    errors = np.cumsum(unsure)[:-1] + certain[::-1].cumsum()[::-1][1:]
+    least = errors.min()
+    near = np.flatnonzero(errors <= least + 2 * sqrt(least + 1))
+    best = np.flatnonzero(errors == least)
+    middle = edges[best[len(best) // 2]]
+    wide = int(np.searchsorted(edges, middle + np.log(WIDE)))
+    return Step(
+        cut=cut,
+        n=int(totals.certain.sum()),
+        unsure=int(unsure.sum()),
+        bound=exp(-exp(middle)),
+        interval=(exp(-exp(edges[near[-1]])), exp(-exp(edges[near[0]]))),
+        errors=int(least),
+        judged=cut + int(unsure[1:wide].sum()),
+        least_left=expm1(-totals.largest_unsure) if np.isfinite(totals.largest_unsure) else 0.0,
+    )
+
+
+MOST_ODD = 0.25
+UNRELATED = 0.3
+"""Above this share of odd rows whose log-odds still go together, these are no accident, and belong to the body.  Of
+other causes a window of 64 tokens leaves the least correlation, .83; two responses have .03 to .22."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lean:
+    """How rows differ in the share of tokens with l > 0: tau (lean) with its z, and its correlation with the advantage,
+    with that one's z; 0.0 where there is nothing to go by, and n = 0 rows with an advantage."""
+
+    tau: float
+    z_tau: float
+    correlation: float
+    z_correlation: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """Of a dump's body.
+
+    odd_correlation: of the log-odds in odd rows, and odd_belong: whether these rows are part of the body.
+    gap, body_gap: sums of l^2, of all tokens and of the body.  e2: sum of e^2 over the body.  curve: the share of
+    body_gap that any function of b explains, with its error.  forward, inverse: means of
+    e^l - 1 and e^-l - 1, each with its error.  positive: share of tokens with l > 0.  lines: by LINES.
+    """
+
+    n_tokens: int
+    n_body: int
+    odd_belong: bool
+    odd_correlation: float
+    gap: float
+    body_gap: float
+    k3: float | None
+    deviation: float | None
+    e2: float
+    curve: float
+    curve_error: float
+    spread: Spread | None
+    forward: float
+    forward_error: float
+    inverse: float
+    inverse_error: float
+    positive: float
+    lines: dict[str, Line]
+    lean: Lean
+
+    @property
+    def core(self) -> float:
+        """The typical spread of d; 0.0 where no bin has enough tokens."""
+        return 0.0 if self.spread is None else self.spread.core
+
+    @property
+    def fan(self) -> float:
+        """See Spread; 1.0 where it has none."""
+        return 1.0 if self.spread is None else self.spread.fan
+
+    @property
+    def tail(self) -> float:
+        """See Spread; 1.0 where it has none."""
+        return 1.0 if self.spread is None else self.spread.tail
+
+    def share(self, sum_squares: float) -> float:
+        """A part of the gap, between 0 and 1."""
+        return min(1.0, max(0.0, ratio(sum_squares, self.gap)))
+
+    @property
+    def curve_interval(self) -> Interval:
+        """Of curve_share."""
+        low, high = (self.share((self.curve + side * 2 * self.curve_error) * self.body_gap) for side in (-1, 1))
+        return low, high
+
+    @property
+    def curve_share(self) -> float:
+        """What the curve explains of the whole gap."""
+        return self.share(self.curve * self.body_gap)
+
+
+def features_of(totals: GapTotals) -> Features:
+    """Of any totals, empty ones included."""
+    odd_correlation = sqrt(line_of(totals.lines[FIELDS.index("odd")][:, LINES.index("u")]).match)
+    odd_belong = totals.n_odd > MOST_ODD * totals.n_rows and odd_correlation >= UNRELATED
+    chosen = [ODD, BODY] if odd_belong else [BODY]
+    fields = [FIELDS.index("odd"), FIELDS.index("body")] if odd_belong else [FIELDS.index("body")]
+    body = dict(zip(TOKEN_SUMS, totals.tokens[chosen].sum(axis=0).T, strict=True))
+    every = {name: float(column.sum()) for name, column in totals.sums().items()}
+    n, n_body = every["n"], float(body["n"].sum())
+    means = _mean_groups(totals, fields)
+    lines = totals.lines[fields].sum(axis=0)
+    return Features(
+        n_tokens=int(n),
+        n_body=int(n_body),
+        odd_belong=odd_belong,
+        odd_correlation=odd_correlation,
+        gap=every["l2"],
+        body_gap=float(body["l2"].sum()),
+        k3=every["k3"] / n if n else None,
+        deviation=sqrt(max(0.0, every["l2"] / n - (every["l"] / n) ** 2)) if n else None,
+        e2=float(body["e2"].sum()),
+        curve=curve_of(body),
+        curve_error=jackknife(_curve, totals.curves[fields].sum(axis=0)),
+        spread=spread_of(totals.spread[fields].sum(axis=0)),
+        forward=_mean(means[:, [0, 1]].sum(axis=0)),
+        forward_error=jackknife(_mean, means[:, [0, 1]]),
+        inverse=_mean(means[:, [0, 2]].sum(axis=0)),
+        inverse_error=jackknife(_mean, means[:, [0, 2]]),
+        positive=ratio(float(body["n_positive"].sum()), n_body),
+        lines={name: line_of(lines[:, i], on_train=name[0] == "v") for i, name in enumerate(LINES)},
+        lean=_lean(totals.rows),
+    )
+
+
+def curve_of(body: dict[str, Floats]) -> float:
+    """Sum of n mu^2 - sigma^2 over bins of u with n > 1 (mean and variance of l), over the sum of l^2.
+
+    A bin's n mu^2 is sigma^2 on average where its true mean is 0, which the difference takes away.
+    """
+    return _curve(np.stack([body[name] for name in ("n", "l", "l2")], axis=-1))
+
+
+def _curve(bins: Floats) -> float:
+    """Of f64[N_SURPRISE, 3], sums of 1, l and l^2."""
+    n, sums, l2 = bins[bins[:, 0] > 1].T
+    mean = ratios(sums, n)
+    variance = np.maximum(0.0, l2 - n * mean**2) / np.maximum(n - 1, 1)
+    return max(0.0, ratio(float((n * mean**2 - variance).sum()), float(bins[:, 2].sum())))
+
+
+def _mean_groups(totals: GapTotals, fields: list[int]) -> Floats:
+    """f64[GROUPS, 3]: n, and sums of e^l - 1 and of e^-l - 1."""
+    counts = totals.curves[fields].sum(axis=(0, 2))[:, :1]
+    return np.concatenate([counts, totals.moments[fields].sum(axis=0)], axis=1)
+
+
+def _mean(sums: Floats) -> float:
+    return ratio(float(sums[1]), float(sums[0]))
+
+
+def _lean(sums: Floats) -> Lean:
+    named = dict(zip(ROW_SUMS, map(float, sums), strict=True))
+    rows, positive, differing = named["rows"], named["positive"], named["differing"]
+    pi = ratio(positive, differing)
+    # (P - pi V)^2 / V summed over rows: P^2 / V - 2 pi P + pi^2 V.
+    spread = named["positive2_by_differing"] - 2 * pi * positive + pi * pi * differing
+    chi = ratio(spread, pi * (1 - pi) * rows, 1.0)
+    correlation = _advantage_correlation(named, pi)
+    n = named["n"]
+    return Lean(
+        tau=sqrt(max(0.0, chi - 1) * ratio(rows, 4 * differing)),
+        z_tau=(chi - 1) * sqrt(rows / 2),
+        correlation=correlation,
+        z_correlation=correlation * sqrt(max(0.0, n - 2) / max(1e-9, 1 - correlation**2)),
+        n=int(n),
+    )
+
+
+def _advantage_correlation(named: dict[str, float], pi: float) -> float:
+    """Of (P - pi V) / sqrt V = s - pi t with A, over rows with an advantage."""
+    n = named["n"]
+    if n < 3:
+        return 0.0
+    mean_w, mean_a = (named["s"] - pi * named["t"]) / n, named["a"] / n
+    w2 = (named["s2"] - 2 * pi * named["st"] + pi * pi * named["t2"]) / n - mean_w**2
+    a2 = named["a2"] / n - mean_a**2
+    cov = (named["as"] - pi * named["at"]) / n - mean_w * mean_a
+    if w2 <= 1e-12 or a2 <= 1e-12 * max(1.0, named["a2"] / n):
+        return 0.0
+    return max(-1.0, min(1.0, cov / sqrt(w2 * a2)))
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a dump calls its columns: of rollout's log-probs and training's, and of the advantages, else rewards, that
+    went into the totals (None without either)."""
+
+    rollout: str = "rollout_log_probs"
+    train: str = "old_log_probs"
+    advantage: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """The totals of a dump with their context, and what follows from them."""
+
+    totals: GapTotals
+    context: Context
+
+    @cached_property
+    def features(self) -> Features:
+        """See Features."""
+        return features_of(self.totals)
+
+    @cached_property
+    def step(self) -> Step | None:
+        """See Step."""
+        return step_of(self.totals)
+
+    @cached_property
+    def by_token(self) -> ByToken | None:
+        """None without token ids."""
+        return None if self.totals.vocabulary is None else by_token(self.totals.vocabulary)
+
+    @cached_property
+    def repetition(self) -> Repetition | None:
+        """None without token ids, or with too few repeated tokens."""
+        return None if self.totals.vocabulary is None else repetition(self.totals.vocabulary)
+
+    @property
+    def goes_with_token(self) -> bool:
+        """Whether d goes with the token, as it does where weights differ."""
+        return self.by_token is not None and self.by_token.holds
+
+    def place(self, *parts: str) -> dict[str, float]:
+        """PLACE_SUMS by name over some parts."""
+        sums = self.totals.places[[PARTS.index(part) for part in parts]].sum(axis=0)
+        return dict(zip(PLACE_SUMS, map(float, sums), strict=True))
+
+
+def listed_features(case: Case) -> dict[str, float | None]:
+    """Every number that a rule looks at; None where a dump has too little for it."""
+    f = case.features
+    return {
+        "curve": f.curve,
+        "mean_rho": 1 + f.forward,
+        "mean_rho_error": f.forward_error,
+        "mean_inverse_rho": 1 + f.inverse,
+        "mean_inverse_rho_error": f.inverse_error,
+        "positive_fraction": f.positive,
+        **_spread(case),
+        **_lines(case),
+        "lean": f.lean.tau,
+        "lean_z": f.lean.z_tau,
+        "advantage_correlation": f.lean.correlation if f.lean.n else None,
+        "advantage_z": f.lean.z_correlation if f.lean.n else None,
+        **_step(case),
+        **_vocabulary(case),
+        "odd_rows": float(case.totals.n_odd),
+    }
+
+
+def _spread(case: Case) -> dict[str, float | None]:
+    spread = case.features.spread
+    names = ("core", "tail", "n_far", "below", "fan")
+    return {f"d_{name}": None if spread is None else float(getattr(spread, name)) for name in names}
+
+
+def _lines(case: Case) -> dict[str, float | None]:
+    listed: dict[str, float | None] = {}
+    for name, line in case.features.lines.items():
+        known = line.n >= 3
+        listed |= {
+            f"line_{name}_{key}": getattr(line, key) if known else None for key in ("slope", "error", "r2", "match")
+        }
+    return listed
+
+
+def _step(case: Case) -> dict[str, float | None]:
+    step = case.step
+    names = ("cut", "bound", "errors", "judged", "least_left")
+    return {f"step_{name}": None if step is None else float(getattr(step, name)) for name in names}
+
+
+def _vocabulary(case: Case) -> dict[str, float | None]:
+    by_token, repeated = case.by_token, case.repetition
+    return {
+        "by_token": None if by_token is None else by_token.omega2,
+        "by_token_error": None if by_token is None else by_token.error,
+        "by_token_least": None if by_token is None else by_token.least,
+        "repeated_difference": None if repeated is None else repeated.difference,
+        "repeated_share": None if repeated is None else repeated.eta2,
+    }

@@ -1,0 +1,124 @@
+"""Arithmetic that every rule of a diagnosis shares, on sums.
+
+Quotients without NaN, weighted quantiles, jackknife errors, and straight lines of d on u or v.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import exp, isfinite, sqrt
+
+import numpy as np
+
+from rlcorr_cli.totals.gap import LINE_SUMS
+from rlcorr_cli.totals.histogram import Floats
+
+
+def ratio(numerator: float, denominator: float, empty: float = 0.0) -> float:
+    """numerator / denominator, or `empty` where that is no finite number."""
+    if denominator == 0:
+        return empty
+    quotient = float(numerator) / float(denominator)
+    return quotient if isfinite(quotient) else empty
+
+
+def ratios(numerators: Floats, denominators: Floats) -> Floats:
+    """numerators / denominators, 0 where a denominator is 0."""
+    return np.divide(numerators, denominators, out=np.zeros_like(numerators), where=denominators != 0)
+
+
+def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
+    """The first of sorted values at which the running sum of weights, not all 0, reaches a share of it."""
+    order = np.argsort(values, kind="stable")
+    running = np.cumsum(weights[order])
+    at = int(np.searchsorted(running, share * running[-1]))
+    return float(values[order][min(at, len(order) - 1)])
+
+
+def jackknife(statistic: Callable[[Floats], float], groups: Floats) -> float:
+    """The standard error of a statistic of sums.  groups: as `without_each` takes them."""
+    return jackknife_error(np.array([statistic(sums) for sums in without_each(groups)]))
+
+
+def without_each(groups: Floats) -> Floats:
+    """The sums without one group at a time: f64[k, ...] for the k groups that have any count, none below two.
+
+    groups: f64[G, ...], the sums by group, whose [..., 0] are counts.
+    """
+    counts = groups.reshape(len(groups), -1, groups.shape[-1])[:, :, 0].sum(axis=1)
+    some = groups[counts > 0]
+    return some.sum(axis=0) - some if len(some) > 1 else some[:0]
+
+
+def jackknife_error(without: Floats) -> float:
+    """sqrt((k - 1) / k sum (theta - their mean)^2) of a statistic's k values without one group each; 0.0 of none."""
+    k = len(without)
+    return sqrt((k - 1) / k * float(((without - without.mean()) ** 2).sum())) if k else 0.0
+
+
+def typical(mean_x: float) -> float:
+    """The typical |r| for a mean of x = ln|r|."""
+    # For a normal r this mean lies 0.635 below the logarithm of its standard deviation.
+    return exp(mean_x + 0.635)
+
+
+N, X, D, X2, D2, XD = range(len(LINE_SUMS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """slope of d on x, with its error; r2: its share of d's variance; match: corr(x, x +- d)^2, of the two log-odds."""
+
+    slope: float
+    error: float
+    r2: float
+    match: float
+    n: int
+
+
+NO_LINE = Line(slope=0.0, error=0.0, r2=0.0, match=0.0, n=0)
+
+
+def line_of(groups: Floats, *, on_train: bool = False) -> Line:
+    """Of f64[GROUPS, LINE_SUMS].  on_train: x is v, whose counterpart is u = v - d; else u, and v = u + d."""
+    line = _line(groups.sum(axis=0), on_train=on_train)
+    return replace(line, error=jackknife(_slope, groups)) if line.n else line
+
+
+def line_of_tokens(sums: Floats) -> Line:
+    """Of f64[LINE_SUMS] with x = u, which no groups of rows are kept of: the error is that of independent tokens."""
+    line = _line(sums, on_train=False)
+    var_x, var_d, _ = _moments(sums)
+    return replace(line, error=sqrt(max(0.0, ratio(var_d * (1 - line.r2), var_x * line.n))))
+
+
+def _line(sums: Floats, *, on_train: bool) -> Line:
+    """All but the error."""
+    if sums[N] < 3:
+        return NO_LINE
+    var_x, var_d, cov = _moments(sums)
+    sign = -1 if on_train else 1
+    # corr(x, y)^2 of y = x +- d, from x's and d's moments alone.
+    cov_xy = var_x + sign * cov
+    var_y = max(0.0, var_x + 2 * sign * cov + var_d)
+    return Line(
+        slope=ratio(cov, var_x),
+        error=0.0,
+        r2=min(1.0, ratio(cov * cov, var_x * var_d)),
+        match=min(1.0, ratio(cov_xy * cov_xy, var_x * var_y)),
+        n=int(sums[N]),
+    )
+
+
+def _slope(sums: Floats) -> float:
+    var_x, _, cov = _moments(sums)
+    return ratio(cov, var_x)
+
+
+def _moments(sums: Floats) -> tuple[float, float, float]:
+    n = max(float(sums[N]), 1.0)
+    var_x = float(sums[X2]) / n - (float(sums[X]) / n) ** 2
+    var_d = float(sums[D2]) / n - (float(sums[D]) / n) ** 2
+    # What rounding leaves of equal values is no variance.
+    if var_x <= 1e-12 * max(1.0, float(sums[X2]) / n):
+        return 0.0, max(0.0, var_d), 0.0
+    return var_x, max(0.0, var_d), float(sums[XD]) / n - float(sums[X]) * float(sums[D]) / n**2
