@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.formats import SUFFIXES, is_searched
-from rlcorr_cli.io.layouts.head import Head
-from rlcorr_cli.io.layouts.refused import Refused, without_log_probs
+from rlcorr_cli.layouts.head import Head
+from rlcorr_cli.layouts.refused import Refused, without_log_probs
 from rlcorr_cli.storage import filesystem
 
 SEARCHED = "*" + ", *".join(SUFFIXES)

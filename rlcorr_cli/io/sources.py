@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from rlcorr_cli.errors import DataError, UsageError, shortened
 from rlcorr_cli.io.ahead import answers
 from rlcorr_cli.io.formats import CONTAINERS, MEMORY, NAMES, STREAMED, by_magic, by_suffix, container
-from rlcorr_cli.io.layouts.head import Head
-from rlcorr_cli.io.layouts.refused import without_log_probs
-from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
-from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
-from rlcorr_cli.io.layouts.table import TRAINED, layout, recognised
 from rlcorr_cli.io.searching import Hits, listed, matching, no_dump, not_read, within
 from rlcorr_cli.io.tables import InMemory
+from rlcorr_cli.layouts.head import Head
+from rlcorr_cli.layouts.refused import without_log_probs
+from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
+from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
+from rlcorr_cli.layouts.table import TRAINED, layout, recognised
 from rlcorr_cli.places import STDIN, Stamp
 from rlcorr_cli.storage import Status, filesystem, located
 from rlcorr_cli.storage.refusals import changed, unreadable
@@ -250,7 +250,7 @@ def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Sourc
 
 def _check_whole(path: str, start: bytes) -> None:
     """A DataError of a file of torch that has no end yet: nobody could tell whose it is."""
-    from rlcorr_cli.io.containers.torch_files import HALF, is_torch, pickle_of
+    from rlcorr_cli.layouts.torch_files import HALF, is_torch, pickle_of
 
     try:
         if is_torch(memoryview(start)):

@@ -11,8 +11,8 @@ import pytest
 from dumps import jsonl, opened, parquet, row
 
 from rlcorr_cli.cli import main
-from rlcorr_cli.io.layouts.head import LOOKED_AT, Head
 from rlcorr_cli.io.sources import find
+from rlcorr_cli.layouts.head import LOOKED_AT, Head
 
 ROWS = [row([-0.5, -1.0], [-0.25, -2.0], step=i // 5, policy_version=i // 10) for i in range(20)]
 

@@ -19,11 +19,11 @@ from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.reader import Piece, Reader
 from rlcorr_cli.io.containers.streams import Stdin
-from rlcorr_cli.io.layouts.canonical import portions, record_batch, schema
-from rlcorr_cli.io.layouts.layout import Opened, Sample
-from rlcorr_cli.io.layouts.table import layout
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
+from rlcorr_cli.layouts.canonical import portions, record_batch, schema
+from rlcorr_cli.layouts.layout import Opened, Sample
+from rlcorr_cli.layouts.table import layout
 from rlcorr_cli.places import shown, utf8
 from rlcorr_cli.storage.refusals import unreadable
 

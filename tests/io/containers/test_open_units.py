@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 from rlcorr_cli.io.containers.native import KEPT_BYTES, OpenUnits, Stamps
-from rlcorr_cli.io.layouts.layout import Opened
-from tests.io.layouts.native_rows import NATIVE, rows_of
+from rlcorr_cli.layouts.layout import Opened
+from tests.layouts.native_rows import NATIVE, rows_of
 
 
 def kept(*n_bytes: int) -> list[int]:

@@ -1,0 +1,69 @@
+"""What a layout is: how a framework's file is known by its contents, and what its rows are in canonical columns.
+
+A new layout is one module with a LAYOUT, or a BATCH of what a trainer holds in memory, and its row in `table`.
+Nothing else names a framework's files or keys.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlcorr_cli.layouts.head import Head
+
+Sample = Mapping[str, Any]
+"""One sequence: canonical column -> its value, a one-dimensional array or list of tokens, or a scalar; None or absent
+is null."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """One unit of a dump, opened: what `layouts` make of the files that are read together.
+
+    columns: names out of canonical.TYPES that the samples may have, and further ones that `types` tells the type of.
+    types: of columns that are narrower than canonical.TYPES, or not there.
+    lacks: of a unit without a trained policy, why, and what to switch on in the framework to get one, in sentences.
+    samples: called for every reading, the unit's sequences in order.  notes: what its reader should know, in sentences.
+    """
+
+    columns: Sequence[str]
+    samples: Callable[[], Iterator[Sample]]
+    notes: tuple[str, ...] = ()
+    types: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    lacks: str = ""
+
+
+def each_alone(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """Every file is a unit of its own."""
+    return [(path,) for path in paths]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """One kind of file.
+
+    name: what `--format` takes.  title: as messages name it.  recognise: the sign by which a file is known to be so,
+    in words; None where it is not.  It must not take another's.
+    open: one unit's files, first to last; errors are DataErrors that go on after "PATH: ".
+    unite: the paths that were found, cut into units that are read together, such as the ranks of one step; it may
+    leave paths out.  left_out: why it does, after "X is left out: ".
+    """
+
+    name: str
+    title: str
+    recognise: Callable[[Head], str | None]
+    open: Callable[[Sequence[str]], Opened]
+    unite: Callable[[Sequence[str]], list[tuple[str, ...]]] = each_alone
+    left_out: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLayout:
+    """One kind of batch in memory, a mapping of padded tensors or arrays.
+
+    title: as notes name it.  keys: those by which a batch is known to be so, all of them there and not None.
+    columns: the batch as a mapping of columns, canonical ones under their names, each [B] or [B, T].
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    columns: Callable[[Mapping[str, Any]], Mapping[str, Any]]
