@@ -1,16 +1,15 @@
 """Samples in canonical columns, as Arrow's record batches: what every layout's rows become."""
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.layout import Sample
+from rlcorr_cli.layouts.tensors import Array
+from rlcorr_cli.layouts.values import HINT
 
 TYPES: dict[str, pa.DataType] = {
     "rollout_log_probs": pa.list_(pa.float64()),
@@ -37,9 +36,6 @@ TYPES: dict[str, pa.DataType] = {
 
 A layout may narrow one (`Opened.types`): float32 log-probs, whole masks, a scalar advantage.
 """
-
-
-OTHER = "Is it a dump of this framework?"
 
 
 def schema(columns: Iterable[str], types: Mapping[str, Any]) -> pa.Schema:
@@ -76,7 +72,7 @@ def _filled(field: pa.Field, values: Sequence[Any]) -> pa.Array:
     try:
         return _column(values, field.type)
     except (ValueError, TypeError, OverflowError) as error:  # NumPy's and Arrow's, of values of other kinds
-        raise DataError(f"what becomes its {field.name} is not {field.type} in every row.", OTHER) from error
+        raise DataError(f"what becomes its {field.name} is not {field.type} in every row.", HINT) from error
 
 
 def _column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
@@ -93,7 +89,7 @@ def _column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, type.value_type), mask=mask)
 
 
-def _joined(lists: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:
+def _joined(lists: Sequence[Array], kind: Any) -> Array:
     """Lists one after the other, in memory of Arrow's pool: that keeps its pages from one portion to the next, where
     NumPy would ask the system for new ones, which takes three times as long as the copy."""
     if any(numbers.dtype == object for numbers in lists):
@@ -103,33 +99,17 @@ def _joined(lists: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return np.concatenate(lists, out=flat) if lists else flat
 
 
-def _numbers(value: Any, kind: Any) -> NDArray[Any]:
+def _numbers(values: Array, kind: Any) -> Array:
     """The numbers of one list, as objects where some are null; a DataError where its column would not hold them as
     they are."""
-    code = _PACKED.get(kind)
-    if code and isinstance(value, list):
-        with suppress(struct.error, OverflowError):  # something else than such numbers, told below
-            return np.frombuffer(struct.pack(f"{len(value)}{code}", *value), kind)
-    is_array = isinstance(value, np.ndarray)
-    if (not is_array or value.dtype == object) and not all(item is None or isinstance(item, NUMBER) for item in value):
-        # NumPy would walk lists in it, which may hold each other twice, and again, for ever.
-        raise DataError("its lists hold something else than numbers.", OTHER)
-    numbers = value if is_array else np.asarray(value)
-    if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "biufO"):
-        raise DataError("its lists hold something else than numbers.", OTHER)
-    if numbers.dtype == object:
-        return numbers
+    if values.dtype == object:
+        return values
     with np.errstate(invalid="ignore"):  # of what is not finite, which is told of below
-        held = numbers.astype(kind, copy=False)
-    if np.issubdtype(kind, np.integer) and held.dtype != numbers.dtype and np.any(held != numbers):
+        held = values.astype(kind, copy=False)
+    if np.issubdtype(kind, np.integer) and held.dtype != values.dtype and np.any(held != values):
         name = np.dtype(kind).name
-        raise DataError(f"a list of whole numbers ({name}) holds {numbers[held != numbers][0]}.", "Write it again.")
+        raise DataError(f"a list of whole numbers ({name}) holds {values[held != values][0]}.", "Write it again.")
     return held
-
-
-NUMBER = (bool, int, float, np.generic)
-_PACKED = {np.float64: "d", np.int64: "q"}
-"""Types of lists that `struct` makes twice as quickly as NumPy."""
 
 
 def _scalar(value: Any, type: pa.DataType) -> Any:
@@ -137,7 +117,7 @@ def _scalar(value: Any, type: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_string(type):
-        if not isinstance(value, (str, *NUMBER)):
+        if not isinstance(value, (str, bool, int, float, np.generic)):
             raise TypeError("no text")
         return value if isinstance(value, str) else str(value)
     return value.item() if isinstance(value, np.generic) else value

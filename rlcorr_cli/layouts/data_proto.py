@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.padded import HINT
 from rlcorr_cli.layouts.pickled import HINT as NOT_RUN
 from rlcorr_cli.layouts.pickled import Foreign, Inert, unpickle
 from rlcorr_cli.layouts.tensordicts import TENSORDICTS, Jagged, tensors
-from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, Array, array, number, of_bytes
+from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, Array, array, of_bytes, scalar
 from rlcorr_cli.layouts.torch_files import opened, read_torch
+from rlcorr_cli.layouts.values import HINT
 
 STARTERS = frozenset(
     ("os", "posix", "nt", "subprocess", "sys", "pty", "runpy", "importlib", "ctypes", "shutil", "pickle")
@@ -84,7 +84,7 @@ def read_data_proto(path: str, name: str, allowed: Collection[str], names: Colle
 def objects(value: Any, name: str, n_rows: int) -> list[Any]:
     """An array of one value a row."""
     values = array(value)
-    plain = [number(item) for item in values] if isinstance(values, list) else values.tolist()
+    plain = [scalar(item) for item in values] if isinstance(values, list) else values.tolist()
     if len(plain) != n_rows:
         raise DataError(f"its {name} has {len(plain):,} values for {n_rows:,} rows.", HINT)
     return plain

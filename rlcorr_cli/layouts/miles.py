@@ -11,14 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.canonical import OTHER
-from rlcorr_cli.layouts.entries import mapping, sequence, whole
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
 from rlcorr_cli.layouts.slime import LEFT_OUT, open_unit
 from rlcorr_cli.layouts.slime_files import SlimeFile, unite
 from rlcorr_cli.layouts.tensors import TENSORS, is_tensor
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
+from rlcorr_cli.layouts.values import HINT, length, mapping, sequence
 
 IN_LOSS = {
     "rollout_log_probs": "rollout_log_probs",
@@ -46,7 +45,7 @@ def open_policy_loss(paths: Sequence[str]) -> Opened:
     (path,) = paths
     file = read_torch(opened(path), TENSORS)
     value = mapping(file.value, "its pickle")
-    rank, call = whole(value, "rank"), whole(value, "call")
+    rank, call = length(value, "rank"), length(value, "call")
     samples = [mapping(sample, f"sample {i}") for i, sample in enumerate(sequence(value, "samples"))]
     columns = [name for name, key in IN_LOSS.items() if any(sample.get(key) is not None for sample in samples)]
 
@@ -62,17 +61,17 @@ def open_policy_loss(paths: Sequence[str]) -> Opened:
 
 
 def _in_loss(file: TorchFile, sample: dict[Any, Any], number: int) -> dict[str, Any]:
-    length = whole(sample, "response_length", f"sample {number}")
+    n_tokens = length(sample, "response_length", f"sample {number}")
     values: dict[str, Any] = {}
     for name, key in IN_LOSS.items():
         if sample.get(key) is None:
             continue
         if not is_tensor(sample[key]):
-            raise DataError(f"{key} of sample {number} is not a tensor.", OTHER)
+            raise DataError(f"{key} of sample {number} is not a tensor.", HINT)
         values[name] = file.array(sample[key])
-        if values[name].shape != (length,):
+        if values[name].shape != (n_tokens,):
             raise DataError(
-                f"sample {number} has {values[name].size:,} {key} for a response of {length:,} tokens.",
+                f"sample {number} has {values[name].size:,} {key} for a response of {n_tokens:,} tokens.",
                 "It is a slice of context parallelism, whose place its file does not say; read train_data instead.",
             )
     return values

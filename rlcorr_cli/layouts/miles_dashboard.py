@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.canonical import OTHER
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.values import HINT
 from rlcorr_cli.storage.parquet_files import parquet_file
 
 COLUMNS = ("sample_index", "response_length", "total_length", "tokens", "loss_mask", "rollout_log_probs")
@@ -41,7 +41,7 @@ def open_dashboard(paths: Sequence[str]) -> Opened:
     with parquet_file(path) as file:
         absent = [name for name in COLUMNS if name not in file.schema_arrow.names]
     if absent:
-        raise DataError(f"it has no column {absent[0]}, which miles' dashboard has.", OTHER)
+        raise DataError(f"it has no column {absent[0]}, which miles' dashboard has.", HINT)
     step = NAME.search(path)
     columns = ["rollout_log_probs", "response_mask", "token_ids", *(("step",) if step else ()), "sample_id"]
 
@@ -63,7 +63,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
             row[name] = values[offsets[i] : offsets[i + 1]] if valid[i] else None
         tokens = row["token_ids"]
         if not isinstance(length, int) or tokens is None or not 0 <= length <= len(tokens):
-            raise DataError(f"a response_length is {length}, and its tokens are fewer, or none.", OTHER)
+            raise DataError(f"a response_length is {length}, and its tokens are fewer, or none.", HINT)
         row["token_ids"] = tokens[len(tokens) - length :]
         if row["response_mask"] is None:
             row["response_mask"] = np.ones(length, np.int8)
@@ -73,10 +73,10 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 def _flat(lists: pa.Array, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The values of lists, where each begins and ends, and which are not null."""
     if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
-        raise DataError(f"its {key} is {lists.type}, not a list.", OTHER)
+        raise DataError(f"its {key} is {lists.type}, not a list.", HINT)
     floats = pa.types.is_floating(lists.type.value_type)
     if not floats and (lists.values.null_count or not pa.types.is_integer(lists.type.value_type)):
-        raise DataError(f"its {key} hold nulls, or something else than numbers.", OTHER)
+        raise DataError(f"its {key} hold nulls, or something else than numbers.", HINT)
     # By DLPack, because pyarrow's own `to_numpy` imports pandas where it is installed, which takes half a second.
     values = np.from_dlpack(lists.values.fill_null(np.nan) if floats else lists.values)
     return values, np.from_dlpack(lists.offsets), np.array(lists.is_valid().to_pylist(), np.bool_)

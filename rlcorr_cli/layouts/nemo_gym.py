@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.layouts.fields import aligned, floats, inner, integers, number, objects, text
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.values import aligned, floats, inner, integers, number, objects, text
 
 KEYS = ("responses_create_params", "response")
 COLUMNS = ("rollout_log_probs", "response_mask", "token_ids", "reward", "group_id", "sample_id", "source")

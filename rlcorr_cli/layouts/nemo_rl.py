@@ -12,10 +12,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.fields import HINT, aligned, floats, inner, integers, mask, number, span, text
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, mask, number, span, text
 
 KEYS = ("generation_logprobs", "prev_logprobs", "token_loss_mask")
 WRAPPED = ("token_ids", "token_loss_mask", "generation_logprobs", "prev_logprobs", "advantages")

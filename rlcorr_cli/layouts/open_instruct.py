@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.fields import aligned, floats, integers, number, text, whole
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import made_of_rows
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.values import aligned, floats, integers, number, text, whole
 
 KEYS = ("prompt_tokens", "response_tokens", "prompt_idx", "logprobs")
 METADATA_KEYS = ("run_name", "git_commit", "model_name", "timestamp")

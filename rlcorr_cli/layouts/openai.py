@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.fields import HINT, aligned, floats, inner, integers, objects, text, whole
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
 
 OBJECTS = ("chat.completion", "text_completion")
 COLUMNS = ("rollout_log_probs", "response_mask", "group_id", "sample_id", "choice")

@@ -1,6 +1,5 @@
 """Batches of padded tensors as samples: from [B, R] arrays to each row's own tokens, which are views of them."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.layout import Sample
 from rlcorr_cli.layouts.tensors import Array
+from rlcorr_cli.layouts.values import HINT
 
-HINT = "Is it a dump of this framework, as its own code writes it?"
 POLICIES = ("rollout_log_probs", "old_log_probs", "ref_log_probs")
 TYPE_32 = pa.list_(pa.float32())
-SURROGATES = re.compile("[\ud800-\udfff]")
 Ends = NDArray[np.int64]
 
 
@@ -97,23 +95,3 @@ def is_copy(tokens: Mapping[str, Array]) -> bool:
     valid = tokens["response_mask"] != 0
     same = tokens["old_log_probs"] == tokens["rollout_log_probs"]
     return bool(valid.any() and not np.any(valid & ~same))
-
-
-def whole(value: Any) -> int | None:
-    """A whole number that a column of int64 holds; None of anything else."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
-
-
-def real(value: Any) -> float | None:
-    """A number; None of anything else."""
-    return float(value) if type(value) is float or whole(value) is not None else None
-
-
-def text(value: Any) -> str | None:
-    """A text, or a number as text; None of anything else, and of what UTF-8 does not write."""
-    if not isinstance(value, str | float | bool) and whole(value) is None:
-        return None
-    words = str(value)
-    return words if words.isascii() or not SURROGATES.search(words) else None

@@ -13,10 +13,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.fields import aligned, floats, integers, mask, span, text, whole
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import made_of_rows
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.values import aligned, floats, integers, mask, span, text, whole
 from rlcorr_cli.places import scheme
 from rlcorr_cli.storage import filesystem
 

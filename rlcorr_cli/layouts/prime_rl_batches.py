@@ -15,11 +15,11 @@ from msgspec.msgpack import decode
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.fields import HINT, aligned, floats, integers, span
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
 from rlcorr_cli.layouts.prime_rl_traces import EXPORT
 from rlcorr_cli.layouts.torch_files import opened
+from rlcorr_cli.layouts.values import HINT, aligned, floats, integers, span
 
 FIELDS = {
     "input_ids": 0,

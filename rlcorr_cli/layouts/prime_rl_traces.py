@@ -14,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.fields import (
+from rlcorr_cli.layouts.head import Head
+from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
+from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.values import (
     HINT,
     aligned,
     floats,
@@ -24,14 +27,10 @@ from rlcorr_cli.layouts.fields import (
     number,
     objects,
     span,
-    spread,
     text,
     version,
     whole,
 )
-from rlcorr_cli.layouts.head import Head
-from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
 
 KEYS = ("id", "env", "task", "traces")
 EXPORT = (
@@ -111,8 +110,8 @@ def _samples(row: dict[str, Any]) -> Iterator[Sample]:
     of_episode = {
         "step": whole(work, "step"),
         "group_id": text(inner(row, "group"), "id"),
-        "policy_version": version(text(policy, "start")),
-        "policy_version_end": version(text(policy, "end")),
+        "policy_version": version(policy, "start"),
+        "policy_version_end": version(policy, "end"),
         "source": text(inner(row, "env"), "name"),
         "episode_id": text(row, "id"),
     }
@@ -165,7 +164,14 @@ def _lists(path: list[dict[str, Any]]) -> dict[str, Any]:
     cut = span(sampled)
 
     def values(key: str) -> NDArray[Any]:
-        return spread(sampled, np.concatenate([floats(node, key) for node in path if node.get(key)] or [[]]), key)[cut]
+        """The values of the sampled tokens, at their places; 0.0 at the others."""
+        given = np.concatenate([floats(node, key) for node in path if node.get(key)] or [[]])
+        if len(given) != int(np.count_nonzero(sampled)):
+            what = f"{key} has {len(given):,} values for {np.count_nonzero(sampled):,} sampled tokens."
+            raise DataError(what, HINT)
+        spread = np.zeros(len(sampled), given.dtype)
+        spread[sampled] = given
+        return spread[cut]
 
     def where_there(key: str) -> NDArray[Any] | None:
         return values(key) if any(node.get(key) for node in path) else None

@@ -16,8 +16,9 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.data_proto import DataProto, read_data_proto
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.layout import Layout, Opened
-from rlcorr_cli.layouts.padded import HINT, Padded, checked, real, spans, text
+from rlcorr_cli.layouts.padded import Padded, checked, spans
 from rlcorr_cli.layouts.tensors import Array
+from rlcorr_cli.layouts.values import HINT, as_number, as_text
 
 CLASS = "roll.distributed.scheduler.protocol.DataProto"
 SHIFTED = {
@@ -29,10 +30,10 @@ SHIFTED = {
 """ROLL's name of a tensor of T - 1 columns -> canonical column."""
 FIELDS = {"response_mask": "response_mask", "input_ids": "token_ids"}
 OBJECTS = {
-    "episode_scores": ("reward", real),
-    "group_ids": ("group_id", text),
-    "env_ids": ("sample_id", text),
-    "tags": ("source", text),
+    "episode_scores": ("reward", as_number),
+    "group_ids": ("group_id", as_text),
+    "env_ids": ("sample_id", as_text),
+    "tags": ("source", as_text),
 }
 SPLITS = ("train", "val")
 ROLLOUT_ONLY = (

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.fields import HINT, floats, inner, integers, objects, text, version, whole
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
 from rlcorr_cli.layouts.openai import ENGINE_ONLY, SCORED
+from rlcorr_cli.layouts.values import HINT, floats, inner, integers, objects, text, version, whole
 
 SAMPLED = "output_token_logprobs"
 INPUT = "input_token_logprobs"
@@ -66,7 +66,7 @@ def _samples(row: dict[str, Any], request: int) -> Iterator[Sample]:
     log_probs, tokens = _scored(meta_info, SAMPLED)
     prompt, prompt_tokens = _scored(meta_info, INPUT) if meta_info.get(INPUT) else (None, None)
     versions = _versions(meta_info, len(log_probs))
-    whole_response = version(text(meta_info, "weight_version"))
+    whole_response = version(meta_info, "weight_version")
     known = versions is not None and len(versions) > 0
     yield {
         "rollout_log_probs": log_probs,
@@ -93,16 +93,16 @@ def _scored(meta_info: Mapping[str, Any], key: str) -> tuple[NDArray[Any], NDArr
     return floats({"log-prob": log_probs}, "log-prob"), integers({"token id": tokens}, "token id")
 
 
-def _versions(meta_info: Mapping[str, Any], n_tokens: int) -> list[int | None] | None:
+def _versions(meta_info: Mapping[str, Any], n_tokens: int) -> NDArray[Any] | None:
     """The weights that sampled each token, null where that is not told or is no number."""
     if meta_info.get("weight_versions") is None:
         return None
-    versions: list[int | None] = [None] * n_tokens
+    versions = np.full(n_tokens, None, object)
     for part in objects(meta_info, "weight_versions"):
         start, end = whole(part, "start"), whole(part, "end")
         if start is None or end is None or not 0 <= start <= end <= n_tokens:
             raise DataError(f"weight_versions has a part beyond the {n_tokens:,} tokens.", HINT)
-        versions[start:end] = [version(text(part, "version"))] * (end - start)
+        versions[start:end] = version(part, "version")
     return versions
 
 

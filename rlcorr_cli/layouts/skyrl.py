@@ -14,10 +14,11 @@ from typing import Any
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.layout import Layout, Opened
-from rlcorr_cli.layouts.padded import HINT, Padded, checked, spans, whole
+from rlcorr_cli.layouts.padded import Padded, checked, spans
 from rlcorr_cli.layouts.pickled import Inert, unpickle
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array, array, of_bytes
 from rlcorr_cli.layouts.torch_files import opened, read_torch
+from rlcorr_cli.layouts.values import HINT, as_whole
 
 MODULES = ("skyrl.backends.skyrl_train.training_batch", "skyrl_train.training_batch")
 NAMES = ("_rebuild_tensor_batch", "TrainingInputBatch", "TensorFormat")
@@ -57,7 +58,7 @@ def open_step(paths: Sequence[str]) -> Opened:
     (path,) = paths
     fields, metadata = _batch(unpickle(opened(path), ALLOWED))
     tokens, where = _tokens(fields)
-    n_rows, n_padding = len(where), whole(metadata.get("pad_size")) or 0
+    n_rows, n_padding = len(where), as_whole(metadata.get("pad_size")) or 0
     if not 0 <= n_padding <= n_rows:
         raise DataError(f"its pad_size is {n_padding:,}, of {n_rows:,} rows.", HINT)
     n_rows -= n_padding

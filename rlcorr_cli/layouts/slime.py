@@ -10,14 +10,13 @@ import numpy as np
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts import slime_rollout, slime_train
-from rlcorr_cli.layouts.canonical import OTHER
-from rlcorr_cli.layouts.entries import word
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
 from rlcorr_cli.layouts.slime_files import RANK, ROLLOUT, STEP, TRAJECTORY, SlimeFile, unite
 from rlcorr_cli.layouts.slime_rollout import RolloutFile, read_rollout
 from rlcorr_cli.layouts.slime_train import TrainRow, read_ranks, read_step
 from rlcorr_cli.layouts.torch_files import pickle_of
+from rlcorr_cli.layouts.values import HINT, as_text
 
 BEFORE_TRAINING = (
     "It is a rollout file, written before training. Name the training file of the same id, too; --dump-details has "
@@ -46,7 +45,7 @@ def open_unit(paths: Sequence[str]) -> Opened:
         raise DataError("its lines hold texts and rewards, no log-probs: it is a trajectory of miles.", NO_LOG_PROBS)
     if "" in kinds:
         pickle_of(kinds[""][0])  # says what is wrong with a file of torch
-        raise DataError("it is neither a rollout file nor a training file of slime or miles.", OTHER)
+        raise DataError("it is neither a rollout file nor a training file of slime or miles.", HINT)
     if STEP in kinds or RANK in kinds:
         rows, notes = read_ranks(kinds[RANK]) if RANK in kinds else ([], ())
         rows += [row for path in kinds.get(STEP, ()) for row in read_step(path)]
@@ -94,7 +93,7 @@ def _pairs(rows: Sequence[TrainRow], rollout: RolloutFile, engine: str | None) -
     """The trained sequences, each with what the rollout file has of it."""
     by_index: dict[object, list[int]] = {}
     for number, sample in enumerate(rollout.samples):
-        by_index.setdefault(word(sample.get("index")), []).append(number)
+        by_index.setdefault(as_text(sample.get("index")), []).append(number)
     for row in rows:
         number = _partner(row, rollout, by_index)
         about = {name: value for name, value in rollout.about(number).items() if name in FROM_ROLLOUT}
@@ -104,7 +103,7 @@ def _pairs(rows: Sequence[TrainRow], rollout: RolloutFile, engine: str | None) -
 
 def _partner(row: TrainRow, rollout: RolloutFile, by_index: dict[object, list[int]]) -> int:
     """The number of the same sequence in the rollout file.  Several may share an index: the tokens tell."""
-    index = word(row.values.get("sample_index"))
+    index = as_text(row.values.get("sample_index"))
     tokens = row.tokens()
     for number in by_index.get(index, ()):
         if np.array_equal(rollout.tokens(number), tokens):

@@ -12,12 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.canonical import OTHER
-from rlcorr_cli.layouts.entries import mapping, numbers, scalar, sequence, whole, word
-from rlcorr_cli.layouts.fields import version
 from rlcorr_cli.layouts.layout import Sample
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
+from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, length, mapping, numbers, sequence
 
 ALLOWED = (*TENSORS, *NUMPY_GLOBALS, "miles.utils.types.AdapterRef", "miles.utils.types.RewardSpec")
 SOURCES = "source_name", "data_source"
@@ -55,19 +53,19 @@ class RolloutFile:
         """Its sequences, in order."""
         for number, sample in enumerate(self.samples):
             tokens, what = self.tokens(number), f"sample {number}"
-            length = whole(sample, "response_length", what)
-            if length > len(tokens):
-                raise DataError(f"{what} has {len(tokens):,} tokens and a response of {length:,}.", OTHER)
+            n_tokens = length(sample, "response_length", what)
+            if n_tokens > len(tokens):
+                raise DataError(f"{what} has {len(tokens):,} tokens and a response of {n_tokens:,}.", HINT)
             yield {
                 **self.about(number),
                 "rollout_log_probs": self.log_probs(number),
-                "response_mask": self._mask(number, length),
-                "token_ids": tokens[len(tokens) - length :],
+                "response_mask": self._mask(number, n_tokens),
+                "token_ids": tokens[len(tokens) - n_tokens :],
             }
 
     def tokens(self, number: int) -> Array:
         """The prompt's and the response's tokens of a sequence."""
-        return numbers(self.samples[number].get("tokens"), f"tokens of sample {number}", self.file, whole=True)
+        return numbers(self.samples[number].get("tokens"), f"tokens of sample {number}", self.file, are_whole=True)
 
     def log_probs(self, number: int) -> Array | None:
         """The engine's log-probs of a sequence; none where it gave none, as of an empty response."""
@@ -76,14 +74,14 @@ class RolloutFile:
             return None if self.samples[number].get("response_length") else np.empty(0)
         return numbers(values, f"rollout_log_probs of sample {number}", self.file)
 
-    def _mask(self, number: int, length: int) -> Array:
+    def _mask(self, number: int, n_tokens: int) -> Array:
         sample = self.samples[number]
         if sample.get("remove_sample") is True:
-            return np.zeros(length, np.int8)
+            return np.zeros(n_tokens, np.int8)
         mask = sample.get("loss_mask")
         if mask is None:
-            return np.ones(length, np.int8)
-        return numbers(mask, f"loss_mask of sample {number}", self.file, whole=True)
+            return np.ones(n_tokens, np.int8)
+        return numbers(mask, f"loss_mask of sample {number}", self.file, are_whole=True)
 
     def about(self, number: int) -> dict[str, Any]:
         """What is told of a sequence beside its tokens."""
@@ -93,15 +91,15 @@ class RolloutFile:
         metadata = sample.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         return {
-            "reward": scalar(sample.get("reward")),
+            "reward": as_number(sample.get("reward")),
             "step": self.step,
-            "group_id": word(sample.get("group_index")),
-            "sample_id": word(sample.get("index")),
-            "rollout_ids": word(sample.get("rollout_id")),
-            "policy_version": version(versions[0]),
-            "policy_version_end": version(versions[-1]),
+            "group_id": as_text(sample.get("group_index")),
+            "sample_id": as_text(sample.get("index")),
+            "rollout_ids": as_text(sample.get("rollout_id")),
+            "policy_version": as_version(versions[0]),
+            "policy_version_end": as_version(versions[-1]),
             "source": next((metadata[key] for key in SOURCES if isinstance(metadata.get(key), str)), None),
-            "status": word(sample.get("status")),
+            "status": as_text(sample.get("status")),
             "remove_sample": sample.get("remove_sample") is True,
         }
 
@@ -124,4 +122,4 @@ def read_rollout(path: str) -> RolloutFile:
     file = read_torch(opened(path), ALLOWED)
     value = mapping(file.value, "its pickle")
     samples = [mapping(sample, f"sample {i}") for i, sample in enumerate(sequence(value, "samples"))]
-    return RolloutFile(path, whole(value, "rollout_id"), samples, file)
+    return RolloutFile(path, length(value, "rollout_id"), samples, file)

@@ -13,11 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.canonical import OTHER
-from rlcorr_cli.layouts.entries import mapping, numbers, scalar, sequence, whole, word
-from rlcorr_cli.layouts.fields import version
 from rlcorr_cli.layouts.tensors import TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
+from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, length, mapping, numbers, sequence
 
 PER_TOKEN = {
     "rollout_log_probs": "rollout_log_probs",
@@ -83,24 +81,24 @@ class TrainRow:
 
     def sample(self) -> dict[str, Any]:
         """The sequence in canonical columns."""
-        response = whole(dict(self.values), "response_lengths", self._what)
+        response = length(self.values, "response_lengths", self._what)
         tokens = self.tokens()
         if response > len(tokens):
-            raise DataError(f"{self._what} has {len(tokens):,} tokens and a response of {response:,}.", OTHER)
+            raise DataError(f"{self._what} has {len(tokens):,} tokens and a response of {response:,}.", HINT)
         versions = self.values.get("weight_versions")
         versions = versions if isinstance(versions, list) and versions else [None]
         return {
             **{name: self._per_token(key, response, len(tokens)) for name, key in PER_TOKEN.items()},
             "response_mask": self._whole_list("loss_masks", response),
             "token_ids": tokens[len(tokens) - response :],
-            "reward": scalar(self.values.get("local_raw_reward")),
-            "normalized_reward": scalar(self.values.get("rewards")),
+            "reward": as_number(self.values.get("local_raw_reward")),
+            "normalized_reward": as_number(self.values.get("rewards")),
             "step": self.step,
-            "sample_id": word(self.values.get("sample_index")),
-            "rollout_ids": word(self.values.get("rollout_ids")),
-            "policy_version": version(versions[0]),
-            "policy_version_end": version(versions[-1]),
-            "source": word(self.values.get("source_names")),
+            "sample_id": as_text(self.values.get("sample_index")),
+            "rollout_ids": as_text(self.values.get("rollout_ids")),
+            "policy_version": as_version(versions[0]),
+            "policy_version_end": as_version(versions[-1]),
+            "source": as_text(self.values.get("source_names")),
             "worker": self.worker,
             "source_file": self.path,
             "source_row": self.number,
@@ -110,10 +108,10 @@ class TrainRow:
         """The prompt's and the response's tokens."""
         return self._list(0, "tokens")
 
-    def _whole_list(self, key: str, length: int) -> Array:
+    def _whole_list(self, key: str, n_values: int) -> Array:
         values = self._list(0, key)
-        if len(values) != length:
-            raise DataError(f"{self._what} has {len(values):,} {key} for a response of {length:,} tokens.", OTHER)
+        if len(values) != n_values:
+            raise DataError(f"{self._what} has {len(values):,} {key} for a response of {n_values:,} tokens.", HINT)
         return values
 
     def _per_token(self, key: str, response: int, total: int) -> Array | None:
@@ -125,11 +123,11 @@ class TrainRow:
                 what = f"{self._what} has {len(values):,} {key} for a response of {response:,} tokens."
                 raise DataError(what, "It may be a slice of context parallelism, whose place its file does not say.")
             return values
-        chunked = whole(dict(self.values), "max_seq_lens", self._what) if self.bshd else total
+        chunked = length(self.values, "max_seq_lens", self._what) if self.bshd else total
         slices = [self._list(i, key) for i in range(len(self.pieces))]
         assembled = assemble(slices, total, response, chunked)
         if assembled is None:
-            raise DataError(f"{self._what} has {key} in slices that do not fit together.", OTHER)
+            raise DataError(f"{self._what} has {key} in slices that do not fit together.", HINT)
         return assembled
 
     def _list(self, piece: int, key: str) -> Array:
@@ -186,13 +184,13 @@ def read_step(path: str) -> list[TrainRow]:
     value = mapping(file.value, "its pickle")
     if value.get("format_version") != 2:
         raise DataError("its format_version is not 2.", "Is it of a later slime than rlcorr knows?")
-    step = whole(value, "rollout_id")
+    step = length(value, "rollout_id")
     return [
         TrainRow(
             path=path,
             number=number,
             step=step,
-            worker=version(mapping(sample, f"sequence {number}").get("data_parallel_rank")),
+            worker=as_version(mapping(sample, f"sequence {number}").get("data_parallel_rank")),
             pieces=((sample, file),),
         )
         for number, sample in enumerate(sequence(value, "samples"))
@@ -246,19 +244,19 @@ def _read_rank(path: str) -> _Rank:
     value = mapping(file.value, "its pickle")
     data = mapping(value.get("rollout_data"), "its rollout_data")
     indices = sequence(data, "sample_indices")
-    lists = (indices, *(sequence(data, key, length=len(indices)) for key in ("response_lengths", "total_lengths")))
+    lists = (indices, *(sequence(data, key, n_values=len(indices)) for key in ("response_lengths", "total_lengths")))
     if any(type(number) is not int for numbers in lists for number in numbers):
-        raise DataError("its sample_indices or lengths are not whole numbers.", OTHER)
-    sequence(data, "tokens", length=len(indices))
-    cp_size = whole(value, "cp_size") if "cp_size" in value else 1
-    cp_rank = whole(value, "cp_rank") if "cp_rank" in value else 0
+        raise DataError("its sample_indices or lengths are not whole numbers.", HINT)
+    sequence(data, "tokens", n_values=len(indices))
+    cp_size = length(value, "cp_size") if "cp_size" in value else 1
+    cp_rank = length(value, "cp_rank") if "cp_rank" in value else 0
     if not cp_rank < cp_size <= 1 << 16:
-        raise DataError(f"its cp_rank is {cp_rank} of {cp_size}.", OTHER)
+        raise DataError(f"its cp_rank is {cp_rank} of {cp_size}.", HINT)
     return _Rank(
         path=path,
         file=file,
-        step=whole(value, "rollout_id"),
-        rank=whole(value, "rank"),
+        step=length(value, "rollout_id"),
+        rank=length(value, "rank"),
         cp_rank=cp_rank,
         cp_size=cp_size,
         bshd=value.get("qkv_format") == "bshd",

@@ -121,7 +121,7 @@ def array(value: Any) -> Array | list[Any]:
     return _shaped(_flat(_raw(data), _dtype(dtype)), _shape(shape), "F" if fortran is True else "C")
 
 
-def number(value: Any) -> Any:
+def scalar(value: Any) -> Any:
     """The number of a NumPy scalar, as Python has it; anything else as it is."""
     if not isinstance(value, Inert) or not value.name.endswith(".multiarray.scalar") or len(value.args) != 2:
         return value

@@ -14,7 +14,8 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.data_proto import DataProto, read_data_proto
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.layout import Layout, Opened
-from rlcorr_cli.layouts.padded import HINT, Padded, checked, is_copy, spans, text, totals, whole
+from rlcorr_cli.layouts.padded import Padded, checked, is_copy, spans, totals
+from rlcorr_cli.layouts.values import HINT, as_text, as_whole
 
 Tensor = TypeVar("Tensor")
 CLASS = "verl.protocol.DataProto"
@@ -30,11 +31,11 @@ FIELDS = {
 REWARDS = ("rm_scores", "token_level_scores")
 """Rewards by token, of which the first that is there is summed."""
 OBJECTS = {
-    "uid": ("group_id", text),
-    "index": ("sample_id", text),
-    "data_source": ("source", text),
-    "min_global_steps": ("policy_version", whole),
-    "max_global_steps": ("policy_version_end", whole),
+    "uid": ("group_id", as_text),
+    "index": ("sample_id", as_text),
+    "data_source": ("source", as_text),
+    "min_global_steps": ("policy_version", as_whole),
+    "max_global_steps": ("policy_version_end", as_whole),
 }
 SAVE = "Call batch.save_to_disk(PATH) in the trainer after old_log_probs are computed, and name that file."
 ROLLOUT_ONLY = f"The batch was written before the trainer computed old_log_probs. {SAVE}"
@@ -102,7 +103,7 @@ def _values(path: str, proto: DataProto, n_rows: int) -> dict[str, list[Any]]:
         objects = proto.objects(name, n_rows)
         if objects is not None:
             values[column] = [plain(value) for value in objects]
-    step = whole(proto.meta.get("global_steps"))
+    step = as_whole(proto.meta.get("global_steps"))
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
     if step is None and folder.isdecimal() and len(folder) < 19:
         step = int(folder)  # the skip manager's folder of a step

@@ -10,11 +10,12 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.data_proto import ForeignNames
 from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.layout import Layout, Opened, Sample
-from rlcorr_cli.layouts.padded import HINT, check_kind, text, totals, types_of, whole
+from rlcorr_cli.layouts.padded import check_kind, totals, types_of
 from rlcorr_cli.layouts.pickled import Inert
 from rlcorr_cli.layouts.tensordicts import JAGGED_TENSORS, TENSORDICTS, Jagged, fields, tensors
-from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, Array, number
+from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, Array, scalar
 from rlcorr_cli.layouts.torch_files import opened, read_torch
+from rlcorr_cli.layouts.values import HINT, as_text, as_whole
 from rlcorr_cli.layouts.verl import FIELDS, REWARDS, ROLLOUT_ONLY, over_response
 
 STACK = "tensordict.tensorclass.NonTensorStack"
@@ -87,7 +88,7 @@ def _values(
         values["reward"] = totals(_rows(reward))
     for name, column in (("uid", "group_id"), ("data_source", "source")):
         if name in inert:
-            values[column] = [text(value) for value in _objects(inert[name], n_rows)]
+            values[column] = [as_text(value) for value in _objects(inert[name], n_rows)]
     steps: tuple[tuple[str, str], ...] = (
         ("min_global_steps", "policy_version"),
         ("max_global_steps", "policy_version_end"),
@@ -95,11 +96,11 @@ def _values(
     tags = _listed(top.get("tags"))
     for name, column in steps:
         if any(isinstance(tag, dict) and name in tag for tag in tags):
-            values[column] = [whole(tag.get(name)) if isinstance(tag, dict) else None for tag in tags]
+            values[column] = [as_whole(tag.get(name)) if isinstance(tag, dict) else None for tag in tags]
     keys = _listed(top.get("keys"))
     if keys:
-        values["sample_id"] = [text(key) for key in keys]
-    step = whole(top.get("global_steps"))
+        values["sample_id"] = [as_text(key) for key in keys]
+    step = as_whole(top.get("global_steps"))
     if step is not None:
         values["step"] = [step] * n_rows
     for name, column in values.items():
@@ -123,7 +124,7 @@ def _objects(value: Any, n_rows: int) -> list[Any]:
 def _unshelled(shell: Any) -> Any:
     state = shell.state if isinstance(shell, Inert) and shell.name == SHELL else None
     held = state.get("non_tensordict") if isinstance(state, dict) else None
-    return number(held.get("data")) if isinstance(held, dict) else None
+    return scalar(held.get("data")) if isinstance(held, dict) else None
 
 
 LAYOUT = Layout(

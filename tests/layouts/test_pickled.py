@@ -9,7 +9,7 @@ import pytest
 from rlcorr_cli import inspect
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.layouts.pickled import LIMIT, Inert, unpickle
-from rlcorr_cli.layouts.tensors import array, number, of_bytes
+from rlcorr_cli.layouts.tensors import array, of_bytes, scalar
 from rlcorr_cli.layouts.torch_files import read_torch
 from tests.layouts.crafted import Call, Name, Storage, bombs, commands, dumped, ndarray, opcodes, tensor, torch_bytes
 
@@ -100,7 +100,7 @@ def test_an_array_that_its_bytes_do_not_hold_is_a_data_error(made: Call | Name) 
 def test_numpy_scalars_are_numbers() -> None:
     kind = Call("numpy.dtype", ("f8", False, True), (3, "<", None, None, None, -1, -1, 0))
     made = Call("numpy._core.multiarray.scalar", (kind, b"\0\0\0\0\0\0\xe0?"))
-    assert number(unpickle(dumped(made))) == 0.5
+    assert scalar(unpickle(dumped(made))) == 0.5
 
 
 def test_raw_bytes_of_no_type_are_a_data_error() -> None:
