@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.formats import SUFFIXES, is_searched
-from rlcorr_cli.layouts.head import Head
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.refused import Refused, without_log_probs
 from rlcorr_cli.storage import filesystem
 
@@ -78,7 +78,7 @@ def _known(path: str) -> Refused | None:
     if not files.remote and not files.is_file(path):  # a FIFO would be waited for
         return None
     try:
-        return without_log_probs(Head(path))
+        return without_log_probs(FileStart(path))
     except (OSError, DataError):
         return None
 

@@ -34,7 +34,7 @@ TYPES: dict[str, pa.DataType] = {
 }
 """Canonical columns in the order in which they are written, with the widest type that a framework fills them with.
 
-A layout may narrow one (`Opened.types`): float32 log-probs, whole masks, a scalar advantage.
+A layout may narrow one (`OpenedDump.types`): float32 log-probs, whole masks, a scalar advantage.
 """
 
 

@@ -1,27 +1,28 @@
 """What a layout is: how a framework's file is known by its contents, and what its rows are in canonical columns.
 
-A new layout is one module with a LAYOUT, or a BATCH of what a trainer holds in memory, and its row in `table`.
-Nothing else names a framework's files or keys.
+`table.LAYOUTS` has them all.  A framework's JSON lines are one row of data in `json_layouts`; a batch of padded tensors
+is one in `padded`; what no row can say is a function that a row names.  Nothing else names a framework's files or keys.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
-from rlcorr_cli.layouts.head import Head
+from rlcorr_cli.layouts.recognise import FileStart
 
 Sample = Mapping[str, Any]
-"""One sequence: canonical column -> its value, a one-dimensional array or list of tokens, or a scalar; None or absent
-is null."""
+"""One sequence: canonical column -> its value, a one-dimensional array of tokens or a scalar; None and absent are null.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
-    """One unit of a dump, opened: what `layouts` make of the files that are read together.
+class OpenedDump:
+    """One unit of a dump, opened: the files that are read together.
 
     columns: names out of canonical.TYPES that the samples may have, and further ones that `types` tells the type of.
     types: of columns that are narrower than canonical.TYPES, or not there.
-    lacks: of a unit without a trained policy, why, and what to switch on in the framework to get one, in sentences.
+    missing_policy_hint: of a unit without a trained policy, why, and what to switch on in the framework to get one.
     samples: called for every reading, the unit's sequences in order.  notes: what its reader should know, in sentences.
     """
 
@@ -29,7 +30,7 @@ class Opened:
     samples: Callable[[], Iterator[Sample]]
     notes: tuple[str, ...] = ()
     types: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    lacks: str = ""
+    missing_policy_hint: str = ""
 
 
 def each_alone(paths: Sequence[str]) -> list[tuple[str, ...]]:
@@ -41,18 +42,20 @@ def each_alone(paths: Sequence[str]) -> list[tuple[str, ...]]:
 class Layout:
     """One kind of file.
 
-    name: what `--format` takes.  title: as messages name it.  recognise: the sign by which a file is known to be so,
-    in words; None where it is not.  It must not take another's.
+    name: what `--format` takes.  framework: whose it is.  title: as messages name it.  suffixes: of its files' names.
+    recognise: the sign by which a file is known to be so, in words; None where it is not.  It must not take another's.
     open: one unit's files, first to last; errors are DataErrors that go on after "PATH: ".
-    unite: the paths that were found, cut into units that are read together, such as the ranks of one step; it may
-    leave paths out.  left_out: why it does, after "X is left out: ".
+    files_of_a_step: the paths that were found, cut into units that are read together, such as the ranks of one step;
+    it may leave paths out.  left_out: why it does, after "X is left out: ".
     """
 
     name: str
+    framework: str
     title: str
-    recognise: Callable[[Head], str | None]
-    open: Callable[[Sequence[str]], Opened]
-    unite: Callable[[Sequence[str]], list[tuple[str, ...]]] = each_alone
+    suffixes: tuple[str, ...]
+    recognise: Callable[[FileStart], str | None]
+    open: Callable[[Sequence[str]], OpenedDump]
+    files_of_a_step: Callable[[Sequence[str]], list[tuple[str, ...]]] = each_alone
     left_out: str = ""
 
 
@@ -67,3 +70,9 @@ class BatchLayout:
     title: str
     keys: tuple[str, ...]
     columns: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def later(function: str) -> Callable[..., Any]:
+    """'module.function' of this package: its module, with the libraries that it takes, is loaded by the first call."""
+    module, _, name = function.partition(".")
+    return lambda *args: getattr(import_module(f"rlcorr_cli.layouts.{module}"), name)(*args)

@@ -11,10 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.head import Head
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
-from rlcorr_cli.layouts.slime import LEFT_OUT, open_unit
-from rlcorr_cli.layouts.slime_files import SlimeFile, unite
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.slime_files import SlimeFile
 from rlcorr_cli.layouts.tensors import TENSORS, is_tensor
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.layouts.values import HINT, length, mapping, sequence
@@ -28,19 +27,19 @@ IN_LOSS = {
 }
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By the first keys of its pickle and what only miles adds to them, or by a trajectory's keys."""
-    file = SlimeFile(head)
+    file = SlimeFile(start)
     return file.sign if file.kind and file.of_miles else None
 
 
-def recognise_policy_loss(head: Head) -> str | None:
+def recognise_policy_loss(start: FileStart) -> str | None:
     """By the first keys of its pickle."""
     keys = ("rank", "call", "samples")
-    return f"torch file, keys {', '.join(keys)}" if head.words[:3] == keys else None
+    return f"torch file, keys {', '.join(keys)}" if start.words[:3] == keys else None
 
 
-def open_policy_loss(paths: Sequence[str]) -> Opened:
+def open_policy_loss(paths: Sequence[str]) -> OpenedDump:
     """A micro batch as one rank's loss saw it."""
     (path,) = paths
     file = read_torch(opened(path), TENSORS)
@@ -55,7 +54,7 @@ def open_policy_loss(paths: Sequence[str]) -> Opened:
             yield {**about, "sample_id": f"{rank}.{call}.{number}", **_in_loss(file, sample, number)}
 
     log_probs = {name: pa.list_(pa.float32()) for name in IN_LOSS if name != "response_mask"}
-    return Opened(
+    return OpenedDump(
         columns=[*columns, "sample_id", "worker", "call"], samples=rows, types={**log_probs, "call": pa.int64()}
     )
 
@@ -75,19 +74,3 @@ def _in_loss(file: TorchFile, sample: dict[Any, Any], number: int) -> dict[str, 
                 "It is a slice of context parallelism, whose place its file does not say; read train_data instead.",
             )
     return values
-
-
-LAYOUT = Layout(
-    name="miles",
-    title="miles' rollout_data/{id}.pt and train_data/{id}_{rank}.pt",
-    recognise=recognise,
-    open=open_unit,
-    unite=unite,
-    left_out=LEFT_OUT,
-)
-POLICY_LOSS = Layout(
-    name="miles-policy-loss",
-    title="miles' policy_loss_debug/rank_{rank}_call_{call}.pt",
-    recognise=recognise_policy_loss,
-    open=open_policy_loss,
-)

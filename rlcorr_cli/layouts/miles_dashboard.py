@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.head import Head
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import HINT
 from rlcorr_cli.storage.parquet_files import parquet_file
 
@@ -29,13 +29,13 @@ BATCH = 64
 """Rows of the dashboard's that are read at once."""
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By its columns, in their order; only a file that is called as miles calls it is opened for them."""
-    named = NAME.search(head.path)
-    return f"columns {', '.join(COLUMNS)}" if named and head.columns == COLUMNS else None
+    named = NAME.search(start.path)
+    return f"columns {', '.join(COLUMNS)}" if named and start.columns == COLUMNS else None
 
 
-def open_dashboard(paths: Sequence[str]) -> Opened:
+def open_dashboard(paths: Sequence[str]) -> OpenedDump:
     """A step's columns for the dashboard."""
     (path,) = paths
     with parquet_file(path) as file:
@@ -51,7 +51,7 @@ def open_dashboard(paths: Sequence[str]) -> Opened:
                 for row in _rows(batch):
                     yield {**row, "step": int(step[1]) if step else None}
 
-    return Opened(columns=columns, samples=rows, types=TYPES, notes=(IGNORES_REMOVED,), lacks=LACKS)
+    return OpenedDump(columns=columns, samples=rows, types=TYPES, notes=(IGNORES_REMOVED,), missing_policy_hint=LACKS)
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -82,17 +82,7 @@ def _flat(lists: pa.Array, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return values, np.from_dlpack(lists.offsets), np.array(lists.is_valid().to_pylist(), np.bool_)
 
 
-def _united(paths: Sequence[str]) -> list[tuple[str, ...]]:
+def files_of_a_step(paths: Sequence[str]) -> list[tuple[str, ...]]:
     """Each alone; evaluations only where there is nothing else."""
     trained = [path for path in paths if not re.search(r"rollout_eval_[^/]*$", path)]
     return [(path,) for path in trained or paths]
-
-
-LAYOUT = Layout(
-    name="miles-dashboard",
-    title="miles' dashboard_columns/rollout_{id}.parquet",
-    recognise=recognise,
-    open=open_dashboard,
-    unite=_united,
-    left_out="evaluations are read only where no others are named.",
-)

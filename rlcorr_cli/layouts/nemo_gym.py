@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import aligned, floats, inner, integers, number, objects, text
 
 KEYS = ("responses_create_params", "response")
@@ -29,14 +29,14 @@ NOTES = (
 MASKED = "Rows with mask_sample have mask 0."
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By the keys of the first row; a batch API's response has a body instead of output."""
-    response = head.row.get("response")
-    is_rollout = "responses_create_params" in head.row and isinstance(response, dict) and "output" in response
+    response = start.row.get("response")
+    is_rollout = "responses_create_params" in start.row and isinstance(response, dict) and "output" in response
     return f"keys {', '.join(KEYS)} with output" if is_rollout else None
 
 
-def open_rollouts(paths: Sequence[str]) -> Opened:
+def open_rollouts(paths: Sequence[str]) -> OpenedDump:
     """One file of conversations."""
     (path,) = paths
 
@@ -44,10 +44,10 @@ def open_rollouts(paths: Sequence[str]) -> Opened:
         return made_of_rows(path, _samples)
 
     notes = (*NOTES, MASKED) if has_key(path, "mask_sample") else NOTES
-    return Opened(columns=COLUMNS, samples=samples, notes=notes, lacks=ENGINE_ONLY)
+    return OpenedDump(columns=COLUMNS, samples=samples, notes=notes, missing_policy_hint=ENGINE_ONLY)
 
 
-def _samples(row: dict[str, Any]) -> Iterator[Sample]:
+def _samples(row: dict[str, Any], place: int) -> Iterator[Sample]:
     calls = [item for item in objects(inner(row, "response"), "output") if item.get("generation_token_ids")]
     if not calls:
         return
@@ -74,11 +74,3 @@ def _samples(row: dict[str, Any]) -> Iterator[Sample]:
         "sample_id": text(row, "_ng_rollout_index"),
         "source": text(inner(row, "agent_ref"), "name"),
     }
-
-
-LAYOUT = Layout(
-    name="nemo-gym",
-    title="NeMo-Gym's rollouts",
-    recognise=recognise,
-    open=open_rollouts,
-)

@@ -7,16 +7,16 @@ second policy.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
 
 OBJECTS = ("chat.completion", "text_completion")
@@ -38,33 +38,31 @@ NO_LOG_PROBS = DataError(
 )
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By what the first row says that it is, or by the form of a batch's outcome."""
-    if head.row.get("object") in OBJECTS and "choices" in head.row:
-        return f"object {head.row['object']}"
-    response = head.row.get("response")
-    is_outcome = "custom_id" in head.row and isinstance(response, dict) and "body" in response
+    if start.row.get("object") in OBJECTS and "choices" in start.row:
+        return f"object {start.row['object']}"
+    response = start.row.get("response")
+    is_outcome = "custom_id" in start.row and isinstance(response, dict) and "body" in response
     return "keys custom_id, response with body" if is_outcome else None
 
 
-def open_responses(paths: Sequence[str]) -> Opened:
+def open_responses(paths: Sequence[str]) -> OpenedDump:
     """One file of responses."""
     import pyarrow as pa
 
     (path,) = paths
 
     def samples() -> Iterator[Sample]:
-        requests = count()
-        return made_of_rows(path, lambda row: _samples(row, next(requests)))
+        return made_of_rows(path, _samples)
 
-    requests = count()
-    first = [*islice(made_of_rows(path, lambda row: [[*_samples(row, next(requests))]]), LOOKED_AT)]
+    first = [*islice(made_of_rows(path, lambda row, number: [[*_samples(row, number)]]), LOOKED_AT)]
     choices = [choice for request in first for choice in request]
     if all(choice["rollout_log_probs"] is None for choice in choices):
         raise DataError(NO_LOG_PROBS.message, NO_LOG_PROBS.hint)
     optional = [name for name in OPTIONAL if any(choice[name] is not None for choice in choices)]
     notes = [*NOTES, *([SCORED] if "prompt_log_probs" in optional else ())]
-    return Opened(
+    return OpenedDump(
         columns=[*COLUMNS, *optional],
         samples=samples,
         notes=(*notes, FAILED) if has_key(path, "custom_id") else tuple(notes),
@@ -73,7 +71,7 @@ def open_responses(paths: Sequence[str]) -> Opened:
             "prompt_log_probs": pa.list_(pa.float64()),
             "prompt_token_ids": pa.list_(pa.int64()),
         },
-        lacks=ENGINE_ONLY,
+        missing_policy_hint=ENGINE_ONLY,
     )
 
 
@@ -158,11 +156,3 @@ def _named_ids(tokens: list[Any]) -> NDArray[np.int64] | None:
     if not digits or len(digits) < len(tokens) or not all(text.isdecimal() and len(text) < 19 for text in digits):
         return None
     return np.array([int(text) for text in digits], np.int64)
-
-
-LAYOUT = Layout(
-    name="openai",
-    title="responses of vLLM, SGLang or OpenAI",
-    recognise=recognise,
-    open=open_responses,
-)

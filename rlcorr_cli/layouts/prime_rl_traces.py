@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import (
     HINT,
     aligned,
@@ -60,9 +60,9 @@ NOTES = (
 )
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By the keys of the first row."""
-    is_episode = all(key in head.row for key in KEYS) and isinstance(head.row["traces"], list)
+    is_episode = all(key in start.row for key in KEYS) and isinstance(start.row["traces"], list)
     return f"keys {', '.join(KEYS)}" if is_episode else None
 
 
@@ -77,7 +77,7 @@ def unite(paths: Sequence[str]) -> list[tuple[str, ...]]:
     ]
 
 
-def open_traces(paths: Sequence[str]) -> Opened:
+def open_traces(paths: Sequence[str]) -> OpenedDump:
     """One file of episodes."""
     import pyarrow as pa
 
@@ -87,12 +87,12 @@ def open_traces(paths: Sequence[str]) -> Opened:
     def samples() -> Iterator[Sample]:
         return made_of_rows(path, _samples)
 
-    return Opened(
+    return OpenedDump(
         columns=columns,
         samples=samples,
         notes=NOTES,
         types={"episode_id": pa.string(), "branch": pa.int64()},
-        lacks=EXPORT,
+        missing_policy_hint=EXPORT,
     )
 
 
@@ -104,7 +104,7 @@ def _above(path: str) -> str:
     return os.path.dirname(os.path.dirname(path))
 
 
-def _samples(row: dict[str, Any]) -> Iterator[Sample]:
+def _samples(row: dict[str, Any], number: int) -> Iterator[Sample]:
     work = inner(inner(row, "run"), "work")
     policy = inner(work, "policy")
     of_episode = {
@@ -183,13 +183,3 @@ def _lists(path: list[dict[str, Any]]) -> dict[str, Any]:
         "advantages": where_there("advantages"),
         "ref_log_probs": where_there("reference_logprobs"),
     }
-
-
-LAYOUT = Layout(
-    name="prime-rl-traces",
-    title="prime-rl's traces.jsonl",
-    recognise=recognise,
-    open=open_traces,
-    unite=unite,
-    left_out="`effective` has the episodes of `all` that were trained on, and evaluation is not trained on.",
-)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlcorr_cli.layouts.head import Head
+from rlcorr_cli.layouts.recognise import FileStart
 
 SAVE_DUMP = "`rlcorr help dumps` has the lines that write a dump from a trainer."
 VERL = (
@@ -23,14 +23,14 @@ class Refused:
 
     what: str
     hint: str
-    recognise: Callable[[Head], bool]
+    recognise: Callable[[FileStart], bool]
 
 
-def _texts(*keys: str) -> Callable[[Head], bool]:
+def _texts(*keys: str) -> Callable[[FileStart], bool]:
     """A first line of JSON with these keys, and no list that could be of log-probs."""
 
-    def recognise(head: Head) -> bool:
-        return all(key in head.row for key in keys) and not any(_has_numbers(value) for value in head.row.values())
+    def recognise(start: FileStart) -> bool:
+        return all(key in start.row for key in keys) and not any(_has_numbers(value) for value in start.row.values())
 
     return recognise
 
@@ -39,23 +39,25 @@ def _has_numbers(value: object) -> bool:
     return isinstance(value, list) and any(isinstance(item, (int, float, list)) for item in value)
 
 
-def _named(*suffixes: str) -> Callable[[Head], bool]:
-    return lambda head: head.name.lower().endswith(suffixes)
+def _named(*suffixes: str) -> Callable[[FileStart], bool]:
+    return lambda start: start.name.lower().endswith(suffixes)
 
 
-def _completions(head: Head) -> bool:
+def _completions(start: FileStart) -> bool:
     # By its name first, because only then is the file opened once more for its columns; `log_extra` may add log-probs.
-    named = re.fullmatch(r"completions_\d+\.parquet", head.name) is not None
-    return named and {"prompt", "completion", "advantage"} <= set(head.columns) and "log" not in " ".join(head.columns)
+    named = re.fullmatch(r"completions_\d+\.parquet", start.name) is not None
+    return (
+        named and {"prompt", "completion", "advantage"} <= set(start.columns) and "log" not in " ".join(start.columns)
+    )
 
 
-def _zip_of_torch(head: Head) -> bool:
-    return head.start[:4] == b"PK\x03\x04" and bool(head.words)
+def _zip_of_torch(start: FileStart) -> bool:
+    return start.first_bytes[:4] == b"PK\x03\x04" and bool(start.words)
 
 
-def _is_document(head: Head) -> bool:
+def _is_document(start: FileStart) -> bool:
     # A first line that is a whole object begins JSON lines, which many name .json.
-    return head.name.lower().endswith(".json") and head.start.lstrip()[:1] == b"{" and not head.row
+    return start.name.lower().endswith(".json") and start.first_bytes.lstrip()[:1] == b"{" and not start.row
 
 
 REFUSED: tuple[Refused, ...] = (
@@ -74,27 +76,27 @@ REFUSED: tuple[Refused, ...] = (
     Refused(
         "NeMo-RL's log of validation (texts and rewards)",
         "Name the train_data_step{N}.jsonl beside it.",
-        lambda head: head.name.startswith("val_data_step") and not any(map(_has_numbers, head.row.values())),
+        lambda start: start.name.startswith("val_data_step") and not any(map(_has_numbers, start.row.values())),
     ),
     Refused(
         "open-instruct's description of a run",
         "Name the *_rollouts_NNNNNN.jsonl beside it.",
-        lambda head: head.name.endswith("_metadata.jsonl") and not any(map(_has_numbers, head.row.values())),
+        lambda start: start.name.endswith("_metadata.jsonl") and not any(map(_has_numbers, start.row.values())),
     ),
     Refused(
         "a report of rlcorr's",
         "`rlcorr check` and `rlcorr plot` take reports; analyze takes the dump.",
-        lambda head: head.name.endswith(".json") and b'"rlcorr"' in head.start[:200],
+        lambda start: start.name.endswith(".json") and b'"rlcorr"' in start.first_bytes[:200],
     ),
     Refused(
         "saved totals of rlcorr's",
         "`rlcorr merge` adds them; check, plot and diff take them, too.",
-        lambda head: head.start[:14] == b"rlcorr totals ",
+        lambda start: start.first_bytes[:14] == b"rlcorr totals ",
     ),
     Refused(
         "a JSON array",
         "JSON lines hold one object a line: `jq -c '.[]' FILE > dump.jsonl`.",
-        lambda head: head.start.lstrip()[:1] == b"[" and not _named(".jsonl", ".ndjson")(head),
+        lambda start: start.first_bytes.lstrip()[:1] == b"[" and not _named(".jsonl", ".ndjson")(start),
     ),
     Refused(
         "a JSON document",
@@ -104,7 +106,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused(
         "a page of HTML",
         "A page that rlcorr wrote holds no rows: name the dump it is of.",
-        lambda head: head.start.lstrip()[:14].lower() in (b"<!doctype html", b"<html>"),
+        lambda start: start.first_bytes.lstrip()[:14].lower() in (b"<!doctype html", b"<html>"),
     ),
     Refused("a picture", "Name the dump it was drawn from.", _named(".png", ".svg", ".pdf")),
     Refused(
@@ -115,7 +117,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused(
         "an archive of NumPy's",
         "Write Parquet, a list per row: polars.DataFrame({name: list(array) ...}).write_parquet(...).",
-        lambda head: head.start[:6] == b"\x93NUMPY" or head.name.lower().endswith(".npz"),
+        lambda start: start.first_bytes[:6] == b"\x93NUMPY" or start.name.lower().endswith(".npz"),
     ),
     Refused(
         "a file of safetensors, which are weights",
@@ -130,11 +132,13 @@ REFUSED: tuple[Refused, ...] = (
     Refused(
         "a pickle, and no framework's dump of rollouts",
         f"Nothing in it is run, and so nothing of it is known. {SAVE_DUMP}",
-        lambda head: head.start[:1] == b"\x80" and head.start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"),
+        lambda start: (
+            start.first_bytes[:1] == b"\x80" and start.first_bytes[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+        ),
     ),
 )
 
 
-def without_log_probs(head: Head) -> Refused | None:
+def without_log_probs(start: FileStart) -> Refused | None:
     """Which of these kinds a file is; None of one that may be a dump."""
-    return next((kind for kind in REFUSED if kind.recognise(head)), None)
+    return next((kind for kind in REFUSED if kind.recognise(start)), None)

@@ -14,9 +14,9 @@ import numpy as np
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.data_proto import DataProto, read_data_proto
-from rlcorr_cli.layouts.head import Head
-from rlcorr_cli.layouts.layout import Layout, Opened
+from rlcorr_cli.layouts.layout import OpenedDump
 from rlcorr_cli.layouts.padded import Padded, checked, spans
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.tensors import Array
 from rlcorr_cli.layouts.values import HINT, as_number, as_text
 
@@ -44,13 +44,13 @@ NO_ROLLOUT = "Let the engine return log-probs, so that infer_logprobs is in the 
 ELSEWHERE = "Dump it again without the transfer backend that keeps tensors in other processes."
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By the class that the pickle names first."""
-    words = " ".join(head.words[:2]) if head.start[:1] == b"\x80" else ""
+    words = " ".join(start.words[:2]) if start.first_bytes[:1] == b"\x80" else ""
     return f"a pickle of {CLASS}" if words.startswith("roll.distributed.scheduler.protocol DataProto") else None
 
 
-def open_step(paths: Sequence[str]) -> Opened:
+def open_step(paths: Sequence[str]) -> OpenedDump:
     """One step's file."""
     (path,) = paths
     proto = read_data_proto(path, CLASS, ("_io.BytesIO",), (*SHIFTED, *FIELDS))
@@ -66,12 +66,12 @@ def open_step(paths: Sequence[str]) -> Opened:
     tokens |= {column: _lined_up(tensors[name], shape) for name, column in SHIFTED.items() if name in tensors}
     starts, ends = spans(checked(tokens)["response_mask"])
     batch = Padded(tokens=tokens, starts=starts, ends=ends, values=_values(path, proto, shape[0]))
-    return Opened(
+    return OpenedDump(
         columns=batch.columns,
         samples=batch.samples,
         types=batch.types,
         notes=proto.notes,
-        lacks="" if "old_log_probs" in tokens else ROLLOUT_ONLY,
+        missing_policy_hint="" if "old_log_probs" in tokens else ROLLOUT_ONLY,
     )
 
 
@@ -101,11 +101,3 @@ def _values(path: str, proto: DataProto, n_rows: int) -> dict[str, list[Any]]:
     if folder in SPLITS:
         values["split"] = [folder] * n_rows
     return values
-
-
-LAYOUT = Layout(
-    name="roll",
-    title="ROLL's step_{N}.pkl of rollout_mock",
-    recognise=recognise,
-    open=open_step,
-)

@@ -5,17 +5,16 @@ has one weight_version.  input_token_logprobs are the prompt's, scored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.head import Head
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.openai import ENGINE_ONLY, SCORED
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import HINT, floats, inner, integers, objects, text, version, whole
 
 SAMPLED = "output_token_logprobs"
@@ -30,25 +29,24 @@ OPTIONAL = {
 NOTES = ("A row is a response; group_id is its place in the file.",)
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By the key of the first row's log-probs."""
-    meta_info = head.row.get("meta_info")
+    meta_info = start.row.get("meta_info")
     return f"key meta_info.{SAMPLED}" if isinstance(meta_info, dict) and SAMPLED in meta_info else None
 
 
-def open_responses(paths: Sequence[str]) -> Opened:
+def open_responses(paths: Sequence[str]) -> OpenedDump:
     """One file of responses."""
     import pyarrow as pa
 
     (path,) = paths
 
     def samples() -> Iterator[Sample]:
-        requests = count()
-        return made_of_rows(path, lambda row: _samples(row, next(requests)))
+        return made_of_rows(path, _samples)
 
     optional = [name for key, names in OPTIONAL.items() if has_key(path, *key) for name in names]
     whole_numbers = pa.list_(pa.int64())
-    return Opened(
+    return OpenedDump(
         columns=[*COLUMNS, *optional],
         samples=samples,
         notes=(*NOTES, SCORED) if "prompt_log_probs" in optional else NOTES,
@@ -57,7 +55,7 @@ def open_responses(paths: Sequence[str]) -> Opened:
             "prompt_token_ids": whole_numbers,
             "policy_versions": whole_numbers,
         },
-        lacks=ENGINE_ONLY,
+        missing_policy_hint=ENGINE_ONLY,
     )
 
 
@@ -104,11 +102,3 @@ def _versions(meta_info: Mapping[str, Any], n_tokens: int) -> NDArray[Any] | Non
             raise DataError(f"weight_versions has a part beyond the {n_tokens:,} tokens.", HINT)
         versions[start:end] = version(part, "version")
     return versions
-
-
-LAYOUT = Layout(
-    name="sglang",
-    title="SGLang's /generate responses",
-    recognise=recognise,
-    open=open_responses,
-)

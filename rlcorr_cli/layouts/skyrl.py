@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.head import Head
-from rlcorr_cli.layouts.layout import Layout, Opened
+from rlcorr_cli.layouts.layout import OpenedDump
 from rlcorr_cli.layouts.padded import Padded, checked, spans
 from rlcorr_cli.layouts.pickled import Inert, unpickle
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array, array, of_bytes
 from rlcorr_cli.layouts.torch_files import opened, read_torch
 from rlcorr_cli.layouts.values import HINT, as_whole
@@ -46,14 +46,14 @@ NO_OLD = (
 PADDED = "Rows that only fill a batch up to its size (metadata.pad_size) are left out."
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By the first class that the pickle names."""
-    first = " ".join(head.words[:2]) if head.start[:1] == b"\x80" else ""
+    first = " ".join(start.words[:2]) if start.first_bytes[:1] == b"\x80" else ""
     module = next((module for module in MODULES if first.startswith(f"{module} ")), None)
     return f"a pickle of {module}" if module else None
 
 
-def open_step(paths: Sequence[str]) -> Opened:
+def open_step(paths: Sequence[str]) -> OpenedDump:
     """One step's file."""
     (path,) = paths
     fields, metadata = _batch(unpickle(opened(path), ALLOWED))
@@ -69,12 +69,12 @@ def open_step(paths: Sequence[str]) -> Opened:
         ends=ends,
         values=_values(path, metadata, n_rows),
     )
-    return Opened(
+    return OpenedDump(
         columns=batch.columns,
         samples=batch.samples,
         types=batch.types,
         notes=(PADDED,) if n_padding else (),
-        lacks="" if "old_log_probs" in tokens else NO_OLD,
+        missing_policy_hint="" if "old_log_probs" in tokens else NO_OLD,
     )
 
 
@@ -154,11 +154,3 @@ def _groups(ranges: list[Any], n_rows: int, of_step: str) -> list[str | None]:
         last = end
         groups[start:end] = [f"{of_step}{number}"] * (min(end, n_rows) - min(start, n_rows))
     return groups
-
-
-LAYOUT = Layout(
-    name="skyrl",
-    title="SkyRL's global_step_{N}_training_input.pkl",
-    recognise=recognise,
-    open=open_step,
-)

@@ -10,9 +10,9 @@ import numpy as np
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts import slime_rollout, slime_train
-from rlcorr_cli.layouts.head import Head
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
-from rlcorr_cli.layouts.slime_files import RANK, ROLLOUT, STEP, TRAJECTORY, SlimeFile, unite
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.slime_files import RANK, ROLLOUT, STEP, TRAJECTORY, SlimeFile
 from rlcorr_cli.layouts.slime_rollout import RolloutFile, read_rollout
 from rlcorr_cli.layouts.slime_train import TrainRow, read_ranks, read_step
 from rlcorr_cli.layouts.torch_files import pickle_of
@@ -24,23 +24,22 @@ BEFORE_TRAINING = (
 )
 UNTRAINED = "sequences of the rollout file that its training files do not hold are left out."
 FROM_ROLLOUT = ("reward", "group_id", "policy_version", "policy_version_end", "source", "status", "remove_sample")
-LEFT_OUT = "evaluations, and files without log-probs, are read only where no others are named."
 NO_LOG_PROBS = (
     "Name rollout_data/{id}.pt and train_data/{id}_{rank}.pt, which --dump-details has written beside it, instead."
 )
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By the first keys of its pickle, where only slime has them so."""
-    file = SlimeFile(head)
+    file = SlimeFile(start)
     return file.sign if file.kind and file.is_whole and not file.of_miles else None
 
 
-def open_unit(paths: Sequence[str]) -> Opened:
+def open_unit(paths: Sequence[str]) -> OpenedDump:
     """A rollout file, the training files of a step, or both."""
     kinds: dict[str, list[str]] = {}
     for path in paths:
-        kinds.setdefault(SlimeFile(Head(path)).kind, []).append(path)
+        kinds.setdefault(SlimeFile(FileStart(path)).kind, []).append(path)
     if TRAJECTORY in kinds:
         raise DataError("its lines hold texts and rewards, no log-probs: it is a trajectory of miles.", NO_LOG_PROBS)
     if "" in kinds:
@@ -53,39 +52,39 @@ def open_unit(paths: Sequence[str]) -> Opened:
     return _generated(read_rollout(paths[0]))
 
 
-def _generated(rollout: RolloutFile) -> Opened:
-    return Opened(
+def _generated(rollout: RolloutFile) -> OpenedDump:
+    return OpenedDump(
         columns=rollout.columns(),
         samples=rollout.rows,
         notes=rollout.notes(),
         types=slime_rollout.TYPES,
-        lacks=BEFORE_TRAINING,
+        missing_policy_hint=BEFORE_TRAINING,
     )
 
 
-def _trained(rows: Sequence[TrainRow], notes: tuple[str, ...]) -> Opened:
-    return Opened(
+def _trained(rows: Sequence[TrainRow], notes: tuple[str, ...]) -> OpenedDump:
+    return OpenedDump(
         columns=slime_train.columns(rows),
         samples=lambda: (row.sample() for row in rows),
         notes=notes,
         types=slime_train.TYPES,
-        lacks=slime_train.lacks(rows),
+        missing_policy_hint=slime_train.lacks(rows),
     )
 
 
-def _joined(rows: Sequence[TrainRow], rollout: RolloutFile, notes: tuple[str, ...]) -> Opened:
+def _joined(rows: Sequence[TrainRow], rollout: RolloutFile, notes: tuple[str, ...]) -> OpenedDump:
     trained, generated = slime_train.columns(rows), rollout.columns()
     engine = "rollout_log_probs" if "rollout_log_probs" in generated and "rollout_log_probs" not in trained else None
     added = [name for name in (*FROM_ROLLOUT, engine) if name in generated and name not in trained]
     types = {**slime_rollout.TYPES, **slime_train.TYPES}
     if engine:
         del types[engine]
-    return Opened(
+    return OpenedDump(
         columns=[*trained, *added],
         samples=lambda: _pairs(rows, rollout, engine),
         notes=(*notes, *rollout.notes(), *((UNTRAINED,) if len(rollout.samples) > len(rows) else ())),
         types=types,
-        lacks=slime_train.lacks(rows),
+        missing_policy_hint=slime_train.lacks(rows),
     )
 
 
@@ -112,13 +111,3 @@ def _partner(row: TrainRow, rollout: RolloutFile, by_index: dict[object, list[in
         f"its sequence {row.number} (sample_index {index}) is not in {rollout.path}, or has other tokens there.",
         "Are both of one run? Name the training files alone, then.",
     )
-
-
-LAYOUT = Layout(
-    name="slime",
-    title="slime's rollout_data/{id}.pt and train_data/{id}.pt",
-    recognise=recognise,
-    open=open_unit,
-    unite=unite,
-    left_out=LEFT_OUT,
-)

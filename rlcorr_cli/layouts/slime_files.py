@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rlcorr_cli.layouts.head import Head
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.storage import filesystem
 
 ROLLOUT, STEP, RANK, TRAJECTORY = "rollout", "step", "rank", "trajectory"
@@ -22,33 +22,33 @@ MILES_MARK = b"qkv_format"
 class SlimeFile:
     """One of their files, by its head."""
 
-    head: Head
+    start: FileStart
 
     @cached_property
     def kind(self) -> str:
         """ROLLOUT, STEP, RANK or TRAJECTORY; '' of another file."""
-        words = self.head.words
+        words = self.start.words
         if words[:2] == ("rollout_id", "samples") or (words[:2] == ("rollout_id", "metadata") and "samples" in words):
             return ROLLOUT
         if words[:2] == ("format_version", "rollout_id"):
             return STEP
         if words[:3] == ("rollout_id", "rank", "rollout_data"):
             return RANK
-        row = self.head.row
+        row = self.start.row
         has_log_probs = any("log" in key and "prob" in key for key in row)
         return TRAJECTORY if all(key in row for key in TRAJECTORY_KEYS) and not has_log_probs else ""
 
     @property
     def is_whole(self) -> bool:
         """Whether anybody can tell whose it is: half of a rank's file ends before what miles adds."""
-        return self.kind != RANK or bool(self.head.tail)
+        return self.kind != RANK or bool(self.start.tail)
 
     @cached_property
     def of_miles(self) -> bool:
         """Whether only miles writes it so."""
         if self.kind == ROLLOUT:
-            return self.head.words[1] == "metadata"
-        return self.kind == TRAJECTORY or (self.kind == RANK and MILES_MARK in self.head.tail)
+            return self.start.words[1] == "metadata"
+        return self.kind == TRAJECTORY or (self.kind == RANK and MILES_MARK in self.start.tail)
 
     @property
     def sign(self) -> str:
@@ -62,23 +62,23 @@ class SlimeFile:
     @property
     def is_evaluation(self) -> bool:
         """Only its name tells."""
-        return self.kind == ROLLOUT and self.head.name.startswith("eval_")
+        return self.kind == ROLLOUT and self.start.name.startswith("eval_")
 
     @property
     def step(self) -> int | None:
         """Its rollout_id."""
-        return self.head.numbers.get("rollout_id")
+        return self.start.numbers.get("rollout_id")
 
     @property
     def folder(self) -> str:
         """The folder that it is in."""
-        return os.path.dirname(filesystem(self.head.path).identity(self.head.path))
+        return os.path.dirname(filesystem(self.start.path).identity(self.start.path))
 
 
 def unite(paths: Sequence[str]) -> list[tuple[str, ...]]:
     """The training files of a step, and the rollout file of the same; evaluations and trajectories only where there
     is nothing else."""
-    files = [SlimeFile(Head(path)) for path in paths]
+    files = [SlimeFile(FileStart(path)) for path in paths]
     for aside in (lambda file: file.kind == TRAJECTORY, lambda file: file.is_evaluation):
         files = [file for file in files if not aside(file)] or files
     trained: dict[tuple[int | None, str, str], list[SlimeFile]] = {}
@@ -92,10 +92,10 @@ def unite(paths: Sequence[str]) -> list[tuple[str, ...]]:
     for file in files:
         key = owner.get(id(file)) or partner.get(id(file))
         if key is None:
-            units[id(file)] = (file.head.path,)
+            units[id(file)] = (file.start.path,)
         elif key not in units:
             joined = [other for other in generated if partner.get(id(other)) == key]
-            units[key] = tuple(member.head.path for member in (*trained[key], *joined))
+            units[key] = tuple(member.start.path for member in (*trained[key], *joined))
     return list(units.values())
 
 

@@ -1,94 +1,160 @@
 """LAYOUTS: the kinds of files that frameworks write, one row each, and which of them a file is.
 
-Loads nothing heavy, because options name the rows; a row's module is loaded when a file is looked at.
+Loads nothing heavy, because options name the rows; what reads a file is loaded with the first of its kind.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rlcorr_cli.layouts.head import Head
-    from rlcorr_cli.layouts.layout import BatchLayout, Layout
+from rlcorr_cli.layouts.json_layouts import JSON_LAYOUTS
+from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
+from rlcorr_cli.layouts.recognise import FileStart
 
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A layout's name, as `--format` takes it; its framework; the module in `layouts` and the Layout's name there;
-    the suffixes that its files have."""
-
-    name: str
-    framework: str
-    module: str
-    attribute: str
-    suffixes: tuple[str, ...]
-
-    @property
-    def layout(self) -> "Layout":
-        """The layout itself; loads its module."""
-        return getattr(import_module(f"rlcorr_cli.layouts.{self.module}"), self.attribute)
-
-
-LAYOUTS: tuple[Row, ...] = (
-    Row(name="miles", framework="miles", module="miles", attribute="LAYOUT", suffixes=(".pt", ".jsonl")),
-    Row(
-        name="miles-dashboard", framework="miles", module="miles_dashboard", attribute="LAYOUT", suffixes=(".parquet",)
+SLIME_LEFT_OUT = "evaluations, and files without log-probs, are read only where no others are named."
+LAYOUTS: tuple[Layout, ...] = (
+    Layout(
+        name="miles",
+        framework="miles",
+        title="miles' rollout_data/{id}.pt and train_data/{id}_{rank}.pt",
+        suffixes=(".pt", ".jsonl"),
+        recognise=later("miles.recognise"),
+        open=later("slime.open_unit"),
+        files_of_a_step=later("slime_files.unite"),
+        left_out=SLIME_LEFT_OUT,
     ),
-    Row(name="miles-policy-loss", framework="miles", module="miles", attribute="POLICY_LOSS", suffixes=(".pt",)),
-    Row(name="nemo-gym", framework="NeMo-Gym", module="nemo_gym", attribute="LAYOUT", suffixes=(".jsonl",)),
-    Row(name="nemo-rl", framework="NeMo-RL", module="nemo_rl", attribute="LAYOUT", suffixes=(".jsonl",)),
-    Row(
-        name="open-instruct",
-        framework="open-instruct",
-        module="open_instruct",
-        attribute="LAYOUT",
+    Layout(
+        name="miles-dashboard",
+        framework="miles",
+        title="miles' dashboard_columns/rollout_{id}.parquet",
+        suffixes=(".parquet",),
+        recognise=later("miles_dashboard.recognise"),
+        open=later("miles_dashboard.open_dashboard"),
+        files_of_a_step=later("miles_dashboard.files_of_a_step"),
+        left_out="evaluations are read only where no others are named.",
+    ),
+    Layout(
+        name="miles-policy-loss",
+        framework="miles",
+        title="miles' policy_loss_debug/rank_{rank}_call_{call}.pt",
+        suffixes=(".pt",),
+        recognise=later("miles.recognise_policy_loss"),
+        open=later("miles.open_policy_loss"),
+    ),
+    Layout(
+        name="nemo-gym",
+        framework="NeMo-Gym",
+        title="NeMo-Gym's rollouts",
         suffixes=(".jsonl",),
+        recognise=later("nemo_gym.recognise"),
+        open=later("nemo_gym.open_rollouts"),
     ),
-    Row(name="openai", framework="vLLM and OpenAI", module="openai", attribute="LAYOUT", suffixes=(".jsonl",)),
-    Row(name="prime-rl", framework="prime-rl", module="prime_rl", attribute="LAYOUT", suffixes=(".jsonl",)),
-    Row(
-        name="prime-rl-batches", framework="prime-rl", module="prime_rl_batches", attribute="LAYOUT", suffixes=(".bin",)
+    *(row.layout for row in JSON_LAYOUTS[:2]),
+    Layout(
+        name="openai",
+        framework="vLLM and OpenAI",
+        title="responses of vLLM, SGLang or OpenAI",
+        suffixes=(".jsonl",),
+        recognise=later("openai.recognise"),
+        open=later("openai.open_responses"),
     ),
-    Row(
-        name="prime-rl-traces", framework="prime-rl", module="prime_rl_traces", attribute="LAYOUT", suffixes=(".jsonl",)
+    *(row.layout for row in JSON_LAYOUTS[2:]),
+    Layout(
+        name="prime-rl-batches",
+        framework="prime-rl",
+        title="prime-rl's rank_{R}.bin",
+        suffixes=(".bin",),
+        recognise=later("packed_batches.recognise"),
+        open=later("packed_batches.open_rank"),
     ),
-    Row(name="roll", framework="ROLL", module="roll", attribute="LAYOUT", suffixes=(".pkl",)),
-    Row(name="sglang", framework="SGLang", module="sglang", attribute="LAYOUT", suffixes=(".jsonl",)),
-    Row(name="skyrl", framework="SkyRL", module="skyrl", attribute="LAYOUT", suffixes=(".pkl",)),
-    Row(name="slime", framework="slime", module="slime", attribute="LAYOUT", suffixes=(".pt",)),
-    Row(name="verl", framework="verl", module="verl", attribute="LAYOUT", suffixes=(".dp", ".pkl")),
-    Row(name="verl-tq", framework="verl", module="verl_tq", attribute="LAYOUT", suffixes=(".pt",)),
+    Layout(
+        name="prime-rl-traces",
+        framework="prime-rl",
+        title="prime-rl's traces.jsonl",
+        suffixes=(".jsonl",),
+        recognise=later("prime_rl_traces.recognise"),
+        open=later("prime_rl_traces.open_traces"),
+        files_of_a_step=later("prime_rl_traces.unite"),
+        left_out="`effective` has the episodes of `all` that were trained on, and evaluation is not trained on.",
+    ),
+    Layout(
+        name="roll",
+        framework="ROLL",
+        title="ROLL's step_{N}.pkl of rollout_mock",
+        suffixes=(".pkl",),
+        recognise=later("roll.recognise"),
+        open=later("roll.open_step"),
+    ),
+    Layout(
+        name="sglang",
+        framework="SGLang",
+        title="SGLang's /generate responses",
+        suffixes=(".jsonl",),
+        recognise=later("sglang.recognise"),
+        open=later("sglang.open_responses"),
+    ),
+    Layout(
+        name="skyrl",
+        framework="SkyRL",
+        title="SkyRL's global_step_{N}_training_input.pkl",
+        suffixes=(".pkl",),
+        recognise=later("skyrl.recognise"),
+        open=later("skyrl.open_step"),
+    ),
+    Layout(
+        name="slime",
+        framework="slime",
+        title="slime's rollout_data/{id}.pt and train_data/{id}.pt",
+        suffixes=(".pt",),
+        recognise=later("slime.recognise"),
+        open=later("slime.open_unit"),
+        files_of_a_step=later("slime_files.unite"),
+        left_out=SLIME_LEFT_OUT,
+    ),
+    Layout(
+        name="verl",
+        framework="verl",
+        title="verl's DataProto",
+        suffixes=(".dp", ".pkl"),
+        recognise=later("verl.recognise"),
+        open=later("verl.open_batch"),
+    ),
+    Layout(
+        name="verl-tq",
+        framework="verl",
+        title="verl's tq_batch.pt",
+        suffixes=(".pt",),
+        recognise=later("verl_tq.recognise"),
+        open=later("verl_tq.open_batch"),
+    ),
 )
 BATCHES = ("trl",)
 """The modules in `layouts` of batches in memory, by the framework's name, each with a BATCH."""
-NAMES = tuple(row.name for row in LAYOUTS)
+NAMES = tuple(layout.name for layout in LAYOUTS)
 TRAINED = frozenset(("miles", "miles-policy-loss", "nemo-rl", "prime-rl", "skyrl", "slime", "verl"))
 """Those whose framework writes a trained policy beside the rollout's."""
-SUFFIXES = tuple(dict.fromkeys(suffix for row in LAYOUTS for suffix in row.suffixes))
+SUFFIXES = tuple(dict.fromkeys(suffix for layout in LAYOUTS for suffix in layout.suffixes))
 
 
-@cache
-def layout(name: str) -> "Layout":
+def layout(name: str) -> Layout:
     """The layout of that name."""
-    return LAYOUTS[NAMES.index(name)].layout
+    return LAYOUTS[NAMES.index(name)]
 
 
-def recognised(head: "Head") -> tuple[str, str] | None:
+def recognised(start: FileStart) -> tuple[str, str] | None:
     """The name of the layout that a file is of, and the sign; None of a file that is of none."""
     for row in LAYOUTS:
-        if head.name.lower().endswith(row.suffixes):
-            sign = row.layout.recognise(head)
+        if start.name.lower().endswith(row.suffixes):
+            sign = row.recognise(start)
             if sign is not None:
                 return row.name, sign
     return None
 
 
-def batch_layout(batch: Mapping[str, Any]) -> "tuple[str, BatchLayout] | None":
+def batch_layout(batch: Mapping[str, Any]) -> tuple[str, BatchLayout] | None:
     """The framework that a batch in memory is of, and its layout; None of a batch of none."""
     for name in BATCHES:
-        layout: BatchLayout = import_module(f"rlcorr_cli.layouts.{name}").BATCH
-        if all(batch.get(key) is not None for key in layout.keys):
-            return name, layout
+        known: BatchLayout = import_module(f"rlcorr_cli.layouts.{name}").BATCH
+        if all(batch.get(key) is not None for key in known.keys):
+            return name, known
     return None

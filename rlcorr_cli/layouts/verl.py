@@ -12,9 +12,9 @@ import numpy as np
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.data_proto import DataProto, read_data_proto
-from rlcorr_cli.layouts.head import Head
-from rlcorr_cli.layouts.layout import Layout, Opened
+from rlcorr_cli.layouts.layout import OpenedDump
 from rlcorr_cli.layouts.padded import Padded, checked, is_copy, spans, totals
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import HINT, as_text, as_whole
 
 Tensor = TypeVar("Tensor")
@@ -46,14 +46,14 @@ BYPASS = (
 NO_ROLLOUT = "Train with actor_rollout_ref.rollout.calculate_log_probs=true to have them kept."
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By the class that the pickle names first."""
-    if head.start[:1] == b"\x80" and " ".join(head.words[:2]).startswith("verl.protocol DataProto"):
+    if start.first_bytes[:1] == b"\x80" and " ".join(start.words[:2]).startswith("verl.protocol DataProto"):
         return f"a pickle of {CLASS}"
     return None
 
 
-def open_batch(paths: Sequence[str]) -> Opened:
+def open_batch(paths: Sequence[str]) -> OpenedDump:
     """One file with a batch."""
     (path,) = paths
     proto = read_data_proto(path, CLASS, ("_io.BytesIO",), (*FIELDS, *REWARDS, "attention_mask"))
@@ -65,7 +65,9 @@ def open_batch(paths: Sequence[str]) -> Opened:
     mask = tokens["response_mask"]
     ends = _lengths(proto, *mask.shape) if "attention_mask" in proto.tensors else spans(mask)[1]
     batch = Padded(tokens=tokens, starts=np.zeros_like(ends), ends=ends, values=_values(path, proto, len(mask)))
-    return Opened(columns=batch.columns, samples=batch.samples, types=batch.types, notes=proto.notes, lacks=lacks)
+    return OpenedDump(
+        columns=batch.columns, samples=batch.samples, types=batch.types, notes=proto.notes, missing_policy_hint=lacks
+    )
 
 
 def over_response(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -110,11 +112,3 @@ def _values(path: str, proto: DataProto, n_rows: int) -> dict[str, list[Any]]:
     if step is not None:
         values["step"] = [step] * n_rows
     return values
-
-
-LAYOUT = Layout(
-    name="verl",
-    title="verl's DataProto",
-    recognise=recognise,
-    open=open_batch,
-)

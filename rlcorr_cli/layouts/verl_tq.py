@@ -8,10 +8,10 @@ from typing import Any
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.data_proto import ForeignNames
-from rlcorr_cli.layouts.head import Head
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.padded import check_kind, totals, types_of
 from rlcorr_cli.layouts.pickled import Inert
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.tensordicts import JAGGED_TENSORS, TENSORDICTS, Jagged, fields, tensors
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, Array, scalar
 from rlcorr_cli.layouts.torch_files import opened, read_torch
@@ -24,14 +24,14 @@ ALLOWED = frozenset((*TENSORDICTS, *JAGGED_TENSORS, *NUMPY_GLOBALS, STACK, SHELL
 Rows = Array | Jagged
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By the first key and the TensorDict behind it."""
-    if head.words[:1] != ("tensordict",) or "tensordict._reductions" not in " ".join(head.words[1:3]):
+    if start.words[:1] != ("tensordict",) or "tensordict._reductions" not in " ".join(start.words[1:3]):
         return None
     return "torch.save of tensordict, tags, keys, global_steps"
 
 
-def open_batch(paths: Sequence[str]) -> Opened:
+def open_batch(paths: Sequence[str]) -> OpenedDump:
     """One file."""
     (path,) = paths
     foreign = ForeignNames()
@@ -49,12 +49,12 @@ def open_batch(paths: Sequence[str]) -> Opened:
         for row, arrays in enumerate(parts):
             yield {**dict(zip(tokens, arrays, strict=True)), **{name: column[row] for name, column in values.items()}}
 
-    return Opened(
+    return OpenedDump(
         columns=(*tokens, *values),
         samples=samples,
         types=types_of({name: _flat(rows) for name, rows in tokens.items()}),
         notes=foreign.notes,
-        lacks="" if "old_log_probs" in tokens else ROLLOUT_ONLY,
+        missing_policy_hint="" if "old_log_probs" in tokens else ROLLOUT_ONLY,
     )
 
 
@@ -125,11 +125,3 @@ def _unshelled(shell: Any) -> Any:
     state = shell.state if isinstance(shell, Inert) and shell.name == SHELL else None
     held = state.get("non_tensordict") if isinstance(state, dict) else None
     return scalar(held.get("data")) if isinstance(held, dict) else None
-
-
-LAYOUT = Layout(
-    name="verl-tq",
-    title="verl's tq_batch.pt",
-    recognise=recognise,
-    open=open_batch,
-)

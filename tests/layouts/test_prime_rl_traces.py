@@ -9,7 +9,7 @@ import pytest
 from rlcorr_cli import analyze
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.sources import find_noting
-from rlcorr_cli.layouts.prime_rl_traces import LAYOUT
+from rlcorr_cli.layouts.table import layout
 from tests.layouts.native_rows import NATIVE, agree, expected, rows_of
 
 FOLDER = NATIVE / "prime-rl"
@@ -44,7 +44,7 @@ def test_a_folder_gives_each_episode_that_was_trained_on_once_and_says_what_it_l
     agree(rows_of([FOLDER / "rollouts"], FORMAT), expected(RIGHT, *EFFECTIVE), *COLUMNS)
     _, notes = find_noting([str(FOLDER / "rollouts")], FORMAT)
     left_out = [note for note in notes if "left out" in note]
-    assert left_out == [f"traces.jsonl and 3 more are left out: {LAYOUT.left_out}"]
+    assert left_out == [f"traces.jsonl and 3 more are left out: {layout('prime-rl-traces').left_out}"]
 
 
 def test_all_is_read_where_effective_is_not_named() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlcorr_cli.layouts.head import Head
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.table import LAYOUTS
 from tests.layouts.native_rows import NATIVE
 
@@ -20,8 +20,8 @@ FILES = sorted(
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_frameworks_file_is_of_one_layout_and_of_that_framework(name: str) -> None:
-    head = Head(str(NATIVE / name))
-    known = [row for row in LAYOUTS if row.layout.recognise(head)]
+    head = FileStart(str(NATIVE / name))
+    known = [row for row in LAYOUTS if row.recognise(head)]
     right = [] if name.startswith(REFUSED) else [Path(name).parts[0]]
     assert [_folder(row.framework) for row in known] == right, [row.name for row in known]
 

@@ -15,9 +15,9 @@ from msgspec.msgpack import decode
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.head import Head
-from rlcorr_cli.layouts.layout import Layout, Opened, Sample
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.prime_rl_traces import EXPORT
+from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.torch_files import opened
 from rlcorr_cli.layouts.values import HINT, aligned, floats, integers, span
 
@@ -48,18 +48,18 @@ COLUMNS = ("rollout_log_probs", "response_mask", "token_ids", "advantages", "sou
 NOTES = ("Micro batches that only fill up, and sequences without a trained token, give no row.",)
 
 
-def recognise(head: Head) -> str | None:
+def recognise(start: FileStart) -> str | None:
     """By how the outer array, its first micro batch and that one's token ids begin."""
-    count = _count(memoryview(head.start))
+    count = _count(memoryview(start.first_bytes))
     if count is None or count[0] == 0:
         return None
     n_read = count[1]
-    inside = head.start[n_read : n_read + len(START)] == START
-    tokens = _count(memoryview(head.start[n_read + len(START) :])) if inside else None
+    inside = start.first_bytes[n_read : n_read + len(START)] == START
+    tokens = _count(memoryview(start.first_bytes[n_read + len(START) :])) if inside else None
     return "msgpack arrays of 16 fields" if tokens is not None else None
 
 
-def open_rank(paths: Sequence[str]) -> Opened:
+def open_rank(paths: Sequence[str]) -> OpenedDump:
     """One rank's micro batches of a step."""
     import pyarrow as pa
 
@@ -79,12 +79,12 @@ def open_rank(paths: Sequence[str]) -> Opened:
             except DataError as error:
                 raise DataError(f"micro batch {place}: {error.message}", error.hint) from error
 
-    return Opened(
+    return OpenedDump(
         columns=[*COLUMNS, *places, *(["ref_log_probs"] if scored else [])],
         samples=samples,
         notes=NOTES,
         types={"micro_batch": pa.int64(), "sequence": pa.int64()},
-        lacks=EXPORT,
+        missing_policy_hint=EXPORT,
     )
 
 
@@ -203,11 +203,3 @@ def _decoded(data: memoryview, type: Any) -> Any:
 
 def _is_nil(value: msgspec.Raw) -> bool:
     return bytes(memoryview(value)[:1]) == bytes([NIL])
-
-
-LAYOUT = Layout(
-    name="prime-rl-batches",
-    title="prime-rl's rank_{R}.bin",
-    recognise=recognise,
-    open=open_rank,
-)

@@ -1,8 +1,12 @@
-"""A file's beginning, as far as it tells what kind of file it is; each view is made once, when it is asked for."""
+"""By what a file is known: its beginning, as far as it tells what kind of file it is, and the usual signs in it.
+
+Each view of a beginning is made once, when it is asked for.
+"""
 
 import json
 import os
 import re
+from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -21,7 +25,7 @@ WHOLE = ("BININT", "BININT1", "BININT2", "LONG1")
 """Opcodes of whole numbers."""
 
 
-class Head:
+class FileStart:
     """What recognising may look at.  path: as it was found, so that names and folders can be taken from it."""
 
     def __init__(self, path: str) -> None:
@@ -29,7 +33,7 @@ class Head:
         self.name = os.path.basename(path)
 
     @cached_property
-    def start(self) -> bytes:
+    def first_bytes(self) -> bytes:
         """The first bytes."""
         with filesystem(self.path).open(self.path) as file:
             return file.read(LOOKED_AT)
@@ -37,12 +41,12 @@ class Head:
     @cached_property
     def row(self) -> dict[str, Any]:
         """The object in the first line of JSON lines; empty of another file."""
-        text = self.start.lstrip()
+        text = self.first_bytes.lstrip()
         if not text.startswith(b"{"):
             return {}
         line, end, _ = text.partition(b"\n")
-        if not end and len(self.start) == LOOKED_AT:
-            line = self._line(len(self.start) - len(text))
+        if not end and len(self.first_bytes) == LOOKED_AT:
+            line = self._line(len(self.first_bytes) - len(text))
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
@@ -70,7 +74,7 @@ class Head:
     @cached_property
     def tail(self) -> bytes:
         """The last bytes of the same pickle."""
-        if self.start[:1] == b"\x80":
+        if self.first_bytes[:1] == b"\x80":
             with filesystem(self.path).open(self.path) as file:
                 file.seek(max(file.seek(0, os.SEEK_END) - 512, 0))
                 return file.read()
@@ -79,18 +83,18 @@ class Head:
     @cached_property
     def _values(self) -> list[str | int]:
         # torch writes the pickle first, so that it need not be looked up among thousands of members.
-        header = FIRST_MEMBER.match(self.start)
-        if self.start[:1] == b"\x80":
-            return _values(self.start)
+        header = FIRST_MEMBER.match(self.first_bytes)
+        if self.first_bytes[:1] == b"\x80":
+            return _values(self.first_bytes)
         if header is not None:
-            return _values(self.start[header.end() + int.from_bytes(header["extra"], "little") :])
+            return _values(self.first_bytes[header.end() + int.from_bytes(header["extra"], "little") :])
         return _values(bytes(self._pickle[:LOOKED_AT]))
 
     @cached_property
     def _pickle(self) -> memoryview:
         from rlcorr_cli.layouts.torch_files import is_torch, pickle_of
 
-        if not is_torch(memoryview(self.start)):
+        if not is_torch(memoryview(self.first_bytes)):
             return memoryview(b"")
         try:
             return pickle_of(self.path)
@@ -100,7 +104,7 @@ class Head:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns of a Parquet file; none of another."""
-        if self.start[:4] != b"PAR1":
+        if self.first_bytes[:4] != b"PAR1":
             return ()
         from rlcorr_cli.storage.parquet_files import parquet_file
 
@@ -125,3 +129,8 @@ def _values(pickled: bytes) -> list[str | int]:
     except ValueError:  # where the start is cut off, or is no pickle
         pass
     return values
+
+
+def by_keys(*keys: str) -> Callable[[FileStart], str | None]:
+    """A first line of JSON that has these keys."""
+    return lambda start: f"keys {', '.join(keys)}" if all(key in start.row for key in keys) else None
