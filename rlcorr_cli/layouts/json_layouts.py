@@ -83,6 +83,38 @@ class JsonLayout:
         )
 
 
+def _nemo_gym(start: FileStart) -> str | None:
+    """By its keys; a batch API's response has a body instead of output."""
+    response = start.row.get("response")
+    is_rollout = "responses_create_params" in start.row and isinstance(response, dict) and "output" in response
+    return "keys responses_create_params, response with output" if is_rollout else None
+
+
+NEMO_GYM = JsonLayout(
+    name="nemo-gym",
+    framework="NeMo-Gym",
+    title="NeMo-Gym's rollouts",
+    recognise=_nemo_gym,
+    columns={
+        "rollout_log_probs": From("floats", "generation_log_probs"),
+        "response_mask": From("mask", "mask"),
+        "token_ids": From("integers", "generation_token_ids"),
+        "reward": From("number", "reward"),
+        "group_id": From("text", "_ng_task_index"),
+        "sample_id": From("text", "_ng_rollout_index"),
+        "source": From("text", "agent_ref.name"),
+    },
+    parts=later("json_parts.conversation"),
+    notes=(
+        "A row holds all calls of a conversation; tokens between them have mask 0.",
+        "Conversations without a call that has token ids give no row.",
+        "Where a call's prompt is not what went before it, its tokens follow the call before without any between.",
+    ),
+    notes_with={"Rows with mask_sample have mask 0.": ("mask_sample", b"")},
+    missing_policy_hint="NeMo-Gym collects rollouts and trains nothing. NeMo-RL, which trains on them, writes "
+    "train_data_step{N}.jsonl with both policies unless env.should_log_nemo_gym_responses is true.",
+)
+
 NEMO_RL = JsonLayout(
     name="nemo-rl",
     framework="NeMo-RL",
@@ -207,4 +239,115 @@ PRIME_RL = JsonLayout(
 which the first token holds -log(vocabulary), or a value over the border to the sequence packed before.  null is what
 is not finite."""
 
-JSON_LAYOUTS = (NEMO_RL, OPEN_INSTRUCT, PRIME_RL)
+EXPORT = (
+    "prime-rl writes the trainer's log-probs in its token export only. Train with trainer.enable_token_export = true, "
+    "and name token_exports/."
+)
+
+
+def _traces(start: FileStart) -> str | None:
+    return by_keys("id", "env", "task", "traces")(start) if isinstance(start.row.get("traces"), list) else None
+
+
+def _each_episode_once(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """`effective` rather than `all` of one step, and training rather than evaluation."""
+
+    def folders(path: str) -> list[str]:
+        return re.split(r"[\\/]", os.path.dirname(path))
+
+    trained = [path for path in paths if folders(path)[-2:-1] != ["eval"]] or paths
+    present = {os.path.dirname(path) for path in trained}
+
+    def is_again(path: str) -> bool:
+        beside = os.path.join(os.path.dirname(os.path.dirname(path)), "effective")
+        return folders(path)[-1:] == ["all"] and beside in present
+
+    return each_alone([path for path in trained if not is_again(path)])
+
+
+PRIME_RL_TRACES = JsonLayout(
+    name="prime-rl-traces",
+    framework="prime-rl",
+    title="prime-rl's traces.jsonl",
+    recognise=_traces,
+    columns={
+        "response_mask": From("mask", "mask"),
+        "token_ids": From("integers", "token_ids"),
+        "rollout_log_probs": From("floats", "logprobs"),
+        "advantages": From("floats", "advantages", optional=True),
+        "ref_log_probs": From("floats", "reference_logprobs", optional=True),
+        "reward": From("number", "reward"),
+        "step": From("whole", "run.work.step"),
+        "group_id": From("text", "group.id"),
+        "sample_id": From("text", "trace.id"),
+        "policy_version": From("version", "run.work.policy.start"),
+        "policy_version_end": From("version", "run.work.policy.end"),
+        "source": From("text", "env.name"),
+        "episode_id": From("text", "id"),
+        "branch": From("whole", "branch"),
+    },
+    only_with={
+        "advantages": ("advantages", rb"\[[^\]]"),
+        "ref_log_probs": ("reference_logprobs", rb"\[[^\]]"),
+    },
+    parts=later("json_parts.branches"),
+    span=True,
+    notes=(
+        "A row is a branch of an episode's messages, from its first to its last sampled token; what branches share is "
+        "in the first of them only, as in training.",
+        "Episodes without a sampled token give no row.",
+    ),
+    missing_policy_hint=EXPORT,
+    files_of_a_step=_each_episode_once,
+    left_out="`effective` has the episodes of `all` that were trained on, and evaluation is not trained on.",
+)
+"""rollouts/step_{N}/{train,eval}/{all,effective}/traces.jsonl, an episode a line.  `effective` has the episodes that
+were trained on, with advantages; `all` has them, too."""
+
+
+def _sglang(start: FileStart) -> str | None:
+    meta_info = start.row.get("meta_info")
+    is_response = isinstance(meta_info, dict) and "output_token_logprobs" in meta_info
+    return "key meta_info.output_token_logprobs" if is_response else None
+
+
+ENGINE_ONLY = (
+    "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and pair the two: "
+    "rlcorr convert DUMP --join SCORED --on group_id,choice -o dump.parquet."
+)
+SCORED = "What the engine scored of a prompt is prompt_log_probs, and no part of the response."
+INPUT, VERSION = ("input_token_logprobs", rb"\[\["), ("weight_version", b'"')
+
+SGLANG = JsonLayout(
+    name="sglang",
+    framework="SGLang",
+    title="SGLang's /generate responses",
+    recognise=_sglang,
+    columns={
+        "rollout_log_probs": From("floats", "log-prob"),
+        "token_ids": From("integers", "token id"),
+        "group_id": From("text", "request"),
+        "sample_id": From("text", "id"),
+        "policy_version": From("whole", "first_version"),
+        "policy_version_end": From("whole", "last_version"),
+        "prompt_log_probs": From("floats", "prompt_log_probs", optional=True),
+        "prompt_token_ids": From("integers", "prompt_token_ids", optional=True),
+        "policy_versions": From("integers", "versions", optional=True),
+    },
+    only_with={
+        "policy_version": VERSION,
+        "policy_version_end": VERSION,
+        "policy_versions": ("weight_versions", rb"\[{"),
+        "prompt_log_probs": INPUT,
+        "prompt_token_ids": INPUT,
+    },
+    parts=later("json_parts.response"),
+    notes=("A row is a response; group_id is its place in the file.",),
+    notes_with={SCORED: INPUT},
+    missing_policy_hint=ENGINE_ONLY,
+)
+"""The engine's own answers, one a line: [log-prob, token id, text or null] of each token.  meta_info.weight_versions
+says which weights sampled which tokens: [{version, start, end}]; without it the response has one weight_version.
+input_token_logprobs are the prompt's, scored."""
+
+JSON_LAYOUTS = (NEMO_GYM, NEMO_RL, OPEN_INSTRUCT, PRIME_RL, PRIME_RL_TRACES, SGLANG)

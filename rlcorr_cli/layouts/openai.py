@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.layouts.json_layouts import ENGINE_ONLY, SCORED
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
@@ -25,12 +26,7 @@ OPTIONAL = ("token_ids", "prompt_log_probs", "prompt_token_ids")
 LOOKED_AT = 16
 """Requests that tell which of these columns a file has."""
 TOKEN_ID = "token_id:"
-ENGINE_ONLY = (
-    "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and pair the two: "
-    "rlcorr convert DUMP --join SCORED --on group_id,choice -o dump.parquet."
-)
 NOTES = ("A row is a choice; group_id is its request's place in the file.",)
-SCORED = "What the engine scored of a prompt is prompt_log_probs, and no part of the response."
 FAILED = "Requests that failed give no row."
 NO_LOG_PROBS = DataError(
     f"its first {LOOKED_AT} requests have no choice with log-probs.",

@@ -15,8 +15,8 @@ from msgspec.msgpack import decode
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.layouts.json_layouts import EXPORT
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
-from rlcorr_cli.layouts.prime_rl_traces import EXPORT
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.torch_files import opened
 from rlcorr_cli.layouts.values import HINT, aligned, floats, integers, span

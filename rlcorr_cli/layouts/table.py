@@ -12,7 +12,7 @@ from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
 from rlcorr_cli.layouts.recognise import FileStart
 
 SLIME_LEFT_OUT = "evaluations, and files without log-probs, are read only where no others are named."
-LAYOUTS: tuple[Layout, ...] = (
+BINARY_LAYOUTS = (
     Layout(
         name="miles",
         framework="miles",
@@ -42,15 +42,6 @@ LAYOUTS: tuple[Layout, ...] = (
         open=later("miles.open_policy_loss"),
     ),
     Layout(
-        name="nemo-gym",
-        framework="NeMo-Gym",
-        title="NeMo-Gym's rollouts",
-        suffixes=(".jsonl",),
-        recognise=later("nemo_gym.recognise"),
-        open=later("nemo_gym.open_rollouts"),
-    ),
-    *(row.layout for row in JSON_LAYOUTS[:2]),
-    Layout(
         name="openai",
         framework="vLLM and OpenAI",
         title="responses of vLLM, SGLang or OpenAI",
@@ -58,7 +49,6 @@ LAYOUTS: tuple[Layout, ...] = (
         recognise=later("openai.recognise"),
         open=later("openai.open_responses"),
     ),
-    *(row.layout for row in JSON_LAYOUTS[2:]),
     Layout(
         name="prime-rl-batches",
         framework="prime-rl",
@@ -68,30 +58,12 @@ LAYOUTS: tuple[Layout, ...] = (
         open=later("packed_batches.open_rank"),
     ),
     Layout(
-        name="prime-rl-traces",
-        framework="prime-rl",
-        title="prime-rl's traces.jsonl",
-        suffixes=(".jsonl",),
-        recognise=later("prime_rl_traces.recognise"),
-        open=later("prime_rl_traces.open_traces"),
-        files_of_a_step=later("prime_rl_traces.unite"),
-        left_out="`effective` has the episodes of `all` that were trained on, and evaluation is not trained on.",
-    ),
-    Layout(
         name="roll",
         framework="ROLL",
         title="ROLL's step_{N}.pkl of rollout_mock",
         suffixes=(".pkl",),
         recognise=later("roll.recognise"),
         open=later("roll.open_step"),
-    ),
-    Layout(
-        name="sglang",
-        framework="SGLang",
-        title="SGLang's /generate responses",
-        suffixes=(".jsonl",),
-        recognise=later("sglang.recognise"),
-        open=later("sglang.open_responses"),
     ),
     Layout(
         name="skyrl",
@@ -127,6 +99,9 @@ LAYOUTS: tuple[Layout, ...] = (
         recognise=later("verl_tq.recognise"),
         open=later("verl_tq.open_batch"),
     ),
+)
+LAYOUTS: tuple[Layout, ...] = tuple(
+    sorted((*BINARY_LAYOUTS, *(row.layout for row in JSON_LAYOUTS)), key=lambda layout: layout.name)
 )
 BATCHES = ("trl",)
 """The modules in `layouts` of batches in memory, by the framework's name, each with a BATCH."""
