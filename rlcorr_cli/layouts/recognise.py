@@ -134,3 +134,14 @@ def _values(pickled: bytes) -> list[str | int]:
 def by_keys(*keys: str) -> Callable[[FileStart], str | None]:
     """A first line of JSON that has these keys."""
     return lambda start: f"keys {', '.join(keys)}" if all(key in start.row for key in keys) else None
+
+
+def by_pickle(*firsts: str) -> Callable[[FileStart], str | None]:
+    """A pickle whose first name, 'module name', begins so."""
+
+    def sign(start: FileStart) -> str | None:
+        first = " ".join(start.words[:2]) if start.first_bytes[:1] == b"\x80" else ""
+        known = next((name for name in firsts if first.startswith(name)), None)
+        return f"a pickle of {known.strip().replace(' ', '.')}" if known else None
+
+    return sign

@@ -4,12 +4,18 @@ Loads nothing heavy, because options name the rows; what reads a file is loaded 
 """
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 from rlcorr_cli.layouts.json_layouts import JSON_LAYOUTS
 from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
-from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.recognise import FileStart, by_pickle
+
+
+def _transfer_queue(start: FileStart) -> str | None:
+    """By the first key and the TensorDict behind it."""
+    is_batch = start.words[:1] == ("tensordict",) and "tensordict._reductions" in " ".join(start.words[1:3])
+    return "torch.save of tensordict, tags, keys, global_steps" if is_batch else None
+
 
 SLIME_LEFT_OUT = "evaluations, and files without log-probs, are read only where no others are named."
 BINARY_LAYOUTS = (
@@ -62,16 +68,16 @@ BINARY_LAYOUTS = (
         framework="ROLL",
         title="ROLL's step_{N}.pkl of rollout_mock",
         suffixes=(".pkl",),
-        recognise=later("roll.recognise"),
-        open=later("roll.open_step"),
+        recognise=by_pickle("roll.distributed.scheduler.protocol DataProto"),
+        open=later("padded.open_roll"),
     ),
     Layout(
         name="skyrl",
         framework="SkyRL",
         title="SkyRL's global_step_{N}_training_input.pkl",
         suffixes=(".pkl",),
-        recognise=later("skyrl.recognise"),
-        open=later("skyrl.open_step"),
+        recognise=by_pickle("skyrl.backends.skyrl_train.training_batch ", "skyrl_train.training_batch "),
+        open=later("padded.open_skyrl"),
     ),
     Layout(
         name="slime",
@@ -88,23 +94,29 @@ BINARY_LAYOUTS = (
         framework="verl",
         title="verl's DataProto",
         suffixes=(".dp", ".pkl"),
-        recognise=later("verl.recognise"),
-        open=later("verl.open_batch"),
+        recognise=by_pickle("verl.protocol DataProto"),
+        open=later("padded.open_verl"),
     ),
     Layout(
         name="verl-tq",
         framework="verl",
         title="verl's tq_batch.pt",
         suffixes=(".pt",),
-        recognise=later("verl_tq.recognise"),
-        open=later("verl_tq.open_batch"),
+        recognise=_transfer_queue,
+        open=later("padded.open_verl_tq"),
     ),
 )
 LAYOUTS: tuple[Layout, ...] = tuple(
     sorted((*BINARY_LAYOUTS, *(row.layout for row in JSON_LAYOUTS)), key=lambda layout: layout.name)
 )
-BATCHES = ("trl",)
-"""The modules in `layouts` of batches in memory, by the framework's name, each with a BATCH."""
+BATCHES = {
+    "trl": BatchLayout(
+        title="a batch of GRPOTrainer",
+        keys=("prompt_ids", "completion_ids", "completion_mask"),
+        columns=later("padded.trl_columns"),
+    ),
+}
+"""Batches in memory, by the framework's name."""
 NAMES = tuple(layout.name for layout in LAYOUTS)
 TRAINED = frozenset(("miles", "miles-policy-loss", "nemo-rl", "prime-rl", "skyrl", "slime", "verl"))
 """Those whose framework writes a trained policy beside the rollout's."""
@@ -128,8 +140,4 @@ def recognised(start: FileStart) -> tuple[str, str] | None:
 
 def batch_layout(batch: Mapping[str, Any]) -> tuple[str, BatchLayout] | None:
     """The framework that a batch in memory is of, and its layout; None of a batch of none."""
-    for name in BATCHES:
-        known: BatchLayout = import_module(f"rlcorr_cli.layouts.{name}").BATCH
-        if all(batch.get(key) is not None for key in known.keys):
-            return name, known
-    return None
+    return next((row for row in BATCHES.items() if all(batch.get(key) is not None for key in row[1].keys)), None)

@@ -35,6 +35,11 @@ class Jagged:
     starts: Array
     ends: Array
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many rows there are, which is all that they have alike."""
+        return (len(self.starts),)
+
     def __len__(self) -> int:
         return len(self.starts)
 
