@@ -131,6 +131,21 @@ def _values(pickled: bytes) -> list[str | int]:
     return values
 
 
+def by_torch_keys(*keys: str) -> Callable[[FileStart], str | None]:
+    """A file of torch's whose pickle names these keys first."""
+    return lambda start: f"torch file, keys {', '.join(keys)}" if start.words[: len(keys)] == keys else None
+
+
+DASHBOARD_NAME = re.compile(r"rollout_(?:eval_)?(\d{1,18})\.[^/]*$")
+DASHBOARD_COLUMNS = ("sample_index", "response_length", "total_length", "tokens", "loss_mask", "rollout_log_probs")
+
+
+def by_dashboard(start: FileStart) -> str | None:
+    """miles' dashboard, by its columns in order; only a file that is named as miles names it is opened for them."""
+    is_dashboard = DASHBOARD_NAME.search(start.path) and start.columns == DASHBOARD_COLUMNS
+    return f"columns {', '.join(DASHBOARD_COLUMNS)}" if is_dashboard else None
+
+
 def by_keys(*keys: str) -> Callable[[FileStart], str | None]:
     """A first line of JSON that has these keys."""
     return lambda start: f"keys {', '.join(keys)}" if all(key in start.row for key in keys) else None

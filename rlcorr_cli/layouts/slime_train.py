@@ -170,7 +170,7 @@ def columns(rows: Sequence[TrainRow]) -> list[str]:
     return [name for name in COLUMNS if name not in absent]
 
 
-def lacks(rows: Sequence[TrainRow]) -> str:
+def missing_policy_hint(rows: Sequence[TrainRow]) -> str:
     """Why they have no log-probs of the trainer; '' where they have."""
     names = columns(rows)
     if not rows or "old_log_probs" in names:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlcorr_cli.layouts.json_layouts import JSON_LAYOUTS
 from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
-from rlcorr_cli.layouts.recognise import FileStart, by_pickle
+from rlcorr_cli.layouts.recognise import FileStart, by_dashboard, by_pickle, by_torch_keys
 
 
 def _transfer_queue(start: FileStart) -> str | None:
@@ -24,9 +24,9 @@ BINARY_LAYOUTS = (
         framework="miles",
         title="miles' rollout_data/{id}.pt and train_data/{id}_{rank}.pt",
         suffixes=(".pt", ".jsonl"),
-        recognise=later("miles.recognise"),
+        recognise=later("slime.of_miles"),
         open=later("slime.open_unit"),
-        files_of_a_step=later("slime_files.unite"),
+        files_of_a_step=later("slime.files_of_a_step"),
         left_out=SLIME_LEFT_OUT,
     ),
     Layout(
@@ -34,9 +34,9 @@ BINARY_LAYOUTS = (
         framework="miles",
         title="miles' dashboard_columns/rollout_{id}.parquet",
         suffixes=(".parquet",),
-        recognise=later("miles_dashboard.recognise"),
-        open=later("miles_dashboard.open_dashboard"),
-        files_of_a_step=later("miles_dashboard.files_of_a_step"),
+        recognise=by_dashboard,
+        open=later("miles.open_dashboard"),
+        files_of_a_step=later("miles.dashboards"),
         left_out="evaluations are read only where no others are named.",
     ),
     Layout(
@@ -44,7 +44,7 @@ BINARY_LAYOUTS = (
         framework="miles",
         title="miles' policy_loss_debug/rank_{rank}_call_{call}.pt",
         suffixes=(".pt",),
-        recognise=later("miles.recognise_policy_loss"),
+        recognise=by_torch_keys("rank", "call", "samples"),
         open=later("miles.open_policy_loss"),
     ),
     Layout(
@@ -84,9 +84,9 @@ BINARY_LAYOUTS = (
         framework="slime",
         title="slime's rollout_data/{id}.pt and train_data/{id}.pt",
         suffixes=(".pt",),
-        recognise=later("slime.recognise"),
+        recognise=later("slime.of_slime"),
         open=later("slime.open_unit"),
-        files_of_a_step=later("slime_files.unite"),
+        files_of_a_step=later("slime.files_of_a_step"),
         left_out=SLIME_LEFT_OUT,
     ),
     Layout(
