@@ -2,9 +2,9 @@
 
 A machine of its own walks the opcodes, where `pickle.Unpickler` with a strict `find_class` would still build whatever
 tuples and keys a file asks for: a key of tuples that hold each other hashes for ever, one of a million levels ends the
-process.  Here a class or a function is an `Inert` record of what it was called with, a key is text or a number, and a
-loop is at most as long as the file.  Runs of plain numbers, which are nearly all of a dump, are decoded by `pickle`
-itself, so that reading costs about what unpickling does; bytes are views of what was read.
+process.  Here what a class or a function would make is an `UnbuiltObject`, the record of what it was called with, a key
+is text or a number, and a loop is at most as long as the file.  Runs of plain numbers, which are nearly all of a dump,
+are decoded by `pickle` itself, so that reading costs about what unpickling does; bytes are views of what was read.
 """
 
 import math
@@ -41,7 +41,7 @@ PLAIN_KEYS = (str, int, float, bytes, type(None))
 
 
 @dataclass(eq=False, slots=True)
-class Inert:
+class UnbuiltObject:
     """What a file would have made by calling `name`, as it says: its arguments, its state, and what was put into it."""
 
     name: str
@@ -73,7 +73,7 @@ def unpickle(
 ) -> Any:
     """The value of one pickle, from its first bytes on; of a file all are read.
 
-    allowed: the only 'module.name' that it may hold; any is inert.  foreign: told of each other name instead of an
+    allowed: the only 'module.name' that it may hold; all stay unbuilt.  foreign: told of each other name instead of an
     error.  A pickle that is too large, broken, of protocol 0 or 1, or names what it may not is a DataError, whose
     message needs the file's name before it.
     """
@@ -192,13 +192,13 @@ class _Machine:
     def called(self, args: Any) -> None:
         function = self.stack.pop()
         name = function.name if isinstance(function, Global) else "(a call)"
-        self.stack.append(Inert(name, args if isinstance(args, tuple) else (args,)))
+        self.stack.append(UnbuiltObject(name, args if isinstance(args, tuple) else (args,)))
 
 
 def _put(mapping: Any, pairs: list[Any]) -> None:
     if len(pairs) % 2:
         raise IndexError
-    if isinstance(mapping, Inert):
+    if isinstance(mapping, UnbuiltObject):
         mapping.items.extend(zip(pairs[::2], pairs[1::2], strict=True))
         return
     for key, value in zip(pairs[::2], pairs[1::2], strict=True):
@@ -207,7 +207,7 @@ def _put(mapping: Any, pairs: list[Any]) -> None:
 
 
 def _extend(values: Any, more: list[Any]) -> None:
-    (values.items if isinstance(values, Inert) else values).extend(more)
+    (values.items if isinstance(values, UnbuiltObject) else values).extend(more)
 
 
 def _proto(machine: _Machine) -> None:
@@ -281,7 +281,7 @@ def _new_with_names(machine: _Machine) -> None:
 def _build(machine: _Machine) -> None:
     state = machine.stack.pop()
     made = machine.stack[-1]
-    if not isinstance(made, Inert):
+    if not isinstance(made, UnbuiltObject):
         raise TypeError
     made.state = state
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.pickled import HINT as NOT_RUN
-from rlcorr_cli.layouts.pickled import Foreign, Inert, unpickle
+from rlcorr_cli.layouts.pickled import Foreign, UnbuiltObject, unpickle
 from rlcorr_cli.layouts.tensordicts import JAGGED_TENSORS, TENSORDICTS, Jagged, fields, tensors
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array, array, of_bytes, scalar
 from rlcorr_cli.layouts.torch_files import opened, read_torch
@@ -74,7 +74,7 @@ def data_proto(path: str, name: str, wanted: Collection[str], of_rows: Collectio
     """A file with one DataProto, of class `name`.  wanted, of_rows: the tensors and the arrays of objects to read."""
     foreign = ForeignNames()
     value = unpickle(opened(path), frozenset((name, "torch.Size", "_io.BytesIO", *NUMPY_GLOBALS)), foreign)
-    state = value.state if isinstance(value, Inert) and value.name == name else None
+    state = value.state if isinstance(value, UnbuiltObject) and value.name == name else None
     if not isinstance(state, tuple) or len(state) < 3:
         raise DataError("it holds no DataProto.", HINT)
     others, facts = state[1], state[-1]
@@ -93,7 +93,12 @@ def data_proto(path: str, name: str, wanted: Collection[str], of_rows: Collectio
 
 
 def _of_data_proto(batch: Any, wanted: Collection[str]) -> Mapping[str, Array]:
-    if isinstance(batch, Inert) and batch.name == "_io.BytesIO" and isinstance(batch.state, tuple) and batch.state:
+    if (
+        isinstance(batch, UnbuiltObject)
+        and batch.name == "_io.BytesIO"
+        and isinstance(batch.state, tuple)
+        and batch.state
+    ):
         batch = batch.state[0]
     if isinstance(batch, memoryview):
         file = read_torch(batch, frozenset(TENSORDICTS))
@@ -137,7 +142,7 @@ def training_input(path: str, wanted: Collection[str], of_rows: Collection[str])
     """
     value = unpickle(opened(path), OF_TRAINING_BATCHES)
     state = None
-    if isinstance(value, Inert) and value.name.rpartition(".")[0] in TRAINING_BATCHES:
+    if isinstance(value, UnbuiltObject) and value.name.rpartition(".")[0] in TRAINING_BATCHES:
         # Newer releases call _rebuild_tensor_batch with the class and the state.
         state = value.args[1] if len(value.args) == 2 else value.state
     held = state.get("batch_dict") if isinstance(state, dict) else None
@@ -172,7 +177,7 @@ def _field(fields: dict[Any, Any], name: str) -> Array | None:
     if value is None or isinstance(value, memoryview):
         return None if value is None else _of_torch(value)
     form = value.get("format") if isinstance(value, dict) else None
-    form = form.args[0] if isinstance(form, Inert) and form.args else form
+    form = form.args[0] if isinstance(form, UnbuiltObject) and form.args else form
     if form == "numpy":
         return of_bytes(value.get("data"), value.get("dtype"), value.get("shape"))
     if form == "torch" and isinstance(value.get("data"), memoryview):
@@ -227,7 +232,7 @@ def transfer_queue(path: str, wanted: Collection[str], of_rows: Collection[str])
 
 def _out_of_shells(value: Any, n_rows: int) -> list[Any]:
     """One object a row, out of its shell; of a single shell the same for all."""
-    state = value.state if isinstance(value, Inert) else None
+    state = value.state if isinstance(value, UnbuiltObject) else None
     if isinstance(state, dict) and value.name == STACK:
         shells = state.get("tensordicts")
         return [*map(_out_of_shell, shells)] if isinstance(shells, list) else []
@@ -235,6 +240,6 @@ def _out_of_shells(value: Any, n_rows: int) -> list[Any]:
 
 
 def _out_of_shell(shell: Any) -> Any:
-    state = shell.state if isinstance(shell, Inert) and shell.name == SHELL else None
+    state = shell.state if isinstance(shell, UnbuiltObject) and shell.name == SHELL else None
     held = state.get("non_tensordict") if isinstance(state, dict) else None
     return scalar(held.get("data")) if isinstance(held, dict) else None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.pickled import HINT, Global, Inert
+from rlcorr_cli.layouts.pickled import HINT, Global, UnbuiltObject
 from rlcorr_cli.layouts.tensors import REBUILT, TENSORS, Array, of_bytes
 from rlcorr_cli.layouts.torch_files import TorchFile
 
@@ -49,15 +49,20 @@ class Jagged:
 
 def tensors(file: TorchFile, value: Any, names: Collection[str]) -> Mapping[str, Array | Jagged]:
     """The tensors of these names in a file's TensorDict, those that are there; others are not looked at."""
-    if isinstance(value, Inert) and value.name == CONSOLIDATED and len(value.args) == 2:
+    if isinstance(value, UnbuiltObject) and value.name == CONSOLIDATED and len(value.args) == 2:
         return _leaves(value.args[0], file.array(value.args[1]), names)
     named = fields(value)
     return {name: _tensor(file, named[name]) for name in names if named.get(name) is not None}
 
 
 def fields(value: Any) -> Mapping[str, Any]:
-    """The fields of a TensorDict that is not consolidated, inert."""
-    if isinstance(value, Inert) and value.name == PLAIN and len(value.args) == 2 and isinstance(value.args[1], dict):
+    """The fields of a TensorDict that is not consolidated, unbuilt."""
+    if (
+        isinstance(value, UnbuiltObject)
+        and value.name == PLAIN
+        and len(value.args) == 2
+        and isinstance(value.args[1], dict)
+    ):
         named = value.args[1].get("_tensordict")
         if isinstance(named, dict):
             return {name: field for name, field in named.items() if isinstance(name, str)}
@@ -99,12 +104,12 @@ def _tensor(file: TorchFile, field: Any) -> Array | Jagged:
 def _dense(file: TorchFile, field: Any) -> Array:
     """A tensor that is not jagged, of torch's class or of one of its own."""
     function, arguments = _typed(field)
-    return file.array(Inert(REBUILT, arguments) if function == REBUILT else field)
+    return file.array(UnbuiltObject(REBUILT, arguments) if function == REBUILT else field)
 
 
 def _typed(field: Any) -> tuple[str, tuple[Any, ...]]:
     """What a tensor with a class or attributes of its own is made by, and of what; of another tensor nothing."""
-    if not isinstance(field, Inert) or field.name != TYPED:
+    if not isinstance(field, UnbuiltObject) or field.name != TYPED:
         return "", ()
     if len(field.args) < 3 or not isinstance(field.args[0], Global) or not isinstance(field.args[2], tuple):
         raise _broken()

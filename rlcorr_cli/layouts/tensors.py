@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.pickled import HINT, Global, Inert, Persistent
+from rlcorr_cli.layouts.pickled import HINT, Global, Persistent, UnbuiltObject
 
 Array = NDArray[Any]
 DTYPES = {
@@ -74,7 +74,7 @@ def of_bytes(data: Any, dtype: Any, shape: Any = None) -> Array:
 
 def is_tensor(value: Any) -> bool:
     """Whether a value is a tensor that `tensor` makes."""
-    return isinstance(value, Inert) and value.name == REBUILT
+    return isinstance(value, UnbuiltObject) and value.name == REBUILT
 
 
 def tensor(value: Any, storage: Storage) -> Array:
@@ -107,10 +107,10 @@ def tensor(value: Any, storage: Storage) -> Array:
 
 def array(value: Any) -> Array | list[Any]:
     """The array of a NumPy ndarray; of one of objects or of texts the list of them."""
-    if isinstance(value, Inert) and value.name.endswith("._frombuffer") and len(value.args) == 4:
+    if isinstance(value, UnbuiltObject) and value.name.endswith("._frombuffer") and len(value.args) == 4:
         buffer, dtype, shape, order = value.args
         return _shaped(_flat(_raw(buffer), _dtype(dtype)), _shape(shape), "F" if order == "F" else "C")
-    if not isinstance(value, Inert) or not isinstance(value.state, tuple) or len(value.state) != 5:
+    if not isinstance(value, UnbuiltObject) or not isinstance(value.state, tuple) or len(value.state) != 5:
         raise DataError("its pickle holds something else where an array should be.", HINT)
     _, shape, dtype, fortran, data = value.state
     if isinstance(data, list):
@@ -123,7 +123,7 @@ def array(value: Any) -> Array | list[Any]:
 
 def scalar(value: Any) -> Any:
     """The number of a NumPy scalar, as Python has it; anything else as it is."""
-    if not isinstance(value, Inert) or not value.name.endswith(".multiarray.scalar") or len(value.args) != 2:
+    if not isinstance(value, UnbuiltObject) or not value.name.endswith(".multiarray.scalar") or len(value.args) != 2:
         return value
     dtype, data = value.args
     values = _flat(_raw(data), _dtype(dtype))
@@ -132,7 +132,7 @@ def scalar(value: Any) -> Any:
 
 def _raw(data: Any) -> Any:
     """Bytes as they are, or as protocol 2 writes them: text of which every character is one."""
-    if not isinstance(data, Inert) or not data.args:
+    if not isinstance(data, UnbuiltObject) or not data.args:
         return data
     first = data.args[0]
     if data.name != "_codecs.encode" or not isinstance(first, str):
@@ -161,7 +161,7 @@ def _texts(data: Any, width: int) -> list[Any]:
 
 
 def _name(dtype: Any) -> str:
-    name = dtype.args[0] if isinstance(dtype, Inert) and dtype.name == "numpy.dtype" and dtype.args else ""
+    name = dtype.args[0] if isinstance(dtype, UnbuiltObject) and dtype.name == "numpy.dtype" and dtype.args else ""
     return name if isinstance(name, str) else ""
 
 
@@ -187,7 +187,7 @@ def _storage_of(persistent: Any) -> tuple[str, str, int]:
 
 def _sizes(value: Any) -> tuple[int, ...]:
     """A shape or strides: at most MAX_DIMENSIONS whole numbers from 0 up."""
-    if isinstance(value, Inert):  # torch.Size
+    if isinstance(value, UnbuiltObject):  # torch.Size
         value = value.args[0] if value.args else ()
     if (
         not isinstance(value, (tuple, list))

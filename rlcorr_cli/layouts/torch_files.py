@@ -26,7 +26,7 @@ HALF = "Is it still being written, or was it cut short?"
 
 @dataclass(frozen=True)
 class TorchFile:
-    """One file of torch.  value: of its pickle, with inert tensors; array: of such a tensor.
+    """One file of torch.  value: of its pickle, with unbuilt tensors; array: of such a tensor.
 
     data: all its bytes, in memory or not; members: by key of a storage, where its member begins in them, and its size.
     """
@@ -36,7 +36,7 @@ class TorchFile:
     members: Mapping[str, tuple[int, int]]
 
     def array(self, value: Any) -> Array:
-        """The array of an inert tensor."""
+        """The array of an unbuilt tensor."""
         return tensor(value, self.storage)
 
     def storage(self, key: str) -> memoryview:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.pickled import Inert
+from rlcorr_cli.layouts.pickled import UnbuiltObject
 from rlcorr_cli.layouts.tensors import Array, array, is_tensor, scalar
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def numbers(value: Any, what: str, file: "TorchFile", *, are_whole: bool = False
     """
     if is_tensor(value):
         value = file.array(value)
-    elif isinstance(value, Inert):
+    elif isinstance(value, UnbuiltObject):
         value = array(value)
     if isinstance(value, list):
         integers = _integers(value) if are_whole else None

@@ -8,7 +8,7 @@ import pytest
 
 from rlcorr_cli import inspect
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.layouts.pickled import LIMIT, Inert, unpickle
+from rlcorr_cli.layouts.pickled import LIMIT, UnbuiltObject, unpickle
 from rlcorr_cli.layouts.tensors import array, of_bytes, scalar
 from rlcorr_cli.layouts.torch_files import read_torch
 from tests.layouts.crafted import Call, Name, Storage, bombs, commands, dumped, ndarray, opcodes, tensor, torch_bytes
@@ -23,7 +23,7 @@ def test_a_call_is_refused_by_its_name_and_is_inert_where_any_name_is_allowed(
     pickled = commands(trap, protocol)[name]
     with pytest.raises(DataError, match=name):
         unpickle(pickled, ())
-    assert isinstance(unpickle(pickled), Inert)
+    assert isinstance(unpickle(pickled), UnbuiltObject)
     assert not trap.exists()
 
 
