@@ -17,13 +17,13 @@ from rlcorr_cli.io.columns import Roles, candidates, check_names
 from rlcorr_cli.io.containers.index import Index
 from rlcorr_cli.io.containers.streams import Stdin
 from rlcorr_cli.io.formats import container
-from rlcorr_cli.io.layouts.canonical import schema
 from rlcorr_cli.io.one_table import joined
 from rlcorr_cli.io.partitions import partitions
 from rlcorr_cli.io.readers import ShardReader
 from rlcorr_cli.io.schema import needed_columns, resolve_schema
 from rlcorr_cli.io.sources import Source, blaming_changes, find, find_noting
 from rlcorr_cli.io.tables import InMemory
+from rlcorr_cli.layouts.canonical import schema
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.quality.columns import NO_CLUSTERS, ROLLOUTS
 from rlcorr_cli.requests import PlanColumns, ReadRequest

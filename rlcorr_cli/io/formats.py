@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
-from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
+from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
+from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 
 if TYPE_CHECKING:
     from rlcorr_cli.io.containers.reader import Reader

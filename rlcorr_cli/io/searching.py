@@ -10,8 +10,8 @@ from pathlib import Path
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.io.formats import SUFFIXES, is_searched
-from rlcorr_cli.io.layouts.head import Head
-from rlcorr_cli.io.layouts.refused import Refused, without_log_probs
+from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.refused import Refused, without_log_probs
 
 SEARCHED = "*" + ", *".join(SUFFIXES)
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
@@ -78,7 +78,7 @@ def _known(path: str) -> Refused | None:
     if not files.remote and not files.is_file(path):  # a FIFO would be waited for
         return None
     try:
-        return without_log_probs(Head(path))
+        return without_log_probs(FileStart(path))
     except (OSError, DataError):
         return None
 

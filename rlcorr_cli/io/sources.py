@@ -11,13 +11,13 @@ from rlcorr_cli.files import Status, filesystem, located
 from rlcorr_cli.files.disk import changed, unreadable
 from rlcorr_cli.io.ahead import answers
 from rlcorr_cli.io.formats import CONTAINERS, MEMORY, NAMES, STREAMED, by_magic, by_suffix, container
-from rlcorr_cli.io.layouts.head import Head
-from rlcorr_cli.io.layouts.refused import without_log_probs
-from rlcorr_cli.io.layouts.table import NAMES as LAYOUT_NAMES
-from rlcorr_cli.io.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
-from rlcorr_cli.io.layouts.table import TRAINED, layout, recognised
 from rlcorr_cli.io.searching import Hits, listed, matching, no_dump, not_read, within
 from rlcorr_cli.io.tables import InMemory
+from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.refused import without_log_probs
+from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
+from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
+from rlcorr_cli.layouts.table import TRAINED, layout, recognised
 from rlcorr_cli.places import STDIN, Stamp
 
 CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
@@ -127,7 +127,7 @@ def units(sources: Sequence[Source]) -> list[Source]:
         raise _several_kinds(sources)
     if not names:
         return list(sources)
-    return [_united([by_path[path] for path in unit]) for unit in layout(names[0]).unite(list(by_path))]
+    return [_united([by_path[path] for path in unit]) for unit in layout(names[0]).files_of_a_step(list(by_path))]
 
 
 def _several_kinds(sources: Sequence[Source]) -> DataError:
@@ -217,26 +217,26 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
 
 def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Source | None:
     """One file of a disk or store, by its name and its first bytes."""
-    head = Head(path)
+    start = FileStart(path)
     try:
-        if not head.start:
+        if not start.first_bytes:
             raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
-        kind = recognised(head) if format not in CONTAINER_NAMES else None
-        refused = without_log_probs(head) if format == "auto" and kind is None else None
+        kind = recognised(start) if format not in CONTAINER_NAMES else None
+        refused = without_log_probs(start) if format == "auto" and kind is None else None
     except OSError as error:
         raise filesystem(path).explained(path, error) or unreadable(path, error) from error
     name, sign = kind or (None, "")
     if format != "auto":
         return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
     if name is None and not path.lower().endswith(CONTAINER_SUFFIXES):
-        _check_whole(path, head.start)
+        _check_whole(path, start.first_bytes)
     if refused is not None and chosen:
         return None
     if refused is not None:
         raise DataError(f"{path} is {refused.what}.", refused.hint)
     name = name or by_suffix(path)
     if name is None and not (chosen and path.lower().endswith(LAYOUT_SUFFIXES)):
-        name = by_magic(head.start)
+        name = by_magic(start.first_bytes)
     if name is not None:
         return _as(path, name, sign, status)
     if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
@@ -250,7 +250,7 @@ def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Sourc
 
 def _check_whole(path: str, start: bytes) -> None:
     """A DataError of a file of torch that has no end yet: nobody could tell whose it is."""
-    from rlcorr_cli.io.containers.torch_files import HALF, is_torch, pickle_of
+    from rlcorr_cli.layouts.torch_files import HALF, is_torch, pickle_of
 
     try:
         if is_torch(memoryview(start)):

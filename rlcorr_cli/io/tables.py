@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.io.layouts.table import batch_layout
 from rlcorr_cli.io.original_rows import OriginalRows
+from rlcorr_cli.layouts.table import batch_layout
 
 Table: TypeAlias = pa.Table
 NAME = "<table in memory>"

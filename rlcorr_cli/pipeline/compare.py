@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.outputs import Outputs

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
-from rlcorr_cli.atomic import Destination, Staging
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.destinations import Destination

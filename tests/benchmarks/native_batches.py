@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script sees its own folder alone
 
-from tests.io.layouts import batches
+from tests.layouts import batches
 
 
 class Sampled(Protocol):

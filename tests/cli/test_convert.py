@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from running import BF16, parquet, refused, row, run
 
-from tests.io.layouts.native_rows import NATIVE, agree, expected
+from tests.layouts.native_rows import NATIVE, agree, expected
 
 STEPS = [f"train_data_step{n}.jsonl" for n in (1, 2, 3, 10)]
 ONE_POLICY = NATIVE / "nemo-rl" / "on_policy"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from running import refused, run
 
-from rlcorr_cli.io.containers.pickled import LONGEST_NAME
+from rlcorr_cli.layouts.pickled import LONGEST_NAME
 
 SKYRL = b"\x80\x04cskyrl.backends.skyrl_train.training_batch\nTrainingInputBatch\n0"
 """The beginning by which a file is taken for SkyRL's."""

@@ -20,7 +20,7 @@ import pytest
 from profiled import report
 
 from rlcorr_cli import analyze, merge
-from tests.io.layouts import slime_made
+from tests.layouts import slime_made
 
 Row = dict[str, Any]
 Config = dict[str, Any]

@@ -14,12 +14,12 @@ from dumps import compressed, jsonl, opened, parquet, row
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.io.batches import CheckedRows
-from rlcorr_cli.io.containers.torch_files import WHOLE_BYTES
 from rlcorr_cli.io.convert import canonical_rows
 from rlcorr_cli.io.dump import Dump, open_dump
+from rlcorr_cli.layouts.torch_files import WHOLE_BYTES
 from rlcorr_cli.requests import ReadRequest
-from tests.io.layouts.crafted import dumped, tensor, torch_bytes
-from tests.io.layouts.native_rows import NATIVE
+from tests.layouts.crafted import dumped, tensor, torch_bytes
+from tests.layouts.native_rows import NATIVE
 
 N = 600
 RANGE_BYTES = 1 << 12

@@ -11,8 +11,8 @@ import pytest
 from dumps import jsonl, opened, parquet, row
 
 from rlcorr_cli.cli import main
-from rlcorr_cli.io.layouts.head import LOOKED_AT, Head
 from rlcorr_cli.io.sources import find
+from rlcorr_cli.layouts.recognise import LOOKED_AT, FileStart
 
 ROWS = [row([-0.5, -1.0], [-0.25, -2.0], step=i // 5, policy_version=i // 10) for i in range(20)]
 
@@ -81,4 +81,4 @@ def test_a_first_row_is_read_whole_whatever_its_length(tmp_path: Path, blanks: s
     room = LOOKED_AT + excess - len(blanks) - len(json.dumps({"text": "", "last": 1}))
     row = {"text": "x" * room, "last": 1}
     (tmp_path / "d.jsonl").write_text(blanks + json.dumps(row) + end + ("{}" if end else ""))
-    assert Head(str(tmp_path / "d.jsonl")).row == row
+    assert FileStart(str(tmp_path / "d.jsonl")).row == row

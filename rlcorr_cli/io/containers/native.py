@@ -20,11 +20,11 @@ from rlcorr_cli.io.columns import Roles
 from rlcorr_cli.io.containers.index import Index, NeededColumns
 from rlcorr_cli.io.containers.reader import Piece, Reader
 from rlcorr_cli.io.containers.streams import Stdin
-from rlcorr_cli.io.layouts.canonical import portions, record_batch, schema
-from rlcorr_cli.io.layouts.layout import Opened, Sample
-from rlcorr_cli.io.layouts.table import layout
 from rlcorr_cli.io.places import Places
 from rlcorr_cli.io.sources import Source
+from rlcorr_cli.layouts.canonical import portions, record_batch, schema
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.table import layout
 from rlcorr_cli.places import shown, utf8
 
 PEEKED_ROWS = 64
@@ -46,10 +46,10 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     try:
         needed(columns)
     except DataError as error:
-        if not opened.lacks or not {"old_log_probs", "current_log_probs"}.isdisjoint(columns.names):
+        if not opened.missing_policy_hint or not {"old_log_probs", "current_log_probs"}.isdisjoint(columns.names):
             raise
         what = f"{shown(source.path)} holds no log-probs of a trained policy."
-        raise NoTrainedPolicy(what, opened.lacks) from error
+        raise NoTrainedPolicy(what, opened.missing_policy_hint) from error
     return Index(schema=columns, in_one=True, made=True, notes=opened.notes)
 
 
@@ -105,11 +105,11 @@ class OpenUnits:
     that was written again is read again."""
 
     def __init__(self) -> None:
-        self._units: OrderedDict[tuple[str, Stamps], tuple[Opened, int]] = OrderedDict()
+        self._units: OrderedDict[tuple[str, Stamps], tuple[OpenedDump, int]] = OrderedDict()
         self._n_bytes = 0
         self._lock = Lock()
 
-    def get(self, key: tuple[str, Stamps]) -> Opened | None:
+    def get(self, key: tuple[str, Stamps]) -> OpenedDump | None:
         """The unit, if it is kept."""
         with self._lock:
             if key not in self._units:
@@ -117,7 +117,7 @@ class OpenUnits:
             self._units.move_to_end(key)
             return self._units[key][0]
 
-    def keep(self, key: tuple[str, Stamps], opened: Opened, n_bytes: int) -> None:
+    def keep(self, key: tuple[str, Stamps], opened: OpenedDump, n_bytes: int) -> None:
         """Keep it, and let go of those that were asked for longest ago, where all are too large."""
         with self._lock:
             _, replaced = self._units.pop(key, (None, 0))
@@ -131,7 +131,7 @@ class OpenUnits:
 _OPEN = OpenUnits()
 
 
-def _opened(unit: Source | Shard) -> Opened:
+def _opened(unit: Source | Shard) -> OpenedDump:
     """A unit, opened; threads that ask for the same at once may open it twice."""
     opened = _OPEN.get((unit.format, unit.files))
     if opened is None:

@@ -5,14 +5,14 @@ import math
 import os
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.files import filesystem
+from rlcorr_cli.files.parquet_files import damaged, parquet_file
 from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.batches import ROW_TOKENS, Rows
 from rlcorr_cli.io.columns import Roles
@@ -27,10 +27,6 @@ STEP_TOKENS = 1 << 14, 1 << 22
 """The least and the most tokens read in one step, whatever a batch holds."""
 WHOLE_ROWS, WHOLE_BYTES = 1 << 9, 1 << 26
 """The most of whole rows in one step."""
-FOOTER_BYTES = 32 << 20
-END_BYTES = 1 << 16
-"""What is read of a file's end at once: most footers have less."""
-CUT_SHORT = "It may be cut short: write it again."
 PEEKED_TOKENS = 1 << 17
 """What is looked at of a file before it is read."""
 
@@ -59,7 +55,7 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
         _check_descriptions(metadata, wanted)
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         if sum(group.num_rows for group in groups) != metadata.num_rows:
-            raise _damaged(path, "its row groups do not hold the rows that its footer names")
+            raise damaged(path, "its row groups do not hold the rows that its footer names")
         for group in groups:
             _check_lengths(path, group, wanted)
         group_bytes = {
@@ -155,7 +151,7 @@ def read(
             )
             row += batch.num_rows
         if row != end:
-            raise _damaged(shard.path, f"its columns end at row {row} of {end}")
+            raise damaged(shard.path, f"its columns end at row {row} of {end}")
 
 
 def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
@@ -187,52 +183,6 @@ def _indices(file: pq.ParquetFile, names: Sequence[str]) -> list[int]:
     # Not by metadata.schema: it and the footer hold each other, and a long run kept the footer of every shard.
     paths = [".".join(path) for path in file.reader.column_paths]
     return [j for j, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in names)]
-
-
-@contextmanager
-def parquet_file(path: str, pre_buffer: bool = False) -> Generator[pq.ParquetFile]:
-    """A file opened for reading; pre_buffer: columns that lie side by side in one request, as is best far away."""
-    files = filesystem(path)
-    with _reading(path), files.arrow_file(path) as handle:
-        footer = files.remembered(path, lambda: _footer(path, handle))
-        with pq.ParquetFile(handle, metadata=footer, pre_buffer=pre_buffer or files.remote) as file:
-            yield file
-
-
-def _footer(path: str, handle: pa.NativeFile) -> pq.FileMetaData:
-    """Its length stands before the last four bytes; parsed, it takes sixty times as much memory."""
-    size = handle.size()
-    end = handle.read_at(min(size, END_BYTES), max(size - END_BYTES, 0))
-    length = int.from_bytes(end[-8:-4], "little")
-    if FOOTER_BYTES < length < size:
-        raise DataError(
-            f"{path} has {length / 1e6:,.0f} MB of footer, over {FOOTER_BYTES / 1e6:,.0f} MB.",
-            "Write it again with larger row groups, or fewer columns.",
-        )
-    # A reader of footers goes by the end of what it is given, so that one request is enough.
-    return pq.read_metadata(pa.BufferReader(end) if length + 8 <= len(end) else handle)
-
-
-@contextmanager
-def _reading(path: str) -> Generator[None]:
-    """Arrow's complaints about a file, as the dump's fault."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise _damaged(path, "a column's name is not UTF-8") from error
-    except pa.ArrowNotImplementedError as error:
-        raise _damaged(path, " ".join(str(error).split()), "Write it again in types that Arrow reads.") from error
-    except (pa.ArrowInvalid, OSError) as error:
-        explained = filesystem(path).explained(path, error)
-        if explained is not None:
-            raise explained from error
-        encrypted = "crypt" in str(error)
-        hint = "It is encrypted: decrypt it first." if encrypted else CUT_SHORT
-        raise _damaged(path, " ".join(str(error).split()), hint) from error
-
-
-def _damaged(path: str, what: str, hint: str = CUT_SHORT) -> DataError:
-    return DataError(f"{path} cannot be read as Parquet: {what}", hint)
 
 
 READER = Reader(index, parts, read, peek)

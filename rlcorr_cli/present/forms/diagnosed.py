@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rlcorr_cli import __version__
-from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.atomic import Staging
 from rlcorr_cli.causes.diagnosis import CLEAN, CauseFinding
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.diagnosed import (
     EXPLAIN_NOTE,
     LEVEL_NOTE,

@@ -5,15 +5,15 @@ import shutil
 from pathlib import Path
 
 from rlcorr_cli.io.containers.native import KEPT_BYTES, OpenUnits, Stamps
-from rlcorr_cli.io.layouts.layout import Opened
-from tests.io.layouts.native_rows import NATIVE, rows_of
+from rlcorr_cli.layouts.layout import OpenedDump
+from tests.layouts.native_rows import NATIVE, rows_of
 
 
 def kept(*n_bytes: int) -> list[int]:
     """The numbers of the units that are kept, of units of so many bytes opened one after the other."""
     units = OpenUnits()
     for number, size in enumerate(n_bytes):
-        units.keep(_key(number), Opened(columns=(), samples=lambda: iter(())), size)
+        units.keep(_key(number), OpenedDump(columns=(), samples=lambda: iter(())), size)
     return [number for number in range(len(n_bytes)) if units.get(_key(number))]
 
 
@@ -34,7 +34,7 @@ def test_the_last_two_are_kept_whatever_their_size() -> None:
 
 
 def test_a_unit_that_is_kept_again_counts_once() -> None:
-    units, opened = OpenUnits(), Opened(columns=(), samples=lambda: iter(()))
+    units, opened = OpenUnits(), OpenedDump(columns=(), samples=lambda: iter(()))
     for number in (0, 1, 1, 1, 2):
         units.keep(_key(number), opened, KEPT_BYTES // 3)
     assert units.get(_key(0))

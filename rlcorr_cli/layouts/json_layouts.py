@@ -1,0 +1,353 @@
+"""JSON_LAYOUTS: the frameworks that write JSON lines, one row of data each; `json_rows` reads a file by its row.
+
+A row says by which keys a first line is known, and for each canonical column the kind of value and the key that it is
+read from.  Where a line is not one row as it stands, `parts` names a function that makes it one or several; where a
+file may only be read under a condition, `check` is asked.  Loads nothing heavy, because options name the rows.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
+from rlcorr_cli.layouts.layout import Layout, each_alone, later
+from rlcorr_cli.layouts.recognise import FileStart, by_keys
+from rlcorr_cli.places import scheme
+
+Key = tuple[str, bytes]
+"""A key, and a pattern of bytes that its value begins with."""
+
+
+@dataclass(frozen=True)
+class From:
+    """Where a column is read from.
+
+    kind: the function of `values` that reads it, which also gives the column its type; 'joined' is a text of whole
+    numbers, null where one of them is.  key: 'a' of the object; 'a.b' is within an object, 'a|b' the first that is
+    there, '{a}/{b}' the numbers that are joined.  optional: whether a row may be without the key.
+    """
+
+    kind: Literal["floats", "integers", "mask", "number", "whole", "text", "version", "joined"]
+    key: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonLayout:
+    """A framework's JSON lines; `Layout` says what name, framework, title, files_of_a_step and left_out are.
+
+    keys: those by which a first line is known, where `recognise` is not another way to know it.
+    columns: canonical or other -> where it is read from, lists in the order in which messages compare their lengths.
+    Without a response_mask every token counts.  only_with: of columns that not all files have, the key by which a file
+    does.  from_path: columns of whole numbers that a pattern finds in the path.
+    parts: from a line's object and its number from 0 to the objects that rows are read from; a list may be an array.
+    span: whether a row runs from the first to the last token of its mask.  zeroed_by: the key that is 0 where a row's
+    mask is to be 0.  check: asked of a path before it is read; a DataError, or more notes.
+    notes, missing_policy_hint: as in OpenedDump.  notes_with: notes on files that have a key.
+    """
+
+    name: str
+    framework: str
+    title: str
+    columns: Mapping[str, From]
+    keys: tuple[str, ...] = ()
+    recognise: Callable[[FileStart], str | None] | None = None
+    only_with: Mapping[str, Key] = field(default_factory=dict[str, Key])
+    from_path: Mapping[str, str] = field(default_factory=dict[str, str])
+    parts: Callable[[dict[str, Any], int], Iterable[Mapping[str, Any]]] = lambda row, number: (row,)
+    span: bool = False
+    zeroed_by: str = ""
+    check: Callable[[str], tuple[str, ...]] = lambda path: ()
+    notes: tuple[str, ...] = ()
+    notes_with: Mapping[str, Key] = field(default_factory=dict[str, Key])
+    missing_policy_hint: str = ""
+    files_of_a_step: Callable[[Sequence[str]], list[tuple[str, ...]]] = each_alone
+    left_out: str = ""
+
+    @property
+    def layout(self) -> Layout:
+        """The row as `table.LAYOUTS` has it."""
+        read = later("json_rows.opened")
+        return Layout(
+            name=self.name,
+            framework=self.framework,
+            title=self.title,
+            suffixes=(".jsonl",),
+            recognise=self.recognise or by_keys(*self.keys),
+            open=lambda paths: read(self, *paths),
+            files_of_a_step=self.files_of_a_step,
+            left_out=self.left_out,
+        )
+
+
+def _nemo_gym(start: FileStart) -> str | None:
+    """By its keys; a batch API's response has a body instead of output."""
+    response = start.row.get("response")
+    is_rollout = "responses_create_params" in start.row and isinstance(response, dict) and "output" in response
+    return "keys responses_create_params, response with output" if is_rollout else None
+
+
+NEMO_GYM = JsonLayout(
+    name="nemo-gym",
+    framework="NeMo-Gym",
+    title="NeMo-Gym's rollouts",
+    recognise=_nemo_gym,
+    columns={
+        "rollout_log_probs": From("floats", "generation_log_probs"),
+        "response_mask": From("mask", "mask"),
+        "token_ids": From("integers", "generation_token_ids"),
+        "reward": From("number", "reward"),
+        "group_id": From("text", "_ng_task_index"),
+        "sample_id": From("text", "_ng_rollout_index"),
+        "source": From("text", "agent_ref.name"),
+    },
+    parts=later("json_parts.conversation"),
+    notes=(
+        "A row holds all calls of a conversation; tokens between them have mask 0.",
+        "Conversations without a call that has token ids give no row.",
+        "Where a call's prompt is not what went before it, its tokens follow the call before without any between.",
+    ),
+    notes_with={"Rows with mask_sample have mask 0.": ("mask_sample", b"")},
+    missing_policy_hint="NeMo-Gym collects rollouts and trains nothing. NeMo-RL, which trains on them, writes "
+    "train_data_step{N}.jsonl with both policies unless env.should_log_nemo_gym_responses is true.",
+)
+
+NEMO_RL = JsonLayout(
+    name="nemo-rl",
+    framework="NeMo-RL",
+    title="NeMo-RL's train_data_step{N}.jsonl",
+    keys=("generation_logprobs", "prev_logprobs", "token_loss_mask"),
+    columns={
+        "response_mask": From("mask", "token_loss_mask"),
+        "token_ids": From("integers", "token_ids"),
+        "rollout_log_probs": From("floats", "generation_logprobs"),
+        "old_log_probs": From("floats", "prev_logprobs"),
+        "advantages": From("floats", "advantages", optional=True),
+        "reward": From("number", "filtered_rewards|rewards"),
+        "sample_id": From("text", "idx"),
+        "source": From("text", "agent_ref"),
+    },
+    # The start of such a list, up to a number that is not 0.0; NaN and Infinity are none.
+    only_with={"old_log_probs": ("prev_logprobs", rb"\[\s?\[[^\]]*[1-9NI]")},
+    from_path={"step": r"train_data_step(\d{1,18})"},
+    parts=later("json_parts.unwrapped"),
+    span=True,
+    zeroed_by="sample_loss_mask",
+    missing_policy_hint="prev_logprobs is 0.0 everywhere: the run left them out. Train with force_on_policy_ratio off "
+    "to have them written.",
+)
+"""Both policies over the padded prompt and response: what lies before a row's first token of token_loss_mask is the
+prompt, and after its last padding.  With dynamic sampling `filtered_rewards` is the row's reward, and `rewards` another
+list.  prev_logprobs of a whole file at 0.0 (force_on_policy_ratio) are no policy."""
+
+OPEN_INSTRUCT_METADATA = ("run_name", "git_commit", "model_name", "timestamp")
+
+
+def _open_instruct(start: FileStart) -> str | None:
+    """Rollouts, or the file beside them that tells the run's name and no more."""
+    rollouts = by_keys("prompt_tokens", "response_tokens", "prompt_idx", "logprobs")
+    return rollouts(start) or by_keys(*OPEN_INSTRUCT_METADATA)(start)
+
+
+def _describes_a_run(path: str) -> bool:
+    return by_keys(*OPEN_INSTRUCT_METADATA)(FileStart(path)) is not None
+
+
+def _refuse_description(path: str) -> tuple[str, ...]:
+    if _describes_a_run(path):
+        raise DataError("it describes a run of open-instruct, and holds no rollouts.", "Name *_rollouts_*.jsonl.")
+    return ()
+
+
+OPEN_INSTRUCT = JsonLayout(
+    name="open-instruct",
+    framework="open-instruct",
+    title="open-instruct's rollouts",
+    recognise=_open_instruct,
+    columns={
+        "token_ids": From("integers", "response_tokens"),
+        "rollout_log_probs": From("floats", "logprobs"),
+        "advantages": From("number", "advantage"),
+        "reward": From("number", "reward"),
+        "step": From("whole", "step"),
+        "group_id": From("joined", "{step}/{prompt_idx}"),
+        "sample_id": From("text", "sample_idx"),
+        "source": From("text", "dataset"),
+    },
+    check=_refuse_description,
+    notes=(
+        "The file has no mask: tokens of tools, with log-probs of exactly 0.0, count as the policy's own.",
+        "A response without a token is one end token, whose log-prob is NaN.",
+    ),
+    missing_policy_hint="open-instruct saves the engine's log-probs only, and has no option for the trainer's. Score "
+    "the same tokens with the trained policy, and pair the two: rlcorr convert DUMP --join SCORED --on step,sample_id "
+    "-o dump.parquet.",
+    files_of_a_step=lambda paths: each_alone([path for path in paths if not _describes_a_run(path)] or paths),
+    left_out="it describes the run.",
+)
+
+STABLE = "STABLE"
+"""The file that prime-rl writes beside those of a step when the step is complete."""
+
+
+def _check_stable(path: str) -> tuple[str, ...]:
+    folder = os.path.dirname(path if scheme(path) else os.path.abspath(path))
+    if filesystem(path).is_there(os.path.join(folder, STABLE)):
+        return ()
+    if re.fullmatch(r"step_\d+", os.path.basename(folder)):
+        raise DataError(
+            f"its step is still being written: there is no {STABLE} beside it.",
+            f"Wait for prime-rl to write {STABLE}, or name the steps that are complete.",
+        )
+    return (f"No {STABLE} is beside it, by which prime-rl says that a step is complete.",)
+
+
+def _of_schema_1(row: dict[str, Any], number: int) -> Iterable[Mapping[str, Any]]:
+    if row.get("schema_version") != 1:
+        raise DataError("its schema_version is not 1, the only one that is read.", "Look for a newer rlcorr.")
+    return (row,)
+
+
+PRIME_RL = JsonLayout(
+    name="prime-rl",
+    framework="prime-rl",
+    title="prime-rl's token export",
+    keys=("schema_version", "inference_logprobs", "trainer_logprobs"),
+    columns={
+        "token_ids": From("integers", "token_ids"),
+        "response_mask": From("mask", "loss_mask"),
+        "advantages": From("floats", "advantages"),
+        "rollout_log_probs": From("floats", "inference_logprobs"),
+        "current_log_probs": From("floats", "trainer_logprobs"),
+        "step": From("whole", "step"),
+        "sample_id": From("joined", "{rank}-{export_sequence_idx}"),
+        "source": From("text", "env_name"),
+        "worker": From("whole", "rank"),
+    },
+    parts=_of_schema_1,
+    span=True,
+    check=_check_stable,
+    notes=(
+        "Rows run from the first to the last trained token: values before it are not log-probs of samples.",
+        "The training side is the current policy, of the training forward; prime-rl keeps no other.",
+    ),
+)
+"""token_exports/step_{N}/rank_{R}.jsonl, a packed sequence a line.  Before the first trained token lies the prompt, of
+which the first token holds -log(vocabulary), or a value over the border to the sequence packed before.  null is what
+is not finite."""
+
+EXPORT = (
+    "prime-rl writes the trainer's log-probs in its token export only. Train with trainer.enable_token_export = true, "
+    "and name token_exports/."
+)
+
+
+def _traces(start: FileStart) -> str | None:
+    return by_keys("id", "env", "task", "traces")(start) if isinstance(start.row.get("traces"), list) else None
+
+
+def _each_episode_once(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """`effective` rather than `all` of one step, and training rather than evaluation."""
+
+    def folders(path: str) -> list[str]:
+        return re.split(r"[\\/]", os.path.dirname(path))
+
+    trained = [path for path in paths if folders(path)[-2:-1] != ["eval"]] or paths
+    present = {os.path.dirname(path) for path in trained}
+
+    def is_again(path: str) -> bool:
+        beside = os.path.join(os.path.dirname(os.path.dirname(path)), "effective")
+        return folders(path)[-1:] == ["all"] and beside in present
+
+    return each_alone([path for path in trained if not is_again(path)])
+
+
+PRIME_RL_TRACES = JsonLayout(
+    name="prime-rl-traces",
+    framework="prime-rl",
+    title="prime-rl's traces.jsonl",
+    recognise=_traces,
+    columns={
+        "response_mask": From("mask", "mask"),
+        "token_ids": From("integers", "token_ids"),
+        "rollout_log_probs": From("floats", "logprobs"),
+        "advantages": From("floats", "advantages", optional=True),
+        "ref_log_probs": From("floats", "reference_logprobs", optional=True),
+        "reward": From("number", "reward"),
+        "step": From("whole", "run.work.step"),
+        "group_id": From("text", "group.id"),
+        "sample_id": From("text", "trace.id"),
+        "policy_version": From("version", "run.work.policy.start"),
+        "policy_version_end": From("version", "run.work.policy.end"),
+        "source": From("text", "env.name"),
+        "episode_id": From("text", "id"),
+        "branch": From("whole", "branch"),
+    },
+    only_with={
+        "advantages": ("advantages", rb"\[[^\]]"),
+        "ref_log_probs": ("reference_logprobs", rb"\[[^\]]"),
+    },
+    parts=later("json_parts.branches"),
+    span=True,
+    notes=(
+        "A row is a branch of an episode's messages, from its first to its last sampled token; what branches share is "
+        "in the first of them only, as in training.",
+        "Episodes without a sampled token give no row.",
+    ),
+    missing_policy_hint=EXPORT,
+    files_of_a_step=_each_episode_once,
+    left_out="`effective` has the episodes of `all` that were trained on, and evaluation is not trained on.",
+)
+"""rollouts/step_{N}/{train,eval}/{all,effective}/traces.jsonl, an episode a line.  `effective` has the episodes that
+were trained on, with advantages; `all` has them, too."""
+
+
+def _sglang(start: FileStart) -> str | None:
+    meta_info = start.row.get("meta_info")
+    is_response = isinstance(meta_info, dict) and "output_token_logprobs" in meta_info
+    return "key meta_info.output_token_logprobs" if is_response else None
+
+
+ENGINE_ONLY = (
+    "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and pair the two: "
+    "rlcorr convert DUMP --join SCORED --on group_id,choice -o dump.parquet."
+)
+SCORED = "What the engine scored of a prompt is prompt_log_probs, and no part of the response."
+INPUT, VERSION = ("input_token_logprobs", rb"\[\["), ("weight_version", b'"')
+
+SGLANG = JsonLayout(
+    name="sglang",
+    framework="SGLang",
+    title="SGLang's /generate responses",
+    recognise=_sglang,
+    columns={
+        "rollout_log_probs": From("floats", "log-prob"),
+        "token_ids": From("integers", "token id"),
+        "group_id": From("text", "request"),
+        "sample_id": From("text", "id"),
+        "policy_version": From("whole", "first_version"),
+        "policy_version_end": From("whole", "last_version"),
+        "prompt_log_probs": From("floats", "prompt_log_probs", optional=True),
+        "prompt_token_ids": From("integers", "prompt_token_ids", optional=True),
+        "policy_versions": From("integers", "versions", optional=True),
+    },
+    only_with={
+        "policy_version": VERSION,
+        "policy_version_end": VERSION,
+        "policy_versions": ("weight_versions", rb"\[{"),
+        "prompt_log_probs": INPUT,
+        "prompt_token_ids": INPUT,
+    },
+    parts=later("json_parts.response"),
+    notes=("A row is a response; group_id is its place in the file.",),
+    notes_with={SCORED: INPUT},
+    missing_policy_hint=ENGINE_ONLY,
+)
+"""The engine's own answers, one a line: [log-prob, token id, text or null] of each token.  meta_info.weight_versions
+says which weights sampled which tokens: [{version, start, end}]; without it the response has one weight_version.
+input_token_logprobs are the prompt's, scored."""
+
+JSON_LAYOUTS = (NEMO_GYM, NEMO_RL, OPEN_INSTRUCT, PRIME_RL, PRIME_RL_TRACES, SGLANG)

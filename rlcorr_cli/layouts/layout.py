@@ -1,0 +1,78 @@
+"""What a layout is: how a framework's file is known by its contents, and what its rows are in canonical columns.
+
+`table.LAYOUTS` has them all.  A framework's JSON lines are one row of data in `json_layouts`; a batch of padded tensors
+is one in `padded`; what no row can say is a function that a row names.  Nothing else names a framework's files or keys.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from rlcorr_cli.layouts.recognise import FileStart
+
+Sample = Mapping[str, Any]
+"""One sequence: canonical column -> its value, a one-dimensional array of tokens or a scalar; None and absent are null.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedDump:
+    """One unit of a dump, opened: the files that are read together.
+
+    columns: names out of canonical.TYPES that the samples may have, and further ones that `types` tells the type of.
+    types: of columns that are narrower than canonical.TYPES, or not there.
+    missing_policy_hint: of a unit without a trained policy, why, and what to switch on in the framework to get one.
+    samples: called for every reading, the unit's sequences in order.  notes: what its reader should know, in sentences.
+    """
+
+    columns: Sequence[str]
+    samples: Callable[[], Iterator[Sample]]
+    notes: tuple[str, ...] = ()
+    types: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    missing_policy_hint: str = ""
+
+
+def each_alone(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """Every file is a unit of its own."""
+    return [(path,) for path in paths]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """One kind of file.
+
+    name: what `--format` takes.  framework: whose it is.  title: as messages name it.  suffixes: of its files' names.
+    recognise: the sign by which a file is known to be so, in words; None where it is not.  It must not take another's.
+    open: one unit's files, first to last; errors are DataErrors that go on after "PATH: ".
+    files_of_a_step: the paths that were found, cut into units that are read together, such as the ranks of one step;
+    it may leave paths out.  left_out: why it does, after "X is left out: ".
+    """
+
+    name: str
+    framework: str
+    title: str
+    suffixes: tuple[str, ...]
+    recognise: Callable[[FileStart], str | None]
+    open: Callable[[Sequence[str]], OpenedDump]
+    files_of_a_step: Callable[[Sequence[str]], list[tuple[str, ...]]] = each_alone
+    left_out: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLayout:
+    """One kind of batch in memory, a mapping of padded tensors or arrays.
+
+    title: as notes name it.  keys: those by which a batch is known to be so, all of them there and not None.
+    columns: the batch as a mapping of columns, canonical ones under their names, each [B] or [B, T].
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    columns: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def later(function: str) -> Callable[..., Any]:
+    """'module.function' of this package: its module, with the libraries that it takes, is loaded by the first call."""
+    module, _, name = function.partition(".")
+    return lambda *args: getattr(import_module(f"rlcorr_cli.layouts.{module}"), name)(*args)

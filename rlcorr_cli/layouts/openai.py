@@ -1,0 +1,154 @@
+"""Responses in OpenAI's form, of vLLM, SGLang or OpenAI: chat, completions, and a batch's outcomes, one a line.
+
+A row is a choice.  Chat: logprobs.content, a list of objects; completions: logprobs.token_logprobs, before which the
+prompt's tokens stand where the request said echo.  Token ids: token_ids beside them, or tokens as "token_id:N".  What
+an engine scored of a prompt (echo, prompt_logprobs) is a column of its own: of another engine's tokens it is the
+second policy.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.layouts.json_layouts import ENGINE_ONLY, SCORED
+from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
+
+OBJECTS = ("chat.completion", "text_completion")
+COLUMNS = ("rollout_log_probs", "response_mask", "group_id", "sample_id", "choice")
+OPTIONAL = ("token_ids", "prompt_log_probs", "prompt_token_ids")
+LOOKED_AT = 16
+"""Requests that tell which of these columns a file has."""
+TOKEN_ID = "token_id:"
+NOTES = ("A row is a choice; group_id is its request's place in the file.",)
+FAILED = "Requests that failed give no row."
+NO_LOG_PROBS = DataError(
+    f"its first {LOOKED_AT} requests have no choice with log-probs.",
+    "Ask the engine for them: logprobs=true for chat, logprobs=0 or more for completions.",
+)
+
+
+def recognise(start: FileStart) -> str | None:
+    """By what the first row says that it is, or by the form of a batch's outcome."""
+    if start.row.get("object") in OBJECTS and "choices" in start.row:
+        return f"object {start.row['object']}"
+    response = start.row.get("response")
+    is_outcome = "custom_id" in start.row and isinstance(response, dict) and "body" in response
+    return "keys custom_id, response with body" if is_outcome else None
+
+
+def open_responses(paths: Sequence[str]) -> OpenedDump:
+    """One file of responses."""
+    import pyarrow as pa
+
+    (path,) = paths
+
+    def samples() -> Iterator[Sample]:
+        return made_of_rows(path, _samples)
+
+    first = [*islice(made_of_rows(path, lambda row, number: [[*_samples(row, number)]]), LOOKED_AT)]
+    choices = [choice for request in first for choice in request]
+    if all(choice["rollout_log_probs"] is None for choice in choices):
+        raise DataError(NO_LOG_PROBS.message, NO_LOG_PROBS.hint)
+    optional = [name for name in OPTIONAL if any(choice[name] is not None for choice in choices)]
+    notes = [*NOTES, *([SCORED] if "prompt_log_probs" in optional else ())]
+    return OpenedDump(
+        columns=[*COLUMNS, *optional],
+        samples=samples,
+        notes=(*notes, FAILED) if has_key(path, "custom_id") else tuple(notes),
+        types={
+            "choice": pa.int64(),
+            "prompt_log_probs": pa.list_(pa.float64()),
+            "prompt_token_ids": pa.list_(pa.int64()),
+        },
+        missing_policy_hint=ENGINE_ONLY,
+    )
+
+
+def _samples(row: dict[str, Any], request: int) -> Iterator[Sample]:
+    body, name = row, text(row, "id")
+    if "custom_id" in row:
+        body, name = inner(inner(row, "response"), "body"), text(row, "custom_id")
+    choices = objects(body, "choices")
+    for place, choice in enumerate(choices):
+        log_probs, tokens = _sampled(choice)
+        prompt, prompt_tokens = _prompt(choice, body), _ids(choice, "prompt_token_ids", body)
+        if log_probs is not None:
+            echoed = _echoed(choice, body, choices, len(log_probs))
+            prompt = log_probs[:echoed] if echoed else prompt
+            log_probs, tokens = log_probs[echoed:], tokens[echoed:]
+        ids = _ids(choice, "token_ids")
+        ids = _named_ids(tokens) if ids is None else ids
+        index = whole(choice, "index")
+        number = place if index is None else index
+        if log_probs is not None and ids is not None:
+            aligned(token_ids=ids, log_probs=log_probs)
+        yield {
+            "rollout_log_probs": log_probs,
+            "response_mask": None if log_probs is None else np.ones(len(log_probs), np.int8),
+            "token_ids": ids,
+            "group_id": str(request),
+            "sample_id": None if name is None else f"{name}/{number}",
+            "choice": number,
+            "prompt_log_probs": prompt,
+            "prompt_token_ids": prompt_tokens,
+        }
+
+
+def _sampled(choice: Mapping[str, Any]) -> tuple[NDArray[Any] | None, list[Any]]:
+    """A choice's log-probs and tokens as text; None of one without."""
+    logprobs = inner(choice, "logprobs")
+    if logprobs.get("token_logprobs") is not None:
+        values, tokens = floats(logprobs, "token_logprobs"), logprobs.get("tokens")
+        return values, tokens if isinstance(tokens, list) and len(tokens) == len(values) else []
+    if logprobs.get("content") is None and logprobs.get("refusal") is None:
+        return None, []
+    entries = objects(logprobs, "content") or objects(logprobs, "refusal")
+    values = floats({"logprob": [entry.get("logprob") for entry in entries]}, "logprob")
+    return values, [entry.get("token") for entry in entries]
+
+
+def _echoed(choice: Mapping[str, Any], body: Mapping[str, Any], choices: list[Any], n_values: int) -> int:
+    """How many of a completion's tokens are the prompt's."""
+    ids = _ids(choice, "token_ids")
+    if "token_logprobs" not in inner(choice, "logprobs"):
+        return 0
+    if ids is not None:
+        return max(0, n_values - len(ids))
+    usage = inner(body, "usage")
+    n_prompt, n_sampled = whole(usage, "prompt_tokens") or 0, whole(usage, "completion_tokens") or 0
+    n_all = sum(len(inner(other, "logprobs").get("token_logprobs") or ()) for other in choices)
+    return n_prompt if 0 < n_prompt <= n_values and n_all == n_sampled + n_prompt * len(choices) else 0
+
+
+def _prompt(choice: Mapping[str, Any], body: Mapping[str, Any]) -> NDArray[Any] | None:
+    """vLLM's prompt_logprobs: for each token an object of token id -> what is known of it, null for the first token."""
+    entries = choice.get("prompt_logprobs") or body.get("prompt_logprobs")
+    ids = _ids(choice, "prompt_token_ids", body)
+    if entries is None or ids is None:
+        return None
+    if not isinstance(entries, list) or not all(entry is None or isinstance(entry, dict) for entry in entries):
+        raise DataError("prompt_logprobs is not a list of objects.", HINT)
+    aligned(prompt_token_ids=ids, prompt_logprobs=entries)
+    own = [inner(entry or {}, str(token)) for entry, token in zip(entries, ids.tolist(), strict=True)]
+    return floats({"logprob": [entry.get("logprob") for entry in own]}, "logprob")
+
+
+def _ids(choice: Mapping[str, Any], key: str, body: Mapping[str, Any] | None = None) -> NDArray[np.int64] | None:
+    """Token ids of a choice, or of the whole response; None where neither has them."""
+    holder = next((holder for holder in (choice, body or {}) if holder.get(key) is not None), None)
+    return None if holder is None else integers(holder, key)
+
+
+def _named_ids(tokens: list[Any]) -> NDArray[np.int64] | None:
+    """The ids in tokens that are written as token_id:N, with return_tokens_as_token_ids."""
+    digits = [token[len(TOKEN_ID) :] for token in tokens if isinstance(token, str) and token.startswith(TOKEN_ID)]
+    if not digits or len(digits) < len(tokens) or not all(text.isdecimal() and len(text) < 19 for text in digits):
+        return None
+    return np.array([int(text) for text in digits], np.int64)

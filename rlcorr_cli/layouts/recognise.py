@@ -1,0 +1,162 @@
+"""By what a file is known: its beginning, as far as it tells what kind of file it is, and the usual signs in it.
+
+Each view of a beginning is made once, when it is asked for.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
+
+LOOKED_AT = 1 << 16
+LONGEST_LINE = 32 << 20
+"""Bytes of a first JSON line that is parsed; one of 100,000 tokens has a quarter of it."""
+N_VALUES = 64
+"""Texts, names and numbers of a pickle that are looked at."""
+FIRST_MEMBER = re.compile(rb"PK\x03\x04.{4}\0\0.{16}..(?P<extra>..)[^/\0]{1,4096}/data\.pkl", re.DOTALL)
+"""How a file of torch's begins: a member that is not compressed, its name, and the length of what follows that."""
+WHOLE = ("BININT", "BININT1", "BININT2", "LONG1")
+"""Opcodes of whole numbers."""
+
+
+class FileStart:
+    """What recognising may look at.  path: as it was found, so that names and folders can be taken from it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = os.path.basename(path)
+
+    @cached_property
+    def first_bytes(self) -> bytes:
+        """The first bytes."""
+        with filesystem(self.path).open(self.path) as file:
+            return file.read(LOOKED_AT)
+
+    @cached_property
+    def row(self) -> dict[str, Any]:
+        """The object in the first line of JSON lines; empty of another file."""
+        text = self.first_bytes.lstrip()
+        if not text.startswith(b"{"):
+            return {}
+        line, end, _ = text.partition(b"\n")
+        if not end and len(self.first_bytes) == LOOKED_AT:
+            line = self._line(len(self.first_bytes) - len(text))
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return {}
+        return row if isinstance(row, dict) else {}
+
+    def _line(self, offset: int) -> bytes:
+        """The line that begins there."""
+        with filesystem(self.path).open(self.path) as file:
+            file.seek(offset)
+            return file.readline(LONGEST_LINE)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Names and texts at the start of a pickle, or of the pickle in a file of torch: 'module name' of what it
+        calls, then or before them the keys of its dicts, in their order."""
+        return tuple(value for value in self._values if isinstance(value, str))
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Whole numbers that come right after a text there, the first of each: what keys of a dict hold."""
+        pairs = reversed([*pairwise(self._values)])
+        return {key: value for key, value in pairs if isinstance(key, str) and isinstance(value, int)}
+
+    @cached_property
+    def tail(self) -> bytes:
+        """The last bytes of the same pickle."""
+        if self.first_bytes[:1] == b"\x80":
+            with filesystem(self.path).open(self.path) as file:
+                file.seek(max(file.seek(0, os.SEEK_END) - 512, 0))
+                return file.read()
+        return bytes(self._pickle[-512:])
+
+    @cached_property
+    def _values(self) -> list[str | int]:
+        # torch writes the pickle first, so that it need not be looked up among thousands of members.
+        header = FIRST_MEMBER.match(self.first_bytes)
+        if self.first_bytes[:1] == b"\x80":
+            return _values(self.first_bytes)
+        if header is not None:
+            return _values(self.first_bytes[header.end() + int.from_bytes(header["extra"], "little") :])
+        return _values(bytes(self._pickle[:LOOKED_AT]))
+
+    @cached_property
+    def _pickle(self) -> memoryview:
+        from rlcorr_cli.layouts.torch_files import is_torch, pickle_of
+
+        if not is_torch(memoryview(self.first_bytes)):
+            return memoryview(b"")
+        try:
+            return pickle_of(self.path)
+        except DataError:  # another zip, or half of one; who opens it says so
+            return memoryview(b"")
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a Parquet file; none of another."""
+        if self.first_bytes[:4] != b"PAR1":
+            return ()
+        from rlcorr_cli.files.parquet_files import parquet_file
+
+        try:
+            with parquet_file(self.path) as file:
+                return tuple(file.schema_arrow.names)
+        except DataError:  # a damaged one; who opens it says so
+            return ()
+
+
+def _values(pickled: bytes) -> list[str | int]:
+    """The first texts, names and whole numbers of a pickle, without the numbers of its own bookkeeping."""
+    import pickletools
+
+    values: list[str | int] = []
+    try:
+        for opcode, value, _ in pickletools.genops(pickled):
+            if len(values) == N_VALUES:
+                break
+            if (isinstance(value, str) and opcode.name != "PUT") or (isinstance(value, int) and opcode.name in WHOLE):
+                values.append(value)
+    except ValueError:  # where the start is cut off, or is no pickle
+        pass
+    return values
+
+
+def by_torch_keys(*keys: str) -> Callable[[FileStart], str | None]:
+    """A file of torch's whose pickle names these keys first."""
+    return lambda start: f"torch file, keys {', '.join(keys)}" if start.words[: len(keys)] == keys else None
+
+
+DASHBOARD_NAME = re.compile(r"rollout_(?:eval_)?(\d{1,18})\.[^/]*$")
+DASHBOARD_COLUMNS = ("sample_index", "response_length", "total_length", "tokens", "loss_mask", "rollout_log_probs")
+
+
+def by_dashboard(start: FileStart) -> str | None:
+    """miles' dashboard, by its columns in order; only a file that is named as miles names it is opened for them."""
+    is_dashboard = DASHBOARD_NAME.search(start.path) and start.columns == DASHBOARD_COLUMNS
+    return f"columns {', '.join(DASHBOARD_COLUMNS)}" if is_dashboard else None
+
+
+def by_keys(*keys: str) -> Callable[[FileStart], str | None]:
+    """A first line of JSON that has these keys."""
+    return lambda start: f"keys {', '.join(keys)}" if all(key in start.row for key in keys) else None
+
+
+def by_pickle(*firsts: str) -> Callable[[FileStart], str | None]:
+    """A pickle whose first name, 'module name', begins so."""
+
+    def sign(start: FileStart) -> str | None:
+        first = " ".join(start.words[:2]) if start.first_bytes[:1] == b"\x80" else ""
+        known = next((name for name in firsts if first.startswith(name)), None)
+        return f"a pickle of {known.strip().replace(' ', '.')}" if known else None
+
+    return sign

@@ -1,0 +1,319 @@
+"""slime's and miles' files of a run: which of them a file is, which belong together, and their rows.
+
+Both save with torch.  A rollout file has `samples` of dicts, the sequences as the engine gave them: tokens are the
+prompt's and the response's, everything else is the response's alone.  A training file (`slime_train`) has what the
+trainer made of them, of a whole step (slime's format 2) or of one rank (slime's format 1, miles).
+
+Either is read alone, or both of one step joined: then a row is a sequence that was trained on, with reward, versions,
+status and group from the rollout file, log-probs, mask and advantages from the training file.  The tokens of both have
+to be the same.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
+from rlcorr_cli.layouts import slime_train
+from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.slime_train import TrainRow, read_ranks, read_step
+from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array
+from rlcorr_cli.layouts.torch_files import TorchFile, opened, pickle_of, read_torch
+from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, length, mapping, numbers, sequence
+
+ROLLOUT, STEP, RANK, TRAJECTORY = "rollout", "step", "rank", "trajectory"
+FIRST_KEYS = {
+    ROLLOUT: ("rollout_id", "samples"),
+    STEP: ("format_version", "rollout_id"),
+    RANK: ("rollout_id", "rank", "rollout_data"),
+}
+TRAJECTORY_KEYS = ("sample_index", "group_index", "status", "messages")
+MILES_MARK = b"qkv_format"
+"""What miles' training files end with, and slime's do not have."""
+
+
+@dataclass(frozen=True)
+class SlimeFile:
+    """One of their files, by its beginning."""
+
+    start: FileStart
+
+    @cached_property
+    def kind(self) -> str:
+        """ROLLOUT, STEP, RANK or TRAJECTORY; '' of another file."""
+        words, row = self.start.words, self.start.row
+        if words[:2] == ("rollout_id", "metadata") and "samples" in words:
+            return ROLLOUT
+        if all(key in row for key in TRAJECTORY_KEYS) and not any("log" in key and "prob" in key for key in row):
+            return TRAJECTORY
+        return next((kind for kind, keys in FIRST_KEYS.items() if words[: len(keys)] == keys), "")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether anybody can tell whose it is: half of a rank's file ends before what miles adds."""
+        return self.kind != RANK or bool(self.start.tail)
+
+    @cached_property
+    def of_miles(self) -> bool:
+        """Whether only miles writes it so."""
+        if self.kind == ROLLOUT:
+            return self.start.words[1] == "metadata"
+        return self.kind == TRAJECTORY or (self.kind == RANK and MILES_MARK in self.start.tail)
+
+    @property
+    def sign(self) -> str:
+        """What it is known by, in words."""
+        if self.kind == TRAJECTORY:
+            return f"keys {', '.join(TRAJECTORY_KEYS)}"
+        mark = {ROLLOUT: ("metadata",), RANK: ("qkv_format",)}[self.kind] if self.of_miles else ()
+        return f"torch file, keys {', '.join((*FIRST_KEYS[self.kind], *mark))}"
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Only its name tells."""
+        return self.kind == ROLLOUT and self.start.name.startswith("eval_")
+
+    @property
+    def step(self) -> int | None:
+        """Its rollout_id."""
+        return self.start.numbers.get("rollout_id")
+
+    @property
+    def folder(self) -> str:
+        """The folder that it is in."""
+        return os.path.dirname(filesystem(self.start.path).identity(self.start.path))
+
+
+def of_slime(start: FileStart) -> str | None:
+    """By the first keys of its pickle, where only slime has them so."""
+    file = SlimeFile(start)
+    return file.sign if file.kind and file.is_whole and not file.of_miles else None
+
+
+def of_miles(start: FileStart) -> str | None:
+    """By the first keys of its pickle and what only miles adds to them, or by a trajectory's keys."""
+    file = SlimeFile(start)
+    return file.sign if file.kind and file.of_miles else None
+
+
+def files_of_a_step(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """The training files of a step, and the rollout file of the same; evaluations and trajectories only where there
+    is nothing else."""
+    files = [SlimeFile(FileStart(path)) for path in paths]
+    for aside in (lambda file: file.kind == TRAJECTORY, lambda file: file.is_evaluation):
+        files = [file for file in files if not aside(file)] or files
+    trained: dict[tuple[int | None, str, str], list[SlimeFile]] = {}
+    for file in files:
+        if file.kind in (STEP, RANK) and file.is_whole:
+            trained.setdefault((file.step, file.folder, file.kind), []).append(file)
+    generated = [file for file in files if file.kind == ROLLOUT and not file.is_evaluation]
+    owner = {id(file): key for key, group in trained.items() for file in group}
+    partner = _partners(generated, list(trained))
+    units: dict[object, tuple[str, ...]] = {}
+    for file in files:
+        key = owner.get(id(file)) or partner.get(id(file))
+        if key is None:
+            units[id(file)] = (file.start.path,)
+        elif key not in units:
+            joined = [other for other in generated if partner.get(id(other)) == key]
+            units[key] = tuple(member.start.path for member in (*trained[key], *joined))
+    return list(units.values())
+
+
+def _partners(
+    generated: Sequence[SlimeFile], trained: Sequence[tuple[int | None, str, str]]
+) -> dict[int, tuple[int | None, str, str]]:
+    """Rollout file -> the training files of its step: the only ones, or those in its folder or beside its folder."""
+    partners: dict[int, tuple[int | None, str, str]] = {}
+    for file in generated:
+        keys = [key for key in trained if key[0] == file.step]
+        rivals = [other for other in generated if other.step == file.step]
+        near = [key for key in keys if key[1] == file.folder] or [
+            key for key in keys if os.path.dirname(key[1]) == os.path.dirname(file.folder)
+        ]
+        if len(keys) == 1 and len(rivals) == 1:
+            partners[id(file)] = keys[0]
+        elif len(near) == 1 and near[0] not in partners.values():
+            partners[id(file)] = near[0]
+    return partners
+
+
+ALLOWED = (*TENSORS, *NUMPY_GLOBALS, "miles.utils.types.AdapterRef", "miles.utils.types.RewardSpec")
+"""What a rollout file's pickle may name."""
+SOURCES = "source_name", "data_source"
+"""The keys of a sample's metadata that tell where its prompt is from: slime's, miles'."""
+FROM_ROLLOUT = ("reward", "group_id", "policy_version", "policy_version_end", "source", "status", "remove_sample")
+"""What a joined row has of the rollout file, where the training file has no such column."""
+ENGINE = "rollout_log_probs"
+ALWAYS = ("response_mask", "token_ids", "step", "sample_id")
+TYPES = {"status": pa.string(), "remove_sample": pa.bool_()}
+REMOVED = "sequences with remove_sample were kept from training; their mask is 0 here."
+REWARDS = "its rewards are dicts, of which the run's own options choose a key; none is read."
+BEFORE_TRAINING = (
+    "It is a rollout file, written before training. Name the training file of the same id, too; --dump-details has "
+    "both written, --save-debug-train-data the latter."
+)
+UNTRAINED = "sequences of the rollout file that its training files do not hold are left out."
+NO_LOG_PROBS = (
+    "Name rollout_data/{id}.pt and train_data/{id}_{rank}.pt, which --dump-details has written beside it, instead."
+)
+
+
+@dataclass(frozen=True)
+class RolloutFile:
+    """A rollout file, in memory, because its lists lie in one pickle."""
+
+    path: str
+
+    @cached_property
+    def file(self) -> TorchFile:
+        """The file of torch, whose tensors are read when they are asked for."""
+        return read_torch(opened(self.path), ALLOWED)
+
+    @cached_property
+    def samples(self) -> list[dict[Any, Any]]:
+        """Its sequences."""
+        value = mapping(self.file.value, "its pickle")
+        return [mapping(sample, f"sample {i}") for i, sample in enumerate(sequence(value, "samples"))]
+
+    @cached_property
+    def facts(self) -> list[dict[str, Any]]:
+        """What is told of each sequence beside its tokens, by column."""
+        samples = self.samples
+        step = length(self.file.value, "rollout_id")
+        return [{**_facts(sample), "step": step} for sample in samples]
+
+    def tokens(self, number: int) -> Array:
+        """The prompt's and the response's tokens of a sequence."""
+        return numbers(self.samples[number].get("tokens"), f"tokens of sample {number}", self.file, are_whole=True)
+
+    def log_probs(self, number: int) -> Array | None:
+        """The engine's log-probs of a sequence; none where it gave none, as of an empty response."""
+        values = self.samples[number].get("rollout_log_probs")
+        if values is None:
+            return None if self.samples[number].get("response_length") else np.empty(0)
+        return numbers(values, f"rollout_log_probs of sample {number}", self.file)
+
+    def rows(self) -> Iterator[Sample]:
+        """Its sequences, in order.  A mask that is null counts every token; remove_sample takes a sequence out of
+        training only after the file was written, so its mask is 0 here."""
+        for number, sample in enumerate(self.samples):
+            tokens, what = self.tokens(number), f"sample {number}"
+            n_tokens = length(sample, "response_length", what)
+            if n_tokens > len(tokens):
+                raise DataError(f"{what} has {len(tokens):,} tokens and a response of {n_tokens:,}.", HINT)
+            log_probs, mask = self.log_probs(number), sample.get("loss_mask")
+            if mask is None or sample.get("remove_sample") is True:
+                mask = np.full(n_tokens, sample.get("remove_sample") is not True, np.int8)
+            else:
+                mask = numbers(mask, f"loss_mask of {what}", self.file, are_whole=True)
+            lists = {
+                "rollout_log_probs": log_probs,
+                "response_mask": mask,
+                "token_ids": tokens[len(tokens) - n_tokens :],
+            }
+            yield {**self.facts[number], **lists}
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that some sequence has."""
+        filled = {name for facts in self.facts for name, value in facts.items() if value is not None} | set(ALWAYS)
+        if any(sample.get(ENGINE) is not None for sample in self.samples):
+            filled.add(ENGINE)
+        return [name for name in (ENGINE, *ALWAYS, *_facts({})) if name in filled or not self.samples]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is special about its sequences."""
+        removed = any(sample.get("remove_sample") is True for sample in self.samples)
+        dicts = any(isinstance(sample.get("reward"), dict) for sample in self.samples)
+        return (*((REMOVED,) if removed else ()), *((REWARDS,) if dicts else ()))
+
+
+def _facts(sample: dict[Any, Any]) -> dict[str, Any]:
+    versions = sample.get("weight_versions")
+    versions = versions if isinstance(versions, list) and versions else [None]
+    metadata = sample.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return {
+        "reward": as_number(sample.get("reward")),
+        "group_id": as_text(sample.get("group_index")),
+        "sample_id": as_text(sample.get("index")),
+        "rollout_ids": as_text(sample.get("rollout_id")),
+        "policy_version": as_version(versions[0]),
+        "policy_version_end": as_version(versions[-1]),
+        "source": next((metadata[key] for key in SOURCES if isinstance(metadata.get(key), str)), None),
+        "status": as_text(sample.get("status")),
+        "remove_sample": sample.get("remove_sample") is True,
+    }
+
+
+def open_unit(paths: Sequence[str]) -> OpenedDump:
+    """A rollout file, the training files of a step, or both."""
+    kinds: dict[str, list[str]] = {}
+    for path in paths:
+        kinds.setdefault(SlimeFile(FileStart(path)).kind, []).append(path)
+    if TRAJECTORY in kinds:
+        raise DataError("its lines hold texts and rewards, no log-probs: it is a trajectory of miles.", NO_LOG_PROBS)
+    if "" in kinds:
+        pickle_of(kinds[""][0])  # says what is wrong with a file of torch
+        raise DataError("it is neither a rollout file nor a training file of slime or miles.", HINT)
+    if STEP not in kinds and RANK not in kinds:
+        rollout = RolloutFile(paths[0])
+        return OpenedDump(
+            columns=rollout.columns,
+            samples=rollout.rows,
+            notes=rollout.notes,
+            types=TYPES,
+            missing_policy_hint=BEFORE_TRAINING,
+        )
+    rows, notes = read_ranks(kinds[RANK]) if RANK in kinds else ([], ())
+    rows += [row for path in kinds.get(STEP, ()) for row in read_step(path)]
+    trained = OpenedDump(
+        columns=slime_train.columns(rows),
+        samples=lambda: (row.sample() for row in rows),
+        notes=notes,
+        types=slime_train.TYPES,
+        missing_policy_hint=slime_train.missing_policy_hint(rows),
+    )
+    return _joined(trained, rows, RolloutFile(kinds[ROLLOUT][0])) if ROLLOUT in kinds else trained
+
+
+def _joined(trained: OpenedDump, rows: Sequence[TrainRow], rollout: RolloutFile) -> OpenedDump:
+    """The trained sequences, each with what the rollout file has of it.  Several may share an index there: the tokens
+    tell."""
+    generated = rollout.columns
+    added = [name for name in (*FROM_ROLLOUT, ENGINE) if name in generated and name not in trained.columns]
+    types = {**TYPES, **{name: type for name, type in trained.types.items() if name not in added}}
+
+    def samples() -> Iterator[Sample]:
+        by_index: dict[str | None, list[int]] = {}
+        for number, sample in enumerate(rollout.samples):
+            by_index.setdefault(as_text(sample.get("index")), []).append(number)
+        for row in rows:
+            index, tokens = as_text(row.values.get("sample_index")), row.tokens()
+            alike = (number for number in by_index.get(index, ()) if np.array_equal(rollout.tokens(number), tokens))
+            number = next(alike, None)
+            if number is None:
+                what = f"its sequence {row.number} (sample_index {index}) is not in {rollout.path}"
+                hint = "Are both of one run? Name the training files alone, then."
+                raise DataError(f"{what}, or has other tokens there.", hint)
+            facts = rollout.facts[number]
+            about = {name: facts[name] for name in FROM_ROLLOUT if facts[name] is not None}
+            yield {**row.sample(), **about, **({ENGINE: rollout.log_probs(number)} if ENGINE in added else {})}
+
+    untrained = (UNTRAINED,) if len(rollout.samples) > len(rows) else ()
+    return replace(
+        trained,
+        columns=[*trained.columns, *added],
+        samples=samples,
+        notes=(*trained.notes, *rollout.notes, *untrained),
+        types=types,
+    )

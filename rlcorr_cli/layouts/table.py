@@ -1,0 +1,143 @@
+"""LAYOUTS: the kinds of files that frameworks write, one row each, and which of them a file is.
+
+Loads nothing heavy, because options name the rows; what reads a file is loaded with the first of its kind.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlcorr_cli.layouts.json_layouts import JSON_LAYOUTS
+from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
+from rlcorr_cli.layouts.recognise import FileStart, by_dashboard, by_pickle, by_torch_keys
+
+
+def _transfer_queue(start: FileStart) -> str | None:
+    """By the first key and the TensorDict behind it."""
+    is_batch = start.words[:1] == ("tensordict",) and "tensordict._reductions" in " ".join(start.words[1:3])
+    return "torch.save of tensordict, tags, keys, global_steps" if is_batch else None
+
+
+SLIME_LEFT_OUT = "evaluations, and files without log-probs, are read only where no others are named."
+BINARY_LAYOUTS = (
+    Layout(
+        name="miles",
+        framework="miles",
+        title="miles' rollout_data/{id}.pt and train_data/{id}_{rank}.pt",
+        suffixes=(".pt", ".jsonl"),
+        recognise=later("slime.of_miles"),
+        open=later("slime.open_unit"),
+        files_of_a_step=later("slime.files_of_a_step"),
+        left_out=SLIME_LEFT_OUT,
+    ),
+    Layout(
+        name="miles-dashboard",
+        framework="miles",
+        title="miles' dashboard_columns/rollout_{id}.parquet",
+        suffixes=(".parquet",),
+        recognise=by_dashboard,
+        open=later("miles.open_dashboard"),
+        files_of_a_step=later("miles.dashboards"),
+        left_out="evaluations are read only where no others are named.",
+    ),
+    Layout(
+        name="miles-policy-loss",
+        framework="miles",
+        title="miles' policy_loss_debug/rank_{rank}_call_{call}.pt",
+        suffixes=(".pt",),
+        recognise=by_torch_keys("rank", "call", "samples"),
+        open=later("miles.open_policy_loss"),
+    ),
+    Layout(
+        name="openai",
+        framework="vLLM and OpenAI",
+        title="responses of vLLM, SGLang or OpenAI",
+        suffixes=(".jsonl",),
+        recognise=later("openai.recognise"),
+        open=later("openai.open_responses"),
+    ),
+    Layout(
+        name="prime-rl-batches",
+        framework="prime-rl",
+        title="prime-rl's rank_{R}.bin",
+        suffixes=(".bin",),
+        recognise=later("packed_batches.recognise"),
+        open=later("packed_batches.open_rank"),
+    ),
+    Layout(
+        name="roll",
+        framework="ROLL",
+        title="ROLL's step_{N}.pkl of rollout_mock",
+        suffixes=(".pkl",),
+        recognise=by_pickle("roll.distributed.scheduler.protocol DataProto"),
+        open=later("padded.open_roll"),
+    ),
+    Layout(
+        name="skyrl",
+        framework="SkyRL",
+        title="SkyRL's global_step_{N}_training_input.pkl",
+        suffixes=(".pkl",),
+        recognise=by_pickle("skyrl.backends.skyrl_train.training_batch ", "skyrl_train.training_batch "),
+        open=later("padded.open_skyrl"),
+    ),
+    Layout(
+        name="slime",
+        framework="slime",
+        title="slime's rollout_data/{id}.pt and train_data/{id}.pt",
+        suffixes=(".pt",),
+        recognise=later("slime.of_slime"),
+        open=later("slime.open_unit"),
+        files_of_a_step=later("slime.files_of_a_step"),
+        left_out=SLIME_LEFT_OUT,
+    ),
+    Layout(
+        name="verl",
+        framework="verl",
+        title="verl's DataProto",
+        suffixes=(".dp", ".pkl"),
+        recognise=by_pickle("verl.protocol DataProto"),
+        open=later("padded.open_verl"),
+    ),
+    Layout(
+        name="verl-tq",
+        framework="verl",
+        title="verl's tq_batch.pt",
+        suffixes=(".pt",),
+        recognise=_transfer_queue,
+        open=later("padded.open_verl_tq"),
+    ),
+)
+LAYOUTS: tuple[Layout, ...] = tuple(
+    sorted((*BINARY_LAYOUTS, *(row.layout for row in JSON_LAYOUTS)), key=lambda layout: layout.name)
+)
+BATCHES = {
+    "trl": BatchLayout(
+        title="a batch of GRPOTrainer",
+        keys=("prompt_ids", "completion_ids", "completion_mask"),
+        columns=later("padded.trl_columns"),
+    ),
+}
+"""Batches in memory, by the framework's name."""
+NAMES = tuple(layout.name for layout in LAYOUTS)
+TRAINED = frozenset(("miles", "miles-policy-loss", "nemo-rl", "prime-rl", "skyrl", "slime", "verl"))
+"""Those whose framework writes a trained policy beside the rollout's."""
+SUFFIXES = tuple(dict.fromkeys(suffix for layout in LAYOUTS for suffix in layout.suffixes))
+
+
+def layout(name: str) -> Layout:
+    """The layout of that name."""
+    return LAYOUTS[NAMES.index(name)]
+
+
+def recognised(start: FileStart) -> tuple[str, str] | None:
+    """The name of the layout that a file is of, and the sign; None of a file that is of none."""
+    for row in LAYOUTS:
+        if start.name.lower().endswith(row.suffixes):
+            sign = row.recognise(start)
+            if sign is not None:
+                return row.name, sign
+    return None
+
+
+def batch_layout(batch: Mapping[str, Any]) -> tuple[str, BatchLayout] | None:
+    """The framework that a batch in memory is of, and its layout; None of a batch of none."""
+    return next((row for row in BATCHES.items() if all(batch.get(key) is not None for key in row[1].keys)), None)

@@ -1,0 +1,30 @@
+"""The layouts together: no file of one framework is taken for another's."""
+
+from pathlib import Path
+
+import pytest
+
+from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.table import LAYOUTS
+from tests.layouts.native_rows import NATIVE
+
+NO_DUMPS = (".md", "meta.json", "STABLE")
+REFUSED = ("no-log-probs/", "verl/rollout_data/")
+"""Logs of texts, which no layout reads."""
+FILES = sorted(
+    path.relative_to(NATIVE).as_posix()
+    for path in NATIVE.rglob("*")
+    if path.is_file() and not path.name.startswith("expected") and not path.name.endswith(NO_DUMPS)
+)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_frameworks_file_is_of_one_layout_and_of_that_framework(name: str) -> None:
+    head = FileStart(str(NATIVE / name))
+    known = [row for row in LAYOUTS if row.recognise(head)]
+    right = [] if name.startswith(REFUSED) else [Path(name).parts[0]]
+    assert [_folder(row.framework) for row in known] == right, [row.name for row in known]
+
+
+def _folder(framework: str) -> str:
+    return {"vLLM and OpenAI": "engines", "SGLang": "engines"}.get(framework, framework.lower())
