@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rlcorr_cli.batch import Input
 from rlcorr_cli.causes.diagnosis import (
     AnomalyFinding,
     CauseFinding,
@@ -13,6 +12,7 @@ from rlcorr_cli.causes.diagnosis import (
     NotLookedFor,
     PlaceGap,
 )
+from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.totals.gap import GapTotals
 

@@ -10,13 +10,13 @@ import numpy as np
 from hypothesis import strategies as st
 from oracle import Row
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.arrays import CPU, Device
 from rlcorr_cli.measure.budget_search import candidates
 from rlcorr_cli.measure.budget_search import totals as budget_totals
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, Observed, observe
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.budget_search import crossing, cut
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import CANONICAL, BatchMean, factors, normalize

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.api.reading import analyze, correct, filter_dump, inspect, inspect_row
     from rlcorr_cli.api.side_by_side import compare_dumps
     from rlcorr_cli.api.sweeping import sweep
-    from rlcorr_cli.quality.bad_rows import BadRowPolicy
+    from rlcorr_cli.reading.bad_rows import BadRowPolicy
     from rlcorr_cli.report.report import Report
 
 __all__ = [
@@ -61,7 +61,7 @@ _HOMES = {
     "api.reading": ("analyze", "correct", "filter_dump", "inspect", "inspect_row"),
     "api.side_by_side": ("compare_dumps",),
     "api.sweeping": ("sweep",),
-    "quality.bad_rows": ("BadRowPolicy",),
+    "reading.bad_rows": ("BadRowPolicy",),
     "report.report": ("Report",),
 }
 """Module -> the names it has for callers."""

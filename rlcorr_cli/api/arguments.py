@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
-from rlcorr_cli.quality.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
-from rlcorr_cli.requests import MOST_ROWS, MOST_WORKERS, EngineName, ReadRequest
+from rlcorr_cli.reading.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
+from rlcorr_cli.reading.request import MOST_ROWS, MOST_WORKERS, EngineName, ReadRequest
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.scan import Computing
@@ -98,7 +98,7 @@ def paths(dumps: Any) -> tuple[str, ...]:
     if isinstance(dumps, str | Path):
         return (dumps if isinstance(dumps, str) else str(dumps),)
     if not isinstance(dumps, (list, tuple)):
-        from rlcorr_cli.io.tables import in_memory
+        from rlcorr_cli.reading.tables import in_memory
 
         table = in_memory(dumps)
         if table is not None:

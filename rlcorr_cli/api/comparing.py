@@ -17,9 +17,9 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.presets.compared import COMPARED
 from rlcorr_cli.present.forms import sheet_destinations
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import MOST_SEED, EngineName
 from rlcorr_cli.report.compared import Comparison
-from rlcorr_cli.requests import MOST_SEED, EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.api.arguments import Names, Paths, names, refuse_outside, refuse_stdin_twice, request
 from rlcorr_cli.api.touched import check_touched, written
 from rlcorr_cli.api.words import speaks_of_arguments
+from rlcorr_cli.reading.request import MOST_ROWS
 from rlcorr_cli.report.converted import Converted
 from rlcorr_cli.report.filtered import ROWS_PER_FILE
-from rlcorr_cli.requests import MOST_ROWS
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch

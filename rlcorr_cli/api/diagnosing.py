@@ -9,9 +9,9 @@ from rlcorr_cli.api.touched import check_touched, quarantines, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.forms import sheet_destinations
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import EngineName
 from rlcorr_cli.report.diagnosed import DiagnosedDump
-from rlcorr_cli.requests import EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch

@@ -24,9 +24,9 @@ from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.present.forms import sheet_destinations
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import MOST_SEED, EngineName
 from rlcorr_cli.report.diffed import Diff, checked
-from rlcorr_cli.requests import MOST_SEED, EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch

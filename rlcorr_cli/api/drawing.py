@@ -17,10 +17,10 @@ from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.present import forms
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import EngineName, ReadRequest
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import refuse_undrawable
-from rlcorr_cli.requests import EngineName, ReadRequest
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan

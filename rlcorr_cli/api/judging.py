@@ -15,11 +15,11 @@ from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import EngineName, ReadRequest
 from rlcorr_cli.report.checked import Checked, measurements_of
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import is_report, read_report
-from rlcorr_cli.requests import EngineName, ReadRequest
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.files import read_rules
 from rlcorr_cli.rules.policy import Baseline, FailOn, Policy, policy, refuse_impossible

@@ -60,6 +60,6 @@ def _expanded(typed: str) -> Iterable[str]:
     """The files that a name of parts stands for."""
     if not glob.has_magic(typed):
         return [located(typed)]
-    from rlcorr_cli.io.sources import files  # here, because it loads pyarrow
+    from rlcorr_cli.reading.find import files  # here, because it loads pyarrow
 
     return files([typed])

@@ -15,14 +15,14 @@ from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.present import forms
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, NO_BATCH, EngineName
 from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.requests import MOST_ROWS, MOST_SEED, NO_BATCH, EngineName
 
 if TYPE_CHECKING:
-    from rlcorr_cli.io.tables import Table
     from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.reading.tables import Table
     from rlcorr_cli.report.inspected import Inspected, OneRow
 
 

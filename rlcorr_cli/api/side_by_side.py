@@ -21,9 +21,9 @@ from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.present.forms import sheet_destinations
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import MOST_SEED, EngineName
 from rlcorr_cli.report.side_by_side import SideBySide
-from rlcorr_cli.requests import MOST_SEED, EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.pipeline.analyze import Watch

@@ -14,9 +14,9 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.plan import Mode, Rejection, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.present.forms import sheet_destinations
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import EngineName
 from rlcorr_cli.report.swept import MOST_POINTS, Sweep, Targets
-from rlcorr_cli.requests import EngineName
 from rlcorr_cli.totals.comparison import divides_by_mean
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rlcorr_cli.files import located, output_path
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.present.forms import FORMS, SHEETS
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
 
 
 def written(option: str, path: Any) -> Path:
@@ -81,6 +81,6 @@ def _reads(
     for option, path in (*plan_files, ("--rules", rules), ("--baseline", baseline)):
         if isinstance(path, str | Path):
             yield option, located(path) if isinstance(path, str) else path
-    from rlcorr_cli.io.sources import files
+    from rlcorr_cli.reading.find import files
 
     yield from ((DUMP, path) for path in files(dumps))

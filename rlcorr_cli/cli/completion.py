@@ -95,7 +95,7 @@ def pages() -> Offers:
 
 def formats() -> Offers:
     """What a dump may be."""
-    from rlcorr_cli.io.formats import NAMES
+    from rlcorr_cli.reading.formats import NAMES
 
     return [(name, "") for name in ("auto", *NAMES)]
 
@@ -126,7 +126,7 @@ def columns(ctx: typer.Context) -> list[str]:
 
 def mapped_columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """'old_log_probs=', and after the sign the columns of the dump that is named before."""
-    from rlcorr_cli.quality.columns import COLUMNS
+    from rlcorr_cli.reading.names import COLUMNS
 
     canonical, equals, _ = incomplete.partition("=")
     if not equals:
@@ -140,13 +140,13 @@ def _columns(context: typer.Context) -> list[str]:
     Of a line that ends in an option without its value typer leaves the arguments unparsed.
     """
     from rlcorr_cli.errors import RlcorrError
-    from rlcorr_cli.io.formats import by_suffix
+    from rlcorr_cli.reading.formats import by_suffix
 
     path = next(iter(context.params.get("dumps") or context.args), "")
     try:
         match by_suffix(path):
             case "parquet":
-                from rlcorr_cli.io.dump import schema_of
+                from rlcorr_cli.reading.dump import schema_of
 
                 return list(schema_of([path]))
             case "jsonl":

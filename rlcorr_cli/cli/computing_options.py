@@ -6,7 +6,7 @@ import typer
 
 from rlcorr_cli.cli import completion
 from rlcorr_cli.cli.options import COMPUTING
-from rlcorr_cli.requests import MOST_ROWS, MOST_WORKERS, EngineName
+from rlcorr_cli.reading.request import MOST_ROWS, MOST_WORKERS, EngineName
 
 Device = Annotated[
     str,

@@ -71,7 +71,7 @@ def diff(
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
     from rlcorr_cli.cli.option_groups import mapping
-    from rlcorr_cli.quality.bad_rows import BadRowPolicy
+    from rlcorr_cli.reading.bad_rows import BadRowPolicy
 
     difference = api.diff(
         a,

@@ -8,7 +8,7 @@ import typer
 
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
-from rlcorr_cli.requests import MOST_ROWS
+from rlcorr_cli.reading.request import MOST_ROWS
 
 if TYPE_CHECKING:
     from rlcorr_cli.report.inspected import Inspected, OneRow
@@ -71,8 +71,8 @@ def inspect(
 def _columns_before_errors(dumps: Sequence[str], format: str, as_json: bool) -> Generator[None]:
     """Where the dump cannot be read, print its columns, then the error; programs get the error alone."""
     from rlcorr_cli.errors import DataError, RlcorrError
-    from rlcorr_cli.io.dump import schema_of
     from rlcorr_cli.present.terminal.inspected import print_schema
+    from rlcorr_cli.reading.dump import schema_of
 
     try:
         yield

@@ -13,11 +13,11 @@ from rlcorr_cli.cli import computing_options as w
 from rlcorr_cli.cli import options as o
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.places import scheme
-from rlcorr_cli.requests import EngineName
+from rlcorr_cli.reading.request import EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
-    from rlcorr_cli.quality.bad_rows import BadRowPolicy
+    from rlcorr_cli.reading.bad_rows import BadRowPolicy
 
 
 class ReadingRows(TypedDict):
@@ -79,7 +79,7 @@ class ReadingOptions:
 
     def _bad_rows(self) -> "BadRowPolicy":
         """What to do about bad rows; a place for them asks for their quarantine."""
-        from rlcorr_cli.quality.bad_rows import BadRowPolicy
+        from rlcorr_cli.reading.bad_rows import BadRowPolicy
 
         path = None if self.quarantine is None else Path(self.quarantine)
         asks = path is not None and self.on_bad_row == "error"
@@ -156,7 +156,7 @@ class ComputingOptions:
 
     def arguments(self, *, sparing: bool = False) -> Computing:
         """As the API takes them, for a process that does nothing else; sparing: see `prefer_jemalloc`."""
-        from rlcorr_cli.io.containers.parquet import prefer_jemalloc
+        from rlcorr_cli.reading.parquet import prefer_jemalloc
 
         prefer_jemalloc(sparing)
         return {

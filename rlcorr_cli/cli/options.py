@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from rlcorr_cli.cli import completion
-from rlcorr_cli.io.formats import NAMES, STREAMED, WRITTEN
 from rlcorr_cli.plans.plan import SCOPES, Mode, Normalize, WeightScope
 from rlcorr_cli.present.forms import FORMS
-from rlcorr_cli.quality.bad_rows import BadRowAction, NonfiniteAction
-from rlcorr_cli.requests import MOST_ROWS, MOST_SEED
+from rlcorr_cli.reading.bad_rows import BadRowAction, NonfiniteAction
+from rlcorr_cli.reading.formats import NAMES, STREAMED, WRITTEN
+from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED
 
 READING = "Reading the dump"
 PLAN = "Correction plan"

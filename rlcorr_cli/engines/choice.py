@@ -9,8 +9,8 @@ factor: near the break-even one is as good as the other.
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.in_order import Engine
+from rlcorr_cli.reading.batch import Shard
 
 THREADS_THAT_HELP = 5.0
 """One over the share of a worker thread's time under the interpreter lock."""

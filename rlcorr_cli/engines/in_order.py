@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from queue import Full, Queue
 from typing import Generic, TypeVar
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines import interrupt
+from rlcorr_cli.reading.batch import Shard
 
 R = TypeVar("R")
 AHEAD = 2

@@ -22,10 +22,10 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, NoReturn, TypeVar
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.in_order import Engine, by_threads, check
 from rlcorr_cli.engines.remote import MOST_RUNS, lost, outcomes, packed, unpacked
+from rlcorr_cli.reading.batch import Shard
 
 R = TypeVar("R")
 ENDING_SECONDS = 5.0

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.in_order import AHEAD, Engine, cores, in_order
 from rlcorr_cli.engines.ray_cluster import Cluster, broken, connected
@@ -24,6 +23,7 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.disk import DISK
 from rlcorr_cli.files.services import SERVICES
 from rlcorr_cli.places import Stamp
+from rlcorr_cli.reading.batch import Shard
 
 R = TypeVar("R")
 Reference = Any

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rlcorr_cli.batch import Shard
     from rlcorr_cli.places import Stamp
+    from rlcorr_cli.reading.batch import Shard
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, RlcorrError
+from rlcorr_cli.reading.batch import Shard
 
 MOST_RUNS = 3
 """How often a shard is begun whose worker is lost: a second loss may be chance, a third says that it is the shard."""

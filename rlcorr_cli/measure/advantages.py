@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.advantages import PREFIX
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import PARTS
 from rlcorr_cli.totals.histogram import Floats
 

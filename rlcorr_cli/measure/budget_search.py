@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.arrays import Device, host
 from rlcorr_cli.measure.correct import budgeted
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
 from rlcorr_cli.totals.budget_search import BudgetGroup, Crossing, binned_values
 from rlcorr_cli.totals.exact import Floats

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch, Surroundings
 from rlcorr_cli.measure.arrays import stretches
+from rlcorr_cli.reading.batch import Batch, Surroundings
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
 
 HEAD = 16

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.measure.arrays import Device, Flags, Segments, host, joined, row_blocks
 from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, Rejected, correct
 from rlcorr_cli.measure.objectives import token_losses, token_weights
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
+from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.totals import GroupKey
 

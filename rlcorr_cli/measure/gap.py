@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch, Surroundings
 from rlcorr_cli.measure.arrays import Array, Device, as_floats, bin_counts, host
 from rlcorr_cli.measure.gap_rows import GapRows, TokenGaps, sums_at
 from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.reading.batch import Batch, Surroundings
 from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.gap import (
     BODY,

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch, Decision
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.advantages import advantage_columns, mean_advantages
 from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
@@ -34,6 +33,7 @@ from rlcorr_cli.measure.tokens import Tokens, scored_rollout
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
 from rlcorr_cli.totals.histogram import Floats, Histogram, Histograms

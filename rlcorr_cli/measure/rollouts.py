@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.quantities import Columns
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT, RolloutTotals
 from rlcorr_cli.totals.totals import Totals
 

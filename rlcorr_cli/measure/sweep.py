@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.arrays import Device, host
 from rlcorr_cli.measure.comparison import Comparing
 from rlcorr_cli.measure.correct import MAX_WEIGHT, compared_values, reduce_log_ratio, weigh
@@ -16,6 +15,7 @@ from rlcorr_cli.measure.observe import Observation, Observed, observe
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import LEVELS, Plan, Rejection, Weighting
 from rlcorr_cli.plans.swept import Swept
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.sweep import CAPPED, DEGREES, UnitTotals, distances

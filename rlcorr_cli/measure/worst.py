@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.arrays import Array, Device, host
 from rlcorr_cli.measure.statistics import EXP_LIMIT, k3
 from rlcorr_cli.measure.tokens import Tokens
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.histogram import Floats
 
 

@@ -14,14 +14,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
-from rlcorr_cli.io.batches import CheckedRows
-from rlcorr_cli.io.dump import Dump, open_dump
-from rlcorr_cli.io.peek import samples
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.chosen_rows import Rows
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
@@ -33,9 +29,13 @@ from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import CheckedRows
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.peek import samples
+from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
-from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.measured import MOST_COMPARED, Gathering, Measured, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals

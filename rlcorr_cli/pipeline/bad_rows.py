@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import output_path
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.io.batches import SetAside
-from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.formats import holding
-from rlcorr_cli.io.places import resolved
-from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowCounts, BadRowPolicy
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import SetAside
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.formats import holding
+from rlcorr_cli.reading.row_places import resolved
 
 if TYPE_CHECKING:
-    from rlcorr_cli.io.outputs import Output
+    from rlcorr_cli.reading.datasets import Output
 
 
 class BadRowLog:
@@ -42,7 +42,7 @@ class BadRowLog:
         self._counts = self._counts + set_aside.counts
         self.rows[shard.path] += set_aside.counts.n_rows
         if self._output is not None and set_aside.reasons:
-            from rlcorr_cli.io.quarantine import quarantined
+            from rlcorr_cli.reading.rows_out import quarantined
 
             self._output.write(quarantined(set_aside))
 
@@ -75,7 +75,7 @@ def bad_row_log(dump: Dump, staging: Outputs, *, overwrite: bool | None = None) 
     if destination is None:
         yield BadRowLog(policy, None)
         return
-    from rlcorr_cli.io.outputs import Output, is_table
+    from rlcorr_cli.reading.datasets import Output, is_table
 
     columns = dump.table_columns if is_table(destination) else None
     with Output(staging, destination, 1, "", columns=columns, untouched=True) as output:

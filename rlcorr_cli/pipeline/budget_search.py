@@ -10,13 +10,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rlcorr_cli.batch import Shard
-from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure import budget_search as bins
 from rlcorr_cli.measure.observe import BudgetBounds
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.totals.bins import Binned, FloatBits
 from rlcorr_cli.totals.budget_search import BudgetBatch, BudgetGroup, Crossing, crossing, cut
 from rlcorr_cli.totals.exact import Floats

@@ -9,8 +9,6 @@ from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.dump import Dump, open_dump
-from rlcorr_cli.io.peek import samples
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import Watch, measure, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
@@ -18,8 +16,10 @@ from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.peek import samples
+from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.report.compared import Comparison, NamedPlan, Skipped, compared
-from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.totals import GroupKey
 

@@ -11,12 +11,12 @@ from rlcorr_cli import __version__
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.io.convert import SCORED, Partner, canonical_rows
-from rlcorr_cli.io.dump import Dump, open_dump
-from rlcorr_cli.io.outputs import Output, dataset, is_table
 from rlcorr_cli.pipeline.analyze import Watch, watched
+from rlcorr_cli.reading.convert import SCORED, Partner, canonical_rows
+from rlcorr_cli.reading.datasets import Output, dataset, is_table
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.report.converted import Converted
-from rlcorr_cli.requests import PlanColumns, ReadRequest
 
 ANY_POLICY = PlanColumns(compares=False)
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.corrected import check_added
-from rlcorr_cli.io.tables import Table, one_table
 from rlcorr_cli.pipeline.analyze import opened
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.filter_passes import filter_work, filtered_rows
 from rlcorr_cli.pipeline.scan import Computing
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.reading.rows_out import check_added
+from rlcorr_cli.reading.tables import Table, one_table
 from rlcorr_cli.report.filtered import Target
-from rlcorr_cli.requests import ReadRequest
 
 
 def correct(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> Table:

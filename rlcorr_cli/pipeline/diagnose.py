@@ -10,28 +10,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.diagnosis import unexplained
 from rlcorr_cli.causes.features import Context
 from rlcorr_cli.causes.judge import diagnose as diagnose_totals
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.io.batches import CheckedRows
-from rlcorr_cli.io.dump import open_dump
-from rlcorr_cli.io.peek import samples
-from rlcorr_cli.io.places import all_resolved
-from rlcorr_cli.io.surroundings import row_id, surroundings
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.pipeline.analyze import Watch, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import CheckedRows
+from rlcorr_cli.reading.dump import open_dump
+from rlcorr_cli.reading.peek import samples
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
+from rlcorr_cli.reading.row_places import all_resolved
+from rlcorr_cli.reading.token_context import row_id, surroundings
 from rlcorr_cli.report.build import refuse_empty
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.report.order import key_order
-from rlcorr_cli.requests import PlanColumns, ReadRequest
 from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Floats
 

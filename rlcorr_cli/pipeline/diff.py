@@ -6,17 +6,17 @@ from typing import Any
 
 from rlcorr_cli.errors import NoCurrentPolicy, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.analyze import Watch, analyze_dump, opened
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.quality.columns import NO_CLUSTERS, ROLLOUTS
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
+from rlcorr_cli.reading.request import IDS, ReadRequest
 from rlcorr_cli.report.diffed import Diff, Drawn, pairs_of, sections, side_of
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals
 from rlcorr_cli.report.saved import is_report
 from rlcorr_cli.report.saved_totals import SUFFIX, grouped_totals, holds_totals, read_totals, report_in
-from rlcorr_cli.requests import IDS, ReadRequest
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED
 
 

@@ -22,10 +22,6 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.corrected import check_added, drawn
-from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.outputs import Output, PartsOutput, dataset, is_table
-from rlcorr_cli.io.peek import samples
 from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.pipeline.analyze import Watch, opened, run_totals, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
@@ -34,10 +30,14 @@ from rlcorr_cli.pipeline.filter_parts import Writing, written_apart
 from rlcorr_cli.pipeline.filter_passes import Account, FilteredRows, Tally, filter_work, filtered_rows, row_draws
 from rlcorr_cli.pipeline.scan import Computing, check_rereadable
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.datasets import Output, PartsOutput, dataset, is_table
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.peek import samples
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.reading.rows_out import check_added, drawn
 from rlcorr_cli.report.filtered import Filtered, Target
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import report_of
-from rlcorr_cli.requests import ReadRequest
 
 
 def filter_dump(

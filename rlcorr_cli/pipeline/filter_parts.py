@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.io.batches import SetAside
-from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.formats import container
-from rlcorr_cli.io.original_rows import OriginalRows
-from rlcorr_cli.io.outputs import OutputFile, PartsOutput, PartsPlace, ShardParts
-from rlcorr_cli.io.writers import columns_of
 from rlcorr_cli.pipeline.analyze import Progress
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.filter_passes import Account, FilteredRows, FilterShard, Tally
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import SetAside
+from rlcorr_cli.reading.datasets import OutputFile, PartsOutput, PartsPlace, ShardParts
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.formats import container
+from rlcorr_cli.reading.rows_out import columns_of
+from rlcorr_cli.reading.whole_rows import OriginalRows
 
 Schema = Any
 """An Arrow schema, which only io looks into."""

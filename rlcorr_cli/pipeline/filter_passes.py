@@ -10,14 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Decision, Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.batches import CheckedRows, SetAside
-from rlcorr_cli.io.corrected import corrected
-from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.original_rows import OriginalRows
-from rlcorr_cli.io.outputs import Output
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.decisions import decide_batch, storable
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
@@ -26,6 +20,12 @@ from rlcorr_cli.pipeline.analyze import Progress, measure, provenance_of
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.portions import PortionedStream
 from rlcorr_cli.pipeline.scan import Beside, Computing, IdsAcrossShards, ShardReading, running
+from rlcorr_cli.reading.batch import Decision, Shard
+from rlcorr_cli.reading.batches import CheckedRows, SetAside
+from rlcorr_cli.reading.datasets import Output
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.rows_out import corrected
+from rlcorr_cli.reading.whole_rows import OriginalRows
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import Gathering, Measured

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.diagnosis import standing
 from rlcorr_cli.causes.features import Context
@@ -16,13 +15,6 @@ from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.errors import DataError, NoTrainedPolicy, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.batches import CheckedRows, SetAside
-from rlcorr_cli.io.columns import Roles
-from rlcorr_cli.io.dump import Dump, open_dump
-from rlcorr_cli.io.find_row import TEXTS, Found, find_row
-from rlcorr_cli.io.peek import samples
-from rlcorr_cli.io.places import all_resolved
-from rlcorr_cli.io.surroundings import row_id
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.chosen_rows import Rows
 from rlcorr_cli.measure.decisions import opinions
@@ -35,8 +27,15 @@ from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.places import Place
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import CheckedRows, SetAside
+from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.peek import TEXTS, Found, find_row, samples
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.reading.row_places import all_resolved
+from rlcorr_cli.reading.token_context import row_id
 from rlcorr_cli.report.inspected import Inspected, OneRow, Says, Tally, Values, Worst
-from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.gap import GapTotals
 
 

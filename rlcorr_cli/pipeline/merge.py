@@ -16,7 +16,7 @@ import numpy as np
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.pipeline.analyze import Progress, Watch
-from rlcorr_cli.quality.bad_rows import BadRowCounts
+from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, summed_anomalies
 from rlcorr_cli.report.saved_totals import AGAIN, Head, grouped_totals, read_head, read_totals, report_in

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.totals.row_keys import Keys
 
 R = TypeVar("R")

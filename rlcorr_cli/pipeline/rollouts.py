@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from rlcorr_cli.batch import Shard
-from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.totals.rollouts import RolloutTotals
 
 

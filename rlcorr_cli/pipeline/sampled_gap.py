@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlcorr_cli.io.batches import CheckedRows
-from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.surroundings import surroundings
 from rlcorr_cli.measure.chosen_rows import Rows, chosen, pooled, sampled_rows
 from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.pipeline.scan import ShardReading
 from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.reading.batches import CheckedRows
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.token_context import surroundings
 from rlcorr_cli.totals.gap import GapTotals
 
 GAP_BYTES = 2 << 20

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.choice import AutoEngine
 from rlcorr_cli.engines.in_order import Engine, ThreadEngine, check, cores
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.io.batches import CheckedRows, SetAside
-from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.duplicates import Seen
-from rlcorr_cli.io.readers import ReadState, ShardReader
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.portions import Portioned
-from rlcorr_cli.requests import EngineName
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import CheckedRows, SetAside
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.ids import Seen
+from rlcorr_cli.reading.request import EngineName
+from rlcorr_cli.reading.shards import ReadState, ShardReader
 from rlcorr_cli.totals.row_keys import Keys
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _on_ray(device: str, workers: int | None, address: str | None) -> "RayEngine
 
 def prepare_worker() -> None:
     """What a worker process does before a shard."""
-    from rlcorr_cli.io.containers.parquet import prefer_jemalloc
+    from rlcorr_cli.reading.parquet import prefer_jemalloc
 
     prefer_jemalloc(False)
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.pipeline.analyze import Watch
 from rlcorr_cli.pipeline.compare import compare_dump, lacking, opened
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.report.side_by_side import SideBySide, side_by_side
-from rlcorr_cli.requests import ReadRequest
 
 
 def compare_dumps(

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure import sweep as sweeping
 from rlcorr_cli.measure.observe import Observation
@@ -23,8 +21,10 @@ from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.plans.plan import Plan, Weighting
 from rlcorr_cli.plans.swept import Swept
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.report.swept import Sweep, Targets, crossing_of_ess, swept_report
-from rlcorr_cli.requests import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.comparison import divides_by_mean, weight_means
 from rlcorr_cli.totals.measured import Gathering, Measured

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlcorr_cli.batch import Input
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
@@ -16,8 +15,9 @@ from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.metrics.table import CountRow, MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.quality.bad_rows import BadRowCounts
-from rlcorr_cli.quality.columns import ROLLOUTS
+from rlcorr_cli.reading.bad_rows import BadRowCounts
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.reading.names import ROLLOUTS
 from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import impossible_in
 from rlcorr_cli.report.objective import group_objectives, objective_report

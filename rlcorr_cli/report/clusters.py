@@ -5,7 +5,7 @@ from typing import Any
 
 from rlcorr_cli.errors import plural
 from rlcorr_cli.metrics.interval import FEW_CLUSTERS, FEWEST_CLUSTERS
-from rlcorr_cli.quality.columns import NO_CLUSTERS, PROMPTS, ROLLOUTS
+from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
 from rlcorr_cli.totals.replicates import Replicates
 
 

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import Input
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
@@ -13,7 +12,8 @@ from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.quality.columns import ROLLOUTS
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.reading.names import ROLLOUTS
 from rlcorr_cli.report.build import by_batch, refuse_empty, sequence_distances, with_whole
 from rlcorr_cli.report.build import counts as counts_of
 from rlcorr_cli.report.clusters import Clusters

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import Input
+from rlcorr_cli.reading.batch import Input
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import Input
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Diagnosis
 from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE, NOISE
+from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.report.report import SCHEMA, plain_key
 from rlcorr_cli.totals.gap import GapTotals
 

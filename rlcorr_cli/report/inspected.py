@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import Input
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
+from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.report.report import SCHEMA
 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

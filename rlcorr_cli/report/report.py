@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import Input
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.errors import plural
 from rlcorr_cli.plans.plan import Bounds, Plan
+from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.objective import ObjectiveReport

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlcorr_cli.batch import Input
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, Diagnosis, standing
 from rlcorr_cli.causes.features import Context
 from rlcorr_cli.causes.judge import diagnose
@@ -17,7 +16,8 @@ from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.quality.bad_rows import BadRowCounts
+from rlcorr_cli.reading.bad_rows import BadRowCounts
+from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.report.build import build
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.totals.measured import Measured

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli import batch
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.plans.documents import parse_json, read_text
 from rlcorr_cli.plans.files import plan_from_dict
+from rlcorr_cli.reading import batch
 from rlcorr_cli.report import report
 from rlcorr_cli.report.clusters import Clusters
 from rlcorr_cli.report.impossible import Impossible

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli import __version__
-from rlcorr_cli.batch import Input
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
 from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.plans.swept import Swept
+from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.report.build import counts as counts_of
 from rlcorr_cli.report.build import refuse_empty
 from rlcorr_cli.report.suggest import ROOM, shortest

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from values import KINDS, TOKENS, TYPES, N
 
 from rlcorr_cli.api import analyze, save
-from rlcorr_cli.io.columns import ALIASES
-from rlcorr_cli.io.formats import CONTAINERS
+from rlcorr_cli.reading.columns import ALIASES
+from rlcorr_cli.reading.formats import CONTAINERS
 
 POLICIES = {"rollout_log_probs": [-0.5, -1.0, -0.25], "old_log_probs": [-0.5, -1.1, -0.2]}
 DRIFT = {"rollout_log_probs": 0.02, "old_log_probs": 0.1}

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.outputs import SEAL
 from rlcorr_cli.present.terminal.schema import schema
+from rlcorr_cli.reading.datasets import SEAL
 from rlcorr_cli.report.saved_totals import read_totals
 
 NotAsDescribed = jsonschema_rs.ValidationError

@@ -15,7 +15,7 @@ import time
 import ray
 
 import rlcorr_cli
-from rlcorr_cli.requests import EngineName
+from rlcorr_cli.reading.request import EngineName
 
 ENGINES: tuple[EngineName, ...] = ("threads", "ray")
 WORKERS = 2

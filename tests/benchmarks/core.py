@@ -23,11 +23,11 @@ import torch
 from make_dump import Rows, row_groups
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.arrays import Array, Device
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.reading.batch import Batch
 
 PRESET = "decoupled_token_is"
 MEAN_TOKENS = 1009

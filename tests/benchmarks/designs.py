@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.batch import Batch
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.row_keys import mix
 
 Generator = np.random.Generator

@@ -23,9 +23,9 @@ import native_batches
 import native_slime
 import numpy as np
 
-from rlcorr_cli.io.convert import canonical_rows
-from rlcorr_cli.io.dump import open_dump
-from rlcorr_cli.requests import PlanColumns, ReadRequest
+from rlcorr_cli.reading.convert import canonical_rows
+from rlcorr_cli.reading.dump import open_dump
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
 N_TOKENS = 8_192
 N_PROMPT = 64

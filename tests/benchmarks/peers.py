@@ -28,11 +28,11 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.correct import correct
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.reading.batch import Batch
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "input.parquet"
 TOLERANCE = {"skyrl": 1e-5, "areal": 1e-5}

@@ -13,8 +13,8 @@ from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.present.terminal.choice import FLAGS
 from rlcorr_cli.present.terminal.explain import TOPICS, near_misses
-from rlcorr_cli.quality.bad_rows import PROBLEMS, Problem
-from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS, COLUMNS
+from rlcorr_cli.reading.bad_rows import PROBLEMS, Problem
+from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.report import recommend
 from rlcorr_cli.rules.defaults import RULES
 

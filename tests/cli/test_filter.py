@@ -15,7 +15,7 @@ import pytest
 from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_process
 from running import warm as warm
 
-from rlcorr_cli.io.corrected import ADDED
+from rlcorr_cli.reading.rows_out import ADDED
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CASES: dict[str, Any] = json.loads((GOLDEN / "expected_metrics.json").read_text())
@@ -281,9 +281,9 @@ def test_rows_drawn_in_pieces_are_those_drawn_at_once(
         return (pl.read_parquet if suffix == ".parquet" else pl.read_ndjson)(tmp_path / (name + suffix)).to_dicts()
 
     whole = drawn("whole")
-    monkeypatch.setattr("rlcorr_cli.io.corrected.COPIED_TOKENS", 1)
+    monkeypatch.setattr("rlcorr_cli.reading.rows_out.COPIED_TOKENS", 1)
     assert drawn("pieces") == whole
-    monkeypatch.setattr("rlcorr_cli.io.corrected.COPIED_TOKENS", 2000)
+    monkeypatch.setattr("rlcorr_cli.reading.rows_out.COPIED_TOKENS", 2000)
     assert drawn("some") == whole
     copies: dict[str, list[int]] = {}
     for one in whole:

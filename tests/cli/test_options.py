@@ -21,8 +21,8 @@ from rlcorr_cli.cli import app, main
 from rlcorr_cli.cli.option_groups import flat
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.frameworks.profiles import PROFILES
-from rlcorr_cli.io.formats import NAMES
 from rlcorr_cli.measure.worst import MEASURES
+from rlcorr_cli.reading.formats import NAMES
 
 PACKAGE = Path(rlcorr_cli.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b")

@@ -12,8 +12,8 @@ import jsonschema_rs
 import pytest
 from running import BF16, STEPS, jsonl, parquet, row, run
 
-from rlcorr_cli.io.outputs import Part, seal
 from rlcorr_cli.metrics.catalog import define
+from rlcorr_cli.reading.datasets import Part, seal
 from rlcorr_cli.report.report import SCHEMA
 
 NAMES = (

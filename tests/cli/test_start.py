@@ -59,7 +59,7 @@ def totals(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_command_loads_nothing_that_it_does_not_use(command: str, tmp_path: Path, totals: str) -> None:
     args = [part.format(out=tmp_path / "out", totals=totals) for part in FILES[command]]
     modules = loaded(command.split()[0], *args, "--quiet")
-    assert {"numpy", "pyarrow", "rlcorr_cli.io.containers.parquet"} <= modules or command == "merge"
+    assert {"numpy", "pyarrow", "rlcorr_cli.reading.parquet"} <= modules or command == "merge"
     assert modules & {*NEVER} == set()
 
 
@@ -68,7 +68,7 @@ def test_json_lines_load_no_more(command: str, tmp_path: Path) -> None:
     lines = str(SAMPLE / "smollm2_bf16.jsonl")
     output = ("--preset", "geo_rs", "-o", str(tmp_path / "out.jsonl")) if command == "filter" else ()
     modules = loaded(command, lines, *output, "--quiet")
-    assert "rlcorr_cli.io.containers.jsonl" in modules
+    assert "rlcorr_cli.reading.jsonl" in modules
     assert modules & {*NEVER} == set()
 
 

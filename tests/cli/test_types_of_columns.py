@@ -14,8 +14,8 @@ from columns_of_every_type import IN_PARQUET, LISTS
 from running import BF16, analyzed, parquet, refused, row, run
 
 from rlcorr_cli.api import analyze
-from rlcorr_cli.io.arrow_types import holds_key
-from rlcorr_cli.io.plain_values import base64, plain, texts
+from rlcorr_cli.reading.arrow_values import holds_key
+from rlcorr_cli.reading.values import base64, plain, texts
 
 FILTER = ("--rs", "ratio.seq_mean:0.995,1.005")
 """Keeps the first row and the last."""

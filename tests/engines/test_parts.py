@@ -18,14 +18,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.in_order import ThreadEngine
 from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.errors import DataError, OutputError
 from rlcorr_cli.files.destinations import check_run
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.arrow_rows import ArrowRows
-from rlcorr_cli.io.outputs import SEAL, PartsPlace, ShardParts, dataset
 from rlcorr_cli.pipeline.analyze import opened
 from rlcorr_cli.pipeline.filter import filter_dump
 from rlcorr_cli.pipeline.filter_parts import WriteParts
@@ -35,9 +32,12 @@ from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.datasets import SEAL, PartsPlace, ShardParts, dataset
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.reading.whole_rows import ArrowRows
 from rlcorr_cli.report.filtered import Filtered, Target
-from rlcorr_cli.requests import ReadRequest
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 from running import row

@@ -11,11 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.io.arrow_rows import ArrowRows
-from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.places import resolved
 from rlcorr_cli.measure.arrays import CPU, Device
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
@@ -25,9 +21,13 @@ from rlcorr_cli.pipeline.inspect import InspectShard
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.presets import preset
-from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy, FirstBadRow
+from rlcorr_cli.reading.bad_rows import BadRowCounts, BadRowPolicy, FirstBadRow
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.reading.row_places import resolved
+from rlcorr_cli.reading.whole_rows import ArrowRows
 from rlcorr_cli.report.filtered import Target
-from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.budget_search import crossing
 
 N = 40

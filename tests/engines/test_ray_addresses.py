@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.ray_worker import Reading, packed_shard, run_shard
 from rlcorr_cli.engines.remote import packed, unpacked
 from rlcorr_cli.files.disk import DISK
+from rlcorr_cli.reading.batch import Shard
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 from running import BF16, Process, command, refused, run, run_installed, wait_for

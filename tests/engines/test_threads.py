@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 from limits import LIMIT_SECONDS
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.in_order import HELD, ThreadEngine
+from rlcorr_cli.reading.batch import Shard
 
 SHARDS = [Shard(index=i, path=f"{i}.parquet", format="parquet", part=None, n_bytes=1) for i in range(20)]
 

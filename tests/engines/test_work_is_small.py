@@ -12,8 +12,8 @@ from rlcorr_cli.pipeline.filter_passes import filter_work
 from rlcorr_cli.pipeline.inspect import InspectShard
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.report.filtered import Target
-from rlcorr_cli.requests import ReadRequest
 
 LINE = b'{"rollout_log_probs": [-1.0], "old_log_probs": [-1.5], "step": %d, "prompt": "p", "sample_id": "s%d"}\n'
 

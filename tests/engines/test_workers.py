@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rlcorr_cli.batch import Shard
 from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.engines.remote import WorkerFault
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.reading.batch import Shard
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 from running import LIMIT_SECONDS, forked_command, until

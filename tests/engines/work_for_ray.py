@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlcorr_cli.batch import Shard
+from rlcorr_cli.reading.batch import Shard
 
 
 def node_of(shard: Shard) -> str:

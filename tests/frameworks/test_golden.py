@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from made import library, normed
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.measure.arrays import host
 from rlcorr_cli.measure.correct import Corrected, correct
@@ -19,6 +18,7 @@ from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.catalog import logged_name
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.view import Numbers
 

@@ -12,11 +12,11 @@ import pytest
 from test_golden import GOLDEN, MASKS, ROWS, golden_batch, padded
 
 from rlcorr_cli import analyze
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.correct import correct
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.reading.batch import Batch
 
 Sequence = list[tuple[float, float]]
 """One sequence's valid tokens: (training log-prob, rollout log-prob)."""

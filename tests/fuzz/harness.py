@@ -11,13 +11,13 @@ from pathlib import Path
 from zlib import crc32
 
 from rlcorr_cli.errors import RlcorrError
-from rlcorr_cli.io.batches import CheckedRows, SetAside
-from rlcorr_cli.io.containers.lines import numbered
-from rlcorr_cli.io.containers.streams import BOM
-from rlcorr_cli.io.dump import Dump, open_dump
-from rlcorr_cli.io.quarantine import quarantined
-from rlcorr_cli.quality.bad_rows import BadRowPolicy
-from rlcorr_cli.requests import PlanColumns, ReadRequest
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.batches import CheckedRows, SetAside
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.lines import numbered
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
+from rlcorr_cli.reading.rows_out import quarantined
+from rlcorr_cli.reading.streams import BOM
 
 SHM = Path("/dev/shm")
 BATCH_TOKENS = 5

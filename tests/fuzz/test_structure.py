@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from seeds import parquet
 
 from rlcorr_cli.errors import RlcorrError
-from rlcorr_cli.io.containers import jsonl
-from rlcorr_cli.io.containers.lines import numbered, parsed
-from rlcorr_cli.requests import PlanColumns, ReadRequest
+from rlcorr_cli.reading import jsonl
+from rlcorr_cli.reading.lines import numbered, parsed
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
 POLICIES = ("rollout_log_probs", "old_log_probs")
 NUMBERS = st.one_of(

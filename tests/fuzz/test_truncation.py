@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from truncation import CONTAINERS, Ended, tried
 
-from rlcorr_cli.io.formats import CONTAINERS as READ
+from rlcorr_cli.reading.formats import CONTAINERS as READ
 
 pytestmark = pytest.mark.xdist_group("processes")
 

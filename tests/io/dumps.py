@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlcorr_cli.batch import Batch, Shard
-from rlcorr_cli.io.batches import CheckedRows
-from rlcorr_cli.io.dump import Dump, open_dump
-from rlcorr_cli.requests import PlanColumns, ReadRequest
+from rlcorr_cli.reading.batch import Batch, Shard
+from rlcorr_cli.reading.batches import CheckedRows
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
 Row = dict[str, Any]
 

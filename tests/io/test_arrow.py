@@ -10,7 +10,7 @@ import pytest
 
 from rlcorr_cli import analyze, filter_dump
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.sources import find_noting
+from rlcorr_cli.reading.find import find_noting
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 TABLE = pq.read_table(SAMPLE)

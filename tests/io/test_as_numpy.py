@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rlcorr_cli.io.as_numpy import as_arrow, as_indices, as_lists, as_numpy, as_texts
+from rlcorr_cli.reading.arrow_values import as_arrow, as_indices, as_lists, as_numpy, as_texts
 
 TYPES = (pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.float16(), pa.float32(), pa.float64())
 SLICES = ((0, 40), (3, 20), (8, 1), (17, 23), (5, 0))

@@ -13,11 +13,11 @@ import pytest
 from dumps import compressed, jsonl, opened, parquet, row
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.batches import CheckedRows
-from rlcorr_cli.io.convert import canonical_rows
-from rlcorr_cli.io.dump import Dump, open_dump
 from rlcorr_cli.layouts.torch_files import WHOLE_BYTES
-from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.reading.batches import CheckedRows
+from rlcorr_cli.reading.convert import canonical_rows
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.request import ReadRequest
 from tests.layouts.crafted import dumped, tensor, torch_bytes
 from tests.layouts.native_rows import NATIVE
 
@@ -209,9 +209,9 @@ OPENINGS = """
 import os, sys
 from pathlib import Path
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.convert import canonical_rows
-from rlcorr_cli.io.dump import open_dump
-from rlcorr_cli.requests import PlanColumns, ReadRequest
+from rlcorr_cli.reading.convert import canonical_rows
+from rlcorr_cli.reading.dump import open_dump
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
 path, whole, opened, half_at = sys.argv[1], Path(sys.argv[1]).read_bytes(), 0, 0
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.io.containers.reader import Reader
-from rlcorr_cli.io.formats import CONTAINERS, NAMES, SUFFIXES, WRITTEN, Container, container, holding
-from rlcorr_cli.io.sources import find
+from rlcorr_cli.reading.container import Reader
+from rlcorr_cli.reading.find import find
+from rlcorr_cli.reading.formats import CONTAINERS, NAMES, SUFFIXES, WRITTEN, Container, container, holding
 
 
 @pytest.mark.parametrize("row", CONTAINERS, ids=lambda row: row.name)

@@ -13,9 +13,9 @@ from dumps import compressed, jsonl, opened, parquet, plain, read_rows, row
 from limits import LIMIT_SECONDS
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.containers import jsonl as reading
-from rlcorr_cli.io.dump import Dump
-from rlcorr_cli.io.sources import find
+from rlcorr_cli.reading import jsonl as reading
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.find import find
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.io.columns import ALIASES, AMBIGUOUS, candidates, check_names, key_column, resolve, roles_of
+from rlcorr_cli.reading.columns import ALIASES, AMBIGUOUS, candidates, check_names, key_column, resolve, roles_of
 
 PAIR = ["rollout_log_probs", "old_log_probs"]
 

@@ -11,8 +11,8 @@ import pytest
 from dumps import jsonl, opened, parquet, row
 
 from rlcorr_cli.cli import main
-from rlcorr_cli.io.sources import find
 from rlcorr_cli.layouts.recognise import LOOKED_AT, FileStart
+from rlcorr_cli.reading.find import find
 
 ROWS = [row([-0.5, -1.0], [-0.25, -2.0], step=i // 5, policy_version=i // 10) for i in range(20)]
 

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rlcorr_cli.io import arrow_rows, object_rows
-from rlcorr_cli.io.arrow_rows import ArrowRows
-from rlcorr_cli.io.object_rows import LineRows, ObjectRows
-from rlcorr_cli.io.original_rows import OriginalRows
+from rlcorr_cli.reading import whole_rows as arrow_rows
+from rlcorr_cli.reading import whole_rows as object_rows
+from rlcorr_cli.reading.whole_rows import ArrowRows, LineRows, ObjectRows, OriginalRows
 
 Row = dict[str, Any]
 ROWS: list[Row] = [

@@ -11,8 +11,8 @@ import pytest
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.files.destinations import check_run
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.io.arrow_rows import ArrowRows
-from rlcorr_cli.io.outputs import Output, dataset
+from rlcorr_cli.reading.datasets import Output, dataset
+from rlcorr_cli.reading.whole_rows import ArrowRows
 
 ROWS = ArrowRows(pa.table({"a": [1, 2, 3]}))
 

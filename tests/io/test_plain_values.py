@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from columns_of_every_type import EVERY_TYPE
 
-from rlcorr_cli.io.arrow_types import holds_key
-from rlcorr_cli.io.duplicates import keys as row_keys
-from rlcorr_cli.io.plain_values import base64, coded, keys, plain, texts
+from rlcorr_cli.reading.arrow_values import holds_key
+from rlcorr_cli.reading.ids import keys as row_keys
+from rlcorr_cli.reading.values import base64, coded, keys, plain, texts
 
 NAMES = sorted(EVERY_TYPE)
 

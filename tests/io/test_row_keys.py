@@ -7,7 +7,7 @@ import pytest
 from dumps import Row, jsonl, opened, parquet, plain
 from dumps import batches as batches_of
 
-from rlcorr_cli.io.duplicates import keys
+from rlcorr_cli.reading.ids import keys
 
 
 def keys_in(path: str, batch_tokens: int = 10**6) -> list[int] | None:

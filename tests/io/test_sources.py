@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.io.sources import Source, find, find_noting
+from rlcorr_cli.reading.find import Source, find, find_noting
 from rlcorr_cli.report.saved import is_report
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from rlcorr_cli.io.dump import open_dump
-from rlcorr_cli.requests import PlanColumns, ReadRequest
+from rlcorr_cli.reading.dump import open_dump
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
 NATIVE = Path(__file__).parents[1] / "golden" / "native"
 """Small files by the frameworks' own writers; expected*.parquet beside them has what a right reader gives."""

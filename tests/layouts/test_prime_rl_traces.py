@@ -8,8 +8,8 @@ import pytest
 
 from rlcorr_cli import analyze
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.sources import find_noting
 from rlcorr_cli.layouts.table import layout
+from rlcorr_cli.reading.find import find_noting
 from tests.layouts.native_rows import NATIVE, agree, expected, rows_of
 
 FOLDER = NATIVE / "prime-rl"

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.sources import find, find_noting
+from rlcorr_cli.reading.find import find, find_noting
 from tests.layouts.native_rows import NATIVE
 
 LOGS = {

@@ -7,7 +7,7 @@ import pytest
 
 from rlcorr_cli import analyze, plot
 from rlcorr_cli.errors import DataError, NoTrainedPolicy
-from rlcorr_cli.io.sources import find
+from rlcorr_cli.reading.find import find
 from tests.layouts.native_rows import NATIVE
 
 ALONE = "the rollout policy alone, as a rule."

@@ -7,7 +7,7 @@ import pytest
 
 from rlcorr_cli import analyze
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.sources import find_noting
+from rlcorr_cli.reading.find import find_noting
 from tests.layouts import batches
 from tests.layouts.crafted import Call, dumped, tensor, torch_bytes
 from tests.layouts.native_rows import NATIVE, agree, expected, numbered_by_step, rows_of

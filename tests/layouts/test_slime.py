@@ -7,10 +7,10 @@ import pytest
 
 from rlcorr_cli import analyze
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.dump import open_dump
-from rlcorr_cli.io.sources import find, find_noting
 from rlcorr_cli.layouts.slime import open_unit
-from rlcorr_cli.requests import ReadRequest
+from rlcorr_cli.reading.dump import open_dump
+from rlcorr_cli.reading.find import find, find_noting
+from rlcorr_cli.reading.request import ReadRequest
 from tests.layouts import slime_made as made
 from tests.layouts.crafted import tensor
 from tests.layouts.native_rows import NATIVE, agree, expected, rows_of

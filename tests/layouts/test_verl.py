@@ -8,8 +8,8 @@ import pytest
 
 from rlcorr_cli import analyze
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.io.containers.native import READER
-from rlcorr_cli.io.sources import find
+from rlcorr_cli.reading.find import find
+from rlcorr_cli.reading.native import READER
 from tests.layouts import batches
 from tests.layouts.crafted import Call, Name, ndarray, tensor
 from tests.layouts.native_rows import NATIVE, agree, expected, rows_of

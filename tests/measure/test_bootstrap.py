@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from made import batch, dumps, metrics, observed, row, simulated
 from oracle import Row
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.bootstrap import REPLICATES, poisson_draws, row_keys
 from rlcorr_cli.measure.tokens import scored_rollout
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import Keys
 

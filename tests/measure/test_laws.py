@@ -33,7 +33,7 @@ from rlcorr_cli.pipeline.diagnose import GroupGaps
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.quality.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
+from rlcorr_cli.reading.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
 from rlcorr_cli.report.inspected import Tally, Values
 from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves

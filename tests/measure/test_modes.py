@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from made import CPU, batch, simulated
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.view import diagnostics_block
 
 THREE = batch(simulated(20, 5))

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from made import CPU, batch, dumps, edges, row
 from oracle import Row
 
-from rlcorr_cli.batch import Batch
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.measure.correct import correct
 from rlcorr_cli.measure.objectives import token_losses, token_weights
@@ -25,6 +24,7 @@ from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.objective import BatchObjective, objective_values
 from rlcorr_cli.plans.objective import Aggregation, Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.view import Numbers
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "objectives.json").read_text())

@@ -25,10 +25,10 @@ from rlcorr_cli.pipeline.analyze import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import KINDS, draw, weights
 from rlcorr_cli.present.figures.data import rebinned
+from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.saved import read_report, refuse_undrawable
 from rlcorr_cli.report.trends import concentration, lorenz, profile
-from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, BinnedTotals, square
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Octaves
 from rlcorr_cli.totals.histogram import Histogram

@@ -16,8 +16,8 @@ from rlcorr_cli.pipeline.analyze import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import draw
 from rlcorr_cli.present.numbers import number
+from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.requests import ReadRequest
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 PLAN = Plan(

@@ -19,8 +19,8 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.pipeline.analyze import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.present.figures import draw, style
+from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.report.report import Report
-from rlcorr_cli.requests import ReadRequest
 
 NOTHING = Plan("disabled")
 TOKEN = Plan(

@@ -20,12 +20,12 @@ from rlcorr_cli.present.forms.content import content
 from rlcorr_cli.present.numbers import share
 from rlcorr_cli.present.terminal.filtered import print_filtered
 from rlcorr_cli.present.terminal.report import print_report
+from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.report.impossible import Impossible
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.suggest import Distances, suggestions
 from rlcorr_cli.report.trends import Profile, length_trend, position_trend, surprise_trend
-from rlcorr_cli.requests import ReadRequest
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.remedies import advised
 from rlcorr_cli.rules.rule import Rule

@@ -14,7 +14,7 @@ from rlcorr_cli.pipeline.analyze import measure, opened
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
-from rlcorr_cli.requests import NO_BATCH, ReadRequest
+from rlcorr_cli.reading.request import NO_BATCH, ReadRequest
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Coverage, ShardId
 from rlcorr_cli.totals.view import plan_block

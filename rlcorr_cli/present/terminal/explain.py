@@ -18,8 +18,8 @@ from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.present.stdout import emit
 from rlcorr_cli.present.terminal.choice import about_choice
 from rlcorr_cli.present.terminal.presets import WIDTH, about_family, about_preset, indented, records
-from rlcorr_cli.quality.bad_rows import PROBLEMS
-from rlcorr_cli.quality.columns import ALIASES, AMBIGUOUS, COLUMNS
+from rlcorr_cli.reading.bad_rows import PROBLEMS
+from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.rules.defaults import RULES
 from rlcorr_cli.rules.rule import Rule
 

@@ -14,7 +14,7 @@ from rlcorr_cli.present.numbers import more, number, plural, share, signed
 from rlcorr_cli.present.stdout import clean, render
 from rlcorr_cli.present.terminal.cause import print_cause
 from rlcorr_cli.present.terminal.report import bare_table, print_anomalies
-from rlcorr_cli.quality.bad_rows import FIXES
+from rlcorr_cli.reading.bad_rows import FIXES
 from rlcorr_cli.report.inspected import LENGTH_QUANTILES, Inspected, OneRow, Worst
 
 FILES = 8

@@ -4,8 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-from rlcorr_cli.io.containers.native import KEPT_BYTES, OpenUnits, Stamps
 from rlcorr_cli.layouts.layout import OpenedDump
+from rlcorr_cli.reading.native import KEPT_BYTES, OpenUnits, Stamps
 from tests.layouts.native_rows import NATIVE, rows_of
 
 

@@ -1,1 +1,0 @@
-"""File formats: one module turns the bytes of a shard into Arrow record batches."""

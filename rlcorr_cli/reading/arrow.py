@@ -1,0 +1,197 @@
+"""Arrow's own files and streams: what Hugging Face datasets lie in, and Feather files.
+
+A record batch is in memory as a whole, of a file the needed columns alone.  A file tells how many there are, so that
+runs of them are shards; a stream is read from end to end.
+"""
+
+import struct
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import lru_cache
+
+import pyarrow as pa
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
+from rlcorr_cli.reading.batch import Shard, Stamp
+from rlcorr_cli.reading.batches import Rows
+from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
+from rlcorr_cli.reading.find import Source
+from rlcorr_cli.reading.row_places import Places
+from rlcorr_cli.reading.streams import Stdin
+from rlcorr_cli.reading.whole_rows import ArrowRows
+
+FILE = b"ARROW1"
+OLD_FEATHER = b"FEA1"
+CUT_SHORT = "It may be cut short: write it again."
+TOO_LARGE = "It is damaged, or its record batches are too large for the memory: write it again in smaller ones."
+CONTINUED = b"\xff" * 4
+"""What a header begins with, since release 0.15 of Arrow; its length follows."""
+BLOCK_BYTES = 24
+"""Of a footer's entry of a record batch: where it begins (8 bytes), how long its header is (4), and more."""
+MAX_ROWS = 1 << 40
+"""Of a record batch that is believed: far more than any that could be read, and few enough to be added."""
+KEPT = 64
+"""Files of which is kept which row is the first of each record batch."""
+BATCHES = 16
+"""Record batches of one shard; a Hugging Face dataset has 1,000 rows in each."""
+WHOLE_ROWS = 1 << 9
+PEEKED_ROWS = 1 << 9
+
+
+def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+    """The schema, and of a file how many rows each record batch has."""
+    with _opened(source.path) as reader:
+        schema = reader.schema
+        _ = schema.names  # decoded only when they are asked for, and a name need not be UTF-8
+        needed(schema)
+        if not isinstance(reader, pa.ipc.RecordBatchFileReader):
+            return Index(schema=schema, in_one=True)
+        return Index(schema=schema, group_rows=(0,) * reader.num_record_batches)
+
+
+def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
+    """Runs of record batches; a stream is one part."""
+    if index.in_one:
+        return [(None, source.n_bytes)]
+    n = len(index.group_rows)
+    return [
+        ((first, min(first + BATCHES, n)), source.n_bytes * (min(first + BATCHES, n) - first) // n)
+        for first in range(0, n, BATCHES)
+    ]
+
+
+def read(
+    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
+) -> Generator[Rows]:
+    """The part's rows, at most a record batch at a time; whole: with all columns."""
+    with _opened(shard.path, None if whole else roles.needed) as reader:
+        row = _first_rows(shard.path, shard.stamp)[shard.part[0]] if shard.part else 0
+        for batch in _batches(reader, shard.part):
+            batch = pa.record_batch([_plain(column) for column in batch.columns], names=batch.schema.names)
+            step = min(batch.num_rows, WHOLE_ROWS) if whole else batch.num_rows
+            for first in range(0, batch.num_rows, max(step, 1)):
+                portion = batch.slice(first, step)
+                n = portion.num_rows
+                yield Rows(
+                    data=portion.select(roles.needed),
+                    places=Places(shard.path, "row", range(row + first, row + first + n)),
+                    original=ArrowRows.of(portion) if whole else None,
+                )
+            row += batch.num_rows
+
+
+def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
+    """The first rows."""
+    with closing(read(shard, roles)) as portions:
+        rows = next(portions, None)
+    return rows and rows.part(0, min(PEEKED_ROWS, rows.data.num_rows))
+
+
+def _batches(
+    reader: "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader", part: tuple[int, int] | None
+) -> Iterator[pa.RecordBatch]:
+    """The part's record batches, each checked: offsets of a damaged file lead anywhere."""
+    return (_checked(batch) for batch in (reader if part is None else map(reader.get_batch, range(*part))))
+
+
+@lru_cache(KEPT)
+def _first_rows(path: str, stamp: Stamp | None) -> Sequence[int]:
+    """The number of the first row of each record batch of a file in this state, by the headers of those before it.
+
+    Arrow tells how many rows a batch has once it has read it whole.  The footer, which says where a batch and its
+    header begin, and the header are flatbuffers.  Source: arrow.apache.org/docs/format/Columnar.html, with File.fbs and
+    Message.fbs.
+    """
+    with filesystem(path).arrow_file(path) as file:
+        size, end = file.size(), file.size() - len(FILE) - 4
+        length = int.from_bytes(file.read_at(4, end), "little")
+        footer = file.read_at(length, end - length)
+        blocks = _linked(footer, _field(footer, _linked(footer, 0), 3))
+        rows = 0
+        firsts: list[int] = []
+        for i in range(struct.unpack_from("<i", footer, blocks)[0]):
+            firsts.append(rows)
+            start, n_bytes = struct.unpack_from("<qi", footer, blocks + 4 + BLOCK_BYTES * i)
+            if not 0 < n_bytes <= size - start <= size:
+                raise pa.ArrowInvalid("a record batch lies outside of it")
+            rows += _length(file.read_at(n_bytes, start))
+        return firsts
+
+
+def _length(message: bytes) -> int:
+    """How many rows the header of a record batch says that it has."""
+    message = message[8 if message[:4] == CONTINUED else 4 :]
+    place = _field(message, _linked(message, _field(message, _linked(message, 0), 2)), 0)
+    rows = struct.unpack_from("<q", message, place)[0] if place else 0
+    if not 0 <= rows <= MAX_ROWS:
+        raise pa.ArrowInvalid(f"a record batch of {rows:,} rows")
+    return rows
+
+
+def _linked(data: bytes, place: int) -> int:
+    """Where that begins which a flatbuffer points to from a place."""
+    return place + struct.unpack_from("<I", data, place)[0]
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Where a field of a flatbuffer's table is; 0 of one that is left out, being zero."""
+    directory = table - struct.unpack_from("<i", data, table)[0]
+    (n_bytes,) = struct.unpack_from("<H", data, directory)
+    at = 4 + 2 * number
+    offset = struct.unpack_from("<H", data, directory + at)[0] if at < n_bytes else 0
+    return table + offset if offset else 0
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    batch.validate(full=True)
+    return batch
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A dictionary's values in the place of its codes."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+@contextmanager
+def _opened(
+    path: str, columns: Sequence[str] | None = None
+) -> "Generator[pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader]":
+    files = filesystem(path)
+    try:
+        with files.arrow_file(path) as file:
+            start = file.read_at(len(FILE), 0)
+            if start[: len(OLD_FEATHER)] == OLD_FEATHER:
+                raise DataError(f"{path} is Feather of the first version.", "Write it again: polars' write_ipc does.")
+            if start == FILE:
+                with _file(file, columns) as reader:
+                    yield reader
+                return
+        with files.open(path) as stream, pa.ipc.open_stream(stream) as reader:
+            yield reader
+    except (MemoryError, OverflowError) as error:  # damaged lengths are of any size, and so may a batch be
+        raise _damaged(path, error, TOO_LARGE) from error
+    except UnicodeDecodeError as error:
+        raise _damaged(path, "a column's name is not UTF-8", CUT_SHORT) from error
+    except (pa.ArrowException, OSError, struct.error) as error:
+        explained = files.explained(path, error)
+        if explained is not None:
+            raise explained from error
+        raise _damaged(path, error, CUT_SHORT) from error
+
+
+def _damaged(path: str, error: object, hint: str) -> DataError:
+    return DataError(f"{path} cannot be read as Arrow IPC: {' '.join(str(error).split())}", hint)
+
+
+def _file(file: pa.NativeFile, columns: Sequence[str] | None) -> "pa.ipc.RecordBatchFileReader":
+    """A reader of these columns, None for all: of the others no byte is read."""
+    opened = pa.ipc.open_file(file)
+    if columns is None:
+        return opened
+    places = [opened.schema.get_field_index(name) for name in columns]
+    return pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=places))
+
+
+READER = Reader(index, parts, read, peek)

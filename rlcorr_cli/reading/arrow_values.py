@@ -1,0 +1,176 @@
+"""Arrow's functions, called by name.
+
+`pyarrow.compute` writes a Python function with a page of documentation for each of the three hundred that there are,
+every time that it is imported, and pyarrow's own methods (`take`, `cast`, `is_valid`, ...) import it: a fifth of all
+that a command does on a small dump.  What it writes them over is all that is needed.
+
+
+Arrow's numbers as NumPy's and back, and texts, without a detour.
+
+pyarrow's own `to_numpy` and `array` look for pandas, and where it is installed import it: half a second and 60 MB, at
+the start of every command, for nothing.  The buffers are what they would return.
+
+
+Which Arrow types can play which part.
+
+Rows by index, of any type."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as is_
+from numpy.typing import NDArray
+from pyarrow._compute import CastOptions, call_function  # noqa: PLC2701
+
+
+def call(name: str, *values: Any) -> Any:
+    """A function of Arrow's (arrow.apache.org/docs/cpp/compute.html) with its default options."""
+    return call_function(name, list(values))
+
+
+def cast(values: Any, type: pa.DataType, *, lossy: bool = False) -> Any:
+    """The values in another type; an ArrowInvalid where it cannot hold one, unless it may be lossy."""
+    return call_function("cast", [values], CastOptions.unsafe(type) if lossy else CastOptions.safe(type))
+
+
+def as_numpy(values: pa.Array | pa.ChunkedArray, null: float | None = None) -> NDArray[Any]:
+    """Numbers or booleans in their own width, not to be written to.  null: what stands for one; None: there is none."""
+    if isinstance(values, pa.ChunkedArray):
+        chunks = [as_numpy(chunk, null) for chunk in values.chunks]
+        return np.concatenate(chunks) if chunks else np.empty(0, _dtype(values.type))
+    if values.null_count and null is None:
+        raise ValueError("a null is no number")
+    numbers = _numbers(values)
+    if not values.null_count:
+        return numbers
+    return np.where(_numbers(call("is_valid", values)), numbers, numbers.dtype.type(null))
+
+
+def _numbers(values: pa.Array) -> NDArray[Any]:
+    """The data buffer; what stands at a null is anything."""
+    if is_.is_null(values.type):
+        return np.zeros(len(values))
+    data = values.buffers()[1]
+    if data is None or not len(values):
+        return np.empty(0, _dtype(values.type))
+    if is_.is_boolean(values.type):
+        first, last = values.offset, values.offset + len(values)
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), count=last, bitorder="little")
+        return bits[first:].astype(np.bool_)
+    dtype = _dtype(values.type)
+    return np.frombuffer(data, dtype, len(values), values.offset * dtype.itemsize)
+
+
+def as_arrow(values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Numbers or booleans in their own width, not copied unless they are booleans.  valid: where there is no null."""
+    data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(data)])
+
+
+def as_texts(texts: Sequence[str]) -> pa.Array:
+    """Strings, none of them null."""
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+def as_indices(rows: NDArray[np.int64]) -> pa.Array:
+    """Which rows to take."""
+    return as_arrow(rows.astype(np.int64, copy=False))
+
+
+def as_lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]) -> pa.Array:
+    """A list column of any list type over flat values; flags become 1 and 0 in the column's own unit."""
+    if pa.types.is_null(type.value_type):
+        flat = pa.nulls(len(values))
+    else:
+        flat = as_arrow(values.astype(type.value_type.to_pandas_dtype(), copy=False))
+    if pa.types.is_fixed_size_list(type):
+        return pa.FixedSizeListArray.from_arrays(flat, type=type)
+    if pa.types.is_large_list(type):
+        return pa.LargeListArray.from_arrays(as_arrow(offsets), flat, type=type)
+    if pa.types.is_large_list_view(type):
+        return pa.LargeListViewArray.from_arrays(as_arrow(offsets[:-1]), as_arrow(np.diff(offsets)), flat, type=type)
+    narrow = offsets.astype(np.int32)
+    if pa.types.is_list_view(type):
+        return pa.ListViewArray.from_arrays(as_arrow(narrow[:-1]), as_arrow(np.diff(narrow)), flat, type=type)
+    return pa.ListArray.from_arrays(as_arrow(narrow), flat, type=type)
+
+
+def _dtype(type: pa.DataType) -> np.dtype[Any]:
+    return np.dtype(type.to_pandas_dtype())
+
+
+LOG_PROBS = "a list of floats per row"
+MASK = "a list of 0/1 or booleans per row"
+REWARD = "one number per row"
+ADVANTAGES = "one number per row, or a list of numbers per row"
+KEY = "one value per row, such as a number, a string or a date"
+
+
+def holds_log_probs(type: pa.DataType) -> bool:
+    """A list, of whatever layout, of float16, 32 or 64."""
+    return is_list(type) and is_.is_floating(type.value_type)
+
+
+def holds_mask(type: pa.DataType) -> bool:
+    """A list of booleans, integers or floats; that they are 0 and 1 is checked as they are read."""
+    return is_list(type) and holds_reward(type.value_type)
+
+
+def holds_reward(type: pa.DataType) -> bool:
+    """A number or a boolean; null where every row so far is."""
+    return any(test(type) for test in (is_.is_integer, is_.is_floating, is_.is_boolean, is_.is_null))
+
+
+def holds_advantages(type: pa.DataType) -> bool:
+    """A number, or a list of numbers."""
+    item = type.value_type if is_list(type) else type
+    return holds_reward(item) and not is_.is_boolean(item)
+
+
+def holds_token_ids(type: pa.DataType) -> bool:
+    """A list of whole numbers, or of doubles, as which JSON lines are read."""
+    return is_list(type) and (is_.is_integer(type.value_type) or is_.is_float64(type.value_type))
+
+
+def holds_key(type: pa.DataType) -> bool:
+    """Whatever is one value: no list, no map, no object, no months and days at once."""
+    if is_.is_dictionary(type) or is_.is_run_end_encoded(type):
+        return holds_key(type.value_type)
+    if isinstance(type, pa.BaseExtensionType):
+        return holds_key(type.storage_type)
+    return not (is_.is_nested(type) or is_.is_interval(type))
+
+
+def is_nested_list(type: pa.DataType) -> bool:
+    """A list of lists, as some frameworks write for a batch of one."""
+    return is_list(type) and is_list(type.value_type)
+
+
+def is_list(type: pa.DataType) -> bool:
+    """A list of whatever layout."""
+    views = is_.is_list_view(type) or is_.is_large_list_view(type)
+    return views or is_.is_list(type) or is_.is_large_list(type) or is_.is_fixed_size_list(type)
+
+
+R = TypeVar("R", pa.Table, pa.RecordBatch)
+
+
+def take(rows: R, indices: NDArray[np.int64]) -> R:
+    """These rows, in order."""
+    try:
+        return call("take", rows, as_indices(indices))
+    except pa.ArrowNotImplementedError:  # of string_view and binary_view, wherever in a column they are
+        return rows.from_arrays([_taken(column, indices) for column in rows.columns], schema=rows.schema)
+
+
+def _taken(column: pa.Array | pa.ChunkedArray, indices: NDArray[np.int64]) -> pa.Array:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    try:
+        return call("take", whole, as_indices(indices))
+    except pa.ArrowNotImplementedError:
+        return pa.concat_arrays([whole.slice(i, 1) for i in indices.tolist()] or [whole.slice(0, 0)])

@@ -1,0 +1,365 @@
+"""From Arrow rows to Batches: flat arrays, masked tokens dropped, every value checked once.
+
+Bad rows stop the reading, or are set aside before anything is made of them: what was set aside comes before the
+CheckedRows it was taken from.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.reading import checks
+from rlcorr_cli.reading.arrow_values import is_list, take
+from rlcorr_cli.reading.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow, NonfiniteAction
+from rlcorr_cli.reading.batch import Batch
+from rlcorr_cli.reading.checks import Fault, Lists, Valid
+from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.ids import Seen, cluster_keys, keys
+from rlcorr_cli.reading.row_places import Places, resolved
+from rlcorr_cli.reading.values import coded, texts
+from rlcorr_cli.reading.whole_rows import OriginalRows
+from rlcorr_cli.totals.row_keys import Keys
+from rlcorr_cli.totals.totals import GroupKey
+
+ROW_TOKENS = 1 << 22
+"""The most of one sequence; far beyond any model's, and still far from filling a memory."""
+BATCH_ROWS = 1 << 13
+"""The most rows of a batch: each takes some kilobytes while it is measured, most of them for the bootstrap's counts,
+however short it is.  Four times as many are no faster.  Rows of under 96 tokens are cut by this and not by tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows as read, unchecked.
+
+    data: the columns that are needed.  original: the rows whole, where they are wanted so.  unread: rows whose line
+    could not be read, and why; all their columns are null.
+    """
+
+    data: pa.RecordBatch
+    places: Places
+    original: OriginalRows | None = None
+    unread: Mapping[int, str] = field(default_factory=dict[int, str])
+
+    def part(self, first: int, last: int) -> "Rows":
+        """Rows first..last-1; their values are not copied."""
+        if (first, last) == (0, self.data.num_rows):
+            return self
+        return Rows(
+            data=self.data.slice(first, last - first),
+            places=self.places.part(first, last),
+            original=None if self.original is None else self.original.part(first, last),
+            unread={row - first: why for row, why in self.unread.items() if first <= row < last},
+        )
+
+    def take(self, indices: NDArray[np.int64]) -> "Rows":
+        """These rows, in order; all of them could be read."""
+        return Rows(
+            data=take(self.data, indices),
+            places=self.places.take(indices),
+            original=None if self.original is None else self.original.take(indices),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedRows:
+    """A Batch and the rows that it came from.
+
+    data, original: as of Rows.  offsets: i64[B+1] into all tokens, valid or not.  valid: bool over all tokens, None
+    where all are.
+    """
+
+    batch: Batch
+    data: pa.RecordBatch
+    original: OriginalRows | None
+    offsets: NDArray[np.int64]
+    valid: NDArray[np.bool_] | None
+    places: Places
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """Bad rows, and tokens that were cleared or kept.  original: the rows, where they are wanted; reasons: by row."""
+
+    counts: BadRowCounts
+    original: OriginalRows | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def checked_batches(
+    rows: Rows, roles: Roles, batch_tokens: int, *, bad_rows: BadRowPolicy | None = None, seen: Seen | None = None
+) -> Iterator[CheckedRows | SetAside]:
+    """The rows in order, cut where the next would pass batch_tokens or BATCH_ROWS.
+
+    Where bad_rows stops, an error names the first bad row of a cut.  seen: the rows met so far, if ids count.
+    """
+    bad_rows = bad_rows or BadRowPolicy()
+    lists = lists_of(rows, roles)
+    faults = [Fault(row, "unreadable_line", why) for row, why in rows.unread.items()]
+    faults += checks.structural(lists, roles.rollout)
+    if faults:
+        rows, set_aside = _set_aside(rows, faults, bad_rows)
+        yield set_aside
+        lists = lists_of(rows, roles)
+    _check_lengths(rows, lists[roles.rollout].offsets)
+    for first, last in _cuts(lists[roles.rollout].offsets, batch_tokens):
+        cut = {name: whole.rows(first, last) for name, whole in lists.items()}
+        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows.nonfinite), bad_rows, seen)
+
+
+def lists_of(rows: Rows, roles: Roles) -> dict[str, Lists]:
+    """Every list column that is read, flat."""
+    names = [*roles.log_probs, *([roles.mask] if roles.mask else [])]
+    if roles.advantages and is_list(rows.data.column(roles.advantages).type):
+        names.append(roles.advantages)
+    return {name: Lists.of(name, rows.data.column(name)) for name in names}
+
+
+def _check_lengths(rows: Rows, offsets: NDArray[np.int64]) -> None:
+    lengths = np.diff(offsets)
+    if lengths.max(initial=0) > ROW_TOKENS:
+        row = int(lengths.argmax())
+        raise DataError(
+            f"{resolved(rows.places[row]).text} has {lengths[row]:,} tokens, over {ROW_TOKENS:,}.",
+            "One row is one sequence: is the dump laid out so?",
+        )
+
+
+def _cuts(offsets: NDArray[np.int64], batch_tokens: int) -> Iterator[tuple[int, int]]:
+    first, n_rows = 0, len(offsets) - 1
+    while first < n_rows:
+        fitting = int(np.searchsorted(offsets, offsets[first] + batch_tokens, side="right")) - 1
+        last = min(max(fitting, first + 1), first + BATCH_ROWS)
+        yield first, last
+        first = last
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Rows of one batch to be, with what is found out about them once."""
+
+    rows: Rows
+    lists: Mapping[str, Lists]
+    roles: Roles
+    nonfinite: NonfiniteAction
+
+    @cached_property
+    def unscored(self) -> NDArray[np.bool_] | None:
+        """Tokens that are kept without a rollout log-prob, bool over all; None where there are none."""
+        if self.nonfinite != "keep" or not self.roles.trained:
+            return None
+        missing = np.isnan(self.lists[self.roles.rollout].values)
+        return missing if missing.any() else None
+
+    @cached_property
+    def looked_at(self) -> Mapping[str, Lists]:
+        """The lists, with the trained policy's log-probs in the place of those that the engine did not give."""
+        if self.unscored is None:
+            return self.lists
+        rollout = self.lists[self.roles.rollout]
+        filled = np.where(self.unscored, self.lists[self.roles.train].values, rollout.values)
+        return {**self.lists, self.roles.rollout: replace(rollout, values=filled)}
+
+    @cached_property
+    def tokens(self) -> tuple[Valid, int]:
+        """The valid tokens, and how many were cleared for not being finite."""
+        valid = _valid(self.rows, self.looked_at, self.roles, None)
+        if valid.sound or self.nonfinite != "mask":
+            return valid, 0
+        per_token = _advantages(self.rows, self.lists, self.roles) if self.roles.advantages in self.lists else None
+        bad = checks.not_finite(self.lists, self.roles.log_probs, per_token)
+        return _valid(self.rows, self.lists, self.roles, ~bad), int(valid.of(bad).sum())
+
+    @cached_property
+    def row_keys(self) -> Keys | None:
+        """A hash of each row's own id, 0 of a row without one; None where the dump has no ids."""
+        names = self.roles.drawn_by
+        return keys([self.rows.data.column(name) for name in names]) if names else None
+
+    @cached_property
+    def cluster_keys(self) -> Keys | None:
+        """A hash of each row's cluster, 0 of a row without one; None where rollouts tell which rows are one."""
+        if self.roles.cluster is None:
+            return self.row_keys if self.roles.draws_rows else None
+        return cluster_keys(self.rows.data.column(self.roles.cluster))
+
+
+def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: Seen | None) -> Iterator[CheckedRows | SetAside]:
+    """The rows of one batch, those that fail a check before them."""
+    # The order counts.  A line must be an object before its values are looked at; and an id counts as met once it was
+    # asked for, so only sound rows are asked: a bad row must not make a later good one with its id a duplicate.
+    find_faults: Callable[[_Cut], list[Fault]]
+    for find_faults in (_unreadable, _unsound, partial(_repeated, seen=seen)):
+        faults = find_faults(cut)
+        if faults:
+            rows, set_aside = _set_aside(cut.rows, faults, bad_rows)
+            yield set_aside
+            cut = _Cut(rows, lists_of(rows, cut.roles), cut.roles, cut.nonfinite)
+    valid, n_cleared = cut.tokens
+    n_unscored = 0 if cut.unscored is None else int(valid.of(cut.unscored).sum())
+    if n_cleared or n_unscored:
+        yield SetAside(BadRowCounts(cleared=n_cleared, unscored=n_unscored))
+    if cut.rows.data.num_rows:
+        yield _checked_rows(cut, valid)
+
+
+def _unreadable(cut: _Cut) -> list[Fault]:
+    """Rows that are wanted whole, and cannot be had so."""
+    unreadable = {} if cut.rows.original is None else cut.rows.original.unreadable()
+    return [Fault(row, "unreadable_line", why) for row, why in unreadable.items()]
+
+
+def _unsound(cut: _Cut) -> list[Fault]:
+    """Rows with a value that may not stand."""
+    valid, _ = cut.tokens
+    return [] if valid.sound else _faults(cut.rows, cut.looked_at, cut.roles, valid)
+
+
+def _valid(rows: Rows, lists: Mapping[str, Lists], roles: Roles, finite: NDArray[np.bool_] | None) -> Valid:
+    return checks.valid(
+        lists, roles.log_probs, mask=roles.mask, advantages=_advantages(rows, lists, roles), finite=finite
+    )
+
+
+def _advantages(rows: Rows, lists: Mapping[str, Lists], roles: Roles) -> NDArray[np.float64] | None:
+    """Of every token; a row's one number is all its tokens'."""
+    name = roles.advantages
+    if name is None:
+        return None
+    if name in lists:
+        return lists[name].values.astype(np.float64)
+    return np.repeat(checks.numbers(rows.data.column(name)), np.diff(lists[roles.rollout].offsets))
+
+
+def _faults(rows: Rows, lists: Mapping[str, Lists], roles: Roles, valid: Valid) -> list[Fault]:
+    """Of a portion that is not sound."""
+    faults, name = list(checks.of_values(lists, roles.log_probs, roles.mask, valid.keep)), roles.advantages
+    if name is None:
+        return faults
+    if name in lists:
+        return faults + list(checks.of_advantages(lists[name], valid.keep))
+    offsets = lists[roles.rollout].offsets
+    n_valid = np.diff(offsets) - _masked_per_row(valid.keep, offsets)
+    return faults + list(checks.of_scalars(name, rows.data.column(name), n_valid > 0))
+
+
+def _repeated(cut: _Cut, seen: Seen | None) -> list[Fault]:
+    """Rows whose id came before; one without an id never did."""
+    rows, roles, row_keys = cut.rows, cut.roles, cut.row_keys
+    if seen is None or row_keys is None:
+        return []
+    places = np.flatnonzero(row_keys)
+    again = places[seen.repeated(row_keys[places])]
+    return [Fault(row, "duplicate_id", _twice(rows, roles.ids, row)) for row in again.tolist()]
+
+
+def _twice(rows: Rows, ids: Sequence[str], row: int) -> str:
+    row_ids = rows.data.slice(row, 1)
+    first, *others = (f"{name} {texts(row_ids.column(name))[0].as_py()}" for name in ids)
+    return f"{first} is there twice" + (f" in {' and '.join(others)}" if others else "")
+
+
+def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> tuple[Rows, SetAside]:
+    """The rows without fault, and the others; an error if they are not to be set aside."""
+    fault_of = checks.first_of_rows(faults)
+    if bad_rows.stops:
+        fault = next(iter(fault_of.values()))
+        raise DataError(f"{fault.at(resolved(rows.places[fault.row]).text)}.", f"{FIXES[fault.problem]} {GO_ON}.")
+    counts: dict[str, int] = {}
+    first: dict[str, FirstBadRow] = {}
+    for row, fault in fault_of.items():
+        counts[fault.problem] = counts.get(fault.problem, 0) + 1
+        first.setdefault(fault.problem, FirstBadRow(rows.places[row], fault.message))
+    sound = np.ones(rows.data.num_rows, np.bool_)
+    sound[list(fault_of)] = False
+    totals = BadRowCounts(counts, first)
+    rest = rows.take(np.flatnonzero(sound))
+    if not bad_rows.keeps:
+        return rest, SetAside(totals)
+    bad = rows.take(np.flatnonzero(~sound))
+    reasons = tuple(f"{fault.problem}: {fault.message}" for fault in fault_of.values())
+    return rest, SetAside(totals, bad.original, reasons)
+
+
+def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
+    rows, roles = cut.rows, cut.roles
+    offsets = cut.lists[roles.rollout].offsets
+    n_masked = _masked_per_row(valid.keep, offsets)
+    group_index, groups = _grouped(rows, roles)
+    batch = Batch(
+        offsets=offsets - np.concatenate([[0], np.cumsum(n_masked)]),
+        rollout_logp=valid.log_probs[roles.rollout],
+        old_logp=valid.log_probs[roles.old] if roles.old else None,
+        current_logp=valid.log_probs[roles.current] if roles.current else None,
+        advantages=valid.advantages,
+        n_masked=n_masked,
+        reward=checks.numbers(rows.data.column(roles.reward)) if roles.reward else None,
+        group_index=group_index,
+        group_keys=groups,
+        row_keys=cut.row_keys,
+        cluster_keys=cut.cluster_keys,
+        row_advantage=_row_means(rows.data.column(roles.row_advantage), offsets, valid.keep)
+        if roles.row_advantage
+        else None,
+        unscored=None if cut.unscored is None else valid.of(cut.unscored),
+        rollout_keys=keys([rows.data.column(name) for name in roles.rollouts]) if roles.rollouts else None,
+    )
+    return CheckedRows(
+        batch=batch,
+        data=rows.data,
+        original=None if rows.original is None else rows.original.read(),
+        offsets=offsets,
+        valid=valid.keep,
+        places=rows.places,
+    )
+
+
+def _row_means(column: pa.Array, offsets: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    """One number per row, or the mean over its valid tokens that have one; NaN where none has, or the row's list is
+    not as long as the others."""
+    if not is_list(column.type):
+        return checks.numbers(column)
+    lists = Lists.of("advantages", column)
+    lengths, wanted = np.diff(lists.offsets), np.diff(offsets)
+    fits = lengths == wanted
+    counted = np.isfinite(lists.values)
+    if valid is not None:
+        counted[np.repeat(fits, lengths)] &= valid[np.repeat(fits, wanted)]
+    values = np.where(counted, lists.values, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        n_counted = _row_sums(counted, lists.offsets)
+        means = _row_sums(values, lists.offsets) / n_counted
+        if np.isinf(means).any():  # the sum of numbers that float64 holds may be beyond it, their mean is not
+            means = _row_sums(values / np.repeat(n_counted, lengths), lists.offsets)
+    return np.where(fits & (n_counted > 0), means, np.nan)
+
+
+def _row_sums(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """In float64; 0 of a row without values."""
+    sums, filled = np.zeros(len(offsets) - 1), offsets[1:] > offsets[:-1]
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, offsets[:-1][filled], dtype=np.float64)
+    return sums
+
+
+def _masked_per_row(keep: NDArray[np.bool_] | None, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    if keep is None:
+        return np.zeros(len(offsets) - 1, np.int64)
+    return np.diff(np.searchsorted(np.flatnonzero(~keep), offsets)).astype(np.int64)
+
+
+def _grouped(rows: Rows, roles: Roles) -> tuple[NDArray[np.int32], tuple[GroupKey, ...]]:
+    """Which group each row is in, and the groups there are; without columns all rows are one group, (None,)."""
+    code: NDArray[np.int64] = np.zeros(rows.data.num_rows, np.int64)
+    groups: list[GroupKey] = [(None,) if roles.batch is None else ()]
+    for name in roles.group_keys if roles.batch is None else (roles.batch, *roles.group_keys):
+        codes, values = coded(rows.data.column(name))
+        used, code = np.unique(code * len(values) + codes, return_inverse=True)
+        groups = [(*groups[i // len(values)], values[i % len(values)]) for i in used.tolist()]
+    return code.astype(np.int32), tuple(groups)

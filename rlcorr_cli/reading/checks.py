@@ -1,0 +1,228 @@
+"""What a dump's lists must satisfy, and the words for where they do not.
+
+The fast path is a handful of reductions over a portion (`Valid.sound`); which rows are at fault, and where in them, is
+only looked for once something is known to be wrong.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import plural
+from rlcorr_cli.reading.arrow_values import as_numpy, call, cast
+from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, SENTINEL, worded
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a row.  problem: its class.  message: a clause without the row's place; of a line that could
+    not be read, its predicate."""
+
+    row: int
+    problem: str
+    message: str
+
+    def at(self, place: str) -> str:
+        """With the row's place."""
+        return worded(self.problem, place, self.message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lists:
+    """A list column, flat.  values [T], nulls as NaN; offsets i64[B+1] from 0; items: values with nulls as nulls.
+
+    nulls: bool[B], rows whose list is null (of length 0 here), None of none.
+    """
+
+    column: str
+    values: NDArray[Any]
+    offsets: NDArray[np.int64]
+    items: pa.Array
+    nulls: Flags | None = None
+
+    @classmethod
+    def of(cls, name: str, column: pa.Array) -> "Lists":
+        """A column of any list type."""
+        has_offsets = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+        if has_offsets and len(column) and not column.null_count:
+            # `.values` ignores a slice, whose offsets need not start at 0.
+            ends = as_numpy(column.offsets).astype(np.int64)
+            items = column.values.slice(ends[0], ends[-1] - ends[0])
+            return cls(column=name, values=_values(items), offsets=ends - ends[0], items=items)
+        items = call("list_flatten", column)
+        lengths = call("list_value_length", column)
+        nulls = None
+        if column.null_count:
+            nulls = as_numpy(call("is_null", column))
+        offsets = np.concatenate([[0], np.cumsum(as_numpy(lengths, null=0), dtype=np.int64)])
+        return cls(column=name, values=_values(items), offsets=offsets, items=items, nulls=nulls)
+
+    def rows(self, first: int, last: int) -> "Lists":
+        """Rows first..last-1, without copying."""
+        start, stop = int(self.offsets[first]), int(self.offsets[last])
+        offsets = self.offsets[first : last + 1] - start
+        return Lists(
+            column=self.column,
+            values=self.values[start:stop],
+            offsets=offsets,
+            items=self.items.slice(start, stop - start),
+        )
+
+    def row_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which rows flat tokens are in."""
+        return np.searchsorted(self.offsets, tokens, side="right") - 1
+
+    def says(self, token: int) -> str:
+        """A flat token and its value as the file has it: 'old_log_probs[4] is null'."""
+        value, row = self.items[token].as_py(), int(self.row_of(np.array([token]))[0])
+        shown = "null" if value is None else f"{value:g}"
+        return f"{self.column}[{token - int(self.offsets[row])}] is {shown}"
+
+
+@dataclass(frozen=True)
+class Valid:
+    """The tokens that count.  keep: bool[T], None where all do.  log_probs: column -> [V].  advantages: f64[V]."""
+
+    keep: Flags | None
+    log_probs: Mapping[str, NDArray[Any]]
+    advantages: NDArray[np.float64] | None
+    mask_is_sound: bool = True
+
+    @property
+    def sound(self) -> bool:
+        """Whether every value may stand; a handful of reductions."""
+        fine = self.mask_is_sound and all(map(_sound, self.log_probs.values()))
+        return fine and (self.advantages is None or bool(np.isfinite(self.advantages).all()))
+
+    def of(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Those of all tokens that count."""
+        return values if self.keep is None else values[self.keep]
+
+
+def valid(
+    lists: Mapping[str, Lists],
+    log_probs: Iterable[str],
+    *,
+    mask: str | None,
+    advantages: NDArray[np.float64] | None,
+    finite: Flags | None = None,
+) -> Valid:
+    """The tokens that the mask leaves, unchecked.  advantages: f64[T].  finite: what else must hold of a token."""
+    keep, sound = (None, True) if mask is None else _kept(lists[mask].values)
+    if finite is not None:
+        keep = finite if keep is None else keep & finite
+    chosen = Valid(keep, {}, None)
+    return Valid(
+        keep,
+        {name: chosen.of(lists[name].values) for name in log_probs},
+        None if advantages is None else chosen.of(advantages),
+        sound,
+    )
+
+
+def structural(lists: Mapping[str, Lists], rollout: str) -> Iterator[Fault]:
+    """Rows whose lists are null, or not as long as the rollout's."""
+    base = lists[rollout]
+    for column in lists.values():
+        if column.nulls is not None:
+            yield from (Fault(row, "null_list", f"{column.column} is null") for row in _where(column.nulls))
+    for column in lists.values():
+        if not np.array_equal(column.offsets, base.offsets):
+            ours, theirs = np.diff(column.offsets), np.diff(base.offsets)
+            for row in _where(ours != theirs):
+                says = f"{column.column} has {plural(ours[row], 'token')}, {rollout} has {theirs[row]}"
+                yield Fault(row, "unequal_lengths", says)
+
+
+def not_finite(lists: Mapping[str, Lists], log_probs: Iterable[str], advantages: NDArray[np.float64] | None) -> Flags:
+    """bool[T]: tokens at which some value that is looked at is null, NaN or infinite."""
+    bad = np.logical_or.reduce([~np.isfinite(lists[name].values) for name in log_probs])
+    return bad if advantages is None else bad | ~np.isfinite(advantages)
+
+
+def of_values(
+    lists: Mapping[str, Lists], log_probs: Iterable[str], mask: str | None, keep: Flags | None
+) -> Iterator[Fault]:
+    """For each class and column the rows with a bad value on a valid token, each with its first."""
+    if mask is not None:
+        values = lists[mask].values
+        wrong = ~((values == 1) | (values == 0))
+        yield from _first(lists[mask], wrong, "mask_values", "; a mask holds 0 and 1")
+    tests: tuple[tuple[str, Callable[[NDArray[Any]], Flags], str], ...] = (
+        ("not_finite", lambda x: ~np.isfinite(x), ""),
+        ("above_zero", lambda x: (x > ABOVE_ZERO) & np.isfinite(x), "; a log-prob cannot be above 0"),
+        ("sentinel", lambda x: (x <= SENTINEL) & np.isfinite(x), ""),
+    )
+    for problem, test, more in tests:
+        for name in log_probs:
+            bad = test(lists[name].values)
+            yield from _first(lists[name], bad if keep is None else bad & keep, problem, f" on a valid token{more}")
+
+
+def of_advantages(lists: Lists, keep: Flags | None) -> Iterator[Fault]:
+    """Rows with an advantage that is not finite on a valid token."""
+    bad = ~np.isfinite(lists.values)
+    yield from _first(lists, bad if keep is None else bad & keep, "not_finite", " on a valid token")
+
+
+def of_scalars(name: str, column: pa.Array, counts: Flags) -> Iterator[Fault]:
+    """Rows without a finite advantage.  counts: bool[B], rows with a valid token."""
+    for row in _where(counts & ~np.isfinite(numbers(column))):
+        value = column[row].as_py()
+        yield Fault(row, "not_finite", f"{name} is {'null' if value is None else value}")
+
+
+def numbers(column: pa.Array) -> NDArray[np.float64]:
+    """One number per row as float64; null is NaN."""
+    values = column if column.type == pa.float64() else cast(column, pa.float64(), lossy=True)
+    return as_numpy(values, null=np.nan)
+
+
+def first_of_rows(faults: Iterable[Fault]) -> dict[int, Fault]:
+    """Row -> the fault it counts under, by row."""
+    found: dict[int, Fault] = {}
+    for fault in faults:
+        found.setdefault(fault.row, fault)
+    return dict(sorted(found.items()))
+
+
+def _first(lists: Lists, bad: Flags, problem: str, more: str) -> Iterator[Fault]:
+    tokens = np.flatnonzero(bad)
+    rows, first = np.unique(lists.row_of(tokens), return_index=True)
+    for row, token in zip(rows.tolist(), tokens[first].tolist(), strict=True):
+        yield Fault(row, problem, lists.says(token) + more)
+
+
+def _sound(values: NDArray[Any]) -> bool:
+    if values.size == 0:
+        return True
+    low, high = values.min(), values.max()  # a NaN would be both
+    return bool(low > SENTINEL and high <= ABOVE_ZERO)
+
+
+def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:
+    """The mask as booleans, None where it leaves out nothing, and whether it holds 0 and 1 only."""
+    if values.size == 0:
+        return None, True
+    low, high = values.min(), values.max()
+    keep = values if values.dtype == np.bool_ else values == 1
+    sound = bool(low >= 0 and high <= 1) and (values.dtype.kind != "f" or bool(np.all(keep | (values == 0))))
+    return (None if low == 1 and sound else keep), sound
+
+
+def _values(items: pa.Array) -> NDArray[Any]:
+    """Nulls become NaN, in the smallest float that has one; float16 becomes float32."""
+    if items.null_count and not pa.types.is_floating(items.type):
+        items = cast(items, pa.float64(), lossy=True)  # a mask's, which is only held against 0 and 1
+    values = as_numpy(items, null=np.nan)
+    return values.astype(np.float32) if values.dtype == np.float16 else values
+
+
+def _where(flags: Flags) -> list[int]:
+    return np.flatnonzero(flags).tolist()

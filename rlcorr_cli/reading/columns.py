@@ -1,0 +1,259 @@
+"""Which column of a dump plays which part.
+
+The names are in `reading/names.py`.  A mapping is a plain dict, canonical name -> the dump's column.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from rlcorr_cli.errors import LONGEST_NAME, DataError, NoCurrentPolicy, UsageError, nearest, shortened
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.reading.ids import DRAW, SPLIT
+from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS
+
+# A framework multiplies these by a second mask, which is not read here.
+SECOND_MASKS: dict[str, str] = {"token_loss_mask": "sample_loss_mask", "completion_mask": "tool_mask"}
+SHOWN = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """The columns that are read, by what they are for.
+
+    old, current: the policies before and after updates, at least one of them where policies are compared.
+    batch: of training batches; None where all rows are one.  group_keys: what else rows are grouped by, in the order
+    asked for.  ids: what tells rows apart, sample_id first.  drawn_by: those of them by which the bootstrap knows rows.
+    cluster: the column whose rows of one value are drawn together; draws_rows: whether, without such a column, every
+    row is drawn by itself even where a rollout is there twice.
+    levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis.
+    row_advantage: of advantages that are averaged over each row, and need not be sound.  rollouts: what tells which
+    rollout a row is a sample of, its id first, then the step.
+    """
+
+    rollout: str
+    old: str | None = None
+    current: str | None = None
+    mask: str | None = None
+    reward: str | None = None
+    advantages: str | None = None
+    batch: str | None = None
+    group_keys: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    drawn_by: tuple[str, ...] = ()
+    levels: tuple[tuple[str, str], ...] = ()
+    token_ids: str | None = None
+    row_advantage: str | None = None
+    cluster: str | None = None
+    draws_rows: bool = False
+    rollouts: tuple[str, ...] = ()
+
+    @property
+    def trained(self) -> str | None:
+        """The column of a trained policy, the one before updates if there are two; None where only the rollout's is."""
+        return self.old or self.current
+
+    @property
+    def train(self) -> str:
+        """The column that is compared with rollout's."""
+        assert self.trained is not None, "a dump has at least one trained policy"
+        return self.trained
+
+    @property
+    def log_probs(self) -> list[str]:
+        """The two or three policies' columns."""
+        return [column for column in (self.rollout, self.old, self.current) if column]
+
+    @property
+    def needed(self) -> list[str]:
+        """Every column to read, each once."""
+        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, self.token_ids, self.row_advantage)
+        of_rows = (self.batch, *self.group_keys, *self.ids, self.cluster, *self.rollouts)
+        levels = (column for _, column in self.levels)
+        return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))
+
+
+def roles_of(
+    columns: Mapping[str, str],
+    *,
+    batch: str | None = None,
+    group_keys: tuple[str, ...] = (),
+    ids: tuple[str, ...] = (),
+    drawn_by: tuple[str, ...] = (),
+    levels: tuple[tuple[str, str], ...] = (),
+    token_ids: str | None = None,
+    row_advantage: str | None = None,
+    cluster: str | None = None,
+    draws_rows: bool = False,
+) -> Roles:
+    """A resolved mapping read by role; what has an argument of its own is a column of the dump."""
+    return Roles(
+        rollout=columns["rollout_log_probs"],
+        old=columns.get("old_log_probs"),
+        current=columns.get("current_log_probs"),
+        mask=columns.get("response_mask"),
+        reward=columns.get("reward"),
+        advantages=columns.get("advantages"),
+        batch=batch,
+        group_keys=group_keys,
+        ids=ids,
+        drawn_by=drawn_by,
+        levels=levels,
+        token_ids=token_ids,
+        row_advantage=row_advantage,
+        cluster=cluster,
+        draws_rows=draws_rows,
+    )
+
+
+def resolve(
+    available: Sequence[str],
+    overrides: Mapping[str, str],
+    mode: Mode,
+    *,
+    needs: Sequence[str] = (),
+    wanted: Sequence[str] = (),
+    compares: bool = True,
+) -> dict[str, str]:
+    """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any,
+    what the plan needs, and what is wanted where there is any.
+
+    The training side is old_log_probs; in bypass mode, and nowhere else, it is current_log_probs.  A decoupled dump
+    that has only a current policy lends it as the old one, and then has no current one.  compares: as of PlanColumns;
+    without, nothing is lent.
+    """
+    check_names(overrides)
+    _check_present(available, overrides)
+    chosen: dict[str, str | None] = {"rollout_log_probs": _one("rollout_log_probs", available, overrides)}
+    current = _one("current_log_probs", available, overrides)
+    if mode == "bypass":
+        chosen["current_log_probs"] = current
+    else:
+        old = _one("old_log_probs", available, overrides)
+        lent = current if compares and not old else None
+        chosen["old_log_probs"] = old or lent
+        if (current and not lent) or "current_log_probs" in needs:
+            chosen["current_log_probs"] = None if lent else current
+    if "advantages" in needs:
+        chosen["advantages"] = _one("advantages", available, overrides)
+    for canonical, column in chosen.items():
+        if column is None and (compares or canonical == "rollout_log_probs"):
+            raise _missing(canonical, available, overrides, mode)
+    for canonical in ("response_mask", "reward", *wanted):
+        chosen[canonical] = _one(canonical, available, overrides)
+    return {canonical: column for canonical, column in chosen.items() if column}
+
+
+def candidates(name: str, available: Sequence[str], overrides: Mapping[str, str]) -> list[str]:
+    """Columns that `name`, canonical or a column's own, may stand for: none, one, or several aliases."""
+    if name in overrides:
+        return [overrides[name]]
+    free = [column for column in available if column not in overrides.values()]
+    aliases = [alias for alias in ALIASES.get(name, ()) if alias in free]
+    if name == "response_mask" and name in free and "loss_mask" in aliases:
+        return [name, "loss_mask"]  # SkyRL: response_mask only marks padding there
+    return [name] if name in available and (name in free or name not in ALIASES) else aliases
+
+
+def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str], purpose: str = "to group by") -> str:
+    """The column a group key stands for.  purpose: what it is wanted for, as an error says."""
+    if name in available and name not in ALIASES:
+        return name
+    column = _one(name, available, overrides)
+    if column is None:
+        raise DataError(f"There is no column '{name}' {purpose}.", f"Similar columns: {nearest(name, available)}.")
+    return column
+
+
+def id_columns(available: Sequence[str], overrides: Mapping[str, str]) -> tuple[str, ...]:
+    """What tells rows apart: sample_id by that very name or as mapped, the step, the split, and which copy of a drawn
+    row it is.
+
+    An alias is not taken: `index` and the like number prompts in some frameworks.
+    """
+    own = overrides.get("sample_id") or ("sample_id" if "sample_id" in available else None)
+    if own is None:
+        return ()
+    steps = candidates("step", available, overrides)
+    return (own, *(steps if len(steps) == 1 else ()), *(name for name in (SPLIT, DRAW) if name in available))
+
+
+def check_names(overrides: Mapping[str, str]) -> None:
+    """Refuse overrides that are wrong whatever the dump holds."""
+    taken: dict[str, str] = {}
+    for canonical, column in overrides.items():
+        if canonical not in ALIASES:
+            raise UsageError(f"--map: unknown name '{canonical}'.", f"Canonical names: {', '.join(ALIASES)}.")
+        if column in taken:
+            raise UsageError(
+                f"--map gives '{column}' to both {taken[column]} and {canonical}.", "Map each column to one name."
+            )
+        taken[column] = canonical
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as text, at most SHOWN of them."""
+    names = list(names)
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+
+
+def _check_present(available: Sequence[str], overrides: Mapping[str, str]) -> None:
+    for canonical, column in overrides.items():
+        if column not in available:
+            near = nearest(column, available)
+            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"Similar columns: {near}.")
+
+
+def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:
+    columns = candidates(canonical, available, overrides)
+    if len(columns) > 1:
+        raise DataError(
+            f"{' and '.join(columns)} could each be {canonical}.", f"Say which: --map {canonical}={columns[-1]}."
+        )
+    return columns[0] if columns else None
+
+
+def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, str], mode: Mode) -> DataError:
+    message = f"There is no column for {canonical}; the columns are {listed(available)}."
+    if mode == "bypass" and canonical == "current_log_probs" and candidates("old_log_probs", available, {}):
+        return NoCurrentPolicy(message, "--mode decoupled compares old_log_probs, which the dump has.")
+    if mode == "decoupled" and canonical == "current_log_probs" and _one(canonical, available, overrides):
+        return DataError(
+            "The plan compares the current policy with another, and the dump has but one trained policy.",
+            "--mode bypass takes the rollout policy for the old one.",
+        )
+    if mode == "decoupled" and canonical == "current_log_probs":
+        return DataError(
+            f"{message} The plan compares the current policy with another.",
+            "Write it into the dump after an update, or take a plan that compares the old policy with the rollout's.",
+        )
+    if canonical == "advantages":
+        message += " A plan looks at their sign, an objective at their size."
+    guesses = [name for name in AMBIGUOUS.get(canonical, ()) if name in available and name not in overrides.values()]
+    if guesses:
+        return DataError(message, f"If it is meant, try --map {canonical}={guesses[0]}.")
+    near = _near(canonical, available, overrides)
+    rest = (
+        f"nearest: {', '.join(near)}" if near else f"if none holds it, {_UNWRITTEN.get(canonical, 'it is not there')}"
+    )
+    return DataError(message, f"Name it with --map {canonical}=COLUMN; {rest}.")
+
+
+_UNWRITTEN = {
+    "rollout_log_probs": "the engine that sampled did not log its log-probs",
+    "old_log_probs": "the trainer did not write its log-probs",
+    "current_log_probs": "the trainer did not write its log-probs after updates",
+    "advantages": "the trainer did not write them",
+}
+"""What is wrong with a dump in which no column is like one that it needs."""
+
+
+def _near(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> list[str]:
+    """At most three columns named much like this one or its aliases; none that plays another part, as the rollout's
+    own log-probs do, nor those of a reference policy."""
+    others = {column for name in ALIASES if name != canonical for column in candidates(name, available, overrides)}
+    free = [column for column in available if column not in others and not column.lower().startswith("ref")]
+    free = [column for column in free if len(column) <= LONGEST_NAME]
+    names = (canonical, *ALIASES[canonical])
+    close = (column for name in names for column in get_close_matches(name, free, cutoff=0.7))
+    return [shortened(column, quotes=False) for column in dict.fromkeys(close)][:3]

@@ -1,0 +1,164 @@
+"""Columns that stand in the names of folders: `step=3/worker=a/part.parquet`, as Spark, Hive and polars write them.
+
+A name is a column where every file of the dump is below a folder of that name; a file's own column goes first.
+
+
+What one opening of a file tells of it: enough to settle its columns and to cut the work without opening it again.
+
+What a container's module offers: four functions under one name, READER."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import Rows
+from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.find import Source
+from rlcorr_cli.reading.streams import Stdin
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+Value = int | str | None
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The columns that one file's folders name, each with the value of all its rows."""
+
+    values: tuple[tuple[str, Value], ...] = ()
+    whole: tuple[str, ...] = ()
+
+    def fields(self) -> list[pa.Field]:
+        """The columns with their types: whole numbers where all files' values are, else text."""
+        return [pa.field(name, pa.int64() if name in self.whole else pa.string()) for name, _ in self.values]
+
+    def beside(self, schema: pa.Schema) -> "Partition":
+        """Those of the columns that a file does not have itself."""
+        values = tuple((name, value) for name, value in self.values if name not in schema.names)
+        return Partition(values, self.whole)
+
+    def added_to(self, schema: pa.Schema) -> pa.Schema:
+        """A file's columns and these."""
+        return pa.schema([*schema, *self.fields()], metadata=schema.metadata)
+
+    def without(self, roles: Roles) -> Roles:
+        """The roles of the columns that are in the file."""
+        if not self.values:
+            return roles
+        names = {name for name, _ in self.values}
+        return replace(
+            roles,
+            batch=None if roles.batch in names else roles.batch,
+            group_keys=tuple(name for name in roles.group_keys if name not in names),
+            ids=tuple(name for name in roles.ids if name not in names),
+            drawn_by=tuple(name for name in roles.drawn_by if name not in names),
+            cluster=None if roles.cluster in names else roles.cluster,
+            rollouts=tuple(name for name in roles.rollouts if name not in names),
+        )
+
+    def given_to(self, rows: Rows, needed: Sequence[str]) -> Rows:
+        """Rows of the file with these columns, those of `needed` and all of a row that is whole."""
+        if not self.values:
+            return rows
+        n = rows.data.num_rows
+        columns = {
+            field.name: pa.array([value] * n, field.type)
+            for field, (_, value) in zip(self.fields(), self.values, strict=True)
+        }
+        data = rows.data
+        for name in needed:
+            if name in columns:
+                data = data.append_column(name, columns[name])
+        original = None if rows.original is None else rows.original.with_columns(columns)
+        return replace(
+            rows, data=data.select([name for name in needed if name in data.schema.names]), original=original
+        )
+
+
+NONE = Partition()
+
+
+def partitions(paths: Sequence[str]) -> dict[str, Partition]:
+    """What the folders of each file name, of a dump's files; nothing of a name that not all have."""
+    named = {path: _named(path) for path in paths}
+    shared = set[str]().union(*named.values()).intersection(*named.values())
+    columns = [name for name in next(iter(named.values())) if name in shared]
+    texts = {name: [values[name] for values in named.values()] for name in columns}
+    whole = tuple(name for name, values in texts.items() if all(_is_whole(value) for value in values if value != NULL))
+    return {
+        path: Partition(tuple((name, _value(values[name], name in whole)) for name in columns), whole)
+        for path, values in named.items()
+    }
+
+
+def _named(path: str) -> dict[str, str]:
+    folders = os.path.dirname(path).split(os.sep)
+    pairs = (folder.partition("=") for folder in folders if "=" in folder)
+    return {unquote(name): unquote(value) for name, _, value in pairs if name}
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.lstrip("-").isdigit() and len(text) <= 18
+
+
+def _value(text: str, whole: bool) -> Value:
+    return None if text == NULL else int(text) if whole else text
+
+
+NeededColumns = Callable[[pa.Schema], list[str]]
+"""From a file's schema the columns that may be read, which are checked while it is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """schema: all columns of the file itself.  partition: further ones, that the names of its folders tell.
+    in_one: whether the file can only be read from end to end, as one shard.
+    made: whether rows are made in its schema's columns, so that files of one dump can all have the columns of any.
+    notes: what its reader should know, in sentences.
+
+    group_rows: rows of each row group.  group_bytes: needed column -> its bytes in each row group, as compressed.
+    """
+
+    schema: pa.Schema
+    notes: tuple[str, ...] = ()
+    partition: Partition = NONE
+    in_one: bool = False
+    made: bool = False
+    group_rows: tuple[int, ...] = ()
+    group_bytes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+    @property
+    def all_columns(self) -> pa.Schema:
+        """The file's own columns, and its folders'."""
+        return self.partition.added_to(self.schema)
+
+
+Piece = tuple[tuple[int, int] | None, int]
+"""What Shard calls part and n_bytes."""
+
+
+class Read(Protocol):
+    """How the rows of one part are read.
+
+    batch_tokens: how many tokens a batch will hold; what is yielded may be more or less.  whole: whether the rows come
+    with all columns, or their own lines.
+    """
+
+    def __call__(
+        self, shard: Shard, roles: Roles, stdin: Stdin | None, batch_tokens: int, *, whole: bool
+    ) -> Iterator[Rows]: ...
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One container: index opens a file once, parts cuts it by what that told, read yields one part's needed columns,
+    peek the first rows of a file's first part."""
+
+    index: Callable[[Source, NeededColumns, Stdin | None], Index]
+    parts: Callable[[Source, Index, Roles], Sequence[Piece]]
+    read: Read
+    peek: Callable[[Shard, Roles, Stdin | None], Rows | None]

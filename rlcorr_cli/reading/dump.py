@@ -1,0 +1,263 @@
+"""A dump: the files of one run, opened, their columns settled, and the work cut into shards."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
+from rlcorr_cli.layouts.canonical import schema
+from rlcorr_cli.places import STDIN
+from rlcorr_cli.reading.batch import Input, Shard
+from rlcorr_cli.reading.columns import Roles, candidates, check_names
+from rlcorr_cli.reading.container import Index, partitions
+from rlcorr_cli.reading.find import Source, answers, blaming_changes, find, find_noting
+from rlcorr_cli.reading.formats import container
+from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
+from rlcorr_cli.reading.schema import joined, needed_columns, resolve_schema
+from rlcorr_cli.reading.shards import ShardReader
+from rlcorr_cli.reading.streams import Stdin
+from rlcorr_cli.reading.tables import InMemory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dump:
+    """What `reader` is made of, and what a report says about its inputs.
+
+    columns: canonical (or key as asked for) -> column actually read, policies first, keys last.
+    notes: what was chosen for the user, in sentences, search_notes among them: on files that are not read.
+    available: columns that every file has.
+    indexes: path -> what its one opening told.  step: that of steps, where all files have one.
+    stdin: where '-' is among the sources; then the dump can be read once.
+    """
+
+    request: ReadRequest
+    plan_columns: PlanColumns
+    sources: tuple[Source, ...]
+    columns: dict[str, str]
+    roles: Roles
+    shards: tuple[Shard, ...]
+    notes: tuple[str, ...]
+    available: tuple[str, ...]
+    indexes: Mapping[str, Index]
+    search_notes: tuple[str, ...] = ()
+    step: str | None = None
+    stdin: Stdin | None = None
+
+    def grouped_by(self, names: tuple[str, ...]) -> "Dump":
+        """The same files with other groups; nothing is opened again to settle their columns."""
+        if names == self.request.group_by:
+            return self
+        return self._settled_anew(replace(self.request, group_by=names))
+
+    def drawn_by(self, names: tuple[str, ...]) -> "Dump":
+        """The same files with rows known to the bootstrap by some of `marks`."""
+        return self._settled_anew(replace(self.request, drawn_by=names))
+
+    def clustered_by(self, name: str) -> "Dump":
+        """The same files with rows drawn together by another column, or by none."""
+        return self._settled_anew(replace(self.request, cluster_by=name))
+
+    def _settled_anew(self, request: ReadRequest) -> "Dump":
+        return _settled(
+            request, self.plan_columns, self.sources, self.indexes, search_notes=self.search_notes, stdin=self.stdin
+        )
+
+    @cached_property
+    def reader(self) -> ShardReader:
+        """What a worker needs to read any shard."""
+        return ShardReader(
+            roles=self.roles,
+            bad_rows=self.request.bad_rows,
+            limit=self.request.limit,
+            stdin=self.stdin,
+        )
+
+    @property
+    def cluster(self) -> str:
+        """What a bootstrap draws together: a column's name, or else ROLLOUTS or NO_CLUSTERS."""
+        return self.roles.cluster or (NO_CLUSTERS if self.roles.draws_rows else ROLLOUTS)
+
+    @property
+    def has_advantages(self) -> bool:
+        """Whether advantages are read, of tokens or as means of rows."""
+        return self.roles.advantages is not None or self.roles.row_advantage is not None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether some of it can be read in this process alone: it is piped in, or a table in memory."""
+        return self.stdin is not None or any(isinstance(source.path, InMemory) for source in self.sources)
+
+    def inputs(self, rows: Mapping[str, int]) -> list[Input]:
+        """The sources as a report tells of them.  rows: by path, none where it is not there."""
+        return [
+            Input(
+                path=source.path,
+                format=source.format,
+                rows=rows.get(source.path, 0),
+                n_bytes=source.n_bytes,
+                columns=self.columns,
+                modified=source.modified,
+            )
+            for source in self.sources
+        ]
+
+    @property
+    def n_bytes(self) -> int:
+        """What all shards have to be read of, in bytes."""
+        return sum(shard.n_bytes for shard in self.shards)
+
+    @property
+    def all_columns(self) -> dict[str, pa.Schema]:
+        """Path -> all its columns, those that its folders name after its own."""
+        return {path: index.all_columns for path, index in self.indexes.items()}
+
+    @cached_property
+    def table_columns(self) -> pa.Schema | None:
+        """How one Parquet file is to hold the columns of files whose footers tell; None where these are all the same, a
+        DataError where it cannot."""
+        paths = [source.path for source in self.sources if container(source.format).fixed_columns]
+        return joined({path: self.indexes[path].all_columns for path in paths}) if paths else None
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """Canonical -> column of what tells rows and files apart, whether or not rows are grouped by it."""
+        columns = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
+        return {name: column for name, column in columns.items() if column is not None}
+
+    def has(self, name: str) -> bool:
+        """Whether `name`, canonical or a column's own, stands for one column that every file has."""
+        return len(candidates(name, self.available, self.request.columns)) == 1
+
+
+def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
+    """Column -> type of the first file, whatever its columns are; not of standard input."""
+    first = find(paths, format)[0]
+    if first.path == STDIN:
+        return {}
+    index = container(first.format).reader.index(first, lambda _: [], None)
+    return {field.name: str(field.type) for field in index.schema}
+
+
+def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> Dump:
+    """Find the files, settle the columns, cut the work; reads footers and first rows only.
+
+    A dump without rows opens, and has no shards or shards that yield nothing.
+    """
+    check_names(request.columns)
+    sources, search_notes = find_noting(request.paths, request.format)
+    stdin = _standard_input() if any(source.path == STDIN for source in sources) else None
+    plan_columns = plan_columns or PlanColumns()
+
+    folders = partitions([source.path for source in sources])
+
+    def indexed(source: Source) -> tuple[str, Index]:
+        named = folders[source.path]
+
+        def needed(schema: pa.Schema) -> list[str]:
+            columns = needed_columns(source.path, named.beside(schema).added_to(schema), request, plan_columns)
+            return [name for name in columns if name in schema.names]
+
+        with blaming_changes(source.files):
+            index = container(source.format).reader.index(source, needed, stdin)
+        return source.path, replace(index, partition=named.beside(index.schema))
+
+    is_remote = len(sources) > 1 and filesystem(sources[0].path).remote
+    indexes = _with_all_columns(dict(answers(indexed, sources) if is_remote else map(indexed, sources)))
+    return _settled(request, plan_columns, tuple(sources), indexes, search_notes=search_notes, stdin=stdin)
+
+
+def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:
+    """Files whose rows are made for reading have the columns of all of them: null where one holds nothing of it, unless
+    its folders do."""
+    if not all(index.made for index in indexes.values()):
+        return indexes
+    types = {field.name: field.type for index in indexes.values() for field in index.schema}
+
+    def columns(index: Index) -> pa.Schema:
+        named = index.partition.fields()
+        return schema([name for name in types if name not in {field.name for field in named}], types)
+
+    return {path: replace(index, schema=columns(index)) for path, index in indexes.items()}
+
+
+def _standard_input() -> Stdin:
+    if sys.stdin is None:  # closed by the caller: `<&-`
+        raise DataError("Standard input is closed.", "Pipe JSON lines to rlcorr, or name a file.")
+    return Stdin(sys.stdin.buffer)
+
+
+def _limit_note(limit: int) -> str:
+    return "Only the first row is read." if limit == 1 else f"Only the first {limit:,} rows are read."
+
+
+def _settled(
+    request: ReadRequest,
+    plan_columns: PlanColumns,
+    sources: tuple[Source, ...],
+    indexes: Mapping[str, Index],
+    *,
+    search_notes: tuple[str, ...],
+    stdin: Stdin | None,
+) -> Dump:
+    """The dump of files that were indexed.  search_notes: on files that were not."""
+    schemas = {path: index.all_columns for path, index in indexes.items()}
+    resolved = resolve_schema(schemas, request, plan_columns)
+    first, *others = (schema.names for schema in schemas.values())
+    limit = () if request.limit is None else (_limit_note(request.limit),)
+    return Dump(
+        request=request,
+        plan_columns=plan_columns,
+        sources=sources,
+        columns=resolved.columns,
+        roles=resolved.roles,
+        shards=_shards(sources, indexes, resolved.roles),
+        notes=(*search_notes, *_unit_notes(indexes), *resolved.notes, *limit),
+        search_notes=search_notes,
+        available=tuple(name for name in first if all(name in names for names in others)),
+        indexes=indexes,
+        step=resolved.step,
+        stdin=stdin,
+    )
+
+
+def _unit_notes(indexes: Mapping[str, Index]) -> Iterator[str]:
+    """What files' layouts say of them, each sentence once, with the first file that it is about."""
+    first: dict[str, str] = {}
+    count = Counter(note for index in indexes.values() for note in index.notes)
+    for path, index in indexes.items():
+        for note in index.notes:
+            first.setdefault(note, path)
+    for note, path in first.items():
+        others = f" and {count[note] - 1} more" if count[note] > 1 else ""
+        yield f"{os.path.basename(path)}{others}: {note}"
+
+
+def _shards(sources: Sequence[Source], indexes: Mapping[str, Index], roles: Roles) -> tuple[Shard, ...]:
+    """All parts of all files."""
+    shards: list[Shard] = []
+    for source in sources:
+        index = indexes[source.path]
+        inner = index.partition.without(roles)
+        schema = pa.schema([index.schema.field(name) for name in inner.needed])
+        for part, n_bytes in container(source.format).reader.parts(source, index, inner):
+            shard = Shard(
+                index=len(shards),
+                path=source.path,
+                format=source.format,
+                part=part,
+                n_bytes=n_bytes,
+                stamp=source.stamp,
+                companions=source.companions,
+                partition=index.partition,
+                schema=schema,
+                whole_schema=index.schema if index.made else None,
+            )
+            shards.append(shard)
+    return tuple(shards)

@@ -1,0 +1,428 @@
+"""From a directory or a glob to the files of a dump, and to a sentence on those that are not read.
+
+From what a person typed to the files that are read, each with its format and size.
+
+Several questions to a store at once, answered in order."""
+
+import glob
+import os
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.files import Status, filesystem, located
+from rlcorr_cli.files.disk import changed, unreadable
+from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.refused import Refused, without_log_probs
+from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
+from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
+from rlcorr_cli.layouts.table import TRAINED, layout, recognised
+from rlcorr_cli.places import STDIN, Stamp
+from rlcorr_cli.reading.formats import (
+    CONTAINERS,
+    MEMORY,
+    NAMES,
+    STREAMED,
+    SUFFIXES,
+    by_magic,
+    by_suffix,
+    container,
+    is_searched,
+)
+from rlcorr_cli.reading.tables import InMemory
+
+SEARCHED = "*" + ", *".join(SUFFIXES)
+COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
+DESCRIPTIONS = ("state.json", "dataset_info.json", "dataset_dict.json")
+SHOWN = 6
+"""Suffixes that a note names."""
+LOOKED_AT = 16
+"""How many files of a folder without a dump are looked at for what they are."""
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Files to read, sorted, each once, and those beside them that are not read."""
+
+    paths: list[str]
+    unread: tuple[str, ...] = ()
+
+
+def within(directory: str) -> Hits:
+    """A directory's files with a dump's suffix."""
+    files = _without_housekeeping(sorted(filesystem(directory).below(directory)))
+    paths = _each_once(directory, [path for path in files if is_searched(path)])
+    others = [path for path in files if not is_searched(path)]
+    if not paths:
+        raise no_dump(
+            f"{directory} holds no dump",
+            others,
+            f"A directory is searched for {SEARCHED}; name other files one by one.",
+        )
+    return Hits(paths, tuple(others))
+
+
+def matching(pattern: str) -> Hits:
+    """Files by the glob, and those of the directories that it hits; files without a dump's suffix only where no match
+    has one (`part-*`)."""
+    named, below = filesystem(pattern).matches(pattern)
+    chosen = {path for path in named | below if is_searched(path)} or named
+    if not chosen and below:
+        hint = f"Directories are searched for {SEARCHED}; name other files one by one."
+        raise no_dump(f"{pattern} matches no dump", sorted(below), hint)
+    if not chosen:
+        raise DataError(
+            f"{pattern} matches no file.", "** also searches below; quote a glob to keep it from the shell."
+        )
+    return Hits(_each_once(pattern, chosen), tuple(sorted((named | below) - chosen)))
+
+
+def no_dump(what: str, others: Sequence[str], hint: str) -> DataError:
+    """The error of a place without a dump, with what one of its other files is, if any is known."""
+    if not others:
+        return DataError(f"{what}.", hint)
+    what = f"{what}, but {listed(others)}"
+    # Descriptions lie beside what they describe.
+    first = sorted(others, key=lambda path: path.lower().endswith(".json"))[:LOOKED_AT]
+    path, kind = next(((path, kind) for path, kind in zip(first, map(_known, first), strict=True) if kind), ("", None))
+    if kind is None:
+        return DataError(f"{what}.", hint)
+    return DataError(f"{what}; {os.path.basename(path)} is {kind.what}.", kind.hint)
+
+
+def _known(path: str) -> Refused | None:
+    """What a file without log-probs is; None of one that cannot be read, too: nobody asked for it by its name."""
+    files = filesystem(path)
+    if not files.remote and not files.is_file(path):  # a FIFO would be waited for
+        return None
+    try:
+        return without_log_probs(FileStart(path))
+    except (OSError, DataError):
+        return None
+
+
+def _without_housekeeping(files: Sequence[str]) -> list[str]:
+    """Without what Hugging Face datasets keeps beside a dataset's files: its descriptions, and results of `map`."""
+    datasets = {os.path.dirname(path) for path in files if os.path.basename(path) == "state.json"}
+    return [
+        path
+        for path in files
+        if os.path.dirname(path) not in datasets
+        or not (os.path.basename(path) in DESCRIPTIONS or os.path.basename(path).startswith("cache-"))
+    ]
+
+
+def _each_once(place: str, paths: Iterable[str]) -> list[str]:
+    """In the order of their numbers, without second names of files that are there, too."""
+    return sorted(filesystem(place).each_once(paths), key=in_number_order)
+
+
+def in_number_order(path: str) -> tuple[tuple[int, str], ...]:
+    """A key by which step_2 comes before step_10."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path) if part)
+
+
+def not_read(place: str, others: Iterable[str]) -> tuple[str, ...]:
+    """A note on files of a place that are not read; none without such files."""
+    others = list(others)
+    verb = "is" if len(others) == 1 else "are"
+    return (f"{listed(others)} in {place} {verb} not read.",) if others else ()
+
+
+def listed(paths: Iterable[str]) -> str:
+    """Files in a few words: '3 files (2 .json, 1 .txt)'."""
+    counts = Counter(map(_suffix, paths))
+    kinds = [f"{n:,} {suffix}" for suffix, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    more = ", …" if len(kinds) > SHOWN else ""
+    n = counts.total()
+    return f"{n:,} file{'' if n == 1 else 's'} ({', '.join(kinds[:SHOWN])}{more})"
+
+
+def _suffix(path: str) -> str:
+    suffixes = Path(path).suffixes
+    if not suffixes:
+        return "without a suffix"
+    return "".join(suffixes[-2:] if suffixes[-1].lower() in COMPRESSED else suffixes[-1:])
+
+
+CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
+CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One input; path is '-' and n_bytes 0 for standard input.  stamp: which state of the file was found.
+
+    companions: files that are read together with it, each with its state; n_bytes counts them, too.
+    sign: by which a framework's file was recognised.  modified: when the newest of them was last changed, None where
+    nobody knows.
+    """
+
+    path: str
+    format: str
+    n_bytes: int
+    stamp: Stamp | None = None
+    companions: tuple[tuple[str, Stamp | None], ...] = ()
+    sign: str = ""
+    modified: str | None = None
+
+    @property
+    def files(self) -> tuple[tuple[str, Stamp | None], ...]:
+        """All that is read together, each with its state."""
+        return ((self.path, self.stamp), *self.companions)
+
+
+def check_unchanged(files: Iterable[tuple[str, Stamp | None]]) -> None:
+    """A DataError if a file is not what was found: rows would be lost, or be others, and nobody would know."""
+    for path, stamp in files:
+        if stamp is not None and filesystem(path).stamp(path) != stamp:
+            raise changed(path)
+
+
+@contextmanager
+def blaming_changes(files: Iterable[tuple[str, Stamp | None]]) -> Generator[None]:
+    """Whatever goes wrong is a DataError that names the file that was changed meanwhile, if one was: what is cut short,
+    or half written again, seems to be damaged in any way."""
+    try:
+        yield
+    except Exception:
+        check_unchanged(files)
+        raise
+
+
+def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
+    """As `find_noting`, without the notes."""
+    return find_noting(paths, format)[0]
+
+
+def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source], tuple[str, ...]]:
+    """Files in the order named, and notes on files that are not read; directories and globs expand in sorted order.
+
+    format: 'auto' goes by suffix, then by the first bytes; a container's name holds for every file.
+    A file reached twice through different arguments would be counted twice, so that is a UsageError.
+    """
+    if format not in ("auto", *NAMES):
+        raise UsageError(f"Unknown format '{format}'.", f"Try one of: auto, {', '.join(NAMES)}.")
+    if not paths:
+        raise UsageError("No dump is named.", f"Name a file, a directory, a glob, or - for {STREAMED.title} on stdin.")
+    read: dict[str, Source] = {}
+    notes: list[str] = []
+    for typed in paths:
+        hits = _expanded(typed)
+        passed_over: list[str] = []
+        for path, source in _sources(hits.paths, format, typed, read):
+            if source is None:
+                passed_over.append(path)
+            else:
+                read[_identity(path)] = source
+        if hits.paths and len(passed_over) == len(hits.paths):
+            raise _nothing_in(typed, passed_over, format)
+        notes += not_read(typed, [*hits.unread, *passed_over])
+    united = units(list(read.values()))
+    return united, (*kinds(read.values()), *left_out(read.values(), united), *notes)
+
+
+def _sources(
+    paths: Sequence[str], format: str, typed: str, read: Collection[str]
+) -> Iterator[tuple[str, Source | None]]:
+    """Each path with what it is; files of a store are looked at several at a time.  read: identities that came
+    before."""
+
+    def look(path: str) -> tuple[str, Source | None]:
+        if _identity(path) in read:
+            raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
+        return path, _source(path, format, chosen=path != typed)
+
+    return answers(look, paths) if len(paths) > 1 and filesystem(paths[0]).remote else map(look, paths)
+
+
+def _identity(path: str) -> str:
+    """The same text for all names of one file."""
+    return path if path == STDIN or isinstance(path, InMemory) else filesystem(path).identity(path)
+
+
+def units(sources: Sequence[Source]) -> list[Source]:
+    """The sources, those that a layout reads together as one, in the place of the first.
+
+    Frameworks' files of two kinds are refused together: they may hold the same sequences.
+    """
+    by_path = {source.path: source for source in sources}
+    names = list(dict.fromkeys(source.format for source in sources if source.format in LAYOUT_NAMES))
+    if len(names) > 1 or (names and any(source.format not in LAYOUT_NAMES for source in sources)):
+        raise _several_kinds(sources)
+    if not names:
+        return list(sources)
+    return [_united([by_path[path] for path in unit]) for unit in layout(names[0]).files_of_a_step(list(by_path))]
+
+
+def _several_kinds(sources: Sequence[Source]) -> DataError:
+    """The error that names each kind, and which to ask for: those that a trained policy is written to, if any is."""
+    first = {source.format: source.path for source in reversed(sources)}
+    kinds = list(dict.fromkeys(source.format for source in sources))
+    compared = [name for name in kinds if name in TRAINED] or kinds
+    alone = [name for name in kinds if name in LAYOUT_NAMES and name not in compared]
+    verb = "holds" if len(alone) == 1 else "hold"
+    rest = f"; {' and '.join(alone)} {verb} the rollout policy alone, as a rule" if alone else ""
+    return DataError(
+        f"These are dumps of several kinds: {', '.join(f'{name} ({first[name]})' for name in kinds)}.",
+        f"They may hold the same sequences; read one kind with {' or '.join(f'--format {n}' for n in compared)}{rest}.",
+    )
+
+
+def _united(files: Sequence[Source]) -> Source:
+    first, *others = files
+    companions = tuple((source.path, source.stamp) for source in others)
+    n_bytes = sum(source.n_bytes for source in files)
+    modified = max((source.modified for source in files if source.modified is not None), default=None)
+    return replace(first, n_bytes=n_bytes, companions=companions, modified=modified)
+
+
+def left_out(sources: Iterable[Source], united: Sequence[Source]) -> Iterator[str]:
+    """A note on files that a layout leaves out beside others, and why."""
+    kept = {path for unit in united for path in (unit.path, *(path for path, _ in unit.companions))}
+    others = [source for source in sources if source.path not in kept]
+    if others:
+        first, *more = (os.path.basename(source.path) for source in others)
+        subject = f"{first} and {len(more):,} more are" if more else f"{first} is"
+        yield f"{subject} left out: {layout(others[0].format).left_out}"
+
+
+def kinds(sources: Iterable[Source]) -> Iterator[str]:
+    """What was recognised, by what sign, in a sentence for each kind of file."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for source in sources:
+        if source.format in LAYOUT_NAMES:
+            alike.setdefault((source.format, source.sign or "--format"), []).append(source.path)
+    for (name, sign), paths in alike.items():
+        others = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        yield f"{os.path.basename(paths[0])}{others}: read as {name}, {layout(name).title} ({sign})."
+
+
+def files(paths: Sequence[str]) -> Iterator[str]:
+    """The files that a dump's names stand for, unopened."""
+    for typed in paths:
+        yield from _expanded(typed).paths
+
+
+def _expanded(typed: str) -> Hits:
+    if isinstance(typed, InMemory):
+        return Hits([typed])
+    if "\0" in typed:
+        raise UsageError(f"{shortened(typed)} is not a path: it holds a NUL.", "Name a file, a directory or a glob.")
+    if not typed:
+        raise UsageError("The name of the dump is empty: is a variable unset?", "Name a file, a directory or a glob.")
+    if typed == STDIN:
+        return Hits([typed])
+    path = located(typed)
+    files = filesystem(path)
+    if files.is_directory(path):
+        return within(path)
+    if glob.has_magic(path) and not files.is_there(path):
+        return matching(path)
+    return Hits([path])
+
+
+def _source(path: str, format: str, *, chosen: bool) -> Source | None:
+    """One file; None of one that was chosen by a search and is no dump, or not of the format that is asked for."""
+    if isinstance(path, InMemory):
+        return Source(path=path, format=MEMORY.name, n_bytes=path.table.nbytes)
+    if path == STDIN:
+        if format not in ("auto", STREAMED.name):
+            what = f"Standard input is read as {STREAMED.title}, not as {container(format).title}."
+            raise UsageError(what, "Save it to a file first.")
+        return Source(path=STDIN, format=STREAMED.name, n_bytes=0)
+    status = filesystem(path).status(path)
+    found = ((path, status.stamp),)
+    with blaming_changes(found):
+        source = _looked_at(path, format, status, chosen=chosen)
+    if source is None and not filesystem(path).remote:  # where a file is half written for a moment, and looks like none
+        check_unchanged(found)
+    return source
+
+
+def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Source | None:
+    """One file of a disk or store, by its name and its first bytes."""
+    start = FileStart(path)
+    try:
+        if not start.first_bytes:
+            raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
+        kind = recognised(start) if format not in CONTAINER_NAMES else None
+        refused = without_log_probs(start) if format == "auto" and kind is None else None
+    except OSError as error:
+        raise filesystem(path).explained(path, error) or unreadable(path, error) from error
+    name, sign = kind or (None, "")
+    if format != "auto":
+        return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
+    if name is None and not path.lower().endswith(CONTAINER_SUFFIXES):
+        _check_whole(path, start.first_bytes)
+    if refused is not None and chosen:
+        return None
+    if refused is not None:
+        raise DataError(f"{path} is {refused.what}.", refused.hint)
+    name = name or by_suffix(path)
+    if name is None and not (chosen and path.lower().endswith(LAYOUT_SUFFIXES)):
+        name = by_magic(start.first_bytes)
+    if name is not None:
+        return _as(path, name, sign, status)
+    if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
+        return None
+    titles = " nor ".join(row.title for row in CONTAINERS)
+    raise DataError(
+        f"{path} is neither {titles}, nor a framework's own dump.",
+        "`rlcorr help dumps` lists what is read, and has the lines that write a dump.",
+    )
+
+
+def _check_whole(path: str, start: bytes) -> None:
+    """A DataError of a file of torch that has no end yet: nobody could tell whose it is."""
+    from rlcorr_cli.layouts.torch_files import HALF, is_torch, pickle_of
+
+    try:
+        if is_torch(memoryview(start)):
+            pickle_of(path)
+    except DataError as error:
+        if error.hint == HALF:
+            raise DataError(f"{path}: {error.message}", HALF) from error
+
+
+def _as(path: str, format: str, sign: str, status: Status) -> Source:
+    return Source(
+        path=path, format=format, n_bytes=status.n_bytes, stamp=status.stamp, sign=sign, modified=status.modified
+    )
+
+
+def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:
+    if format != "auto":
+        what = f"{typed} holds no dump of format {format}, but {listed(passed_over)}."
+        return DataError(what, "`rlcorr inspect FILE` says what one is.")
+    return no_dump(f"{typed} holds no dump", passed_over, "`rlcorr inspect FILE` says what one is.")
+
+
+A = TypeVar("A")
+R = TypeVar("R")
+AT_ONCE = 16
+"""Files that are asked for at a time: a request takes some 20 to 100 ms, nearly all of it waiting."""
+
+
+def answers(ask: Callable[[A], R], items: Iterable[A], *, at_once: int = AT_ONCE) -> Iterator[R]:
+    """What `ask` gives of each item, in order; up to `at_once` of them are asked while the first is waited for.
+
+    What an earlier item raises comes before what a later one does, as without threads.
+    """
+    waiting: deque[Future[R]] = deque()
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="rlcorr-open")
+    try:
+        for item in items:
+            waiting.append(pool.submit(ask, item))
+            if len(waiting) >= at_once:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

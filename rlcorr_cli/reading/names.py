@@ -1,0 +1,128 @@
+"""COLUMNS: what the columns of a dump are, and what frameworks call them.
+
+Names seen in dumps of sixteen frameworks; those that mean different things in different frameworks are kept apart
+(AMBIGUOUS) and are only ever suggested.  Which column of a dump is taken is settled in `reading/columns.py`.
+"""
+
+COLUMNS: dict[str, str] = {
+    "rollout_log_probs": "of each sampled token under the policy that sampled it",
+    "old_log_probs": "the same under the training policy at batch time",
+    "current_log_probs": "the same after updates; --mode bypass compares it",
+    "response_mask": "1 for each token that counts; without it all count",
+    "advantages": "of sequence or token, for plans that look at its sign",
+    "reward": "of the sequence, for what a rejection does to its mean",
+    "step": "the training step, to group by and for budgets",
+    "policy_version": "the weights that sampled the sequence, for staleness",
+    "sample_id": "what tells rows apart, for --row and for `filter`",
+    "rollout_ids": "the rollout that a row is a sample of, for --profile slime",
+}
+"""Canonical name -> what the column holds."""
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "rollout_log_probs": (
+        "rollout_logprobs",
+        "generation_logprobs",
+        "generation_log_probs",
+        "inference_logprobs",
+        "infer_logprobs",
+        "infer_log_probs",
+        "sampling_per_token_logps",
+        "sampling_logprobs",
+        "sampler_logprobs",
+        "sampled_logprobs",
+        "vllm_logprobs",
+        "completion_logprobs",
+        "response_logprobs",
+        "output_logprobs",
+        "behavior_log_probs",
+        "behav_logp",
+        "mu_log_probs",
+    ),
+    "old_log_probs": (
+        "prev_logprobs",
+        "action_log_probs",
+        "old_per_token_logps",
+        "prox_logp",
+        "proximal_logprobs",
+        "actor_logprobs",
+        "actor_log_probs",
+        "old_logprobs",
+        "old_logprob",
+    ),
+    "current_log_probs": (
+        "trainer_logprobs",
+        "training_logprobs",
+        "curr_logprobs",
+        "per_token_logps",
+        "new_logprobs",
+        "local_logprobs",
+        "log_prob",
+    ),
+    "response_mask": (
+        "loss_mask",
+        "loss_masks",
+        "local_loss_mask",
+        "token_loss_mask",
+        "token_mask",
+        "action_mask",
+        "completion_mask",
+        "sampled_mask",
+    ),
+    "advantages": ("advantage",),
+    "reward": ("raw_reward", "score", "scores", "total_reward", "reward_score"),
+    "step": ("global_step", "global_steps", "training_step", "gen_step", "iteration"),
+    "policy_version": (
+        "param_version",
+        "rollout_param_version",
+        "sampling_client_step",
+        "generation_weight_version",
+        "head_version",
+    ),
+    "sample_id": (
+        "index",
+        "sample_index",
+        "sample_indices",
+        "sample_idx",
+        "idx",
+        "request_id",
+        "rollout_position",
+        "_ng_rollout_index",
+        "traj_idx",
+        "rid",
+    ),
+    "rollout_ids": (),
+}
+LEVELS: dict[str, tuple[str, ...]] = {
+    "step": ("step", *ALIASES["step"]),
+    "policy_version": ("policy_version", *ALIASES["policy_version"]),
+    "lag": ("policy_version_lag",),
+    "worker": ("worker", "worker_id", "engine", "engine_id", "replica", "server", "rank"),
+    "data_source": ("data_source", "source", "dataset", "env", "environment", "task"),
+    "finish_reason": ("finish_reason", "stop_reason", "status"),
+    "group_id": ("group_id", "prompt_group", "prompt_id", "uid", "group_index"),
+}
+"""What a gap between policies may sit in, level by level -> what columns of it are called, the first that is there."""
+
+PROMPT_TEXTS = ("prompt", "prompts", "prompt_text", "prompt_token_ids", "prompt_ids", "prompt_tokens")
+"""Columns that hold a prompt itself: its text, its messages or its token ids."""
+PROMPTS = (
+    *("group_id", "prompt_group", "prompt_id"),
+    *PROMPT_TEXTS,
+    *("uid", "group_index", "group_idx", "example_id", "problem_id", "instance_id"),
+)
+"""Columns that tell which rows are samples of one prompt, the first that is there: by a name, by the prompt itself, or
+by what some frameworks write for either."""
+
+NO_CLUSTERS = "none"
+"""What --cluster-by takes for: every row is drawn by itself."""
+ROLLOUTS = "rollout"
+"""What clusters are by where no column tells: rows of one rollout."""
+
+TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
+"""Columns that name a row's tokens, if there are as many as log-probs."""
+
+AMBIGUOUS: dict[str, tuple[str, ...]] = {
+    "rollout_log_probs": ("logprobs",),
+    "old_log_probs": ("log_probs", "train_log_probs"),
+    "current_log_probs": ("train_log_probs", "log_probs"),
+}

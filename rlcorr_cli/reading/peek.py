@@ -1,0 +1,164 @@
+"""The first rows of a dump's files, for anomalies of whole files: read before the rest of the dump, and cheap.
+
+One row of a dump, found by its id or its number, whatever is wrong with it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.places import Place
+from rlcorr_cli.reading import checks
+from rlcorr_cli.reading.arrow_values import call
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import CheckedRows, Rows, SetAside, checked_batches, lists_of
+from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.find import blaming_changes
+from rlcorr_cli.reading.formats import container
+from rlcorr_cli.reading.names import TOKENS
+from rlcorr_cli.reading.row_places import LineCounter, all_resolved, resolved
+from rlcorr_cli.reading.sample import Sample
+from rlcorr_cli.reading.values import keys, texts
+
+MAX_FILES = 64
+"""Of a dump of more files, this many are looked at, from the first to the last."""
+
+
+def samples(dump: Dump) -> Iterator[Sample]:
+    """One per file, in the files' order; none of a file without rows."""
+    firsts = list({shard.path: shard for shard in reversed(dump.shards)}.values())[::-1]
+    step = dump.step
+    roles = replace(dump.roles, batch=None, group_keys=(step,) if step else (), ids=(), drawn_by=(), cluster=None)
+    for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)}) if firsts else []:
+        rows = _peeked(dump, firsts[i], roles)
+        if rows is not None:
+            yield _sample(rows, roles, firsts[i].path)
+
+
+def _peeked(dump: Dump, shard: Shard, roles: Roles) -> Rows | None:
+    index = dump.indexes[shard.path]
+    inner = index.partition.without(roles)
+    schema = pa.schema([index.schema.field(name) for name in inner.needed])
+    with blaming_changes(shard.files):
+        rows = container(shard.format).reader.peek(replace(shard, schema=schema), inner, dump.stdin)
+    return rows and index.partition.given_to(rows, roles.needed)
+
+
+def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
+    """Rows whose lists differ in length, or are null, are left out."""
+    lists = lists_of(rows, roles)
+    bad = {fault.row for fault in checks.structural(lists, roles.rollout)}
+    if bad:
+        rows = rows.take(np.array([i for i in range(rows.data.num_rows) if i not in bad], np.int64))
+        lists = lists_of(rows, roles)
+    rollout, train = lists[roles.rollout], lists[roles.train]
+    valid = None if roles.mask is None else lists[roles.mask].values == 1
+    step = (None, None) if not roles.group_keys else _ends(rows.data.column(roles.group_keys[0]))
+    return Sample(
+        path=path,
+        offsets=rollout.offsets,
+        rollout=rollout.values,
+        train=train.values,
+        valid=valid,
+        columns=(roles.rollout, roles.train),
+        step=step,
+    )
+
+
+def _ends(column: pa.Array) -> tuple[float | None, float | None]:
+    """The first and the last value, where they are numbers."""
+    if not len(column):
+        return None, None
+    ends = (*keys(column[:1]), *keys(column[-1:]))
+    first, last = (float(end) if isinstance(end, int | float) else None for end in ends)
+    return first, last
+
+
+STEP_TOKENS = 1 << 18
+NAMED = 3
+"""Rows of one id that a message names."""
+TEXTS = ("prompt", "response", "completion", "output", "input")
+"""Columns of text that are shown above a row's tokens."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """place: as errors name it.  values: every column of the row.  read: it as read, or why it is set aside."""
+
+    place: str
+    values: dict[str, Any]
+    read: CheckedRows | SetAside
+
+    def tokens(self, n: int) -> Sequence[Any] | None:
+        """What the n tokens are, where the dump says."""
+        for name in TOKENS:
+            value = self.values.get(name)
+            if isinstance(value, list) and len(value) == n:
+                return value
+        return None
+
+
+def find_row(dump: Dump, name: str) -> Found:
+    """The row whose sample_id is `name`, else whose number is; a UsageError if there is none, or more than one.
+
+    A number is what errors call a row: from 0 in Parquet, the line from 1 in JSON lines.
+    """
+    matches = _matching(dump, name)
+    what = f"sample_id {name}" if dump.roles.ids else f"number {name}"
+    if matches.row is None:
+        raise UsageError(f"There is no row of {what}.", "`rlcorr inspect DUMP --worst 5` names some rows.")
+    if matches.n > 1:
+        places = ", ".join(place.text for place in all_resolved(matches.places))
+        raise UsageError(f"{matches.n} rows have {what}: {places}.", "Name one file, or a row by its number.")
+    return _found(dump, matches.row)
+
+
+@dataclass
+class _Matches:
+    """How many rows match, the places of the first few, and the first of them: the others are not kept."""
+
+    n: int = 0
+    places: list[Place] = field(default_factory=list[Place])
+    row: Rows | None = None
+
+    def add(self, rows: Rows, i: int) -> None:
+        """Count a row of that name: the first is kept, and the places of the first few."""
+        self.n += 1
+        if self.row is None:
+            self.row = rows.part(i, i + 1)
+        if len(self.places) < NAMED:
+            self.places.append(rows.places[i])
+
+
+def _matching(dump: Dump, name: str) -> _Matches:
+    """Rows by id; where no row has it, by number."""
+    by_id, by_number, lines = _Matches(), _Matches(), LineCounter()
+    number = int(name) if name.isascii() and name.isdigit() else None
+    for shard in dump.shards:
+        for rows in dump.reader.rows(shard, STEP_TOKENS, whole=True):
+            if dump.roles.ids:
+                for i in _equal(rows.data.column(dump.roles.ids[0]), name):
+                    by_id.add(rows, i)
+            row = None if number is None else rows.places.row_of(number, lines)
+            if row is not None:
+                by_number.add(rows, row)
+    return by_id if by_id.n else by_number
+
+
+def _equal(ids: pa.Array, name: str) -> list[int]:
+    """Rows whose id is written so."""
+    equal = call("equal", texts(ids), pa.scalar(name, pa.large_string()))
+    return call("indices_nonzero", equal).to_pylist()
+
+
+def _found(dump: Dump, rows: Rows) -> Found:
+    # What is told of single tokens comes before the row.
+    *_, read = checked_batches(
+        rows, dump.roles, STEP_TOKENS, bad_rows=replace(dump.request.bad_rows, action="quarantine")
+    )
+    assert rows.original is not None
+    return Found(resolved(rows.places[0]).text, rows.original.values(0), read)

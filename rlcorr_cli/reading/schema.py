@@ -1,0 +1,385 @@
+"""One mapping for all files of a dump: what they must share, and what is left out where they do not.
+
+Whether the files of a dump have columns that one Parquet file can hold, and which."""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+
+from rlcorr_cli.errors import DataError, RlcorrError
+from rlcorr_cli.places import shown
+from rlcorr_cli.reading import arrow_values as types
+from rlcorr_cli.reading.arrow_values import is_list
+from rlcorr_cli.reading.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
+from rlcorr_cli.reading.names import ALIASES, LEVELS, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
+
+FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    "response_mask": (types.holds_mask, types.MASK),
+    "reward": (types.holds_reward, types.REWARD),
+    "advantages": (types.holds_advantages, types.ADVANTAGES),
+    "rollout_ids": (types.holds_key, types.KEY),
+}
+MARKS = ("step", "policy_version", "policy_version_lag")
+"""Columns that pictures group rows by unasked, where there are such."""
+APART = "Read such files apart, or use --map to name a column that all of them have."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedColumns:
+    """columns: canonical or key name -> column, as reported.  roles: the same, as read.  step: the column of steps,
+    where all files have the same one."""
+
+    columns: dict[str, str]
+    roles: Roles
+    notes: tuple[str, ...]
+    step: str | None
+
+
+def resolve_schema(
+    schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns
+) -> ResolvedColumns:
+    """Resolve each file, then hold them against the first.
+
+    schemas: path -> all columns of that file, at least one file.  A file whose policies, mask or keys lie in other
+    columns is a DataError that names it; a reward or current policy that not all files share is left out.
+    """
+    notes: list[str] = []
+    optional = _optional(plan_columns)
+    resolved = {
+        path: _resolved(path, schema, request.columns, plan_columns=plan_columns, optional=optional, notes=notes)
+        for path, schema in schemas.items()
+    }
+    columns = _shared(resolved, optional)
+    notes += [
+        f"{name} is not in every file under one name: not used."
+        for name in sorted({name for theirs in resolved.values() for name in theirs} - set(columns))
+    ]
+    batch = _batch(schemas, request, plan_columns)
+    names = request.group_by if batch is None else (batch, *request.group_by)
+    keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
+    ids = {_ids(schema, request) for schema in schemas.values()}
+    notes += _unused_marks(schemas, request, n_ids=len(ids))
+    shared_ids = ids.pop() if len(ids) == 1 else ()
+    roles = roles_of(
+        columns,
+        batch=None if batch is None else keys[batch],
+        group_keys=tuple(keys[name] for name in request.group_by),
+        ids=shared_ids,
+        drawn_by=_drawn_by(shared_ids, request),
+        cluster=_cluster(schemas, request, plan_columns),
+        draws_rows=request.cluster_by == NO_CLUSTERS,
+        **_looked_into(schemas, request, plan_columns),
+    )
+    if plan_columns.only_row_advantage:
+        roles = replace(roles, advantages=None, row_advantage=roles.advantages)
+    columns = {**columns, **keys}
+    available = {name for schema in schemas.values() for name in schema.names}
+    steps = {_mark("step", schema, request) for schema in schemas.values()}
+    if "rollout_ids" in columns:
+        # Ids begin anew in every step.
+        step = steps if len(steps) == 1 and None not in steps else ()
+        roles = replace(roles, rollouts=(columns["rollout_ids"], *(name for name in step if name)))
+    return ResolvedColumns(
+        columns=columns,
+        roles=roles,
+        notes=tuple(dict.fromkeys([*_choices(columns, available, request), *notes])),
+        step=steps.pop() if len(steps) == 1 else None,
+    )
+
+
+def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_columns: PlanColumns) -> list[str]:
+    """Every column of one file that may be read, steps and versions included, whether or not rows are grouped by them.
+
+    At least what `resolve_schema` will name, so that a file is checked while it is open for the first time.
+    """
+    optional = _optional(plan_columns)
+    columns = _resolved(path, schema, request.columns, plan_columns=plan_columns, optional=optional, notes=[])
+    batch = plan_columns.batch
+    required = (batch,) if batch is not None and plan_columns.batch_required else ()
+    keys = _keys(path, schema, (*required, *request.group_by), request)
+    marks = [_mark(name, schema, request) for name in (*MARKS, *((batch,) if batch else ()))]
+    names = [*columns.values(), *keys.values(), *(name for name in marks if name), *_ids(schema, request)]
+    looked_into = _looked_into({path: schema}, request, plan_columns)
+    names += [column for _, column in looked_into["levels"]]
+    names += [column for column in (looked_into["token_ids"], looked_into["row_advantage"]) if column]
+    cluster = _cluster({path: schema}, request, plan_columns)
+    names += [cluster] if cluster else []
+    return list(dict.fromkeys(names))
+
+
+def _optional(plan_columns: PlanColumns) -> tuple[str, ...]:
+    """Columns that a dump may be read without."""
+    rest = ("current_log_probs", "reward") if plan_columns.mode == "decoupled" else ("reward",)
+    rest += plan_columns.optional
+    return tuple(name for name in rest if name not in plan_columns.needed)
+
+
+def _shared(columns_of: Mapping[str, dict[str, str]], optional: Collection[str]) -> dict[str, str]:
+    (first, columns), *others = columns_of.items()
+    for path, theirs in others:
+        for name in sorted({*columns, *theirs} - set(optional)):
+            column, other = columns.get(name), theirs.get(name)
+            if column != other:
+                raise DataError(
+                    f"{shown(path)} has {other or 'no column'} for {name}, {shown(first)} has {column or 'none'}.",
+                    APART,
+                )
+    return {name: column for name, column in columns.items() if all(t.get(name) == column for t in columns_of.values())}
+
+
+def _resolved(
+    path: str,
+    schema: pa.Schema,
+    overrides: Mapping[str, str],
+    *,
+    plan_columns: PlanColumns,
+    optional: Collection[str],
+    notes: list[str],
+) -> dict[str, str]:
+    """One file's columns by canonical name; an optional one of an unfit type goes, with a note."""
+    with _named(path):
+        columns = resolve(
+            schema.names,
+            overrides,
+            plan_columns.mode,
+            needs=plan_columns.needed,
+            wanted=plan_columns.optional,
+            compares=plan_columns.compares,
+        )
+        for name, column in list(columns.items()):
+            type = _type(schema, column)
+            fits, expected = FITS.get(name, (types.holds_log_probs, types.LOG_PROBS))
+            if fits(type):
+                continue
+            if _can_go_without(name, columns, overrides, optional):
+                notes.append(f"{column} is not used as {name}: it holds {type}, not {expected}.")
+                del columns[name]
+                continue
+            raise DataError(f"{column} holds {type}; {name} must be {expected}.", _flatten_hint(name, type))
+    return columns
+
+
+def _batch(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> str | None:
+    """The name of the column of training batches; None where all rows are one batch."""
+    batch = plan_columns.batch
+    if batch is None or plan_columns.batch_required:
+        return batch
+    everywhere = all(len(candidates(batch, schema.names, request.columns)) == 1 for schema in schemas.values())
+    return batch if everywhere else None
+
+
+def _keys(
+    path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, *, purpose: str = "to group by"
+) -> dict[str, str]:
+    with _named(path):
+        keys = {name: key_column(name, schema.names, request.columns, purpose) for name in names}
+        for name, column in keys.items():
+            if not types.holds_key(type := _type(schema, column)):
+                raise DataError(f"{column} holds {type}; {purpose} {name} takes {types.KEY}.", "Name another column.")
+    return keys
+
+
+def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> dict[str, Any]:
+    """The levels, token_ids and row_advantage of Roles: columns that every file has, in a type that serves."""
+    if not plan_columns.levels:
+        return {"levels": (), "token_ids": None, "row_advantage": None}
+
+    def everywhere(columns: Iterable[str], fits: Callable[[pa.DataType], bool]) -> str | None:
+        shared = (
+            column
+            for column in columns
+            if all(column in schema.names and fits(_type(schema, column)) for schema in schemas.values())
+        )
+        return next(shared, None)
+
+    purpose = "to look at level by level"
+    by = {path: _keys(path, schema, plan_columns.by, request, purpose=purpose) for path, schema in schemas.items()}
+    asked = _shared(by, ())
+    named = {name: (request.columns[name],) if name in request.columns else names for name, names in LEVELS.items()}
+    columns = {name: everywhere(names, types.holds_key) for name, names in named.items()}
+    levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
+    mapped = request.columns.get("advantages")
+    advantages = ("advantages", *ALIASES["advantages"]) if mapped is None else (mapped,)
+    return {
+        "levels": tuple((levels | asked).items()),
+        "token_ids": everywhere(TOKENS, types.holds_token_ids),
+        "row_advantage": everywhere(advantages, types.holds_advantages),
+    }
+
+
+def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> str | None:
+    """The column whose rows of one value are drawn together; None where there is none, or none is wanted."""
+    named = request.cluster_by
+    if not plan_columns.clusters or named == NO_CLUSTERS:
+        return None
+    if named is not None:
+        purpose = "to cluster by"
+        keys = {path: _keys(path, schema, (named,), request, purpose=purpose) for path, schema in schemas.items()}
+        return _shared(keys, ())[named]
+    free = (name for name in PROMPTS if name not in request.columns.values())
+    return next((name for name in free if all(_tells_prompts(name, schema) for schema in schemas.values())), None)
+
+
+def _tells_prompts(name: str, schema: pa.Schema) -> bool:
+    """Whether a file has the column; the number of a prompt's tokens, which some call prompt_tokens, is no prompt."""
+    return name in schema.names and (name not in PROMPT_TEXTS or not types.holds_reward(_type(schema, name)))
+
+
+def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:
+    """The one column that may stand for a name and that rows can be grouped by."""
+    columns = candidates(name, schema.names, request.columns)
+    fits = len(columns) == 1 and columns[0] in schema.names and types.holds_key(_type(schema, columns[0]))
+    return columns[0] if fits else None
+
+
+def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
+    """Columns that tell a file's rows apart, of whatever type; none where the file lacks one of them."""
+    names = id_columns(schema.names, request.columns)
+    return names if all(name in schema.names and _type(schema, name) for name in names) else ()
+
+
+def _drawn_by(ids: tuple[str, ...], request: ReadRequest) -> tuple[str, ...]:
+    """The ids by which the bootstrap is to know rows; it knows none by a step alone."""
+    if "sample_id" not in request.drawn_by:
+        return ()
+    steps = () if "step" in request.drawn_by else candidates("step", ids[1:], request.columns)
+    return tuple(name for name in ids if name not in steps)
+
+
+def _unused_marks(schemas: Mapping[str, pa.Schema], request: ReadRequest, n_ids: int) -> Iterator[str]:
+    """Sentences on what would tell rows and files apart and does not.  n_ids: in how many ways files do it."""
+    if n_ids > 1:
+        yield "sample_id is not in every file, or not beside the same step: rows that are there twice are not found."
+    for schema in schemas.values():
+        columns = candidates("step", schema.names, request.columns)
+        if len(columns) == 1 and columns[0] in schema.names and not types.holds_key(type := _type(schema, columns[0])):
+            yield f"{columns[0]} is not used as step: it holds {type}, not {types.KEY}."
+
+
+def _type(schema: pa.Schema, column: str) -> pa.DataType:
+    if len(schema.get_all_field_indices(column)) > 1:
+        raise DataError(f"Two columns are called {column}.", "Rename one of them and write the file again.")
+    return schema.field(column).type
+
+
+def _can_go_without(
+    name: str, columns: Mapping[str, str], overrides: Mapping[str, str], optional: Collection[str]
+) -> bool:
+    lent = name == "current_log_probs" and "old_log_probs" not in columns
+    return name in optional and not lent and name not in overrides
+
+
+def _flatten_hint(name: str, type: pa.DataType) -> str:
+    if types.is_nested_list(type):
+        return "Some frameworks wrap each row in a list of one: write it flat, one list of numbers per row."
+    return f"Name another column with --map {name}=COLUMN, or write this one in that form."
+
+
+def _choices(columns: Mapping[str, str], available: Collection[str], request: ReadRequest) -> Iterator[str]:
+    for name, column in columns.items():
+        if column not in (name, request.columns.get(name)):
+            yield f"{name} is read from {column}."
+    mask = columns.get("response_mask")
+    if mask is None:
+        yield "No mask column: every token counts as valid."
+    elif (second := SECOND_MASKS.get(mask)) in available:
+        yield f"{second} is not applied: only {mask} masks tokens."
+
+
+@contextmanager
+def _named(path: str) -> Generator[None]:
+    """Let an error about columns say which file it is about."""
+    try:
+        yield
+    except RlcorrError as error:
+        raise type(error)(f"{shown(path)}: {error.message}", error.hint) from error
+
+
+WHAT = "The files have different columns, which one Parquet file cannot hold"
+HINT = "Filter them one by one, or write .jsonl instead."
+
+
+def joined(schemas: Mapping[str, pa.Schema]) -> pa.Schema | None:
+    """The columns of all files, in the first one's order, null allowed where any file allows it; None where all have
+    the same.
+
+    schemas: by path.  A DataError where a file has other columns, or columns of other types.
+    """
+    (first, schema), *others = schemas.items()
+    others = [(path, theirs) for path, theirs in others if theirs != schema]
+    if not others:
+        return None
+    for path, theirs in ((first, schema), *others):
+        twice = next((name for name in theirs.names if theirs.names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"{WHAT}: {path} has two columns called {twice}.", HINT)
+    for path, theirs in others:
+        for name in sorted({*schema.names} ^ {*theirs.names}):
+            has, lacks = (first, path) if name in schema.names else (path, first)
+            raise DataError(f"{WHAT}: {has} has {name}, {lacks} has not.", HINT)
+        for field in schema:
+            other = theirs.field(field.name)
+            if _joined(field, other) is None:
+                raise DataError(f"{WHAT}: {field.name} is {field.type} in {first}, {other.type} in {path}.", HINT)
+    # Pairs fit the first one, and so each other: all that can differ is where null is allowed.
+    return pa.schema(
+        [reduce(_fitting, (theirs.field(field.name) for _, theirs in others), field) for field in schema],
+        metadata=schema.metadata,
+    )
+
+
+def different(later: pa.Schema, first: pa.Schema) -> DataError:
+    """The error for rows whose columns no footer told before."""
+    pairs = (
+        (name, *(s.field(name).type if name in s.names else "missing" for s in (first, later)))
+        for name in dict.fromkeys([*first.names, *later.names])
+    )
+    name, had, has = next((pair for pair in pairs if pair[1] != pair[2]), ("the order", "one", "another"))
+    return DataError(f"{WHAT}: {name} is {had} in the first rows, {has} in later ones.", HINT)
+
+
+def conformed(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """A file's rows with its columns as all files have them, those that were added after them."""
+    if not {*columns.names} <= {*table.column_names}:
+        return table
+    added = [field for field in table.schema if field.name not in columns.names]
+    schema = pa.schema([*columns, *added], metadata=table.schema.metadata)
+    if table.schema == schema:
+        return table
+    return pa.table([table.column(field.name).cast(field.type) for field in schema], schema=schema)
+
+
+def _fitting(field: pa.Field, other: pa.Field) -> pa.Field:
+    both = _joined(field, other)
+    assert both is not None, "the columns have been compared"
+    return both
+
+
+def _joined(field: pa.Field, other: pa.Field) -> pa.Field | None:
+    """The field with null allowed where either allows it; None where the types differ in more."""
+    nullable, type, theirs = field.nullable or other.nullable, field.type, other.type
+    if type == theirs:
+        return field.with_nullable(nullable)
+    if type.id != theirs.id or type.num_fields != theirs.num_fields:
+        return None
+    parts = [_joined(type.field(i), theirs.field(i)) for i in range(type.num_fields)]
+    if not parts or any(part is None for part in parts):
+        return None
+    whole = _with_parts(type, parts)
+    same = whole is not None and _with_parts(theirs, parts) == whole
+    return field.with_type(whole).with_nullable(nullable) if same else None
+
+
+def _with_parts(type: pa.DataType, parts: list[pa.Field]) -> pa.DataType | None:
+    if pa.types.is_struct(type):
+        return pa.struct(parts) if [part.name for part in parts] == type.names else None
+    if pa.types.is_fixed_size_list(type):
+        return pa.list_(parts[0], type.list_size)
+    makers = {pa.types.is_large_list: pa.large_list, pa.types.is_list_view: pa.list_view}
+    makers |= {pa.types.is_large_list_view: pa.large_list_view, pa.types.is_list: pa.list_}
+    return next((make(parts[0]) for fits, make in makers.items() if is_list(type) and fits(type)), None)

@@ -1,0 +1,197 @@
+"""Bytes of JSON lines: plain, gzip or zstd, from a file or from standard input, cut at line ends.
+
+A range of a plain file owns the lines that begin past its start, up to and including one that begins at its end (and
+the file's first line, if it starts at 0).  So ranges that share their ends read every line once.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import filesystem
+from rlcorr_cli.places import STDIN, shown
+from rlcorr_cli.reading.formats import GZIP, ZSTD
+
+BLOCK_BYTES = 16 << 20
+HEAD_BYTES = 1 << 20
+LINE_LIMIT = 128 << 20
+COMPRESSIONS: dict[bytes, str] = dict.fromkeys(GZIP, "gzip") | dict.fromkeys(ZSTD, "zstd")
+BOM = b"\xef\xbb\xbf"
+
+
+class Readable(Protocol):
+    """A source of bytes; read may come up short, and is empty only at the end."""
+
+    def read(self, n: int, /) -> bytes:
+        """At most n bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines.  lines_before: how many lines lie between byte `start` of the file and these; where the block is a
+    range of a file nobody has counted the lines before it, and `start` is the range's own."""
+
+    data: bytes
+    lines_before: int = 0
+    start: int = 0
+
+
+class Chained:
+    """Bytes taken off a stream, then the rest of it.  Has the little that pyarrow.PythonFile asks of a file."""
+
+    closed = False
+
+    def __init__(self, head: bytes, rest: Readable) -> None:
+        """`head` comes first; neither is copied."""
+        self._head = head
+        self._rest = rest
+
+    def read(self, n: int, /) -> bytes:
+        """At most n bytes, never across the seam."""
+        if not self._head:
+            return self._rest.read(n)
+        taken, self._head = self._head[:n], self._head[n:]
+        return taken
+
+    def close(self) -> None:
+        """Nothing to do: whoever opened the stream closes it."""
+
+
+class Stdin:
+    """Standard input, decompressed: its head may be looked at, but it is read through only once."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """Takes the head off `stream`, so it waits for the first HEAD_BYTES or the end."""
+        with reading(STDIN):
+            self._rest = _decompressed(stream)
+            self._taken = _take_head(self._rest, STDIN)
+        self._used = False
+
+    @property
+    def head(self) -> bytes:
+        """As `head` of a file."""
+        return _whole_lines(self._taken)
+
+    def open(self) -> Readable:
+        """All of it from the start; a second call is a UsageError, since the bytes are gone."""
+        if self._used:
+            raise UsageError("Standard input can be read only once.", "Save it to a file and name that.")
+        self._used = True
+        taken, self._taken = self._taken, b""
+        return Chained(taken, self._rest)
+
+
+@contextmanager
+def reading(path: str) -> Generator[None]:
+    """What goes wrong between a file and its bytes is the dump's fault, not ours."""
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid) as error:
+        explained = filesystem(path).explained(path, error)
+        if explained is not None:
+            raise explained from error
+        far = "too much memory" in str(error)  # what zstd says of a window beyond 128 MiB
+        hint = (
+            "Compress it again with a window of 128 MiB at most, as zstd does unless told otherwise."
+            if far
+            else "It may be cut short: write it again."
+        )
+        raise DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
+
+
+def head(path: str) -> bytes:
+    """The first whole lines, decompressed: about HEAD_BYTES, or one line if that is longer."""
+    with reading(path), filesystem(path).open(path) as file:
+        return _whole_lines(_take_head(_decompressed(file), path))
+
+
+def is_compressed(path: str) -> bool:
+    """Whether the first bytes are those of gzip or zstd, whatever the name says."""
+    with reading(path), filesystem(path).open(path) as file:
+        return _compression(file.read(4)) is not None
+
+
+def blocks(path: str, part: tuple[int, int] | None, stdin: Stdin | None = None) -> Iterator[Block]:
+    """Whole lines, about BLOCK_BYTES at a time; for a range, the lines it owns as one block."""
+    if path == STDIN and stdin:
+        with reading(path):
+            yield from _stream(stdin.open(), path)
+        return
+    with reading(path), filesystem(path).open(path) as file:
+        if part:
+            yield from _range(file, path, *part)
+        else:
+            yield from _stream(_decompressed(file), path)
+
+
+def _range(file: BinaryIO, path: str, start: int, end: int) -> Iterator[Block]:
+    # A line belongs to the range in which the line before it ends: so a range begins past the first line end at or
+    # after its start, and reads on to the one at or after its end, even where its end is just where a line begins.
+    if start:
+        file.seek(start)
+        _line(file, path)
+    first = file.tell()
+    if first <= end:
+        data = file.read(end - first) + _line(file, path)
+        yield Block(data if first else data.removeprefix(BOM), start=first)
+
+
+def _stream(stream: Readable, path: str) -> Iterator[Block]:
+    n_lines, rest = 0, b""
+    while piece := _read_fully(stream, BLOCK_BYTES):
+        cut = piece.rfind(b"\n") + 1
+        data, rest = (rest + piece[:cut], piece[cut:]) if cut else (b"", _bounded(rest + piece, path))
+        if data:
+            yield Block(data if n_lines else data.removeprefix(BOM), n_lines)
+            n_lines += data.count(b"\n")
+    if rest:
+        yield Block(rest if n_lines else rest.removeprefix(BOM), n_lines)
+
+
+def _decompressed(raw: Readable) -> Readable:
+    start = _read_fully(raw, 4)
+    whole = Chained(start, raw)
+    compression = _compression(start)
+    return whole if compression is None else pa.CompressedInputStream(pa.PythonFile(whole, mode="r"), compression)
+
+
+def _compression(start: bytes) -> str | None:
+    return next((name for magic, name in COMPRESSIONS.items() if start.startswith(magic)), None)
+
+
+def _take_head(stream: Readable, path: str) -> bytes:
+    taken = _read_fully(stream, HEAD_BYTES)
+    while b"\n" not in taken and (more := _read_fully(stream, len(taken))):
+        taken = _bounded(taken + more, path)
+    return taken
+
+
+def _whole_lines(taken: bytes) -> bytes:
+    """`taken` less a last line that may go on; kept where it is all there is, or where the input ended."""
+    end = len(taken) if len(taken) < HEAD_BYTES else taken.rfind(b"\n") + 1
+    return taken[: end or len(taken)].removeprefix(BOM)
+
+
+def _read_fully(stream: Readable, n: int) -> bytes:
+    pieces: list[bytes] = []
+    while n > 0 and (piece := stream.read(n)):
+        pieces.append(piece)
+        n -= len(piece)
+    return b"".join(pieces)
+
+
+def _line(file: BinaryIO, path: str) -> bytes:
+    return _bounded(file.readline(LINE_LIMIT), path)
+
+
+def _bounded(line: bytes, path: str) -> bytes:
+    if len(line) >= LINE_LIMIT:
+        raise DataError(
+            f"{shown(path)} has a line of over 128 MiB.", "JSON lines are one object per line, one per row."
+        )
+    return line

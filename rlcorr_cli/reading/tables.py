@@ -1,0 +1,110 @@
+"""Tables in memory as dumps: anything with `__arrow_c_stream__`, and mappings of padded arrays, as trainers hold them.
+
+Such a table goes down to its reader in the place of a path.  It *is* a path, a text that carries the table: so nothing
+on the way has to tell the two apart, and errors name it like a file.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.layouts.table import batch_layout
+from rlcorr_cli.reading.whole_rows import OriginalRows
+
+Table: TypeAlias = pa.Table
+NAME = "<table in memory>"
+LAY_OUT = "Give each column as [rows] or [rows, tokens], padded ones with a response_mask, or as a list of its rows."
+
+
+class InMemory(str):
+    """The name of a table that is in memory, and the table."""
+
+    table: pa.Table
+    notes: tuple[str, ...]
+
+    def __new__(cls, table: pa.Table, notes: tuple[str, ...] = ()) -> "InMemory":
+        """`table`: its columns are read where they lie.  notes: what its reader should know, in sentences."""
+        name = super().__new__(cls, NAME)
+        name.table, name.notes = table, notes
+        return name
+
+
+def in_memory(value: Any) -> InMemory | None:
+    """A table's name; None of what is no table.
+
+    A mapping has a column for each key: arrays or tensors of any device, [B] a value a row and [B, T] tokens, padded
+    as response_mask tells; lists of lists or of tensors are ragged rows.  Its arrays are not copied where they lie in
+    this memory.  A batch of a framework's trainer is known by its keys.
+    """
+    if hasattr(value, "__arrow_c_stream__"):
+        return InMemory(_decoded(pa.table(value)))
+    if not isinstance(value, Mapping):
+        return None
+    if not value:
+        raise UsageError("The table in memory has no columns.", LAY_OUT)
+    value, notes = _as_columns(value)
+    columns = {str(name): _column(str(name), column) for name, column in value.items()}
+    sizes = {len(column) for column in columns.values()}
+    if len(sizes) > 1:
+        lengths = ", ".join(f"{name} {len(column):,}" for name, column in columns.items())
+        raise DataError(f"The table in memory has columns of different lengths: {lengths}.", LAY_OUT)
+    return InMemory(pa.table(columns), notes)
+
+
+def one_table(portions: Sequence[OriginalRows]) -> Table:
+    """Rows in order, at least one portion of them, as one table."""
+    return pa.concat_tables([rows.as_table(None) for rows in portions])
+
+
+def _as_columns(batch: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """A mapping of columns, and notes on what it is: as it is, unless it is a framework's own batch."""
+    known = batch_layout(batch)
+    if known is None:
+        return batch, ()
+    name, layout = known
+    return layout.columns(batch), (f"read as {name}, {layout.title} (keys {', '.join(layout.keys)}).",)
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """Dictionaries as the values that they stand for, as other containers have them."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            column = table.column(i).cast(field.type.value_type)
+            table = table.set_column(i, field.name, column)
+    return table
+
+
+def _column(name: str, values: Any) -> pa.Array:
+    array = _array(values)
+    if array is None:
+        try:
+            return pa.array([*map(_row, values)] if isinstance(values, (list, tuple)) else values)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise DataError(f"{name} of the table in memory is not a column: {error}.", LAY_OUT) from error
+    if array.ndim == 1:
+        return pa.array(array)
+    if array.ndim != 2:
+        raise DataError(f"{name} of the table in memory has {array.ndim} dimensions.", LAY_OUT)
+    rows, tokens = array.shape
+    flat = pa.array(np.ascontiguousarray(array).reshape(-1))
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * tokens), flat)
+
+
+def _row(values: Any) -> Any:
+    """A row of a ragged column: a tensor as an array, all else as it is."""
+    array = _array(values)
+    return values if array is None else array
+
+
+def _array(values: Any) -> NDArray[Any] | None:
+    """A NumPy array or a tensor of torch as an array; None of anything else."""
+    if isinstance(values, np.ndarray):
+        return values
+    if not hasattr(values, "detach"):
+        return None
+    tensor = values.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()

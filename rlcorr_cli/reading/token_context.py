@@ -1,0 +1,70 @@
+"""What stands around the tokens of checked rows: their ids, the masked ones between them, the levels of their rows."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rlcorr_cli.reading.batch import Surroundings
+from rlcorr_cli.reading.batches import CheckedRows
+from rlcorr_cli.reading.checks import Lists
+from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.ids import keys
+from rlcorr_cli.reading.values import coded, texts
+
+RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
+"""The code of each row, and the levels that codes stand for."""
+
+
+def surroundings(rows: CheckedRows, roles: Roles) -> Surroundings:
+    """Of a batch's rows, by the roles that they were read with."""
+    data, levels = rows.data, dict(roles.levels)
+    coded_levels = {name: coded(data.column(column)) for name, column in levels.items()}
+    prompts = levels.get("group_id")
+    return Surroundings(
+        offsets=rows.offsets,
+        valid=rows.valid,
+        token_ids=None if roles.token_ids is None else _token_ids(data.column(roles.token_ids), rows.offsets),
+        levels=_with_lag({name: (codes, tuple(values)) for name, (codes, values) in coded_levels.items()}),
+        prompts=None if prompts is None else keys([data.column(prompts)]),
+        advantages=rows.batch.row_advantage,
+    )
+
+
+def row_id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
+    """A row's sample_id as text; None where it has none."""
+    return texts(rows.data.column(roles.ids[0]).slice(row, 1))[0].as_py() if roles.ids else None
+
+
+def _with_lag(levels: dict[str, RowLevels]) -> dict[str, RowLevels]:
+    """With how many versions each row's policy is behind its step, where both are numbers and nothing says it."""
+    if "lag" in levels or not {"step", "policy_version"} <= levels.keys():
+        return levels
+    steps, versions = (_numbers(*levels[name]) for name in ("step", "policy_version"))
+    values, codes = np.unique(steps - versions, return_inverse=True)
+    if not np.isfinite(values).all():
+        return levels
+    return levels | {"lag": (codes.astype(np.int64), tuple(values.tolist()))}
+
+
+def _numbers(codes: NDArray[np.int64], values: tuple[Any, ...]) -> NDArray[np.float64]:
+    """Each row's level, NaN of one that is no number."""
+    numbers = [math.nan if value is None or isinstance(value, str) else float(value) for value in values]
+    return np.array(numbers)[codes]
+
+
+def _token_ids(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Ids of rows that have as many as log-probs; what has another number of them names other tokens, too."""
+    lists = Lists.of("token_ids", column)
+    known = np.diff(lists.offsets) == np.diff(offsets)
+    if not known.any():
+        return None
+    ids = np.full(int(offsets[-1]), -1, np.int64)
+    of_known_rows, of_known_ids = (np.repeat(known, np.diff(ends)) for ends in (offsets, lists.offsets))
+    values = lists.values[of_known_ids]
+    if values.dtype.kind == "f":  # of JSON lines, or with nulls: what is not whole is no id
+        values = np.where(np.isfinite(values) & (values == np.floor(values)), values, -1)
+    ids[of_known_rows] = values.astype(np.int64)
+    return ids

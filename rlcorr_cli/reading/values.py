@@ -1,0 +1,262 @@
+"""Arrow's values as plain ones, of whatever type a column is: for keys and ids, for JSON, and for people to read.
+
+`plain` is the one function; `keys` and `texts` say what it gave as a group's key and as an id.  Python's own dates end
+in the year 9999, know no nanoseconds and need the zone's name known, so a date or time is text from the start, and the
+same text whatever stands beside it.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as is_
+from numpy.typing import NDArray
+
+from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, is_list
+
+BytesText = Callable[[bytes], str]
+Key = bool | int | float | str | None
+
+SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass
+class Losses:
+    """What a form of output could not hold as it was, counted: numbers that became null, texts with escaped bytes."""
+
+    numbers: int = 0
+    texts: int = 0
+
+    def no_number(self, _: str) -> None:
+        """Counts NaN or an infinity, and stands for it."""
+        self.numbers += 1
+
+    def escaped(self, value: bytes) -> str:
+        """Counts a text that is not UTF-8, and stands for it."""
+        self.texts += 1
+        return escaped(value)
+
+
+def base64(value: bytes) -> str:
+    """Bytes as JSON lines have them: any can be had back."""
+    return b64encode(value).decode()
+
+
+def escaped(value: bytes) -> str:
+    r"""Bytes as text, as most of them were written for; what is no UTF-8 stands as \xff."""
+    return value.decode("utf-8", "backslashreplace")
+
+
+def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None = None) -> list[Any]:
+    """Each value as JSON has it: null, boolean, number, text, or lists and objects of them; NaN and inf stay floats.
+
+    Text that is not UTF-8 is `escaped`, a decimal is text, a duration a number of seconds (text in nanoseconds), a map
+    a list of pairs.  of_bytes: what becomes of binary values.  losses: where to count texts that are not UTF-8.
+    """
+    type = column.type
+    if isinstance(type, pa.BaseExtensionType):
+        return _uuids(column) if isinstance(type, pa.UuidType) else plain(_storage(column), of_bytes, losses)
+    if is_.is_dictionary(type):
+        words = [*plain(column.dictionary, of_bytes, losses), None]
+        return [words[i] for i in as_numpy(cast(column.indices, pa.int64()), null=len(words) - 1).tolist()]
+    if is_.is_run_end_encoded(type):
+        return plain(call("run_end_decode", column), of_bytes, losses)
+    for fits, nested in NESTED:
+        if fits(type):
+            return nested(column, of_bytes, losses)
+    if _is_text(type):
+        return _strings(column, losses or Losses())
+    convert = next((convert for fits, convert in LEAVES if fits(type)), None)
+    if convert is not None:
+        return convert(column)
+    if _is_binary(type):
+        return [None if value is None else of_bytes(value) for value in column.to_pylist()]
+    return column.to_pylist()
+
+
+def keys(column: pa.Array) -> list[Key]:
+    """Values as groups have them: booleans, numbers and text; NaN is the text 'NaN', because two NaNs are not equal, a
+    decimal without decimals an integer."""
+    whole = is_.is_decimal(column.type) and column.type.scale <= 0
+    return [_key(int(Decimal(value)) if whole and value is not None else value) for value in plain(column)]
+
+
+def texts(column: pa.Array) -> pa.Array:
+    """Values as ids are written and compared, large strings; lists and objects are the text of their JSON."""
+    type = column.type
+    if is_.is_dictionary(type):
+        return texts(call("take", column.dictionary, column.indices))
+    if is_.is_boolean(type) or is_.is_integer(type) or is_.is_floating(type):
+        return cast(column, pa.large_string())
+    if _is_text(type) or _is_binary(type):
+        with suppress(pa.ArrowInvalid):  # not UTF-8
+            text = cast(column, pa.large_string())
+            text.validate(full=True)
+            return text
+    values = (value if value is None or isinstance(value, str) else json.dumps(value) for value in plain(column))
+    return pa.array(values, pa.large_string())
+
+
+def coded(column: pa.Array) -> tuple[NDArray[np.int64], list[Key]]:
+    """A column of keys as codes into its distinct ones, None among them."""
+    try:
+        encoded = call("take", column.dictionary, column.indices) if is_.is_dictionary(column.type) else column
+        encoded = call("dictionary_encode", encoded)
+    except pa.ArrowNotImplementedError:  # a view, an extension, runs
+        values, codes = keys(column), np.arange(len(column))
+    else:
+        values, codes = keys(encoded.dictionary), as_numpy(encoded.indices, null=len(encoded.dictionary))
+    place = {value: i for i, value in enumerate(dict.fromkeys([*values, None]))}
+    return np.array([place[value] for value in [*values, None]])[codes], list(place)
+
+
+def _key(value: Any) -> Key:
+    return "NaN" if isinstance(value, float) and np.isnan(value) else value
+
+
+def _is_text(type: pa.DataType) -> bool:
+    return is_.is_string(type) or is_.is_large_string(type) or is_.is_string_view(type)
+
+
+def _is_binary(type: pa.DataType) -> bool:
+    tests = (is_.is_binary, is_.is_large_binary, is_.is_fixed_size_binary, is_.is_binary_view)
+    return any(test(type) for test in tests)
+
+
+def _storage(column: pa.Array) -> pa.Array:
+    return cast(column.storage, pa.bool_()) if isinstance(column.type, pa.Bool8Type) else column.storage
+
+
+def _uuids(column: pa.Array) -> list[str | None]:
+    return [None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()]
+
+
+def _lists(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
+    items = plain(call("list_flatten", column), of_bytes, losses)
+    lengths = as_numpy(call("list_value_length", column), null=0)
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).tolist()
+    return _where_known(column, (items[a:b] for a, b in pairwise(ends)))
+
+
+def _maps(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
+    """Lists of pairs: a key need not be text, and may come twice."""
+    type = column.type
+    entry = pa.struct([pa.field("key", type.key_type, nullable=False), pa.field("value", type.item_type)])
+    maps = _lists(cast(column, pa.list_(entry)), of_bytes, losses)
+    return [None if pairs is None else [list(pair.values()) for pair in pairs] for pairs in maps]
+
+
+def _objects(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[Any]:
+    """Objects; lists of pairs where two fields have one name, because an object would lose one of them."""
+    names = column.type.names
+    values = [plain(child, of_bytes, losses) for child in column.flatten()]
+    rows = zip(*values, strict=True) if values else iter([()] * len(column))
+    pairs = (list(zip(names, row, strict=True)) for row in rows)
+    return _where_known(column, pairs if len(set(names)) < len(names) else map(dict, pairs))
+
+
+def _where_known(column: pa.Array, values: Iterable[Any]) -> list[Any]:
+    """The values, and None where the column is null."""
+    known = as_numpy(call("is_valid", column)).tolist()
+    return [value if k else None for k, value in zip(known, values, strict=True)]
+
+
+def _numbers(column: pa.Array) -> list[Any]:
+    return column.to_pylist() if column.null_count else as_numpy(column).tolist()
+
+
+def _strings(column: pa.Array, losses: Losses) -> list[str | None]:
+    column = cast(column, pa.large_string())
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        return [_string(value, losses) for value in cast(column, pa.large_binary()).to_pylist()]
+
+
+def _string(value: bytes | None, losses: Losses) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return losses.escaped(value)
+
+
+def _decimals(column: pa.Array) -> list[str | None]:
+    return cast(column, pa.large_string()).to_pylist()
+
+
+def _dates(column: pa.Array) -> list[str | None]:
+    days = 1 if is_.is_date32(column.type) else 86_400_000
+    return [None if n is None else str(np.datetime64(n // days, "D")) for n in _counts(column)]
+
+
+def _moments(column: pa.Array) -> list[str | None]:
+    """ISO text with the offset of the column's time zone; in UTC where no system knows the zone."""
+    if column.type.unit == "ns":
+        try:
+            moments = cast(column, pa.large_string()).to_pylist()
+        except pa.ArrowInvalid:
+            moments = cast(cast(column, pa.timestamp("ns", "UTC")), pa.large_string()).to_pylist()
+        return [None if moment is None else moment.replace(".000000000", "") for moment in moments]
+    return [_moment(value) if value.is_valid else None for value in column]
+
+
+def _moment(value: pa.TimestampScalar) -> str:
+    try:
+        return value.as_py().isoformat()
+    except (OverflowError, pa.ArrowInvalid):  # beyond Python's years; a time zone that is not known
+        text = str(np.datetime64(value.value, value.type.unit))
+        return text if value.type.tz is None else f"{text}Z"
+
+
+def _times(column: pa.Array) -> list[str | None]:
+    """Times of a day, with hours beyond 23 where there are any."""
+    per_second = SECONDS[column.type.unit]
+    return [None if n is None else _time(n, per_second) for n in _counts(column)]
+
+
+def _time(n: int, per_second: int) -> str:
+    seconds, parts = divmod(n, per_second)
+    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{text}.{parts * 10**9 // per_second:09}".rstrip("0") if parts else text
+
+
+def _durations(column: pa.Array) -> list[Any]:
+    """Seconds; as text in nanoseconds, of which a float holds but 104 days."""
+    per_second, counts = SECONDS[column.type.unit], _counts(column)
+    if column.type.unit == "ns":
+        return [None if n is None else f"{Decimal(n).scaleb(-9):f}" for n in counts]
+    return [None if n is None else n / per_second for n in counts]
+
+
+def _counts(column: pa.Array) -> list[int | None]:
+    """The whole numbers that times are held as."""
+    return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64()).to_pylist()
+
+
+LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], list[Any]]], ...] = (
+    (is_.is_boolean, _numbers),
+    (is_.is_integer, _numbers),
+    (is_.is_floating, _numbers),
+    (is_.is_decimal, _decimals),
+    (is_.is_date, _dates),
+    (is_.is_timestamp, _moments),
+    (is_.is_time, _times),
+    (is_.is_duration, _durations),
+)
+"""Types of single values, and how those become plain."""
+
+NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, BytesText, Losses | None], list[Any]]], ...] = (
+    (is_list, _lists),
+    (is_.is_map, _maps),
+    (is_.is_struct, _objects),
+)

@@ -1,0 +1,333 @@
+"""Whole rows as they stood in the dump, and all that is done with them: so much a new container has to know of them.
+
+An implementation is whatever its container reads: Arrow tables, lines, objects.  Nothing else asks which it is.
+
+
+Rows of a container that holds Arrow's columns.
+
+Rows of a container that holds an object for each: JSON lines."""
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.reading.arrow_values import as_lists, take
+from rlcorr_cli.reading.lines import row_of
+from rlcorr_cli.reading.values import Losses, base64, plain
+
+LINES = "Write .jsonl instead, where every row may differ."
+"""What to do with rows that fit no one table."""
+
+
+class OriginalRows(Protocol):
+    """Rows in order.  Each method gives new rows, and leaves these as they are."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, first: int, last: int) -> "OriginalRows":
+        """Rows first..last-1; their values are not copied."""
+        ...
+
+    def take(self, indices: NDArray[np.int64]) -> "OriginalRows":
+        """Rows by index, in that order; an index may come again."""
+        ...
+
+    def unreadable(self) -> Mapping[int, str]:
+        """Rows that cannot be had whole, whatever the reader of single columns made of them, and why."""
+        ...
+
+    def read(self) -> "OriginalRows":
+        """The same rows without the bytes they were read from, which are as large again."""
+        ...
+
+    def values(self, row: int) -> dict[str, Any]:
+        """One row, or what can be shown of it, as Python has it."""
+        ...
+
+    def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "OriginalRows":
+        """The rows with 0 in column `mask` where a token is not kept, in the column's own kind of numbers.
+
+        keep: bool[T] over flat tokens, of which offsets i64[B+1] tell the rows.  before: the column, added last, that
+        has the mask as it was.
+        """
+        ...
+
+    def with_columns(self, added: Mapping[str, pa.Array]) -> "OriginalRows":
+        """The rows with these columns, which they do not have, after their own."""
+        ...
+
+    def replacing(self, name: str, column: pa.Array) -> "OriginalRows":
+        """The rows with this column instead of one that has its name, if any has."""
+        ...
+
+    def as_table(self, schema: pa.Schema | None) -> pa.Table:
+        """The rows for a table of these columns; None where they are the first, and fix the columns."""
+        ...
+
+    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
+        """Each row as its object of JSON lines.  losses: where to count what could not be had as it was."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrowRows:
+    """OriginalRows as a table.  Every column comes through as it was, in order."""
+
+    table: pa.Table
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> "ArrowRows":
+        """The rows of a record batch, not copied."""
+        return cls(pa.Table.from_batches([batch]))
+
+    def __reduce__(self) -> "tuple[Callable[[bytes], ArrowRows], tuple[bytes]]":
+        """Sent as a stream of record batches: pickled, a few rows of a table would take along all that it holds.
+
+        Not compressed: log-probs shrink by a third, and who takes the rows of all workers has the least time to spare.
+        """
+        return _received, (_sent(self.table),)
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def part(self, first: int, last: int) -> "ArrowRows":
+        """Rows first..last-1."""
+        return ArrowRows(self.table.slice(first, last - first))
+
+    def take(self, indices: NDArray[np.int64]) -> "ArrowRows":
+        """Rows by index."""
+        return ArrowRows(take(self.table, indices))
+
+    def unreadable(self) -> Mapping[int, str]:
+        """None: a reader of columns reads all of a row."""
+        return {}
+
+    def read(self) -> "ArrowRows":
+        """These."""
+        return self
+
+    def values(self, row: int) -> dict[str, Any]:
+        """One row."""
+        columns = zip(self.table.column_names, self.table.slice(row, 1).columns, strict=True)
+        return {name: value for name, column in columns for value in plain(column.combine_chunks())}
+
+    def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "ArrowRows":
+        """The mask in its own type, in its place."""
+        column, index = self.table.column(mask), self.table.schema.get_field_index(mask)
+        changed = self.table.set_column(index, self.table.schema.field(index), as_lists(column.type, offsets, keep))
+        return ArrowRows(changed.append_column(before, column))
+
+    def with_columns(self, added: Mapping[str, pa.Array]) -> "ArrowRows":
+        """The columns at the table's end."""
+        table = self.table
+        for name, column in added.items():
+            table = table.append_column(name, column)
+        return ArrowRows(table)
+
+    def replacing(self, name: str, column: pa.Array) -> "ArrowRows":
+        """The column at the table's end, wherever the other was."""
+        table = self.table.drop_columns([name]) if name in self.table.column_names else self.table
+        return ArrowRows(table.append_column(name, column))
+
+    def as_table(self, schema: pa.Schema | None) -> pa.Table:
+        """The table, whose columns are what they are."""
+        return self.table
+
+    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
+        """Rows of plain values, bytes in base 64."""
+        names = self.table.column_names
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(
+                f"Two columns are called {twice}; a JSON object holds one.", "Write .parquet, or rename one."
+            )
+        columns = [plain(column.combine_chunks(), base64, losses) for column in self.table.columns]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _sent(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def _received(stream: bytes) -> ArrowRows:
+    return ArrowRows(pa.ipc.open_stream(stream).read_all())
+
+
+LINE, BYTES = "rlcorr_line", "rlcorr_line_base64"
+"""Keys of the object that stands for a line that is none: the line, or its bytes where it is no UTF-8."""
+DEEPEST = 40
+"""Levels of nesting that Parquet readers still open."""
+TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
+
+
+@dataclass(frozen=True)
+class ObjectRows:
+    """OriginalRows as Python's objects, each with keys of its own.
+
+    added: types of the columns that were added to them, which a table's first rows need not tell.
+    """
+
+    objects: list[dict[str, Any]]
+    added: Mapping[str, pa.DataType] = field(default_factory=dict[str, pa.DataType])
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    def part(self, first: int, last: int) -> "ObjectRows":
+        """Rows first..last-1."""
+        return replace(self, objects=self.objects[first:last])
+
+    def take(self, indices: NDArray[np.int64]) -> "ObjectRows":
+        """Rows by index; those of one index are one object."""
+        return replace(self, objects=[self.objects[i] for i in indices.tolist()])
+
+    def unreadable(self) -> Mapping[int, str]:
+        """None: they have been read."""
+        return {}
+
+    def read(self) -> "ObjectRows":
+        """These."""
+        return self
+
+    def values(self, row: int) -> dict[str, Any]:
+        """One row."""
+        return self.objects[row]
+
+    def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "ObjectRows":
+        """The mask in each value's own class: 1, 1.0 and True become 0, 0.0 and False."""
+
+        def kept(row: dict[str, Any], flags: list[bool]) -> list[Any]:
+            return [value if stays else value.__class__(0) for value, stays in zip(row[mask], flags, strict=True)]
+
+        pairs = zip(self.objects, _split(keep.tolist(), offsets.tolist()), strict=True)
+        return replace(self, objects=[{**row, mask: kept(row, flags), before: row[mask]} for row, flags in pairs])
+
+    def with_columns(self, added: Mapping[str, pa.Array]) -> "ObjectRows":
+        """The columns' values at each object's end."""
+        if not added:
+            return self
+        values = zip(*map(plain, added.values()), strict=True)
+        pairs = zip(self.objects, values, strict=True)
+        objects = [{**row, **dict(zip(added, more, strict=True))} for row, more in pairs]
+        return ObjectRows(objects, {**self.added, **{name: column.type for name, column in added.items()}})
+
+    def replacing(self, name: str, column: pa.Array) -> "ObjectRows":
+        """The values where the key was, else at each object's end."""
+        return self.with_columns({name: column})
+
+    def as_table(self, schema: pa.Schema | None) -> pa.Table:
+        """The objects as a table; the first ones fix the columns."""
+        try:
+            table = pa.Table.from_pylist(self.objects, schema=schema)
+            if schema is None:
+                table = self._with_added_types(table)
+        except RecursionError as error:
+            raise DataError(TOO_DEEP, LINES) from error
+        except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError) as error:
+            raise DataError(f"These JSON lines do not fit one table: {error}.", LINES) from error
+        if any(_is_deeper(field.type, DEEPEST) for field in table.schema):
+            raise DataError(TOO_DEEP, LINES)
+        names = set(table.column_names)
+        strange = next((name for row in self.objects for name in row if name not in names), None)
+        if strange is not None:
+            raise DataError(
+                f"The key {strange} is not in the first rows, which fix the columns of a Parquet file.", LINES
+            )
+        return table
+
+    def _with_added_types(self, table: pa.Table) -> pa.Table:
+        """Where no row was rejected, a list of what rejects is empty, and of no type."""
+        names = [name for name in self.added if name in table.column_names]
+        for name in names:
+            index = table.schema.get_field_index(name)
+            table = table.set_column(index, name, table.column(index).cast(self.added[name]))
+        return table
+
+    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
+        """The objects."""
+        return self.objects
+
+
+@dataclass(frozen=True)
+class LineRows:
+    """OriginalRows as lines of JSON, parsed once, when something asks for what is in them."""
+
+    lines: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def part(self, first: int, last: int) -> "LineRows":
+        """Rows first..last-1."""
+        return LineRows(self.lines[first:last])
+
+    def take(self, indices: NDArray[np.int64]) -> "LineRows":
+        """Rows by index."""
+        return LineRows([self.lines[i] for i in indices.tolist()])
+
+    @cached_property
+    def _parsed(self) -> list[dict[str, Any] | str]:
+        """Objects, or what is wrong with each line."""
+        return [row_of(line) for line in self.lines]
+
+    def unreadable(self) -> Mapping[int, str]:
+        """Lines that are no objects."""
+        return {i: row for i, row in enumerate(self._parsed) if isinstance(row, str)}
+
+    def read(self) -> ObjectRows:
+        """The lines' objects; a line that is none stands whole in LINE or BYTES."""
+        pairs = zip(self._parsed, self.lines, strict=True)
+        return ObjectRows([_stand_in(line) if isinstance(row, str) else row for row, line in pairs])
+
+    def values(self, row: int) -> dict[str, Any]:
+        """One line's object, or the line."""
+        line = self.lines[row]
+        parsed = row_of(line)
+        return parsed if isinstance(parsed, dict) else {"line": line.decode("utf-8", "backslashreplace")}
+
+    def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> ObjectRows:
+        """As of the objects."""
+        return self.read().masked(mask, keep, offsets, before=before)
+
+    def with_columns(self, added: Mapping[str, pa.Array]) -> ObjectRows:
+        """As of the objects."""
+        return self.read().with_columns(added)
+
+    def replacing(self, name: str, column: pa.Array) -> ObjectRows:
+        """As of the objects."""
+        return self.read().replacing(name, column)
+
+    def as_table(self, schema: pa.Schema | None) -> pa.Table:
+        """As of the objects."""
+        return self.read().as_table(schema)
+
+    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
+        """The objects."""
+        return self.read().as_objects(losses)
+
+
+def _stand_in(line: bytes) -> dict[str, Any]:
+    try:
+        return {LINE: line.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {BYTES: b64encode(line).decode()}
+
+
+def _split(values: list[Any], offsets: Sequence[int]) -> list[list[Any]]:
+    return [values[first:last] for first, last in pairwise(offsets)]
+
+
+def _is_deeper(type: pa.DataType, levels: int) -> bool:
+    """Whether it is nested deeper than so many levels."""
+    return levels < 0 or any(_is_deeper(type.field(i).type, levels - 1) for i in range(type.num_fields))
