@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.measure.arrays import stretches
-from rlcorr_cli.reading.batch import Batch, Surroundings
+from rlcorr_cli.reading.batch import Batch, TokenContext
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
 
 HEAD = 16
 """Tokens of a row that a sample of rows is drawn by."""
 Index = NDArray[np.int64]
 N = TypeVar("N", bound=np.generic)
-Rows = tuple[Batch, Surroundings]
+Rows = tuple[Batch, TokenContext]
 
 
-def chosen(batch: Batch, around: Surroundings, rows: Index) -> Rows:
+def chosen(batch: Batch, around: TokenContext, rows: Index) -> Rows:
     """These rows, in order."""
     return _of_batch(batch, rows), _around(around, rows)
 
@@ -63,7 +63,7 @@ def pooled(parts: Sequence[Rows]) -> Rows:
         unscored=None if all(batch.unscored is None for batch in batches) else np.concatenate(unscored),
         **{name: together(name) for name in names},
     )
-    around = Surroundings(
+    around = TokenContext(
         offsets=_offsets(np.concatenate(lengths)),
         valid=None if all(around.valid is None for around in arounds) else np.concatenate(valid),
         token_ids=None,
@@ -102,11 +102,11 @@ def _of_batch(batch: Batch, rows: Index) -> Batch:
     )
 
 
-def _around(around: Surroundings, rows: Index) -> Surroundings:
+def _around(around: TokenContext, rows: Index) -> TokenContext:
     """What stands around these rows."""
     lengths = np.diff(around.offsets)[rows]
     tokens = stretches(around.offsets[rows], lengths)
-    return Surroundings(
+    return TokenContext(
         offsets=_offsets(lengths),
         valid=None if around.valid is None else around.valid[tokens],
         token_ids=None if around.token_ids is None else around.token_ids[tokens],

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.measure.arrays import Array, Device, as_floats, bin_counts, host
 from rlcorr_cli.measure.gap_rows import GapRows, TokenGaps, sums_at
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.reading.batch import Batch, Surroundings
+from rlcorr_cli.reading.batch import Batch, TokenContext
 from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.gap import (
     BODY,
@@ -53,7 +53,7 @@ class RowGaps:
 
 
 @np.errstate(all="ignore")
-def gap_totals(batch: Batch, around: Surroundings, rows: Index, *, device: Device, mode: Mode = "decoupled") -> RowGaps:
+def gap_totals(batch: Batch, around: TokenContext, rows: Index, *, device: Device, mode: Mode = "decoupled") -> RowGaps:
     """The statistics of some rows of a batch, in the order of these rows; those without a valid token are none.
 
     mode: which trained policy is compared with the rollout's.

@@ -19,7 +19,7 @@ from rlcorr_cli.measure.chosen_rows import chosen
 from rlcorr_cli.measure.statistics import EXP_LIMIT, k3
 from rlcorr_cli.measure.tokens import Tokens, scored_rollout, trained_policies
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.reading.batch import Batch, Surroundings
+from rlcorr_cli.reading.batch import Batch, TokenContext
 from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.gap import BODY, GROUPS, N_SURPRISE, ODD, PARTS
 from rlcorr_cli.totals.histogram import Floats
@@ -39,7 +39,7 @@ class TokenPlaces:
     turn: Index
 
 
-def token_places(around: Surroundings) -> TokenPlaces:
+def token_places(around: TokenContext) -> TokenPlaces:
     """Of all valid tokens of a batch."""
     n = int(around.offsets[-1])
     at = np.arange(n) if around.valid is None else np.flatnonzero(around.valid)
@@ -207,7 +207,7 @@ class GapRows:
     """R rows, none empty, and what stands around them.
 
     stored: the two columns as the dump has them, [V].  keys: u64[R].  advantages: f64[R], NaN of none.  token_ids:
-    i64[V], as of Surroundings, and again: bool[V], whether each came before in its row; None without.
+    i64[V], as of TokenContext, and again: bool[V], whether each came before in its row; None without.
     """
 
     tokens: Tokens
@@ -221,7 +221,7 @@ class GapRows:
     again: NDArray[np.bool_] | None
 
     @classmethod
-    def of(cls, batch: Batch, around: Surroundings, rows: Index, *, device: Device, mode: Mode) -> "GapRows":
+    def of(cls, batch: Batch, around: TokenContext, rows: Index, *, device: Device, mode: Mode) -> "GapRows":
         """Some rows of a batch."""
         if len(rows) < batch.n_rows:
             batch, around = chosen(batch, around, rows)
@@ -329,7 +329,7 @@ def came_before(ids: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[n
     return again
 
 
-def _advantages(batch: Batch, around: Surroundings) -> Floats:
+def _advantages(batch: Batch, around: TokenContext) -> Floats:
     """Of each row: its advantage, else its reward; NaN of none."""
     if around.advantages is not None:
         return around.advantages

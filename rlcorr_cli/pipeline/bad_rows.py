@@ -14,7 +14,7 @@ from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.reading.bad_rows import BadRowCounts, BadRowPolicy
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import SetAside
+from rlcorr_cli.reading.batches import BadRows
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.formats import holding
 from rlcorr_cli.reading.row_places import resolved
@@ -37,7 +37,7 @@ class BadRowLog:
         """What was set aside so far, with the places that reports show."""
         return self._counts.resolved(resolved)
 
-    def add(self, shard: Shard, set_aside: SetAside) -> None:
+    def add(self, shard: Shard, set_aside: BadRows) -> None:
         """What had to be left out of this shard."""
         self._counts = self._counts + set_aside.counts
         self.rows[shard.path] += set_aside.counts.n_rows

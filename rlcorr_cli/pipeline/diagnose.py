@@ -28,7 +28,7 @@ from rlcorr_cli.reading.dump import open_dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.row_places import all_resolved
-from rlcorr_cli.reading.token_context import row_id, surroundings
+from rlcorr_cli.reading.token_context import row_id, token_context
 from rlcorr_cli.report.build import refuse_empty
 from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.report.order import key_order
@@ -142,7 +142,7 @@ class DiagnoseShard:
 
     def _of_batch(self, rows: CheckedRows) -> dict[Key, GroupGaps]:
         batch, roles = rows.batch, self.reading.reader.roles
-        around = surroundings(rows, roles)
+        around = token_context(rows, roles)
         if self.has_files and FILE not in around.levels:
             file = np.zeros(batch.n_rows, np.int64), (os.path.basename(rows.places.path),)
             around = replace(around, levels={**around.levels, FILE: file})

@@ -17,7 +17,7 @@ from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.filter_passes import Account, FilteredRows, FilterShard, Tally
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import SetAside
+from rlcorr_cli.reading.batches import BadRows
 from rlcorr_cli.reading.datasets import OutputFile, PartsOutput, PartsPlace, ShardParts
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.formats import container
@@ -60,7 +60,7 @@ class WriteParts:
             for rows in stack.enter_context(closing(filtering(shard))):
                 if isinstance(rows, Beside):
                     beside.met = rows.met
-                elif isinstance(rows, SetAside):
+                elif isinstance(rows, BadRows):
                     beside.set_aside.append(rows)
                 else:
                     tally.add(Account.of(rows, rows.stays.astype(np.int64)))

@@ -21,7 +21,7 @@ from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.portions import PortionedStream
 from rlcorr_cli.pipeline.scan import Beside, Computing, IdsAcrossShards, ShardReading, running
 from rlcorr_cli.reading.batch import Decision, Shard
-from rlcorr_cli.reading.batches import CheckedRows, SetAside
+from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.datasets import Output
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.rows_out import corrected
@@ -132,12 +132,12 @@ class FilterShard:
     writes: bool
     measures: bool = True
 
-    def __call__(self, shard: Shard) -> Generator[FilteredRows | SetAside | Beside]:
+    def __call__(self, shard: Shard) -> Generator[FilteredRows | BadRows | Beside]:
         """Filter one shard's rows, in order; what its reading leaves beside them, but rows set aside, comes last."""
         beside = Beside()
         with devices.worker(self.reading.device):
             for rows in self.reading.checked_rows(shard, beside):
-                yield rows if isinstance(rows, SetAside) else self._filtered(rows, shard)
+                yield rows if isinstance(rows, BadRows) else self._filtered(rows, shard)
         yield beside
 
     def n_tokens(self, measured: Measured) -> float:
@@ -308,7 +308,7 @@ def filtered_rows(
         for rows in batches:
             if isinstance(rows, Beside):
                 ids.add(shard, rows.met)
-            elif not isinstance(rows, SetAside):
+            elif not isinstance(rows, BadRows):
                 n_tokens += work.n_tokens(rows.measured)
                 yield rows
             elif log is not None:

@@ -28,7 +28,7 @@ from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
 from rlcorr_cli.places import Place
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import CheckedRows, SetAside
+from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.peek import TEXTS, Found, find_row, samples
@@ -232,7 +232,7 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
     """One sequence by its sample_id or number, and what the plan says about it."""
     plan, dump = chosen.plan, opened(lenient(request), chosen)
     found = find_row(dump, name)
-    if isinstance(found.read, SetAside):
+    if isinstance(found.read, BadRows):
         return _bad(found, found.read, dump)
     rows = found.read
     device, budget_bounds = devices.resolve(computing.device), search_budgets(dump, plan, computing).bounds
@@ -259,7 +259,7 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
     )
 
 
-def _bad(found: Found, aside: SetAside, dump: Dump) -> OneRow:
+def _bad(found: Found, aside: BadRows, dump: Dump) -> OneRow:
     """A row that cannot be compared, as it stands."""
     if not aside.reasons:
         raise DataError(f"{found.place} cannot be shown.", "Look at the file itself.")

@@ -12,7 +12,7 @@ from rlcorr_cli.pipeline.scan import ShardReading
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump
-from rlcorr_cli.reading.token_context import surroundings
+from rlcorr_cli.reading.token_context import token_context
 from rlcorr_cli.totals.gap import GapTotals
 
 GAP_BYTES = 2 << 20
@@ -36,7 +36,7 @@ class SampledGap:
         """Those that are looked at, if any."""
         sampled = sampled_rows(rows.batch, self.share) if self.share else ()
         if len(sampled):
-            yield chosen(rows.batch, surroundings(rows, self.reading.reader.roles), np.asarray(sampled))
+            yield chosen(rows.batch, token_context(rows, self.reading.reader.roles), np.asarray(sampled))
 
     def totals(self, sampled: Sequence[Rows]) -> GapTotals | None:
         """What they add up to; at once, because small portions cost as much as large ones."""

@@ -21,9 +21,9 @@ from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.portions import Portioned
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import CheckedRows, SetAside
+from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.dump import Dump
-from rlcorr_cli.reading.ids import Seen
+from rlcorr_cli.reading.ids import SeenIds
 from rlcorr_cli.reading.request import EngineName
 from rlcorr_cli.reading.shards import ReadState, ShardReader
 from rlcorr_cli.totals.row_keys import Keys
@@ -155,7 +155,7 @@ class Beside:
     """What a reading of a shard leaves beside its sound rows: those set aside, and the ids that it met, sorted, where
     no other shard knows of them."""
 
-    set_aside: list[SetAside] = field(default_factory=list[SetAside])
+    set_aside: list[BadRows] = field(default_factory=list[BadRows])
     met: Keys | None = None
 
 
@@ -189,7 +189,7 @@ class ShardReading:
         """The same for another pass over the dump, which has met no row yet."""
         return replace(self, state=None if self.state is None else self.reader.state())
 
-    def checked_rows(self, shard: Shard, beside: Beside) -> Iterator[CheckedRows | SetAside]:
+    def checked_rows(self, shard: Shard, beside: Beside) -> Iterator[CheckedRows | BadRows]:
         """The shard's rows, those set aside before the ones they stood among; ends when the run does."""
         state = self.state or self.reader.state()
         if self.known is not None and state.seen is not None:
@@ -203,7 +203,7 @@ class ShardReading:
     def sound_rows(self, shard: Shard, beside: Beside) -> Iterator[CheckedRows]:
         """The sound ones; the others are left beside them."""
         for rows in self.checked_rows(shard, beside):
-            if isinstance(rows, SetAside):
+            if isinstance(rows, BadRows):
                 beside.set_aside.append(rows)
             else:
                 yield rows
@@ -257,7 +257,7 @@ class IdsAcrossShards:
     """Looks for an id that two shards met, where neither knew of the other's."""
 
     dump: Dump
-    _seen: Seen = field(default_factory=Seen)
+    _seen: SeenIds = field(default_factory=SeenIds)
 
     def add(self, shard: Shard, met: Keys | None) -> Keys:
         """The ids of the next shard: those that came before, whose rows are to be left out; a DataError, as one process

@@ -1,1 +1,1 @@
-"""Dumps in, token-bounded batches out: the home of pyarrow, free of torch and of formulas."""
+"""From what a person named as a dump to checked batches of log-probs, and back to files of rows."""

@@ -1,19 +1,10 @@
-"""Arrow's functions, called by name.
+"""Arrow's values: its functions by name, which types can play which part of a dump, its numbers as NumPy's and back.
 
-`pyarrow.compute` writes a Python function with a page of documentation for each of the three hundred that there are,
-every time that it is imported, and pyarrow's own methods (`take`, `cast`, `is_valid`, ...) import it: a fifth of all
-that a command does on a small dump.  What it writes them over is all that is needed.
-
-
-Arrow's numbers as NumPy's and back, and texts, without a detour.
-
-pyarrow's own `to_numpy` and `array` look for pandas, and where it is installed import it: half a second and 60 MB, at
-the start of every command, for nothing.  The buffers are what they would return.
-
-
-Which Arrow types can play which part.
-
-Rows by index, of any type."""
+Nothing here goes the way of pyarrow's own methods.  `pyarrow.compute` writes a Python function with a page of
+documentation for each of the three hundred that there are, every time that it is imported, and `take`, `cast`,
+`is_valid` and the like import it: a fifth of all that a command does on a small dump.  `to_numpy` and `array` look for
+pandas, and where it is installed import it: half a second and 60 MB at the start of every command.
+"""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar

@@ -130,7 +130,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class TokenContext:
     """What stands around the valid tokens of a Batch of B rows, and is looked at to tell why its policies differ.
 
     offsets: i64[B+1] into all T tokens, masked ones included.  valid: bool[T], None where all are.  token_ids: i64[T],

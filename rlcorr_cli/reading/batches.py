@@ -20,7 +20,7 @@ from rlcorr_cli.reading.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.checks import Fault, Lists, Valid
 from rlcorr_cli.reading.columns import Roles
-from rlcorr_cli.reading.ids import Seen, cluster_keys, keys
+from rlcorr_cli.reading.ids import SeenIds, cluster_keys, keys
 from rlcorr_cli.reading.row_places import Places, resolved
 from rlcorr_cli.reading.values import coded, texts
 from rlcorr_cli.reading.whole_rows import OriginalRows
@@ -84,7 +84,7 @@ class CheckedRows:
 
 
 @dataclass(frozen=True)
-class SetAside:
+class BadRows:
     """Bad rows, and tokens that were cleared or kept.  original: the rows, where they are wanted; reasons: by row."""
 
     counts: BadRowCounts
@@ -93,8 +93,8 @@ class SetAside:
 
 
 def checked_batches(
-    rows: Rows, roles: Roles, batch_tokens: int, *, bad_rows: BadRowPolicy | None = None, seen: Seen | None = None
-) -> Iterator[CheckedRows | SetAside]:
+    rows: Rows, roles: Roles, batch_tokens: int, *, bad_rows: BadRowPolicy | None = None, seen: SeenIds | None = None
+) -> Iterator[CheckedRows | BadRows]:
     """The rows in order, cut where the next would pass batch_tokens or BATCH_ROWS.
 
     Where bad_rows stops, an error names the first bad row of a cut.  seen: the rows met so far, if ids count.
@@ -190,7 +190,7 @@ class _Cut:
         return cluster_keys(self.rows.data.column(self.roles.cluster))
 
 
-def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: Seen | None) -> Iterator[CheckedRows | SetAside]:
+def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: SeenIds | None) -> Iterator[CheckedRows | BadRows]:
     """The rows of one batch, those that fail a check before them."""
     # The order counts.  A line must be an object before its values are looked at; and an id counts as met once it was
     # asked for, so only sound rows are asked: a bad row must not make a later good one with its id a duplicate.
@@ -204,7 +204,7 @@ def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: Seen | None) -> Iterator[C
     valid, n_cleared = cut.tokens
     n_unscored = 0 if cut.unscored is None else int(valid.of(cut.unscored).sum())
     if n_cleared or n_unscored:
-        yield SetAside(BadRowCounts(cleared=n_cleared, unscored=n_unscored))
+        yield BadRows(BadRowCounts(cleared=n_cleared, unscored=n_unscored))
     if cut.rows.data.num_rows:
         yield _checked_rows(cut, valid)
 
@@ -249,7 +249,7 @@ def _faults(rows: Rows, lists: Mapping[str, Lists], roles: Roles, valid: Valid) 
     return faults + list(checks.of_scalars(name, rows.data.column(name), n_valid > 0))
 
 
-def _repeated(cut: _Cut, seen: Seen | None) -> list[Fault]:
+def _repeated(cut: _Cut, seen: SeenIds | None) -> list[Fault]:
     """Rows whose id came before; one without an id never did."""
     rows, roles, row_keys = cut.rows, cut.roles, cut.row_keys
     if seen is None or row_keys is None:
@@ -265,7 +265,7 @@ def _twice(rows: Rows, ids: Sequence[str], row: int) -> str:
     return f"{first} is there twice" + (f" in {' and '.join(others)}" if others else "")
 
 
-def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> tuple[Rows, SetAside]:
+def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> tuple[Rows, BadRows]:
     """The rows without fault, and the others; an error if they are not to be set aside."""
     fault_of = checks.first_of_rows(faults)
     if bad_rows.stops:
@@ -281,10 +281,10 @@ def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> t
     totals = BadRowCounts(counts, first)
     rest = rows.take(np.flatnonzero(sound))
     if not bad_rows.keeps:
-        return rest, SetAside(totals)
+        return rest, BadRows(totals)
     bad = rows.take(np.flatnonzero(~sound))
     reasons = tuple(f"{fault.problem}: {fault.message}" for fault in fault_of.values())
-    return rest, SetAside(totals, bad.original, reasons)
+    return rest, BadRows(totals, bad.original, reasons)
 
 
 def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:

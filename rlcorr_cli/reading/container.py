@@ -1,11 +1,10 @@
-"""Columns that stand in the names of folders: `step=3/worker=a/part.parquet`, as Spark, Hive and polars write them.
+"""What a container's module offers: four functions under one name, READER, and what they pass on.
 
-A name is a column where every file of the dump is below a folder of that name; a file's own column goes first.
-
-
-What one opening of a file tells of it: enough to settle its columns and to cut the work without opening it again.
-
-What a container's module offers: four functions under one name, READER."""
+`index` opens a file once, and what that told is its Index: enough to settle its columns and to cut the work without
+opening it again.  `parts` cuts it, `read` yields the rows of one part, and `peek` the first ones.  Columns that stand
+in the names of folders (`step=3/worker=a/part.parquet`, as Spark, Hive and polars write them) are its Partition; one
+is a column where every file of the dump is below a folder of that name, and a file's own column goes first.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,11 @@
-"""From a directory or a glob to the files of a dump, and to a sentence on those that are not read.
+"""From what a person typed to the files that are read, each with its format and size.
 
-From what a person typed to the files that are read, each with its format and size.
-
-Several questions to a store at once, answered in order."""
+A name is a file, a directory, a glob, `-` or a table in memory (`find_noting`).  Directories and globs are expanded in
+the order of the numbers in their names; each file's format is told by its name, then by its first bytes; files that a
+framework's layout reads together become one source.  What is passed over is told in a note, or in an error that says
+what such a file is.  Files of a store are asked for several at a time (`answers`), because a request is nearly all
+waiting.
+"""
 
 import glob
 import os

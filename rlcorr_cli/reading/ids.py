@@ -44,7 +44,7 @@ def _hashes(column: pa.Array) -> Keys:
     return keys_of(np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), offsets)
 
 
-class Seen:
+class SeenIds:
     """The keys met so far, 8 bytes each: sorted runs whose lengths fall by half, so that adding stays cheap.
 
     May be shared by threads, and sent to another process as a copy.  Two different ids in 10^8 have one

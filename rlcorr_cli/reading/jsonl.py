@@ -20,7 +20,7 @@ from rlcorr_cli.reading.formats import by_magic, container
 from rlcorr_cli.reading.lines import inferred, numbered, parsed, row_of
 from rlcorr_cli.reading.row_places import Places, resolved
 from rlcorr_cli.reading.streams import Block, Stdin, blocks, head, is_compressed
-from rlcorr_cli.reading.whole_rows import LineRows
+from rlcorr_cli.reading.whole_rows import JsonRows
 
 RANGE_BYTES = 16 << 20
 LOOKED_AT = 200
@@ -106,7 +106,7 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: 
         )
     (batch,) = table.combine_chunks().to_batches()
     places = Places(path, "line", numbers, block.start)
-    return Rows(data=batch, places=places, original=None if lines is None else LineRows(lines), unread=unread)
+    return Rows(data=batch, places=places, original=None if lines is None else JsonRows(lines), unread=unread)
 
 
 def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:

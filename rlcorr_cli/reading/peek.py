@@ -1,6 +1,8 @@
-"""The first rows of a dump's files, for anomalies of whole files: read before the rest of the dump, and cheap.
+"""Single rows of a dump: the first ones of its files, and one by its id or number.
 
-One row of a dump, found by its id or its number, whatever is wrong with it."""
+The first rows of each file are read before the rest of the dump, to see anomalies of whole files (`samples`).  One row
+is found whatever is wrong with it (`find_row`).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +16,7 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import call
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import CheckedRows, Rows, SetAside, checked_batches, lists_of
+from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches, lists_of
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.find import blaming_changes
@@ -91,7 +93,7 @@ class Found:
 
     place: str
     values: dict[str, Any]
-    read: CheckedRows | SetAside
+    read: CheckedRows | BadRows
 
     def tokens(self, n: int) -> Sequence[Any] | None:
         """What the n tokens are, where the dump says."""

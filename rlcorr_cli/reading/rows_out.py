@@ -1,12 +1,10 @@
-"""Corrected rows: a portion as read, with what was decided about it written in.
+"""Rows that are written: what `filter` adds to each, and the forms that a file of rows may have.
 
-Every column comes through as it was, in order; only the mask column changes (it is added where there was none).  The
-columns of ADDED follow, and COEF among them where there is an objective.
-
-
-The forms in which rows are written: one Writer and its row in `writer`.
-
-Rows set aside, as they are written apart: untouched, with the reason beside them."""
+A portion of rows comes as it was read, with what was decided about it (`corrected`).  Every column comes through as it
+was, in order; only the mask column changes (it is added where there was none).  The columns of ADDED follow, and COEF
+among them where there is an objective.  Rows set aside are untouched, with the reason beside them (`quarantined`).  A
+Writer turns either into the bytes of a file; a form is one Writer and its row in `writer`.
+"""
 
 import gzip
 import json
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_texts
 from rlcorr_cli.reading.batch import Decision
-from rlcorr_cli.reading.batches import CheckedRows, SetAside
+from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.ids import DRAW
 from rlcorr_cli.reading.schema import conformed, different
@@ -250,7 +248,7 @@ def _line(row: dict[str, Any], losses: Losses | None) -> bytes:
 REASON = "rlcorr_problem"
 
 
-def quarantined(aside: SetAside) -> OriginalRows:
+def quarantined(aside: BadRows) -> OriginalRows:
     """The rows with a column REASON, which may have been set aside before and then have one."""
     assert aside.original is not None
     return aside.original.replacing(REASON, as_texts(aside.reasons))

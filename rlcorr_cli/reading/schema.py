@@ -1,6 +1,8 @@
 """One mapping for all files of a dump: what they must share, and what is left out where they do not.
 
-Whether the files of a dump have columns that one Parquet file can hold, and which."""
+Each file is resolved by itself and held against the first (`resolve_schema`).  Where rows of several files are written
+to one Parquet file, `joined` tells which columns that has, or why it cannot be.
+"""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

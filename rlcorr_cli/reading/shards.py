@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import CheckedRows, Rows, SetAside, checked_batches
+from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.find import blaming_changes, check_unchanged
 from rlcorr_cli.reading.formats import container
-from rlcorr_cli.reading.ids import Seen
+from rlcorr_cli.reading.ids import SeenIds
 from rlcorr_cli.reading.streams import Stdin
 
 
@@ -23,7 +23,7 @@ class ReadState:
     """
 
     rows: int | None = None
-    seen: Seen | None = None
+    seen: SeenIds | None = None
 
     def cut(self, rows: Rows) -> Rows:
         """The first of these rows that may still be taken."""
@@ -59,7 +59,7 @@ class ShardReader:
 
     def state(self) -> ReadState:
         """The state before the first row of a dump is read."""
-        return ReadState(self.limit, Seen() if self.roles.ids else None)
+        return ReadState(self.limit, SeenIds() if self.roles.ids else None)
 
     def rows(self, shard: Shard, batch_tokens: int, *, whole: bool = False) -> Iterator[Rows]:
         """The shard's rows as they are, in steps of about batch_tokens tokens; whole: with all columns or lines."""
@@ -73,7 +73,7 @@ class ShardReader:
 
     def checked(
         self, shard: Shard, batch_tokens: int, state: ReadState | None = None, *, whole: bool = False
-    ) -> Iterator[CheckedRows | SetAside]:
+    ) -> Iterator[CheckedRows | BadRows]:
         """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included, and of
         at most BATCH_ROWS rows.
 

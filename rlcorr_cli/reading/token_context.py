@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rlcorr_cli.reading.batch import Surroundings
+from rlcorr_cli.reading.batch import TokenContext
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.checks import Lists
 from rlcorr_cli.reading.columns import Roles
@@ -18,12 +18,12 @@ RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
 """The code of each row, and the levels that codes stand for."""
 
 
-def surroundings(rows: CheckedRows, roles: Roles) -> Surroundings:
+def token_context(rows: CheckedRows, roles: Roles) -> TokenContext:
     """Of a batch's rows, by the roles that they were read with."""
     data, levels = rows.data, dict(roles.levels)
     coded_levels = {name: coded(data.column(column)) for name, column in levels.items()}
     prompts = levels.get("group_id")
-    return Surroundings(
+    return TokenContext(
         offsets=rows.offsets,
         valid=rows.valid,
         token_ids=None if roles.token_ids is None else _token_ids(data.column(roles.token_ids), rows.offsets),

@@ -1,11 +1,8 @@
-"""Whole rows as they stood in the dump, and all that is done with them: so much a new container has to know of them.
+"""Whole rows as they stood in the dump, and all that is done with them.
 
-An implementation is whatever its container reads: Arrow tables, lines, objects.  Nothing else asks which it is.
-
-
-Rows of a container that holds Arrow's columns.
-
-Rows of a container that holds an object for each: JSON lines."""
+A container of columns gives ArrowRows, one of lines JsonRows.  Nothing but a container asks which it is: who filters
+or writes rows knows the protocol OriginalRows alone, so it is what a new container has to know.
+"""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -172,64 +169,85 @@ TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
 
 
 @dataclass(frozen=True)
-class ObjectRows:
-    """OriginalRows as Python's objects, each with keys of its own.
+class JsonRows:
+    """OriginalRows as lines of JSON, or as the objects of such lines, each with keys of its own.
 
-    added: types of the columns that were added to them, which a table's first rows need not tell.
+    lines: as they were read, or None where only their objects are held; they are parsed once, when something asks for
+    what is in them.  held: the objects, where there are no lines.  added: types of the columns that were added to them,
+    which a table's first rows need not tell.
     """
 
-    objects: list[dict[str, Any]]
+    lines: list[bytes] | None = None
+    held: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     added: Mapping[str, pa.DataType] = field(default_factory=dict[str, pa.DataType])
 
     def __len__(self) -> int:
-        return len(self.objects)
+        return len(self.held if self.lines is None else self.lines)
 
-    def part(self, first: int, last: int) -> "ObjectRows":
+    def part(self, first: int, last: int) -> "JsonRows":
         """Rows first..last-1."""
-        return replace(self, objects=self.objects[first:last])
+        lines = None if self.lines is None else self.lines[first:last]
+        return replace(self, lines=lines, held=self.held[first:last])
 
-    def take(self, indices: NDArray[np.int64]) -> "ObjectRows":
+    def take(self, indices: NDArray[np.int64]) -> "JsonRows":
         """Rows by index; those of one index are one object."""
-        return replace(self, objects=[self.objects[i] for i in indices.tolist()])
+        if self.lines is None:
+            return replace(self, held=[self.held[i] for i in indices.tolist()])
+        return replace(self, lines=[self.lines[i] for i in indices.tolist()])
+
+    @cached_property
+    def _parsed(self) -> list[dict[str, Any] | str]:
+        """The object of each line, or what is wrong with it."""
+        return [row_of(line) for line in self.lines or ()]
 
     def unreadable(self) -> Mapping[int, str]:
-        """None: they have been read."""
-        return {}
+        """Lines that are no objects."""
+        return {i: row for i, row in enumerate(self._parsed) if isinstance(row, str)}
 
-    def read(self) -> "ObjectRows":
-        """These."""
-        return self
+    def read(self) -> "JsonRows":
+        """The lines' objects; a line that is none stands whole in LINE or BYTES."""
+        if self.lines is None:
+            return self
+        pairs = zip(self._parsed, self.lines, strict=True)
+        return JsonRows(held=[_stand_in(line) if isinstance(row, str) else row for row, line in pairs])
 
     def values(self, row: int) -> dict[str, Any]:
-        """One row."""
-        return self.objects[row]
+        """One row's object, or the line that is none."""
+        if self.lines is None:
+            return self.held[row]
+        line = self.lines[row]
+        parsed = row_of(line)
+        return parsed if isinstance(parsed, dict) else {"line": line.decode("utf-8", "backslashreplace")}
 
-    def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "ObjectRows":
+    def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "JsonRows":
         """The mask in each value's own class: 1, 1.0 and True become 0, 0.0 and False."""
 
         def kept(row: dict[str, Any], flags: list[bool]) -> list[Any]:
             return [value if stays else value.__class__(0) for value, stays in zip(row[mask], flags, strict=True)]
 
-        pairs = zip(self.objects, _split(keep.tolist(), offsets.tolist()), strict=True)
-        return replace(self, objects=[{**row, mask: kept(row, flags), before: row[mask]} for row, flags in pairs])
+        rows = self.read()
+        pairs = zip(rows.held, _split(keep.tolist(), offsets.tolist()), strict=True)
+        return replace(rows, held=[{**row, mask: kept(row, flags), before: row[mask]} for row, flags in pairs])
 
-    def with_columns(self, added: Mapping[str, pa.Array]) -> "ObjectRows":
+    def with_columns(self, added: Mapping[str, pa.Array]) -> "JsonRows":
         """The columns' values at each object's end."""
         if not added:
             return self
+        rows = self.read()
         values = zip(*map(plain, added.values()), strict=True)
-        pairs = zip(self.objects, values, strict=True)
-        objects = [{**row, **dict(zip(added, more, strict=True))} for row, more in pairs]
-        return ObjectRows(objects, {**self.added, **{name: column.type for name, column in added.items()}})
+        pairs = zip(rows.held, values, strict=True)
+        held = [{**row, **dict(zip(added, more, strict=True))} for row, more in pairs]
+        return JsonRows(held=held, added={**rows.added, **{name: column.type for name, column in added.items()}})
 
-    def replacing(self, name: str, column: pa.Array) -> "ObjectRows":
+    def replacing(self, name: str, column: pa.Array) -> "JsonRows":
         """The values where the key was, else at each object's end."""
         return self.with_columns({name: column})
 
     def as_table(self, schema: pa.Schema | None) -> pa.Table:
         """The objects as a table; the first ones fix the columns."""
+        objects = self.as_objects()
         try:
-            table = pa.Table.from_pylist(self.objects, schema=schema)
+            table = pa.Table.from_pylist(objects, schema=schema)
             if schema is None:
                 table = self._with_added_types(table)
         except RecursionError as error:
@@ -239,7 +257,7 @@ class ObjectRows:
         if any(_is_deeper(field.type, DEEPEST) for field in table.schema):
             raise DataError(TOO_DEEP, LINES)
         names = set(table.column_names)
-        strange = next((name for row in self.objects for name in row if name not in names), None)
+        strange = next((name for row in objects for name in row if name not in names), None)
         if strange is not None:
             raise DataError(
                 f"The key {strange} is not in the first rows, which fix the columns of a Parquet file.", LINES
@@ -256,65 +274,7 @@ class ObjectRows:
 
     def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
         """The objects."""
-        return self.objects
-
-
-@dataclass(frozen=True)
-class LineRows:
-    """OriginalRows as lines of JSON, parsed once, when something asks for what is in them."""
-
-    lines: list[bytes]
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def part(self, first: int, last: int) -> "LineRows":
-        """Rows first..last-1."""
-        return LineRows(self.lines[first:last])
-
-    def take(self, indices: NDArray[np.int64]) -> "LineRows":
-        """Rows by index."""
-        return LineRows([self.lines[i] for i in indices.tolist()])
-
-    @cached_property
-    def _parsed(self) -> list[dict[str, Any] | str]:
-        """Objects, or what is wrong with each line."""
-        return [row_of(line) for line in self.lines]
-
-    def unreadable(self) -> Mapping[int, str]:
-        """Lines that are no objects."""
-        return {i: row for i, row in enumerate(self._parsed) if isinstance(row, str)}
-
-    def read(self) -> ObjectRows:
-        """The lines' objects; a line that is none stands whole in LINE or BYTES."""
-        pairs = zip(self._parsed, self.lines, strict=True)
-        return ObjectRows([_stand_in(line) if isinstance(row, str) else row for row, line in pairs])
-
-    def values(self, row: int) -> dict[str, Any]:
-        """One line's object, or the line."""
-        line = self.lines[row]
-        parsed = row_of(line)
-        return parsed if isinstance(parsed, dict) else {"line": line.decode("utf-8", "backslashreplace")}
-
-    def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> ObjectRows:
-        """As of the objects."""
-        return self.read().masked(mask, keep, offsets, before=before)
-
-    def with_columns(self, added: Mapping[str, pa.Array]) -> ObjectRows:
-        """As of the objects."""
-        return self.read().with_columns(added)
-
-    def replacing(self, name: str, column: pa.Array) -> ObjectRows:
-        """As of the objects."""
-        return self.read().replacing(name, column)
-
-    def as_table(self, schema: pa.Schema | None) -> pa.Table:
-        """As of the objects."""
-        return self.read().as_table(schema)
-
-    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
-        """The objects."""
-        return self.read().as_objects(losses)
+        return self.read().held
 
 
 def _stand_in(line: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
-from rlcorr_cli.reading.batches import CheckedRows, SetAside
+from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.lines import numbered
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
@@ -106,7 +106,7 @@ def check_setting_aside(dump: Dump, error: RlcorrError | None) -> None:
     state = dump.reader.state()
     read = [portion for shard in dump.shards for portion in dump.reader.checked(shard, BATCH_TOKENS, state)]
     kept = [portion for portion in read if isinstance(portion, CheckedRows)]
-    asides = [portion for portion in read if isinstance(portion, SetAside)]
+    asides = [portion for portion in read if isinstance(portion, BadRows)]
     n_aside = sum(len(portion.reasons) for portion in asides)
     assert bool(n_aside) is (error is not None), f"{n_aside} rows are set aside, reading says: {error}"
     assert n_aside == sum(len(quarantined(portion)) for portion in asides if portion.reasons)

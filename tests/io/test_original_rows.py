@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rlcorr_cli.reading import whole_rows as arrow_rows
-from rlcorr_cli.reading import whole_rows as object_rows
-from rlcorr_cli.reading.whole_rows import ArrowRows, LineRows, ObjectRows, OriginalRows
+from rlcorr_cli.reading import whole_rows
+from rlcorr_cli.reading.whole_rows import ArrowRows, JsonRows, OriginalRows
 
 Row = dict[str, Any]
 ROWS: list[Row] = [
@@ -24,8 +23,8 @@ MASKED = [[1, 0, 0], [], [1]]
 
 KINDS: dict[str, Callable[[list[Row]], OriginalRows]] = {
     "arrow": lambda rows: ArrowRows(pa.Table.from_pylist(rows)),
-    "objects": ObjectRows,
-    "lines": lambda rows: LineRows([json.dumps(row).encode() for row in rows]),
+    "objects": lambda rows: JsonRows(held=rows),
+    "lines": lambda rows: JsonRows([json.dumps(row).encode() for row in rows]),
 }
 
 
@@ -102,7 +101,7 @@ def test_rows_are_tables_of_the_columns_that_the_first_have(rows: OriginalRows) 
 
 
 def test_a_line_that_is_no_object_is_told_and_stands_as_it_is() -> None:
-    rows = LineRows([b'{"id": "a"}', b"[1]", b"\xff{"])
+    rows = JsonRows([b'{"id": "a"}', b"[1]", b"\xff{"])
     assert rows.unreadable() == {1: "is an array, not an object", 2: "is not UTF-8 at byte 0"}
     assert rows.values(1) == {"line": "[1]"}
     assert rows.values(2) == {"line": "\\xff{"}
@@ -115,14 +114,13 @@ def test_a_line_that_is_no_object_is_told_and_stands_as_it_is() -> None:
 
 
 def test_only_containers_know_what_kind_of_rows_they_read() -> None:
-    package = Path(arrow_rows.__file__).parent.parent
-    kinds = {"ArrowRows", "ObjectRows", "LineRows"}
-    own = {Path(module.__file__ or "") for module in (arrow_rows, object_rows)}
+    package = Path(whole_rows.__file__).parent.parent
+    kinds = {"ArrowRows", "JsonRows"}
     naming = {
         path.relative_to(package).as_posix()
-        for path in set(package.rglob("*.py")) - own
+        for path in package.rglob("*.py")
         if any(kind in path.read_text(encoding="utf-8") for kind in kinds)
     }
-    names = ("parquet", "jsonl", "arrow", "native", "memory")
-    readers = {f"io/containers/{name}.py" for name in names}
-    assert naming == readers | {"io/convert.py"}  # which makes rows, of whatever kind it had
+    readers = {f"reading/{name}.py" for name in ("parquet", "jsonl", "arrow", "memory")}
+    makers = {"reading/convert.py", "reading/whole_rows.py", "io/containers/native.py"}  # of whatever kind it had
+    assert naming == readers | makers
