@@ -54,6 +54,6 @@ def filter(
         coef_normalized=coef_normalized,
         watch=shared.watch(quiet),
         **read.arguments(),
-        **compute.arguments(sparing=True),
+        **compute.arguments(return_memory=True),
     )
     shared.show_filtered(filtered, as_json=json)

@@ -154,11 +154,11 @@ class ComputingOptions:
     ray_address: w.RayAddress = None
     threads: w.Threads = None
 
-    def arguments(self, *, sparing: bool = False) -> Computing:
-        """As the API takes them, for a process that does nothing else; sparing: see `prefer_jemalloc`."""
-        from rlcorr_cli.reading.parquet import prefer_jemalloc
+    def arguments(self, *, return_memory: bool = False) -> Computing:
+        """As the API takes them, for a process that does nothing else; return_memory: see `use_jemalloc`."""
+        from rlcorr_cli.reading.parquet import use_jemalloc
 
-        prefer_jemalloc(sparing)
+        use_jemalloc(return_memory)
         return {
             "device": self.device,
             "batch_tokens": self.batch_tokens,

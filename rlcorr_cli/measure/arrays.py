@@ -226,7 +226,7 @@ class Segments:
         left = counts > 0
         return Segments(np.concatenate([[0], np.cumsum(counts[left])]), self.device), left
 
-    def some(self, rows: Flags) -> "tuple[Segments, Array]":
+    def select_rows(self, rows: Flags) -> "tuple[Segments, Array]":
         """Some of the rows, bool[B], and which values are theirs."""
         lengths = self.lengths[rows]
         values = stretches(self.offsets[:-1][rows], lengths)

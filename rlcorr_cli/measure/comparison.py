@@ -176,7 +176,7 @@ class Comparing:
     def _summed(self, plan: Plan, weighting: Weighting | None, rules: Sequence[Rejection | Budget]) -> TokenSums:
         f = self._token_f(plan, weighting, rules)
         baseline, sums = (self._ones, self._untouched) if weighting is None else self._near_ratio
-        if self.tokens.far is None:
+        if self.tokens.out_of_float_range is None:
             differing = np.flatnonzero(host(f != baseline))
             if len(differing) * FEW <= len(f):
                 return self._differing(f, baseline, sums, differing)

@@ -89,7 +89,7 @@ def storable(weights: Floats) -> tuple[Floats, int]:
 
 
 @np.errstate(all="ignore")
-def opinions(
+def rule_results(
     batch: Batch, plan: Plan, device: Device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
 ) -> list[tuple[Rejection | Budget, Floats, Flags]]:
     """Each rule of a plan on a batch: its statistic over its units, and what it keeps, bool[V]."""

@@ -43,7 +43,7 @@ class Moments:
         deviation = square if centre == 0 else rows.sum((x - centre) * (x - centre))
         return cls(sum=rows.sum(x), deviation=deviation, square=square, low=rows.min(x), high=rows.max(x))
 
-    def beyond(self, ends: Ends) -> Flags:
+    def out_of_bounds(self, ends: Ends) -> Flags:
         """Sequences with anything below or above its bounds."""
         return (_below(self.low, ends[0]) + _above(self.high, ends[1])) > 0
 
@@ -103,7 +103,7 @@ def _weights(tokens: Tokens, weighted: Weighted, keep: Array | None) -> Columns:
     outside = raw.sums["tok_high"] + (0 if bounds.low is None else raw.sums["tok_low"])
 
     # Those of the raw weights but in sequences that the bounds change.
-    changed = moments.beyond((bounds.low, MAX_WEIGHT if bounds.high is None else min(bounds.high, MAX_WEIGHT)))
+    changed = moments.out_of_bounds((bounds.low, MAX_WEIGHT if bounds.high is None else min(bounds.high, MAX_WEIGHT)))
     if changed.any():
         some, values = _some(rows, weighted.applied, changed, per_token=per_token)
         moments = moments.with_some(changed, Moments.of(some, values, 1.0, per_token=per_token))
@@ -169,7 +169,7 @@ def _family(
     moments: of x.  keep: bool over units, which of them are inside; None where x itself tells.
     """
     trimmed, low, high = moments, *np.zeros((2, rows.n_rows))
-    beyond = moments.beyond(ends)
+    beyond = moments.out_of_bounds(ends)
     if keep is not None and ends != (None, None):
         beyond |= (rows.count(~keep) > 0) if per_token else ~keep
     if beyond.any():
@@ -225,7 +225,7 @@ def _some(rows: Segments, x: Array, sequences: Flags, *, per_token: bool) -> tup
     """Some sequences, and their units' values."""
     if sequences.all():
         return rows, x
-    some, tokens = rows.some(sequences)
+    some, tokens = rows.select_rows(sequences)
     return some, x[tokens] if per_token else x[sequences]
 
 

@@ -39,12 +39,12 @@ from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
 from rlcorr_cli.totals.histogram import Floats, Histogram, Histograms
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
 from rlcorr_cli.totals.rollouts import RolloutTotals
-from rlcorr_cli.totals.row_keys import Keys, RowSketch
+from rlcorr_cli.totals.row_keys import Keys, KeySample
 from rlcorr_cli.totals.row_keys import joined as joined_keys
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import COUNTS, GroupKey, Merge, Totals
 from rlcorr_cli.totals.view import diagnostics_block, plan_block
-from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, Whole
+from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, WholeDump
 
 KEPT = "kept"
 """What the names of numbers of the kept tokens begin with, before a dot."""
@@ -105,7 +105,7 @@ class Observed:
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: BinnedTotals | None = None
     decision: Decision | None = None
-    whole: Whole | None = None
+    whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
@@ -164,7 +164,7 @@ def observe(
         replicates=draws.replicates,
         pictures=pictures,
         decision=decision if decides else None,
-        whole=Whole(tails=tails, histograms=histograms, **draws.rows, ratios=draws.ratios),
+        whole=WholeDump(tails=tails, histograms=histograms, **draws.rows, ratios=draws.ratios),
         group_replicates=draws.by_group,
         group_bins=group_bins,
     )
@@ -392,11 +392,11 @@ def _counts(batch: Batch) -> Totals:
 
 @dataclass(frozen=True)
 class _Resampled:
-    """The replicates of each mode's diagnostics, and the sketches of rows and sums of ratios that a Whole has; nothing
-    without a seed."""
+    """The replicates of each mode's diagnostics, and the samples of keys and sums of ratios that a WholeDump has;
+    nothing without a seed."""
 
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
-    rows: Mapping[str, RowSketch] = field(default_factory=dict[str, RowSketch])
+    rows: Mapping[str, KeySample] = field(default_factory=dict[str, KeySample])
     ratios: Floats | None = None
     by_group: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
 
@@ -423,15 +423,17 @@ def _resampled(
     sketches = {"rows": keys, "contents": contents, "texts": texts}
     return _Resampled(
         replicates=replicates,
-        rows={name: RowSketch.of(of) for name, of in sketches.items()},
+        rows={name: KeySample.of(of) for name, of in sketches.items()},
         ratios=_ratios(batch, keys, next(iter(columns.values()))),
         by_group=by_group,
     )
 
 
 def _ratios(batch: Batch, rows: Keys, columns: Columns) -> Floats:
-    """The sums of a mode's ratios by buckets of rollouts, as a Whole has them; rows: what tells them apart, which is
-    what knows a rollout of few tokens."""
+    """The sums of a mode's ratios by buckets of rollouts, as a WholeDump has them.
+
+    rows: what tells rows apart, which is what knows a rollout of few tokens.
+    """
     filled = batch.filled
     rollouts = np.where(batch.lengths[filled] < bootstrap.TELLING_TOKENS, rows, rollout_keys(batch)[filled])
     buckets = (rollouts % np.uint64(RATIO_BUCKETS)).astype(np.int64)

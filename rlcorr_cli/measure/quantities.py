@@ -89,7 +89,7 @@ class Quantity:
     of: takes the Tokens and returns a value of every token (per "token": [V], reduced over each sequence by the merge;
     flags are counted) or of every sequence (per "sequence": [B]); or takes the sequences' sums that stand before it in
     the table, by name, and returns one number of every sequence (per "sums": [B]).  A value beyond float64 may be inf,
-    and its metric is then null; where the true value is finite, use `Tokens.far`.
+    and its metric is then null; where the true value is finite, use `Tokens.out_of_float_range`.
     """
 
     name: str
@@ -105,10 +105,10 @@ def js(tokens: Tokens) -> Array:
     """
     xp = tokens.xp
     value = xp.log1p(tokens.rho_minus_1 * tokens.rho_minus_1_over_rho * 0.25) * 0.5
-    if tokens.far is None:
+    if tokens.out_of_float_range is None:
         return value
     # Where E^2 / (4 rho) is beyond float64: |l| / 2 - log 2 + log(1 + e^-|l|), the last 0 there.
-    return xp.where(tokens.far, abs(tokens.log_ratio) / 2 - math.log(2), value)
+    return xp.where(tokens.out_of_float_range, abs(tokens.log_ratio) / 2 - math.log(2), value)
 
 
 def chi2(tokens: Tokens) -> Floats:

@@ -179,12 +179,12 @@ class Tokens:
     @cached_property
     def inverse(self) -> Array:
         """e^-l, [V]."""
-        return 1 / self.rho if self.far is None else self.xp.exp(-self.log_ratio)
+        return 1 / self.rho if self.out_of_float_range is None else self.xp.exp(-self.log_ratio)
 
     @cached_property
     def rho_minus_1_over_rho(self) -> Array:
         """E / rho = 1 - e^-l, [V]."""
-        return self.inverse * self.rho_minus_1 if self.far is None else -self.xp.expm1(-self.log_ratio)
+        return self.inverse * self.rho_minus_1 if self.out_of_float_range is None else -self.xp.expm1(-self.log_ratio)
 
     @cached_property
     def rollout_prob(self) -> Array:
@@ -194,19 +194,23 @@ class Tokens:
     @cached_property
     def train_prob(self) -> Array:
         """q = e^a, [V]; p rho where that holds, which spares an exponential."""
-        if self.far is None:
+        if self.out_of_float_range is None:
             return self.rollout_prob * self.rho
-        return self.xp.where(self.far, self.xp.exp(self.rollout_logp + self.log_ratio), self.rollout_prob * self.rho)
+        return self.xp.where(
+            self.out_of_float_range, self.xp.exp(self.rollout_logp + self.log_ratio), self.rollout_prob * self.rho
+        )
 
     @cached_property
     def prob_gap(self) -> Array:
         """q - p, [V], as p E, so that near-equal probabilities keep their digits."""
-        if self.far is None:
+        if self.out_of_float_range is None:
             return self.rollout_prob * self.rho_minus_1
-        return self.xp.where(self.far, self.train_prob - self.rollout_prob, self.rollout_prob * self.rho_minus_1)
+        return self.xp.where(
+            self.out_of_float_range, self.train_prob - self.rollout_prob, self.rollout_prob * self.rho_minus_1
+        )
 
     @cached_property
-    def far(self) -> Array | None:
+    def out_of_float_range(self) -> Array | None:
         """Tokens whose e^l or its product with e^b float64 cannot hold, |l| > EXP_LIMIT: bool [V]; None without one."""
         return abs(self.log_ratio) > EXP_LIMIT if self.max_abs > EXP_LIMIT else None
 

@@ -26,7 +26,7 @@ from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantin
 from rlcorr_cli.pipeline.budget_search import BudgetThresholds, search_budgets
 from rlcorr_cli.pipeline.rollouts import count_rollouts, rollout_notes
 from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
@@ -36,7 +36,7 @@ from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
-from rlcorr_cli.totals.measured import MOST_COMPARED, Gathering, Measured, check_few, check_resampled
+from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.totals import ROWS
@@ -236,7 +236,7 @@ def measure(
                 progress(n_tokens, shard.n_bytes)
             yield replace(measured, rows={shard.path: n_rows})
 
-    gathering = Gathering()
+    gathering = MeasuredSum()
     for part in results():
         gathering.add(part)
         if by_group:
@@ -299,11 +299,11 @@ class MeasureShard:
 
     def __call__(self, shard: Shard) -> ShardResult[Measured]:
         """Measure one shard."""
-        beside = Beside()
+        beside = ShardNotes()
         with devices.worker(self.reading.device):
             gap = SampledGap(self.reading, self.gap_share, self.observation.modes[0])
             sampled: list[Rows] = []
-            gathering = Gathering()
+            gathering = MeasuredSum()
             for rows in self.reading.sound_rows(shard, beside):
                 gathering.add(self._measured(rows))
                 sampled += gap.rows(rows)

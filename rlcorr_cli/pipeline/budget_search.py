@@ -13,7 +13,7 @@ from typing import TypeVar
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure import budget_search as bins
 from rlcorr_cli.measure.observe import BudgetBounds
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan
+from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
@@ -79,7 +79,7 @@ class BudgetTotals:
 
     def __call__(self, shard: Shard) -> ShardResult[dict[BudgetGroup, Binned[FloatBits]]]:
         """Count one shard."""
-        device, beside = self.reading.device, Beside()
+        device, beside = self.reading.device, ShardNotes()
         with devices.worker(device):
             sound = self.reading.sound_rows(shard, beside)
             totals = add_up(bins.totals(rows.batch, self.plan, device) for rows in sound)
@@ -96,7 +96,7 @@ class BudgetCandidates:
 
     def __call__(self, shard: Shard) -> ShardResult[list[dict[BudgetGroup, Floats]]]:
         """Pick one shard's values."""
-        device, beside = self.reading.device, Beside()
+        device, beside = self.reading.device, ShardNotes()
         with devices.worker(device):
             sound = self.reading.sound_rows(shard, beside)
             candidates = [bins.candidates(rows.batch, self.plan, device, self.crossings) for rows in sound]

@@ -21,7 +21,7 @@ from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.pipeline.analyze import Watch, watched
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import open_dump
@@ -133,7 +133,7 @@ class DiagnoseShard:
 
     def __call__(self, shard: Shard) -> ShardResult[dict[Key, GroupGaps]]:
         """Add up one shard."""
-        beside = Beside()
+        beside = ShardNotes()
         gathered = _Gathered()
         with devices.worker(self.reading.device):
             for rows in self.reading.sound_rows(shard, beside):

@@ -15,7 +15,7 @@ from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.pipeline.analyze import Progress
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
 from rlcorr_cli.pipeline.filter_passes import Account, FilteredRows, FilterShard, Tally
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows
 from rlcorr_cli.reading.datasets import OutputFile, PartsOutput, PartsPlace, ShardParts
@@ -50,7 +50,7 @@ class WriteParts:
 
     def __call__(self, shard: Shard) -> ShardResult[ShardWritten]:
         """Filter one shard's rows and write them."""
-        tally, beside = Tally(), Beside()
+        tally, beside = Tally(), ShardNotes()
         filtering = replace(self.filtering, reading=self.reading)
         with ExitStack() as stack:
             kept, dropped = (
@@ -58,7 +58,7 @@ class WriteParts:
                 for place in (self.kept, self.dropped)
             )
             for rows in stack.enter_context(closing(filtering(shard))):
-                if isinstance(rows, Beside):
+                if isinstance(rows, ShardNotes):
                     beside.met = rows.met
                 elif isinstance(rows, BadRows):
                     beside.set_aside.append(rows)

@@ -18,8 +18,8 @@ from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.metrics.objective import BatchObjective
 from rlcorr_cli.pipeline.analyze import Progress, measure, provenance_of
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
-from rlcorr_cli.pipeline.portions import PortionedStream
-from rlcorr_cli.pipeline.scan import Beside, Computing, IdsAcrossShards, ShardReading, running
+from rlcorr_cli.pipeline.portions import RetriedSmallerStream
+from rlcorr_cli.pipeline.scan import Computing, IdsAcrossShards, ShardNotes, ShardReading, running
 from rlcorr_cli.reading.batch import Decision, Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.datasets import Output
@@ -28,7 +28,7 @@ from rlcorr_cli.reading.rows_out import corrected
 from rlcorr_cli.reading.whole_rows import OriginalRows
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.measured import Gathering, Measured
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.totals import GroupKey
@@ -85,7 +85,7 @@ class Account:
 class Tally:
     """Accounts as they add up, in place."""
 
-    totals: Gathering = field(default_factory=Gathering)
+    totals: MeasuredSum = field(default_factory=MeasuredSum)
     rows_in: int = 0
     rows_out: int = 0
     rows_dropped: int = 0
@@ -132,9 +132,9 @@ class FilterShard:
     writes: bool
     measures: bool = True
 
-    def __call__(self, shard: Shard) -> Generator[FilteredRows | BadRows | Beside]:
+    def __call__(self, shard: Shard) -> Generator[FilteredRows | BadRows | ShardNotes]:
         """Filter one shard's rows, in order; what its reading leaves beside them, but rows set aside, comes last."""
-        beside = Beside()
+        beside = ShardNotes()
         with devices.worker(self.reading.device):
             for rows in self.reading.checked_rows(shard, beside):
                 yield rows if isinstance(rows, BadRows) else self._filtered(rows, shard)
@@ -297,7 +297,7 @@ def filtered_rows(
 ) -> Generator[FilteredRows]:
     """The dump's batches in order.  outputs: told what share of the input they stand for."""
     total, so_far = dump.n_bytes, 0
-    results = running(dump, computing, streams=True).stream(dump.shards, PortionedStream(work))
+    results = running(dump, computing, streams=True).stream(dump.shards, RetriedSmallerStream(work))
     ids = IdsAcrossShards(dump)
     for shard, batches in zip(dump.shards, results, strict=True):
         so_far += shard.n_bytes
@@ -306,7 +306,7 @@ def filtered_rows(
             if output is not None:
                 output.done = so_far / total if total else 0.0
         for rows in batches:
-            if isinstance(rows, Beside):
+            if isinstance(rows, ShardNotes):
                 ids.add(shard, rows.met)
             elif not isinstance(rows, BadRows):
                 n_tokens += work.n_tokens(rows.measured)

@@ -17,7 +17,7 @@ from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.chosen_rows import Rows
-from rlcorr_cli.measure.decisions import opinions
+from rlcorr_cli.measure.decisions import rule_results
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.tokens import trained_policies
 from rlcorr_cli.measure.worst import worst
@@ -25,7 +25,7 @@ from rlcorr_cli.pipeline.analyze import opened, plan_columns
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.pipeline.budget_search import search_budgets
 from rlcorr_cli.pipeline.sampled_gap import SampledGap, gap_share
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.places import Place
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
@@ -97,7 +97,7 @@ class InspectShard:
 
     def __call__(self, shard: Shard) -> ShardResult[ShardInspection]:
         """Look at one shard."""
-        beside = Beside()
+        beside = ShardNotes()
         sequences, tokens = _Worst(self.n_worst), _Worst(self.n_worst)
         tally, n_rows = Tally(), 0
         gap = SampledGap(self.reading, self.gap_share)
@@ -243,7 +243,7 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
     weights = None if decision is None else decision.weights
     says = [
         Says(rule.name, rule.rule, None if rule.scope == "token" else float(values[0]), tuple(keep.tolist()))
-        for rule, values, keep in opinions(batch, plan, device, budget_bounds)
+        for rule, values, keep in rule_results(batch, plan, device, budget_bounds)
     ]
     n = int(rows.offsets[-1])
     return OneRow(

@@ -20,9 +20,9 @@ from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, summed_anomalies
 from rlcorr_cli.report.saved_totals import AGAIN, Head, grouped_totals, read_head, read_totals, report_in
-from rlcorr_cli.totals.measured import Gathering, Measured
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import refuse_differing
-from rlcorr_cli.totals.row_keys import Keys, RowSketch, shared_fraction
+from rlcorr_cli.totals.row_keys import Keys, KeySample, shared_fraction
 
 SAME_ROWS = 0.1
 """The share of the smaller part's rows that the other may hold, too: some texts are short, and sampled twice."""
@@ -70,7 +70,7 @@ def _order(path: str, head: Head) -> tuple[object, ...]:
 
 def _sum(sizes: Mapping[str, int], group_by: Sequence[str], progress: Progress | None) -> RunTotals:
     """sizes: in bytes, by path."""
-    gathering = Gathering()
+    gathering = MeasuredSum()
     runs: list[RunTotals] = []
     for run, n_bytes in zip(_parts(list(sizes), group_by), sizes.values(), strict=True):
         gathering.add(run.measured)
@@ -121,7 +121,7 @@ def _check_adds(first_path: str, first: RunTotals, path: str, run: RunTotals) ->
     refuse_differing(differences, which)
 
 
-def _refuse_overlap(contents: Mapping[str, RowSketch]) -> None:
+def _refuse_overlap(contents: Mapping[str, KeySample]) -> None:
     """A DataError for two parts that hold the same rows."""
     paths = list(contents)
     for a, b in sorted(_sharing([contents[path].keys for path in paths])):
@@ -135,7 +135,7 @@ def _refuse_overlap(contents: Mapping[str, RowSketch]) -> None:
             )
 
 
-def _overlap(a: str, b: str, contents: Mapping[str, RowSketch], share: float) -> str:
+def _overlap(a: str, b: str, contents: Mapping[str, KeySample], share: float) -> str:
     """Which rows two parts share, of which the share is the smaller one's."""
     smaller, larger = sorted((a, b), key=lambda path: contents[path].n_rows)
     if share < 1:

@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Portioned(Generic[R]):
+class RetriedSmaller(Generic[R]):
     """Work on a shard, tried again with smaller batches.  work: a dataclass with a ShardReading, `reading`."""
 
     work: Callable[[Shard], R]
@@ -31,14 +31,14 @@ class Portioned(Generic[R]):
         """What the work makes of the shard."""
         return _tried(self.work, lambda work: work(shard))
 
-    def knowing(self, ids: Keys) -> "Portioned[R]":
+    def knowing(self, ids: Keys) -> "RetriedSmaller[R]":
         """The same work, to which rows with these ids have come before."""
         work: Any = self.work
-        return Portioned(replace(work, reading=replace(work.reading, known=ids)))
+        return RetriedSmaller(replace(work, reading=replace(work.reading, known=ids)))
 
 
 @dataclass(frozen=True)
-class PortionedStream(Generic[R]):
+class RetriedSmallerStream(Generic[R]):
     """The same of work whose results stream: it begins anew as long as none is out."""
 
     work: Callable[[Shard], Iterator[R]]

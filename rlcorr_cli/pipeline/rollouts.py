@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.totals.rollouts import RolloutTotals
@@ -35,7 +35,7 @@ class CountRollouts:
 
     def __call__(self, shard: Shard) -> ShardResult[RolloutTotals]:
         """Count one shard."""
-        beside = Beside()
+        beside = ShardNotes()
         batches = (rows.batch for rows in self.reading.sound_rows(shard, beside))
         counted = (
             RolloutTotals.of(batch.rollout_keys, batch.lengths) for batch in batches if batch.rollout_keys is not None

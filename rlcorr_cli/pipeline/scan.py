@@ -19,7 +19,7 @@ from rlcorr_cli.engines.in_order import Engine, ThreadEngine, check, cores
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.pipeline.bad_rows import BadRowLog
-from rlcorr_cli.pipeline.portions import Portioned
+from rlcorr_cli.pipeline.portions import RetriedSmaller
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.dump import Dump
@@ -145,13 +145,13 @@ def _on_ray(device: str, workers: int | None, address: str | None) -> "RayEngine
 
 def prepare_worker() -> None:
     """What a worker process does before a shard."""
-    from rlcorr_cli.reading.parquet import prefer_jemalloc
+    from rlcorr_cli.reading.parquet import use_jemalloc
 
-    prefer_jemalloc(False)
+    use_jemalloc(False)
 
 
 @dataclass
-class Beside:
+class ShardNotes:
     """What a reading of a shard leaves beside its sound rows: those set aside, and the ids that it met, sorted, where
     no other shard knows of them."""
 
@@ -189,7 +189,7 @@ class ShardReading:
         """The same for another pass over the dump, which has met no row yet."""
         return replace(self, state=None if self.state is None else self.reader.state())
 
-    def checked_rows(self, shard: Shard, beside: Beside) -> Iterator[CheckedRows | BadRows]:
+    def checked_rows(self, shard: Shard, beside: ShardNotes) -> Iterator[CheckedRows | BadRows]:
         """The shard's rows, those set aside before the ones they stood among; ends when the run does."""
         state = self.state or self.reader.state()
         if self.known is not None and state.seen is not None:
@@ -200,7 +200,7 @@ class ShardReading:
         if self.state is None and state.seen is not None:
             beside.met = state.seen.keys
 
-    def sound_rows(self, shard: Shard, beside: Beside) -> Iterator[CheckedRows]:
+    def sound_rows(self, shard: Shard, beside: ShardNotes) -> Iterator[CheckedRows]:
         """The sound ones; the others are left beside them."""
         for rows in self.checked_rows(shard, beside):
             if isinstance(rows, BadRows):
@@ -224,14 +224,14 @@ class ShardResult(Generic[R]):
     """What was made of a shard, and what its reading left beside that."""
 
     value: R
-    beside: Beside = field(default_factory=Beside)
+    beside: ShardNotes = field(default_factory=ShardNotes)
 
 
 def scan(
     dump: Dump, computing: Computing, work: Callable[[Shard], ShardResult[R]], log: BadRowLog | None = None
 ) -> Iterator[tuple[Shard, R]]:
     """What `work` makes of each shard, in the dump's order.  log: where what is set aside goes, if anywhere."""
-    portioned = Portioned(work)
+    portioned = RetriedSmaller(work)
     results = running(dump, computing).map(dump.shards, portioned)
     ids = IdsAcrossShards(dump)
     for shard, result in zip(dump.shards, results, strict=True):

@@ -18,7 +18,7 @@ from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.measure.sweep import Units
 from rlcorr_cli.pipeline.analyze import Watch, provenance_of, watched
 from rlcorr_cli.pipeline.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, check_rereadable, scan
+from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.plans.plan import Plan, Weighting
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Shard
@@ -27,7 +27,7 @@ from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.report.swept import Sweep, Targets, crossing_of_ess, swept_report
 from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.comparison import divides_by_mean, weight_means
-from rlcorr_cli.totals.measured import Gathering, Measured
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, place_of_share
 from rlcorr_cli.totals.totals import ROWS, Totals
@@ -62,7 +62,7 @@ def sweep(
             swept=swept,
             provenance=provenance_of(dump, observation, {}),
         )
-        gathering = Gathering()
+        gathering = MeasuredSum()
         totals: dict[Any, UnitTotals] = {}
         for shard, (measured, units) in scan(dump, computing, work, log):
             n_rows = 0 if measured.totals is None else int(measured.totals.sum(ROWS).sum())
@@ -176,8 +176,8 @@ class SweepShard:
 
     def __call__(self, shard: Shard) -> ShardResult[tuple[Measured, dict[Any, UnitTotals]]]:
         """Sweep one shard."""
-        beside = Beside()
-        gathering = Gathering()
+        beside = ShardNotes()
+        gathering = MeasuredSum()
         totals: dict[Any, UnitTotals] = {}
         device = self.reading.device
         with devices.worker(device):
@@ -200,7 +200,7 @@ class PickUnits:
     def __call__(self, shard: Shard) -> ShardResult[list[tuple[Any, Units]]]:
         """Pick one shard's units."""
         picked: list[tuple[Any, Units]] = []
-        beside = Beside()
+        beside = ShardNotes()
         with devices.worker(self.reading.device):
             for rows in self.reading.sound_rows(shard, beside):
                 if not rows.batch.n_tokens:

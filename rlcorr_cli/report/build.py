@@ -33,7 +33,7 @@ from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
 from rlcorr_cli.totals.tail import Tails
 from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
 from rlcorr_cli.totals.view import Numbers
-from rlcorr_cli.totals.whole import Whole
+from rlcorr_cli.totals.whole import WholeDump
 
 COUNTED = {
     "rows": ROWS,
@@ -62,7 +62,7 @@ def build(
     notes: Sequence[str],
     problems: BadRowCounts,
     anomalies: tuple[AnomalyFinding, ...],
-    of_whole: Whole | None = None,
+    of_whole: WholeDump | None = None,
     objective: Objective | None = None,
     batch_by: str | None = None,
     group_replicates: GroupReplicates = None,
@@ -145,7 +145,7 @@ def build(
     )
 
 
-def by_batch(totals: Totals, of_whole: Whole | None) -> Totals:
+def by_batch(totals: Totals, of_whole: WholeDump | None) -> Totals:
     """The totals of each training batch, in order, by its value alone."""
     batches = totals.regrouped(lambda key: key[:1])
     batches = batches.at(sorted(range(len(batches)), key=lambda place: order(batches.keys[place][0])))
@@ -169,7 +169,7 @@ def sequence_distances(numbers: Numbers) -> Distances:
     return Distances(numbers.histogram("seq_distance"), numbers.tail("seq_distance"))
 
 
-def with_whole(totals: Totals, of_whole: Whole | None) -> Totals:
+def with_whole(totals: Totals, of_whole: WholeDump | None) -> Totals:
     """The totals of one group, of all rows, with the longer tails of the whole dump and what is counted of it alone."""
     if of_whole is None:
         return totals
@@ -304,7 +304,7 @@ def _advantage_notes(numbers: Numbers) -> list[str]:
 _SAMPLE_ID = "a column sample_id would tell them apart."
 
 
-def _alike(of_whole: Whole | None) -> list[str]:
+def _alike(of_whole: WholeDump | None) -> list[str]:
     """A note where more than a tenth of the rows share their draws of the bootstrap."""
     rows = None if of_whole is None else of_whole.rows
     if rows is None or rows.shared_fraction <= 0.1:

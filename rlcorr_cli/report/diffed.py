@@ -24,7 +24,7 @@ from rlcorr_cli.rules.rule import Severity
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import in_both
-from rlcorr_cli.totals.whole import Whole
+from rlcorr_cli.totals.whole import WholeDump
 
 FAMILY = (
     "kl",
@@ -331,7 +331,7 @@ def holm(p_values: Mapping[Any, float | None]) -> dict[Any, float]:
     return adjusted
 
 
-def pairs_of(a: Whole | None, b: Whole | None) -> Pairs | None:
+def pairs_of(a: WholeDump | None, b: WholeDump | None) -> Pairs | None:
     """Which rows two dumps share; None where a part of them was not resampled."""
     if a is None or b is None or a.rows is None or b.rows is None:
         return None

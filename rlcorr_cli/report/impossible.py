@@ -17,7 +17,7 @@ from typing import Any
 from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.families import Value
-from rlcorr_cli.totals.whole import Whole
+from rlcorr_cli.totals.whole import WholeDump
 
 LOWERED_BY = ("top_p", "min_p", "top_k", "temperature_and_truncation", "padded_vocabulary")
 """Causes of a gap that put the mean ratio below 1: what is named as one of them explains it."""
@@ -64,7 +64,7 @@ TOO_HIGH = (
 
 
 def ratio_intervals(ratios: Floats) -> dict[str, tuple[float, float]]:
-    """95 % intervals of ratio_mean and chi2_token over independent rollouts; ratios: as a Whole has them.
+    """95 % intervals of ratio_mean and chi2_token over independent rollouts; ratios: as a WholeDump has them.
 
     Of Student's t, with the standard error of sum x / sum n over m buckets that hold any:
     sqrt(m / (m - 1) sum (x_g - mean n_g)^2) / sum n.  Sums whose squares float64 does not hold have none.
@@ -85,7 +85,7 @@ def ratio_intervals(ratios: Floats) -> dict[str, tuple[float, float]]:
     return ends
 
 
-def impossible_in(values: Mapping[str, Value], of_whole: Whole | None) -> Impossible | None:
+def impossible_in(values: Mapping[str, Value], of_whole: WholeDump | None) -> Impossible | None:
     """The same of what is kept of a whole dump; nothing where its errors are not known."""
     if of_whole is None or of_whole.rows is None or of_whole.ratios is None:
         return None

@@ -19,7 +19,7 @@ from rlcorr_cli.report.report import Report
 from rlcorr_cli.report.run_totals import RunTotals, report_of
 from rlcorr_cli.totals.packed import InconsistentError, MalformedError, pack, pieces, unpack
 from rlcorr_cli.totals.provenance import SCHEMA
-from rlcorr_cli.totals.row_keys import RowSketch
+from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.view import UnknownTotalError
 
 SUFFIX = ".rlcorr"
@@ -38,7 +38,7 @@ class Head:
 
     release: str
     paths: tuple[str, ...]
-    contents: RowSketch | None
+    contents: KeySample | None
 
 
 def content(run: RunTotals) -> "list[bytes | memoryview]":

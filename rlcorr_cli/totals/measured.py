@@ -16,7 +16,7 @@ from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED, GroupReplicates, Replicates, add_replicates
 from rlcorr_cli.totals.totals import Sum, Totals
-from rlcorr_cli.totals.whole import Whole
+from rlcorr_cli.totals.whole import WholeDump
 
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes from 5 to 15 kB."""
@@ -43,7 +43,7 @@ class Measured:
     replicates: Mapping[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: BinnedTotals | None = None
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
-    whole: Whole | None = None
+    whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     gap: GapTotals | None = None
     group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
@@ -57,7 +57,7 @@ class Measured:
 
 
 @dataclass(kw_only=True)
-class Gathering:
+class MeasuredSum:
     """A sum in the making, in place: a dump may have as many groups as training batches, and no part is added twice."""
 
     provenance: Provenance | None = None
@@ -66,7 +66,7 @@ class Gathering:
     coverage: Coverage = field(default_factory=Coverage)
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: BinnedTotals | None = None
-    whole: Whole | None = None
+    whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     gap: GapTotals | None = None
     group_bins: dict[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
@@ -123,7 +123,7 @@ class Gathering:
 
 def gather(parts: Iterable[Measured]) -> Measured:
     """The sum of any number of Measureds, none included; one pass, whatever the number of groups."""
-    gathering = Gathering()
+    gathering = MeasuredSum()
     for part in parts:
         gathering.add(part)
     return gathering.measured

@@ -101,7 +101,7 @@ class DistinctKeys:
 
 
 @dataclass(frozen=True, eq=False)
-class RowSketch:
+class KeySample:
     """The smallest distinct keys met so far and how many rows have each: u64[K] ascending, i64[K].
 
     Keys are as good as random, so these are a fair sample of the distinct ones.  + keeps the smallest SKETCH_SIZE: of
@@ -119,22 +119,22 @@ class RowSketch:
             raise ValueError(f"there must be a count for each of at most {SKETCH_SIZE} keys")
 
     @classmethod
-    def of(cls, keys: Keys) -> "RowSketch":
+    def of(cls, keys: Keys) -> "KeySample":
         """Of some rows' keys."""
         distinct, counts = np.unique(keys, return_counts=True)
         key_sum = int(keys.sum(dtype=np.uint64))
         return cls(distinct[:SKETCH_SIZE], counts[:SKETCH_SIZE].astype(np.int64), len(keys), key_sum)
 
-    def __add__(self, other: "RowSketch") -> "RowSketch":
+    def __add__(self, other: "KeySample") -> "KeySample":
         keys, places = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
         counts = np.zeros(len(keys), np.int64)
         np.add.at(counts, places, np.concatenate([self.counts, other.counts]))
         n_rows, key_sum = self.n_rows + other.n_rows, (self.key_sum + other.key_sum) % (1 << 64)
-        return RowSketch(keys[:SKETCH_SIZE], counts[:SKETCH_SIZE], n_rows, key_sum)
+        return KeySample(keys[:SKETCH_SIZE], counts[:SKETCH_SIZE], n_rows, key_sum)
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, RowSketch)
+            isinstance(other, KeySample)
             and (self.n_rows, self.key_sum) == (other.n_rows, other.key_sum)
             and np.array_equal(self.keys, other.keys)
             and np.array_equal(self.counts, other.counts)
@@ -157,7 +157,7 @@ class RowSketch:
         return int(self.keys[-1]) if len(self.keys) == SKETCH_SIZE else (1 << 64) - 1
 
 
-def shared_fraction(a: RowSketch, b: RowSketch) -> float:
+def shared_fraction(a: KeySample, b: KeySample) -> float:
     """The share of the smaller's distinct rows that the other holds, too; an estimate from as far as both reach.
 
     Rows that either holds more than once are left out: they are short, and tell nothing.
@@ -170,7 +170,7 @@ def shared_fraction(a: RowSketch, b: RowSketch) -> float:
     return len(np.intersect1d(mine, theirs)) / fewer if fewer else 0.0
 
 
-def in_both(a: RowSketch, b: RowSketch) -> tuple[int, bool]:
+def in_both(a: KeySample, b: KeySample) -> tuple[int, bool]:
     """How many rows of a have a partner in b, and whether that is counted; else it is an estimate."""
     if (a.n_rows, a.key_sum) == (b.n_rows, b.key_sum):
         return a.n_rows, True

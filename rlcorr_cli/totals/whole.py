@@ -6,17 +6,17 @@ from typing import TypeVar
 
 from rlcorr_cli.totals.exact import Floats, check_counts
 from rlcorr_cli.totals.histogram import Histogram
-from rlcorr_cli.totals.row_keys import RowSketch
+from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 
-A = TypeVar("A", Tail, Histogram, RowSketch, Floats)
+A = TypeVar("A", Tail, Histogram, KeySample, Floats)
 RATIO_BUCKETS = 256
 RATIO_SUMS = ("tokens", "rho_minus_1", "chi2")
 """What is summed by buckets of rollouts: enough for the mean of rho, and of rho^2, with their standard errors."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Whole:
+class WholeDump:
     """tails: by the names that they have in Totals, longer than those of a group.  histograms: by name, of what is not
     told of groups.
 
@@ -27,9 +27,9 @@ class Whole:
 
     tails: Mapping[str, Tail]
     histograms: Mapping[str, Histogram] = field(default_factory=dict[str, Histogram])
-    rows: RowSketch | None = None
-    contents: RowSketch | None = None
-    texts: RowSketch | None = None
+    rows: KeySample | None = None
+    contents: KeySample | None = None
+    texts: KeySample | None = None
     ratios: Floats | None = None
 
     def check_unpacked(self) -> None:
@@ -41,8 +41,8 @@ class Whole:
                 raise ValueError(f"ratios are not of {RATIO_BUCKETS} buckets")
             check_counts(self.ratios[:, 0])
 
-    def __add__(self, other: "Whole") -> "Whole":
-        return Whole(
+    def __add__(self, other: "WholeDump") -> "WholeDump":
+        return WholeDump(
             tails=_sum_each(self.tails, other.tails),
             histograms=_sum_each(self.histograms, other.histograms),
             rows=_sum(self.rows, other.rows),

@@ -30,7 +30,7 @@ from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.totals.measured import Gathering, Measured
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.totals import ROWS
 from rlcorr_cli.totals.view import diagnostics_block
@@ -88,7 +88,7 @@ def main() -> None:
     print(f"recorded: {len(shards)} shards of {tokens / len(shards):,.0f} tokens, {path.name}")
     print(f"sent to a worker: work {len(payload):,} bytes once, a shard {len(pickle.dumps(shards[0])):,} bytes")
     print(f"sent back: {statistics.median(map(len, messages)):,.0f} bytes a shard, at most {max(map(len, messages)):,}")
-    gathering, started, before = Gathering(), time.process_time(), peak()
+    gathering, started, before = MeasuredSum(), time.process_time(), peak()
     for i, part in enumerate(arriving(messages, asked.shards), 1):
         gathering.add(part)
         if i in (100, 1000, 10_000, asked.shards):

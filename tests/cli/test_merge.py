@@ -16,7 +16,7 @@ from rlcorr_cli.api import analyze, save
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.report.saved import read_report
 from rlcorr_cli.report.saved_totals import VERSION, content, read_head, read_totals
-from rlcorr_cli.totals.row_keys import SKETCH_SIZE, RowSketch, shared_fraction
+from rlcorr_cli.totals.row_keys import SKETCH_SIZE, KeySample, shared_fraction
 
 CUTS = (0, 20, 90, 100, 180, 222, 300, 320)
 """Where the five steps of 64 rows are cut into seven shards, so that no step is in one alone."""
@@ -242,13 +242,13 @@ def test_the_shared_fraction_is_estimated_as_far_as_both_sketches_reach() -> Non
     import numpy as np
 
     keys = np.random.default_rng(0).integers(0, 2**63, 60_000).astype(np.uint64)
-    whole, part = RowSketch.of(keys), RowSketch.of(keys[:3000])
+    whole, part = KeySample.of(keys), KeySample.of(keys[:3000])
     assert len(whole.keys) == SKETCH_SIZE
     assert shared_fraction(whole, part) == 1.0
-    assert shared_fraction(RowSketch.of(keys[1000:4000]), part) == pytest.approx(2 / 3, abs=0.06)
-    assert shared_fraction(RowSketch.of(keys[3000:]), part) == 0.0
-    often = RowSketch.of(np.repeat(keys[:5], 2))
-    assert shared_fraction(often, RowSketch.of(np.concatenate([np.repeat(keys[:5], 2), keys[9:10]]))) == 0.0
+    assert shared_fraction(KeySample.of(keys[1000:4000]), part) == pytest.approx(2 / 3, abs=0.06)
+    assert shared_fraction(KeySample.of(keys[3000:]), part) == 0.0
+    often = KeySample.of(np.repeat(keys[:5], 2))
+    assert shared_fraction(often, KeySample.of(np.concatenate([np.repeat(keys[:5], 2), keys[9:10]]))) == 0.0
 
 
 def test_bad_rows_and_notes_of_parts_add(tmp_path: Path) -> None:

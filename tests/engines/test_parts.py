@@ -27,7 +27,7 @@ from rlcorr_cli.pipeline.analyze import opened
 from rlcorr_cli.pipeline.filter import filter_dump
 from rlcorr_cli.pipeline.filter_parts import WriteParts
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, filter_work
-from rlcorr_cli.pipeline.portions import Portioned
+from rlcorr_cli.pipeline.portions import RetriedSmaller
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
@@ -74,9 +74,9 @@ class KillingEngine(ProcessEngine):
     kills = ""
 
     def map(self, shards: Sequence[Shard], work: Callable[[Shard], Any]) -> Iterator[Any]:
-        if self.kills and isinstance(work, Portioned) and isinstance(work.work, WriteParts):
+        if self.kills and isinstance(work, RetriedSmaller) and isinstance(work.work, WriteParts):
             filtering = KilledInTheMiddle(work.work.reading, work.work.filtering, self.kills, 1)
-            work = Portioned(replace(work.work, filtering=filtering))
+            work = RetriedSmaller(replace(work.work, filtering=filtering))
         return super().map(shards, work)
 
 

@@ -18,7 +18,7 @@ from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, search_budgets
 from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work
 from rlcorr_cli.pipeline.inspect import InspectShard
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading
+from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.bad_rows import BadRowCounts, BadRowPolicy, FirstBadRow
@@ -122,18 +122,18 @@ def test_sent_work_sets_the_same_rows_aside(case: Case) -> None:
 
 
 def test_ids_that_were_met_are_sent_along(case: Case) -> None:
-    reading, beside = case.reading(), Beside()
+    reading, beside = case.reading(), ShardNotes()
     n_first = sum(rows.batch.n_rows for rows in reading.sound_rows(case.shard, beside))
     known = sent(beside).met
     assert n_first == N - N // 10 == len(known)
-    assert not list(sent(replace(reading, known=known)).sound_rows(case.shard, Beside()))
+    assert not list(sent(replace(reading, known=known)).sound_rows(case.shard, ShardNotes()))
 
 
 def test_a_decision_and_what_a_dump_is_read_by_are_plain_values(case: Case) -> None:
     assert sent(case.dump.reader) == case.dump.reader
     assert sent(case.dump.shards) == case.dump.shards
     assert sent(case.dump.sources) == case.dump.sources
-    (rows,) = (rows for rows in case.reading().sound_rows(case.shard, Beside()) if rows.places[0].number in (0, 1))
+    (rows,) = (rows for rows in case.reading().sound_rows(case.shard, ShardNotes()) if rows.places[0].number in (0, 1))
     budget_bounds = search_budgets(case.dump, case.chosen.plan, Computing("cpu")).bounds
     decision = observe(rows.batch, case.observation, case.reading().device, budget_bounds, decides=True).decision
     assert decision is not None

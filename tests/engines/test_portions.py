@@ -15,8 +15,8 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
-from rlcorr_cli.pipeline.portions import LEAST_TOKENS, Portioned, PortionedStream
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading, ShardResult, scan
+from rlcorr_cli.pipeline.portions import LEAST_TOKENS, RetriedSmaller, RetriedSmallerStream
+from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
@@ -53,7 +53,7 @@ class OnSmallGpu:
     gpu_tokens: int
 
     def __call__(self, shard: Shard) -> ShardResult[object]:
-        rows = list(self.reading.sound_rows(shard, Beside()))
+        rows = list(self.reading.sound_rows(shard, ShardNotes()))
         assert rows
         if self.reading.batch_tokens > self.gpu_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory.")
@@ -87,7 +87,7 @@ def test_what_cannot_be_helped_is_told(dump: Dump, alone: bool) -> None:
     of_gpu = reading(dump, LEAST_TOKENS if alone else 4 * LEAST_TOKENS, alone=alone)
     small = OnSmallGpu(work=work(dump, of_gpu), reading=of_gpu, gpu_tokens=0 if alone else LEAST_TOKENS)
     with pytest.raises(DataError, match="The GPU's memory ran out") as caught:
-        Portioned(small)(dump.shards[0])
+        RetriedSmaller(small)(dump.shards[0])
     assert "--device cpu" in caught.value.hint
 
 
@@ -107,9 +107,9 @@ class StreamOnSmallGpu:
 
 def test_a_stream_is_begun_anew_while_nothing_of_it_is_out(dump: Dump) -> None:
     of_gpu = reading(dump, 2 * LEAST_TOKENS)
-    stream = PortionedStream(StreamOnSmallGpu(reading=of_gpu, full_at=0))
+    stream = RetriedSmallerStream(StreamOnSmallGpu(reading=of_gpu, full_at=0))
     assert list(stream(dump.shards[0])) == [0, 1, 2]
-    results = PortionedStream(StreamOnSmallGpu(reading=of_gpu, full_at=2))(dump.shards[0])
+    results = RetriedSmallerStream(StreamOnSmallGpu(reading=of_gpu, full_at=2))(dump.shards[0])
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(DataError, match="The GPU's memory ran out"):
         next(results)

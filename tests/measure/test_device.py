@@ -64,7 +64,7 @@ def test_segments_reduce_as_a_loop_does(device: Device) -> None:
     assert rows.count(here > 0.5).tolist() == [(part > 0.5).sum() for part in parts]
     assert rows.log_sum_exp(here + 800) == pytest.approx([800 + np.log(np.exp(part).sum()) for part in parts])
     assert arrays.host(rows.spread(np.arange(5))).tolist() == np.repeat(np.arange(5), np.diff(OFFSETS)).tolist()
-    some, at = rows.some(np.array([False, True, False, False, True]))
+    some, at = rows.select_rows(np.array([False, True, False, False, True]))
     assert some.offsets.tolist() == [0, 2, 31]
     assert arrays.host(here[at]).tolist() == [*values[1:3], *values[11:]]
 

@@ -45,11 +45,11 @@ from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
 from rlcorr_cli.totals.replicates import Replicates
-from rlcorr_cli.totals.row_keys import DistinctKeys, RowSketch
+from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
 from rlcorr_cli.totals.sweep import UnitTotals
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import Merge, Sum, Table, Totals
-from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, Whole
+from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, WholeDump
 
 OCTAVES = Octaves(-1, 2, 2)
 NAMES: dict[Merge, tuple[str, ...]] = {"sum": ("a", "b"), "min": ("low",), "max": ("high",), "log_sum_exp": ("c", "d")}
@@ -79,7 +79,7 @@ histograms = st.dictionaries(st.integers(0, 65535), st.integers(1, 2**40), max_s
 log_weights = st.lists(st.integers(-50, 50), max_size=12).map(lambda values: np.array(values, np.float64))
 short_tails = log_weights.map(lambda values: Tail.of(values, 4))
 distinct = st.lists(st.integers(0, 19), max_size=12).map(lambda keys: DistinctKeys.of(np.array(keys, np.uint64), 6))
-sketches = st.lists(st.integers(0, 9), max_size=12).map(lambda keys: RowSketch.of(np.array(keys, np.uint64)))
+sketches = st.lists(st.integers(0, 9), max_size=12).map(lambda keys: KeySample.of(np.array(keys, np.uint64)))
 
 
 generators = st.integers(0, 2**32).map(np.random.default_rng)
@@ -157,7 +157,7 @@ def drawn_pictures(draw: st.DrawFn) -> BinnedTotals:
 pictures = drawn_pictures()
 whole_tails = log_weights.map(lambda values: Tail.of(values, WHOLE_SIZE))
 wholes = st.builds(
-    lambda a, b, rows: Whole(
+    lambda a, b, rows: WholeDump(
         tails={"token": a, "sequence": b},
         rows=rows,
         ratios=np.full((RATIO_BUCKETS, len(RATIO_SUMS)), float(rows.n_rows)),
@@ -307,8 +307,8 @@ LAWS = {
     "Tally": Law(tallies, Tally()),
     "Tail": Law(short_tails, Tail.empty(4)),
     "DistinctKeys": Law(distinct, DistinctKeys.of(np.zeros(0, np.uint64), 6)),
-    "RowSketch": Law(sketches, RowSketch.of(np.zeros(0, np.uint64))),
-    "Whole": Law(wholes, Whole(tails={})),
+    "KeySample": Law(sketches, KeySample.of(np.zeros(0, np.uint64))),
+    "Whole": Law(wholes, WholeDump(tails={})),
     "WorstRows": Law(worst_rows, WorstRows()),
     "Levels": Law(levels, Levels.none()),
     "Vocabulary": Law(vocabularies, NO_VOCABULARY),
