@@ -308,7 +308,7 @@ LAWS = {
     "Tail": Law(short_tails, Tail.empty(4)),
     "DistinctKeys": Law(distinct, DistinctKeys.of(np.zeros(0, np.uint64), 6)),
     "KeySample": Law(sketches, KeySample.of(np.zeros(0, np.uint64))),
-    "Whole": Law(wholes, WholeDump(tails={})),
+    "WholeDump": Law(wholes, WholeDump(tails={})),
     "WorstRows": Law(worst_rows, WorstRows()),
     "Levels": Law(levels, Levels.none()),
     "Vocabulary": Law(vocabularies, NO_VOCABULARY),
