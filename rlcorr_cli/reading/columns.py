@@ -48,6 +48,18 @@ class Roles:
     draws_rows: bool = False
     rollouts: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, columns: Mapping[str, str]) -> "Roles":
+        """A resolved mapping, canonical name -> column, read by role; nothing else is read yet."""
+        return cls(
+            rollout=columns["rollout_log_probs"],
+            old=columns.get("old_log_probs"),
+            current=columns.get("current_log_probs"),
+            mask=columns.get("response_mask"),
+            reward=columns.get("reward"),
+            advantages=columns.get("advantages"),
+        )
+
     @property
     def trained(self) -> str | None:
         """The column of a trained policy, the one before updates if there are two; None where only the rollout's is."""
@@ -71,39 +83,6 @@ class Roles:
         of_rows = (self.batch, *self.group_keys, *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))
-
-
-def roles_of(
-    columns: Mapping[str, str],
-    *,
-    batch: str | None = None,
-    group_keys: tuple[str, ...] = (),
-    ids: tuple[str, ...] = (),
-    drawn_by: tuple[str, ...] = (),
-    levels: tuple[tuple[str, str], ...] = (),
-    token_ids: str | None = None,
-    row_advantage: str | None = None,
-    cluster: str | None = None,
-    draws_rows: bool = False,
-) -> Roles:
-    """A resolved mapping read by role; what has an argument of its own is a column of the dump."""
-    return Roles(
-        rollout=columns["rollout_log_probs"],
-        old=columns.get("old_log_probs"),
-        current=columns.get("current_log_probs"),
-        mask=columns.get("response_mask"),
-        reward=columns.get("reward"),
-        advantages=columns.get("advantages"),
-        batch=batch,
-        group_keys=group_keys,
-        ids=ids,
-        drawn_by=drawn_by,
-        levels=levels,
-        token_ids=token_ids,
-        row_advantage=row_advantage,
-        cluster=cluster,
-        draws_rows=draws_rows,
-    )
 
 
 def resolve(

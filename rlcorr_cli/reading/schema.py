@@ -16,7 +16,7 @@ from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
-from rlcorr_cli.reading.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve, roles_of
+from rlcorr_cli.reading.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve
 from rlcorr_cli.reading.names import ALIASES, LEVELS, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
@@ -67,8 +67,8 @@ def resolve_schema(
     ids = {_ids(schema, request) for schema in schemas.values()}
     notes += _unused_marks(schemas, request, n_ids=len(ids))
     shared_ids = ids.pop() if len(ids) == 1 else ()
-    roles = roles_of(
-        columns,
+    roles = replace(
+        Roles.of(columns),
         batch=None if batch is None else keys[batch],
         group_keys=tuple(keys[name] for name in request.group_by),
         ids=shared_ids,

@@ -1,7 +1,7 @@
 import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.reading.columns import ALIASES, AMBIGUOUS, candidates, check_names, key_column, resolve, roles_of
+from rlcorr_cli.reading.columns import ALIASES, AMBIGUOUS, Roles, candidates, check_names, key_column, resolve
 
 PAIR = ["rollout_log_probs", "old_log_probs"]
 
@@ -42,19 +42,19 @@ def test_two_masks_are_ambiguous_unless_one_is_named() -> None:
 def test_a_lone_current_policy_is_taken_for_the_old_one() -> None:
     columns = resolve(["inference_logprobs", "trainer_logprobs"], {}, "decoupled")
     assert columns == {"rollout_log_probs": "inference_logprobs", "old_log_probs": "trainer_logprobs"}
-    roles = roles_of(columns)
+    roles = Roles.of(columns)
     assert (roles.train, roles.current) == ("trainer_logprobs", None)
 
 
 def test_a_current_policy_beside_the_old_one_is_kept_apart() -> None:
-    roles = roles_of(resolve([*PAIR, "current_log_probs"], {}, "decoupled"))
+    roles = Roles.of(resolve([*PAIR, "current_log_probs"], {}, "decoupled"))
     assert (roles.train, roles.current) == ("old_log_probs", "current_log_probs")
 
 
 def test_bypass_trains_against_the_current_policy() -> None:
     columns = resolve([*PAIR, "trainer_logprobs"], {}, "bypass")
     assert columns == {"rollout_log_probs": "rollout_log_probs", "current_log_probs": "trainer_logprobs"}
-    assert roles_of(columns).train == "trainer_logprobs"
+    assert Roles.of(columns).train == "trainer_logprobs"
     with pytest.raises(DataError, match=r"no column for current_log_probs") as caught:
         resolve(PAIR, {}, "bypass")
     assert "--mode decoupled" in caught.value.hint
