@@ -193,10 +193,6 @@ def _standard_input() -> Stdin:
     return Stdin(sys.stdin.buffer)
 
 
-def _limit_note(limit: int) -> str:
-    return "Only the first row is read." if limit == 1 else f"Only the first {limit:,} rows are read."
-
-
 def _settled(
     request: ReadRequest,
     plan_columns: PlanColumns,
@@ -210,7 +206,10 @@ def _settled(
     schemas = {path: index.all_columns for path, index in indexes.items()}
     resolved = resolve_schema(schemas, request, plan_columns)
     first, *others = (schema.names for schema in schemas.values())
-    limit = () if request.limit is None else (_limit_note(request.limit),)
+    limited: tuple[str, ...] = ()
+    if request.limit is not None:
+        rows = "row is" if request.limit == 1 else f"{request.limit:,} rows are"
+        limited = (f"Only the first {rows} read.",)
     return Dump(
         request=request,
         plan_columns=plan_columns,
@@ -218,7 +217,7 @@ def _settled(
         columns=resolved.columns,
         roles=resolved.roles,
         shards=_shards(sources, indexes, resolved.roles),
-        notes=(*search_notes, *_unit_notes(indexes), *resolved.notes, *limit),
+        notes=(*search_notes, *_unit_notes(indexes), *resolved.notes, *limited),
         search_notes=search_notes,
         available=tuple(name for name in first if all(name in names for names in others)),
         indexes=indexes,

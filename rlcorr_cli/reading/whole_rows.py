@@ -5,7 +5,7 @@ or writes rows knows the protocol OriginalRows alone, so it is what a new contai
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -90,7 +90,10 @@ class ArrowRows:
 
         Not compressed: log-probs shrink by a third, and who takes the rows of all workers has the least time to spare.
         """
-        return _received, (_sent(self.table),)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return _received, (sink.getvalue().to_pybytes(),)
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -148,13 +151,6 @@ class ArrowRows:
             )
         columns = [plain(column.combine_chunks(), base64, losses) for column in self.table.columns]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _sent(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
 
 
 def _received(stream: bytes) -> ArrowRows:
@@ -226,7 +222,8 @@ class JsonRows:
             return [value if stays else value.__class__(0) for value, stays in zip(row[mask], flags, strict=True)]
 
         rows = self.read()
-        pairs = zip(rows.held, _split(keep.tolist(), offsets.tolist()), strict=True)
+        flags_of = [keep[first:last].tolist() for first, last in pairwise(offsets.tolist())]
+        pairs = zip(rows.held, flags_of, strict=True)
         return replace(rows, held=[{**row, mask: kept(row, flags), before: row[mask]} for row, flags in pairs])
 
     def with_columns(self, added: Mapping[str, pa.Array]) -> "JsonRows":
@@ -248,8 +245,10 @@ class JsonRows:
         objects = self.as_objects()
         try:
             table = pa.Table.from_pylist(objects, schema=schema)
-            if schema is None:
-                table = self._with_added_types(table)
+            # Where no row was rejected, a list of what rejects is empty, and of no type.
+            for name in [name for name in self.added if schema is None and name in table.column_names]:
+                index = table.schema.get_field_index(name)
+                table = table.set_column(index, name, table.column(index).cast(self.added[name]))
         except RecursionError as error:
             raise DataError(TOO_DEEP, LINES) from error
         except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError) as error:
@@ -264,14 +263,6 @@ class JsonRows:
             )
         return table
 
-    def _with_added_types(self, table: pa.Table) -> pa.Table:
-        """Where no row was rejected, a list of what rejects is empty, and of no type."""
-        names = [name for name in self.added if name in table.column_names]
-        for name in names:
-            index = table.schema.get_field_index(name)
-            table = table.set_column(index, name, table.column(index).cast(self.added[name]))
-        return table
-
     def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
         """The objects."""
         return self.read().held
@@ -282,10 +273,6 @@ def _stand_in(line: bytes) -> dict[str, Any]:
         return {LINE: line.decode("utf-8")}
     except UnicodeDecodeError:
         return {BYTES: b64encode(line).decode()}
-
-
-def _split(values: list[Any], offsets: Sequence[int]) -> list[list[Any]]:
-    return [values[first:last] for first, last in pairwise(offsets)]
 
 
 def _is_deeper(type: pa.DataType, levels: int) -> bool:
