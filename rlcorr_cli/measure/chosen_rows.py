@@ -15,10 +15,10 @@ HEAD = 16
 """Tokens of a row that a sample of rows is drawn by."""
 Index = NDArray[np.int64]
 N = TypeVar("N", bound=np.generic)
-Rows = tuple[Batch, TokenContext]
+ChosenRows = tuple[Batch, TokenContext]
 
 
-def chosen(batch: Batch, around: TokenContext, rows: Index) -> Rows:
+def chosen(batch: Batch, around: TokenContext, rows: Index) -> ChosenRows:
     """These rows, in order."""
     return _of_batch(batch, rows), _around(around, rows)
 
@@ -39,7 +39,7 @@ def rollout_keys(batch: Batch) -> Keys:
     return joined(keys_of_floats(batch.rollout_logp[at], ends), lengths.astype(np.uint64))
 
 
-def pooled(parts: Sequence[Rows]) -> Rows:
+def pooled(parts: Sequence[ChosenRows]) -> ChosenRows:
     """Rows of several batches as one, without token ids and levels; one part at least."""
     batches, arounds = zip(*parts, strict=True)
     first: Batch = batches[0]

@@ -19,7 +19,7 @@ from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.measure import arrays as devices
-from rlcorr_cli.measure.chosen_rows import Rows
+from rlcorr_cli.measure.chosen_rows import ChosenRows
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.pipeline.bad_rows import BadRowLog, bad_row_log, check_quarantine
@@ -302,7 +302,7 @@ class MeasureShard:
         beside = ShardNotes()
         with devices.worker(self.reading.device):
             gap = SampledGap(self.reading, self.gap_share, self.observation.modes[0])
-            sampled: list[Rows] = []
+            sampled: list[ChosenRows] = []
             gathering = MeasuredSum()
             for rows in self.reading.sound_rows(shard, beside):
                 gathering.add(self._measured(rows))

@@ -16,7 +16,7 @@ from rlcorr_cli.errors import DataError, NoTrainedPolicy, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure import arrays as devices
-from rlcorr_cli.measure.chosen_rows import Rows
+from rlcorr_cli.measure.chosen_rows import ChosenRows
 from rlcorr_cli.measure.decisions import rule_results
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.tokens import trained_policies
@@ -101,7 +101,7 @@ class InspectShard:
         sequences, tokens = _Worst(self.n_worst), _Worst(self.n_worst)
         tally, n_rows = Tally(), 0
         gap = SampledGap(self.reading, self.gap_share)
-        sampled: list[Rows] = []
+        sampled: list[ChosenRows] = []
         with devices.worker(self.reading.device):
             for rows in self.reading.sound_rows(shard, beside):
                 tally += _tally(rows, self.reading.reader.roles)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlcorr_cli.measure.chosen_rows import Rows, chosen, pooled, sampled_rows
+from rlcorr_cli.measure.chosen_rows import ChosenRows, chosen, pooled, sampled_rows
 from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.pipeline.scan import ShardReading
 from rlcorr_cli.plans.plan import Mode
@@ -32,13 +32,13 @@ class SampledGap:
     share: int
     mode: Mode = "decoupled"
 
-    def rows(self, rows: CheckedRows) -> Iterator[Rows]:
+    def rows(self, rows: CheckedRows) -> Iterator[ChosenRows]:
         """Those that are looked at, if any."""
         sampled = sampled_rows(rows.batch, self.share) if self.share else ()
         if len(sampled):
             yield chosen(rows.batch, token_context(rows, self.reading.reader.roles), np.asarray(sampled))
 
-    def totals(self, sampled: Sequence[Rows]) -> GapTotals | None:
+    def totals(self, sampled: Sequence[ChosenRows]) -> GapTotals | None:
         """What they add up to; at once, because small portions cost as much as large ones."""
         if not sampled:
             return None
