@@ -36,8 +36,10 @@ OFF = 3 / 2**20
 def computed_on(device: Device) -> Generator[None]:
     """What is measured here meanwhile is measured there."""
     _CHOSEN.append(device)
-    yield
-    _CHOSEN.pop()
+    try:
+        yield
+    finally:
+        _CHOSEN.pop()
 
 
 def library() -> Device:
@@ -111,7 +113,8 @@ def metrics_of(rows: Sequence[Row], plans: Sequence[Plan], *, has_advantages: bo
     observation = Observation(plans=tuple(plans), seed=None, has_advantages=has_advantages)
     found = {name: of_group for plan in plans for name, of_group in bounds(one, plan).items()}
     totals = observe(one, observation, library(), found).totals
-    wholes = {plan: normed(totals, plan).whole for plan in plans}
+    whole = totals.whole
+    wholes = {plan: normed(totals, plan).whole if plan.normalizes else whole for plan in plans}
     return {plan: canonical(Numbers.of_plan(whole, plan, 0), plan) for plan, whole in wholes.items()}
 
 
