@@ -28,7 +28,7 @@ NO_CALL_BELOW = ("os.exec", "os.spawn", "os.posix_spawn")
 EXCEPTIONS = {
     ("measure/arrays.py", "ctypes"): "tells libc's allocator to give memory back",
     ("measure/gpus.py", "ctypes"): "asks CUDA's driver how many GPUs there are",
-    ("io/containers/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
+    ("layouts/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
     ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",
     ("engines/ray_worker.py", "pickle"): "shards that this program's driver sends to its own tasks on a cluster",
     ("engines/remote.py", "pickle"): "what goes between this program's own processes, over sockets that only they have",
@@ -101,7 +101,7 @@ def test_plans_in_yaml_are_read_by_a_safe_loader() -> None:
 
 def test_the_walk_sees_the_package() -> None:
     assert len(MODULES) > 50
-    assert any(module.parts[-2:] == ("containers", "parquet.py") for module in MODULES)
+    assert any(module.parts[-2:] == ("reading", "parquet.py") for module in MODULES)
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def _swept_store(destination: Destination) -> Iterator[str]:
     """Remove what a killed run left in a store; a sentence on it.
 
     A folder that holds the marker of a process that is gone, and no file that says it is whole, goes with the marker.
-    ShardNotes a file there is something only where a store renames it when it is whole.
+    Beside a file there is something only where a store renames it when it is whole.
     """
     place = destination.place
     if not is_remote(place):

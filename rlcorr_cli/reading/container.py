@@ -9,6 +9,7 @@ is a column where every file of the dump is below a folder of that name, and a f
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.find import Source
+from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.streams import Stdin
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -161,3 +163,8 @@ class Reader:
     parts: Callable[[Source, Index, Roles], Sequence[Piece]]
     read: Read
     peek: Callable[[Shard, Roles, Stdin | None], Rows | None]
+
+
+def reader(format: str) -> Reader:
+    """How files of a format are read; loads the container's module."""
+    return import_module(container(format).module).READER

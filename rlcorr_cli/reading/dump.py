@@ -15,7 +15,7 @@ from rlcorr_cli.layouts.canonical import schema
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.batch import Input, Shard
 from rlcorr_cli.reading.columns import Roles, candidates, check_names
-from rlcorr_cli.reading.container import Index, partitions
+from rlcorr_cli.reading.container import Index, partitions, reader
 from rlcorr_cli.reading.find import Source, answers, blaming_changes, find, find_noting
 from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
@@ -141,7 +141,7 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
     first = find(paths, format)[0]
     if first.path == STDIN:
         return {}
-    index = container(first.format).reader.index(first, lambda _: [], None)
+    index = reader(first.format).index(first, lambda _: [], None)
     return {field.name: str(field.type) for field in index.schema}
 
 
@@ -165,7 +165,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             return [name for name in columns if name in schema.names]
 
         with blaming_changes(source.files):
-            index = container(source.format).reader.index(source, needed, stdin)
+            index = reader(source.format).index(source, needed, stdin)
         return source.path, replace(index, partition=named.beside(index.schema))
 
     is_remote = len(sources) > 1 and filesystem(sources[0].path).remote
@@ -245,7 +245,7 @@ def _shards(sources: Sequence[Source], indexes: Mapping[str, Index], roles: Role
         index = indexes[source.path]
         inner = index.partition.without(roles)
         schema = pa.schema([index.schema.field(name) for name in inner.needed])
-        for part, n_bytes in container(source.format).reader.parts(source, index, inner):
+        for part, n_bytes in reader(source.format).parts(source, index, inner):
             shard = Shard(
                 index=len(shards),
                 path=source.path,

@@ -6,15 +6,9 @@ messages word themselves from the rows.  Loads nothing heavy, because `--help` n
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
-
-if TYPE_CHECKING:
-    from rlcorr_cli.reading.container import Reader
-
 
 GZIP = (b"\x1f\x8b",)
 ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))
@@ -39,11 +33,6 @@ class Container:
     written: tuple[str, ...]
     fixed_columns: bool = True
     streams: bool = False
-
-    @property
-    def reader(self) -> "Reader":
-        """How it is read; loads the module, and pyarrow with it."""
-        return import_module(self.module).READER
 
 
 CONTAINERS: tuple[Container, ...] = (

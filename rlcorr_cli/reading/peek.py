@@ -18,9 +18,9 @@ from rlcorr_cli.reading.arrow_values import call
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches, lists_of
 from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.container import reader
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.find import blaming_changes
-from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.names import TOKENS
 from rlcorr_cli.reading.row_places import LineCounter, all_resolved, resolved
 from rlcorr_cli.reading.sample import Sample
@@ -46,7 +46,7 @@ def _peeked(dump: Dump, shard: Shard, roles: Roles) -> Rows | None:
     inner = index.partition.without(roles)
     schema = pa.schema([index.schema.field(name) for name in inner.needed])
     with blaming_changes(shard.files):
-        rows = container(shard.format).reader.peek(replace(shard, schema=schema), inner, dump.stdin)
+        rows = reader(shard.format).peek(replace(shard, schema=schema), inner, dump.stdin)
     return rows and index.partition.given_to(rows, roles.needed)
 
 

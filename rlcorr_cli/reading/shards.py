@@ -9,8 +9,8 @@ from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches
 from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.container import reader
 from rlcorr_cli.reading.find import blaming_changes, check_unchanged
-from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.ids import SeenIds
 from rlcorr_cli.reading.streams import Stdin
 
@@ -67,7 +67,7 @@ class ShardReader:
             yield from self._rows(shard, batch_tokens, whole)
 
     def _rows(self, shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Rows]:
-        read = container(shard.format).reader.read
+        read = reader(shard.format).read
         for rows in read(shard, shard.partition.without(self.roles), self.stdin, batch_tokens, whole=whole):
             yield shard.partition.given_to(rows, self.roles.needed)
 

@@ -1,6 +1,6 @@
 """What an attack found on 2026-11-22, finding by finding: each command that was wrong, and what it promises now.
 
-Left out are those that take more than one command: two runs on one output (tests/io and tests/test_atomic.py have
+Left out are those that take more than one command: two runs on one output (tests/reading and tests/test_atomic.py have
 them), a run that is killed (tests/cli/test_whole_or_not_at_all.py), and memory and time (tests/benchmarks).
 """
 

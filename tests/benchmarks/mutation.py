@@ -33,8 +33,8 @@ from typing import NoReturn
 
 ROOT = Path(__file__).parents[2]
 TESTS = {
-    "core": ("core", "totals", "present/test_pictures.py", "cli/test_inspect.py", "cli/test_normalized_rows.py"),
-    "totals": ("core", "totals", "metrics", "io/test_row_keys.py", "report", "present/test_pictures.py"),
+    "measure": ("measure", "totals", "present/test_pictures.py", "cli/test_inspect.py", "cli/test_normalized_rows.py"),
+    "totals": ("measure", "totals", "metrics", "reading/test_row_keys.py", "report", "present/test_pictures.py"),
     "metrics": ("metrics", "core/test_against_oracle.py", "core/test_edges.py", "report", "rules"),
     "rules": ("rules", "cli/test_check.py", "cli/test_check_saved.py"),
     "report": (

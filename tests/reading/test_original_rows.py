@@ -122,5 +122,5 @@ def test_only_containers_know_what_kind_of_rows_they_read() -> None:
         if any(kind in path.read_text(encoding="utf-8") for kind in kinds)
     }
     readers = {f"reading/{name}.py" for name in ("parquet", "jsonl", "arrow", "memory")}
-    makers = {"reading/convert.py", "reading/whole_rows.py", "io/containers/native.py"}  # of whatever kind it had
+    makers = {"reading/convert.py", "reading/whole_rows.py", "reading/native.py"}  # of whatever kind it had
     assert naming == readers | makers

@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.reading.container import Reader
+from rlcorr_cli.reading.container import Reader, reader
 from rlcorr_cli.reading.find import find
 from rlcorr_cli.reading.formats import CONTAINERS, NAMES, SUFFIXES, WRITTEN, Container, container, holding
 
 
 @pytest.mark.parametrize("row", CONTAINERS, ids=lambda row: row.name)
 def test_every_container_has_a_reader(row: Container) -> None:
-    assert isinstance(row.reader, Reader)
+    assert isinstance(reader(row.name), Reader)
     assert container(row.name) is row
 
 
