@@ -80,6 +80,7 @@ class JsonLayout:
             open=lambda paths: read(self, *paths),
             files_of_a_step=self.files_of_a_step,
             left_out=self.left_out,
+            trained=not {"old_log_probs", "current_log_probs"}.isdisjoint(self.columns),
         )
 
 
