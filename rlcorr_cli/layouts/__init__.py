@@ -1,1 +1,1 @@
-"""Layouts: what each framework's own dump means, in canonical columns.  A container makes values of a file's bytes."""
+"""Frameworks' own files, known by their contents and read as samples in canonical columns; `table` has them all."""

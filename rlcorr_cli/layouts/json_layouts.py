@@ -80,6 +80,7 @@ class JsonLayout:
             open=lambda paths: read(self, *paths),
             files_of_a_step=self.files_of_a_step,
             left_out=self.left_out,
+            trained=not {"old_log_probs", "current_log_probs"}.isdisjoint(self.columns),
         )
 
 
@@ -194,6 +195,9 @@ STABLE = "STABLE"
 
 
 def _check_stable(path: str) -> tuple[str, ...]:
+    from rlcorr_cli.places import scheme
+    from rlcorr_cli.storage import filesystem
+
     folder = os.path.dirname(path if scheme(path) else os.path.abspath(path))
     if filesystem(path).is_there(os.path.join(folder, STABLE)):
         return ()

@@ -1,4 +1,4 @@
-"""Framework's JSON lines as samples: each line's object becomes parts, each part a row, by the layout's row of data.
+"""Frameworks' JSON lines as samples: each line's object becomes parts, each part a row, by the layout's row of data.
 
 A file is opened by looking for the keys that only some files have, which settles its columns; then it is read line by
 line as often as is asked.

@@ -7,6 +7,7 @@ is one in `padded`; what no row can say is a function that a row names.  Nothing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from rlcorr_cli.layouts.recognise import FileStart
@@ -47,6 +48,7 @@ class Layout:
     open: one unit's files, first to last; errors are DataErrors that go on after "PATH: ".
     files_of_a_step: the paths that were found, cut into units that are read together, such as the ranks of one step;
     it may leave paths out.  left_out: why it does, after "X is left out: ".
+    trained: whether the framework writes a trained policy beside the rollout's.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Layout:
     open: Callable[[Sequence[str]], OpenedDump]
     files_of_a_step: Callable[[Sequence[str]], list[tuple[str, ...]]] = each_alone
     left_out: str = ""
+    trained: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +76,6 @@ class BatchLayout:
 
 
 def later(function: str) -> Callable[..., Any]:
-    """'module.function' of this package: its module, with the libraries that it takes, is loaded by the first call."""
+    """'module.function' of this package, or 'module.VALUE.method', whose module is loaded by the first call."""
     module, _, name = function.partition(".")
-    return lambda *args: getattr(import_module(f"rlcorr_cli.layouts.{module}"), name)(*args)
+    return lambda *args: attrgetter(name)(import_module(f"rlcorr_cli.layouts.{module}"))(*args)

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,47 +68,47 @@ class PaddedLayout:
     copied: str = ""
     looked_at: tuple[str, ...] = ()
 
+    def open(self, paths: Sequence[str]) -> OpenedDump:
+        """One file with a batch."""
+        (path,) = paths
+        batch = self.read(path, (*self.tensors, *self.rewards, *self.looked_at), tuple(self.rows))
+        tokens = {column: batch.tensors[name] for name, column in self.tensors.items() if name in batch.tensors}
+        if not {"response_mask", "token_ids"} <= set(tokens):
+            mask, ids, *_ = self.tensors
+            raise DataError(f"its batch has no {ids} or no {mask}.", HINT)
+        if "rollout_log_probs" not in tokens:
+            raise DataError(*self.no_rollout)
+        tokens |= {name: _lined_up(tokens[name], tokens["response_mask"]) for name in self.shifted if name in tokens}
+        _check(tokens)
+        mask = tokens["response_mask"]
+        hint = "" if "old_log_probs" in tokens else self.missing_policy_hint
+        if not hint and self.copied and _is_copy(tokens):
+            del tokens["old_log_probs"]
+            hint = self.copied
+        n_rows = len(mask) if batch.n_rows is None else batch.n_rows
+        bounds = None
+        if self.response is not None and not isinstance(mask, Jagged):
+            dense = {name: values for name, values in batch.tensors.items() if not isinstance(values, Jagged)}
+            starts, ends = self.response(dense, mask)
+            bounds = starts.tolist(), ends.tolist()
+        values = _values(self, path, batch, n_rows)
 
-def opened(layout: PaddedLayout, path: str) -> OpenedDump:
-    """One file with a batch."""
-    batch = layout.read(path, (*layout.tensors, *layout.rewards, *layout.looked_at), tuple(layout.rows))
-    tokens = {column: batch.tensors[name] for name, column in layout.tensors.items() if name in batch.tensors}
-    if not {"response_mask", "token_ids"} <= set(tokens):
-        mask, ids, *_ = layout.tensors
-        raise DataError(f"its batch has no {ids} or no {mask}.", HINT)
-    if "rollout_log_probs" not in tokens:
-        raise DataError(*layout.no_rollout)
-    tokens |= {name: _lined_up(tokens[name], tokens["response_mask"]) for name in layout.shifted if name in tokens}
-    _check(tokens)
-    mask = tokens["response_mask"]
-    hint = "" if "old_log_probs" in tokens else layout.missing_policy_hint
-    if not hint and layout.copied and _is_copy(tokens):
-        del tokens["old_log_probs"]
-        hint = layout.copied
-    n_rows = len(mask) if batch.n_rows is None else batch.n_rows
-    bounds = None
-    if layout.response is not None and not isinstance(mask, Jagged):
-        dense = {name: values for name, values in batch.tensors.items() if not isinstance(values, Jagged)}
-        starts, ends = layout.response(dense, mask)
-        bounds = starts.tolist(), ends.tolist()
-    values = _values(layout, path, batch, n_rows)
+        def samples() -> Iterator[Sample]:
+            rows = zip(*tokens.values(), strict=True)
+            for row, arrays in zip(range(n_rows), rows, strict=False):
+                part = slice(None) if bounds is None else slice(bounds[0][row], bounds[1][row])
+                lists = {name: array[part] for name, array in zip(tokens, arrays, strict=True)}
+                yield {**lists, **{name: column[row] for name, column in values.items()}}
 
-    def samples() -> Iterator[Sample]:
-        rows = zip(*tokens.values(), strict=True)
-        for row, arrays in zip(range(n_rows), rows, strict=False):
-            part = slice(None) if bounds is None else slice(bounds[0][row], bounds[1][row])
-            lists = {name: array[part] for name, array in zip(tokens, arrays, strict=True)}
-            yield {**lists, **{name: column[row] for name, column in values.items()}}
-
-    flat = {name: _flat(tokens[name]) for name in (*POLICIES, "advantages") if name in tokens}
-    narrow = {name for name, numbers in flat.items() if numbers.dtype.kind == "f" and numbers.itemsize <= 4}
-    return OpenedDump(
-        columns=(*tokens, *values),
-        samples=samples,
-        types=dict.fromkeys(narrow, pa.list_(pa.float32())),
-        notes=batch.notes,
-        missing_policy_hint=hint,
-    )
+        flat = {name: _flat(tokens[name]) for name in (*POLICIES, "advantages") if name in tokens}
+        narrow = {name for name, numbers in flat.items() if numbers.dtype.kind == "f" and numbers.itemsize <= 4}
+        return OpenedDump(
+            columns=(*tokens, *values),
+            samples=samples,
+            types=dict.fromkeys(narrow, pa.list_(pa.float32())),
+            notes=batch.notes,
+            missing_policy_hint=hint,
+        )
 
 
 def _lined_up(values: Array | Jagged, mask: Array | Jagged) -> Array | Jagged:
@@ -323,11 +322,6 @@ SKYRL = PaddedLayout(
 )
 """global_step_{N}_training_input.pkl: a TrainingInputBatch of both policies, in R columns.  Rows that only fill the
 batch up are copies of the first, at the end."""
-
-open_verl, open_verl_tq, open_roll, open_skyrl = (
-    partial(lambda layout, paths: opened(layout, *paths), layout) for layout in (VERL, VERL_TQ, ROLL, SKYRL)
-)
-
 
 TRL_COLUMNS = {
     "sampling_per_token_logps": "rollout_log_probs",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, BinaryIO
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
@@ -32,10 +32,15 @@ class FileStart:
         self.path = path
         self.name = os.path.basename(path)
 
+    def _open(self) -> BinaryIO:
+        from rlcorr_cli.storage import filesystem  # not at the top: options name layouts, and need no file
+
+        return filesystem(self.path).open(self.path)
+
     @cached_property
     def first_bytes(self) -> bytes:
         """The first bytes."""
-        with filesystem(self.path).open(self.path) as file:
+        with self._open() as file:
             return file.read(LOOKED_AT)
 
     @cached_property
@@ -55,7 +60,7 @@ class FileStart:
 
     def _line(self, offset: int) -> bytes:
         """The line that begins there."""
-        with filesystem(self.path).open(self.path) as file:
+        with self._open() as file:
             file.seek(offset)
             return file.readline(LONGEST_LINE)
 
@@ -75,7 +80,7 @@ class FileStart:
     def tail(self) -> bytes:
         """The last bytes of the same pickle."""
         if self.first_bytes[:1] == b"\x80":
-            with filesystem(self.path).open(self.path) as file:
+            with self._open() as file:
                 file.seek(max(file.seek(0, os.SEEK_END) - 512, 0))
                 return file.read()
         return bytes(self._pickle[-512:])

@@ -23,10 +23,12 @@ from rlcorr_cli.files import filesystem
 from rlcorr_cli.layouts import slime_train
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
-from rlcorr_cli.layouts.slime_train import TrainRow, read_ranks, read_step
+from rlcorr_cli.layouts.slime_train import TrainRow, first_version, last_version, read_ranks, read_step
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, pickle_of, read_torch
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, length, mapping, numbers, sequence
+from rlcorr_cli.layouts.values import HINT, as_number, as_text, length, mapping, numbers, sequence
+from rlcorr_cli.storage import filesystem
 
 ROLLOUT, STEP, RANK, TRAJECTORY = "rollout", "step", "rank", "trajectory"
 FIRST_KEYS = {
@@ -238,8 +240,6 @@ class RolloutFile:
 
 
 def _facts(sample: dict[Any, Any]) -> dict[str, Any]:
-    versions = sample.get("weight_versions")
-    versions = versions if isinstance(versions, list) and versions else [None]
     metadata = sample.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     return {
@@ -247,8 +247,8 @@ def _facts(sample: dict[Any, Any]) -> dict[str, Any]:
         "group_id": as_text(sample.get("group_index")),
         "sample_id": as_text(sample.get("index")),
         "rollout_ids": as_text(sample.get("rollout_id")),
-        "policy_version": as_version(versions[0]),
-        "policy_version_end": as_version(versions[-1]),
+        "policy_version": first_version(sample.get("weight_versions")),
+        "policy_version_end": last_version(sample.get("weight_versions")),
         "source": next((metadata[key] for key in SOURCES if isinstance(metadata.get(key), str)), None),
         "status": as_text(sample.get("status")),
         "remove_sample": sample.get("remove_sample") is True,

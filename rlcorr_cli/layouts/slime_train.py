@@ -5,7 +5,7 @@ its own columns: tensor-parallel ranks are copies of each other, only the last p
 context-parallel rank has a slice of each sequence, two chunks of 2 x cp_size that lie symmetrically.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,17 @@ from rlcorr_cli.layouts.tensors import TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, length, mapping, numbers, sequence
 
+
+def first_version(values: Any) -> int | None:
+    """The policy that a sequence began with, of a list of versions."""
+    return as_version(values[0]) if isinstance(values, list) and values else None
+
+
+def last_version(values: Any) -> int | None:
+    """The policy that a sequence ended with, of a list of versions."""
+    return as_version(values[-1]) if isinstance(values, list) and values else None
+
+
 PER_TOKEN = {
     "rollout_log_probs": "rollout_log_probs",
     "old_log_probs": "log_probs",
@@ -24,28 +35,17 @@ PER_TOKEN = {
     "advantages": "advantages",
 }
 """Canonical -> theirs, of what context parallelism slices."""
-COLUMNS = (
-    *("rollout_log_probs", "old_log_probs", "ref_log_probs", "response_mask", "token_ids", "advantages"),
-    *(
-        "reward",
-        "normalized_reward",
-        "step",
-        "sample_id",
-        "rollout_ids",
-        "policy_version",
-        "policy_version_end",
-        "source",
-        "worker",
-    ),
-)
-SCALARS = {
-    "reward": "local_raw_reward",
-    "normalized_reward": "rewards",
-    "rollout_ids": "rollout_ids",
-    "policy_version": "weight_versions",
-    "policy_version_end": "weight_versions",
-    "source": "source_names",
+PER_SEQUENCE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "reward": ("local_raw_reward", as_number),
+    "normalized_reward": ("rewards", as_number),
+    "sample_id": ("sample_index", as_text),
+    "rollout_ids": ("rollout_ids", as_text),
+    "policy_version": ("weight_versions", first_version),
+    "policy_version_end": ("weight_versions", last_version),
+    "source": ("source_names", as_text),
 }
+"""Canonical -> theirs, of what is one value a sequence, and what it may hold."""
+ALWAYS = ("response_mask", "token_ids", "step", "sample_id", "worker")
 TYPES = {
     **{name: pa.list_(pa.float32()) for name in PER_TOKEN},
     "response_mask": pa.list_(pa.int8()),
@@ -82,23 +82,19 @@ class TrainRow:
     def sample(self) -> dict[str, Any]:
         """The sequence in canonical columns."""
         response = length(self.values, "response_lengths", self._what)
-        tokens = self.tokens()
+        tokens, mask = self.tokens(), self._list(0, "loss_masks")
         if response > len(tokens):
             raise DataError(f"{self._what} has {len(tokens):,} tokens and a response of {response:,}.", HINT)
-        versions = self.values.get("weight_versions")
-        versions = versions if isinstance(versions, list) and versions else [None]
+        lists = {name: self._per_token(key, response, len(tokens)) for name, key in PER_TOKEN.items()}
+        if len(mask) != response:
+            what = f"{self._what} has {len(mask):,} loss_masks for a response of {response:,} tokens."
+            raise DataError(what, HINT)
         return {
-            **{name: self._per_token(key, response, len(tokens)) for name, key in PER_TOKEN.items()},
-            "response_mask": self._whole_list("loss_masks", response),
+            **lists,
+            "response_mask": mask,
             "token_ids": tokens[len(tokens) - response :],
-            "reward": as_number(self.values.get("local_raw_reward")),
-            "normalized_reward": as_number(self.values.get("rewards")),
+            **{name: plain(self.values.get(key)) for name, (key, plain) in PER_SEQUENCE.items()},
             "step": self.step,
-            "sample_id": as_text(self.values.get("sample_index")),
-            "rollout_ids": as_text(self.values.get("rollout_ids")),
-            "policy_version": as_version(versions[0]),
-            "policy_version_end": as_version(versions[-1]),
-            "source": as_text(self.values.get("source_names")),
             "worker": self.worker,
             "source_file": self.path,
             "source_row": self.number,
@@ -107,12 +103,6 @@ class TrainRow:
     def tokens(self) -> Array:
         """The prompt's and the response's tokens."""
         return self._list(0, "tokens")
-
-    def _whole_list(self, key: str, n_values: int) -> Array:
-        values = self._list(0, key)
-        if len(values) != n_values:
-            raise DataError(f"{self._what} has {len(values):,} {key} for a response of {n_values:,} tokens.", HINT)
-        return values
 
     def _per_token(self, key: str, response: int, total: int) -> Array | None:
         if self.values.get(key) is None:
@@ -164,10 +154,10 @@ def assemble(slices: Sequence[Array], total: int, response: int, chunked: int) -
 
 
 def columns(rows: Sequence[TrainRow]) -> list[str]:
-    """Of COLUMNS those that some sequence has."""
+    """Those that some sequence has."""
     keys = {key for row in rows for key, value in row.values.items() if value is not None}
-    absent = {name for name, key in {**PER_TOKEN, **SCALARS}.items() if key not in keys}
-    return [name for name in COLUMNS if name not in absent]
+    theirs = {**PER_TOKEN, **{name: key for name, (key, _) in PER_SEQUENCE.items()}}
+    return list(dict.fromkeys((*ALWAYS, *(name for name, key in theirs.items() if key in keys))))
 
 
 def missing_policy_hint(rows: Sequence[TrainRow]) -> str:
@@ -295,10 +285,10 @@ def _rows(slices: Sequence[_Rank]) -> Iterator[TrainRow]:
 
 def _row(columns: Mapping[Any, Any], number: int, n_rows: int) -> dict[Any, Any]:
     """One sequence's values; columns that are of the whole batch, such as miles' raw_reward, are of no sequence."""
-    names = {"sample_indices": "sample_index"}
-    kept = (*PER_TOKEN.values(), *SCALARS.values(), "tokens", "loss_masks", "response_lengths", "max_seq_lens")
+    theirs = {*PER_TOKEN.values(), *(key for key, _ in PER_SEQUENCE.values())} - {"sample_index"}
+    of_sequences = {key: key for key in (*theirs, "tokens", "loss_masks", "response_lengths", "max_seq_lens")}
     return {
-        names.get(key, key): values[number]
-        for key in (*kept, "sample_indices")
-        if isinstance(values := columns.get(key), list) and len(values) == n_rows
+        key: values[number]
+        for key, column in {**of_sequences, "sample_index": "sample_indices"}.items()
+        if isinstance(values := columns.get(column), list) and len(values) == n_rows
     }

@@ -28,6 +28,7 @@ BINARY_LAYOUTS = (
         open=later("slime.open_unit"),
         files_of_a_step=later("slime.files_of_a_step"),
         left_out=SLIME_LEFT_OUT,
+        trained=True,
     ),
     Layout(
         name="miles-dashboard",
@@ -46,6 +47,7 @@ BINARY_LAYOUTS = (
         suffixes=(".pt",),
         recognise=by_torch_keys("rank", "call", "samples"),
         open=later("miles.open_policy_loss"),
+        trained=True,
     ),
     Layout(
         name="openai",
@@ -69,7 +71,7 @@ BINARY_LAYOUTS = (
         title="ROLL's step_{N}.pkl of rollout_mock",
         suffixes=(".pkl",),
         recognise=by_pickle("roll.distributed.scheduler.protocol DataProto"),
-        open=later("padded.open_roll"),
+        open=later("padded.ROLL.open"),
     ),
     Layout(
         name="skyrl",
@@ -77,7 +79,8 @@ BINARY_LAYOUTS = (
         title="SkyRL's global_step_{N}_training_input.pkl",
         suffixes=(".pkl",),
         recognise=by_pickle("skyrl.backends.skyrl_train.training_batch ", "skyrl_train.training_batch "),
-        open=later("padded.open_skyrl"),
+        open=later("padded.SKYRL.open"),
+        trained=True,
     ),
     Layout(
         name="slime",
@@ -88,6 +91,7 @@ BINARY_LAYOUTS = (
         open=later("slime.open_unit"),
         files_of_a_step=later("slime.files_of_a_step"),
         left_out=SLIME_LEFT_OUT,
+        trained=True,
     ),
     Layout(
         name="verl",
@@ -95,7 +99,8 @@ BINARY_LAYOUTS = (
         title="verl's DataProto",
         suffixes=(".dp", ".pkl"),
         recognise=by_pickle("verl.protocol DataProto"),
-        open=later("padded.open_verl"),
+        open=later("padded.VERL.open"),
+        trained=True,
     ),
     Layout(
         name="verl-tq",
@@ -103,7 +108,7 @@ BINARY_LAYOUTS = (
         title="verl's tq_batch.pt",
         suffixes=(".pt",),
         recognise=_transfer_queue,
-        open=later("padded.open_verl_tq"),
+        open=later("padded.VERL_TQ.open"),
     ),
 )
 LAYOUTS: tuple[Layout, ...] = tuple(
@@ -118,8 +123,7 @@ BATCHES = {
 }
 """Batches in memory, by the framework's name."""
 NAMES = tuple(layout.name for layout in LAYOUTS)
-TRAINED = frozenset(("miles", "miles-policy-loss", "nemo-rl", "prime-rl", "skyrl", "slime", "verl"))
-"""Those whose framework writes a trained policy beside the rollout's."""
+TRAINED = frozenset(layout.name for layout in LAYOUTS if layout.trained)
 SUFFIXES = tuple(dict.fromkeys(suffix for layout in LAYOUTS for suffix in layout.suffixes))
 
 

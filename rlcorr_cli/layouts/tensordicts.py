@@ -57,13 +57,9 @@ def tensors(file: TorchFile, value: Any, names: Collection[str]) -> Mapping[str,
 
 def fields(value: Any) -> Mapping[str, Any]:
     """The fields of a TensorDict that is not consolidated, unbuilt."""
-    if (
-        isinstance(value, UnbuiltObject)
-        and value.name == PLAIN
-        and len(value.args) == 2
-        and isinstance(value.args[1], dict)
-    ):
-        named = value.args[1].get("_tensordict")
+    args = value.args if isinstance(value, UnbuiltObject) and value.name == PLAIN else ()
+    if len(args) == 2 and isinstance(args[1], dict):
+        named = args[1].get("_tensordict")
         if isinstance(named, dict):
             return {name: field for name, field in named.items() if isinstance(name, str)}
     raise _broken()
