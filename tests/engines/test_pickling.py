@@ -3,7 +3,7 @@
 import json
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from rlcorr_cli.io.arrow_rows import ArrowRows
 from rlcorr_cli.io.dump import Dump
 from rlcorr_cli.io.places import resolved
 from rlcorr_cli.measure.arrays import CPU, Device
-from rlcorr_cli.measure.observe import Observation, observe
+from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, search_budgets
-from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work
+from rlcorr_cli.pipeline.filter_passes import filter_work
 from rlcorr_cli.pipeline.inspect import InspectShard
-from rlcorr_cli.pipeline.scan import Beside, Computing, ShardReading
+from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.quality.bad_rows import BadRowCounts, BadRowPolicy, FirstBadRow
@@ -110,37 +110,6 @@ def test_work_that_was_sent_does_what_it_does_here(case: Case) -> None:
         assert plain(there(shard)) == plain(work(case.shard)), type(work)
 
 
-def test_sent_work_sets_the_same_rows_aside(case: Case) -> None:
-    work = InspectShard(reading=case.reading(), n_worst=2, by="k3")
-    result = sent(sent(work)(case.shard))
-    counts = sum((set_aside.counts for set_aside in result.beside.set_aside), BadRowCounts())
-    assert counts.rows == {"above_zero": N // 10}
-    assert result.value.n_rows == N - N // 10
-    assert len(result.value.tokens) == 2
-    place = resolved(counts.first["above_zero"].place)
-    assert place.text.endswith("row 9 (0-based)" if place.unit == "row" else "line 10")
-
-
-def test_ids_that_were_met_are_sent_along(case: Case) -> None:
-    reading, beside = case.reading(), Beside()
-    n_first = sum(rows.batch.n_rows for rows in reading.sound_rows(case.shard, beside))
-    known = sent(beside).met
-    assert n_first == N - N // 10 == len(known)
-    assert not list(sent(replace(reading, known=known)).sound_rows(case.shard, Beside()))
-
-
-def test_a_decision_and_what_a_dump_is_read_by_are_plain_values(case: Case) -> None:
-    assert sent(case.dump.reader) == case.dump.reader
-    assert sent(case.dump.shards) == case.dump.shards
-    assert sent(case.dump.sources) == case.dump.sources
-    (rows,) = (rows for rows in case.reading().sound_rows(case.shard, Beside()) if rows.places[0].number in (0, 1))
-    budget_bounds = search_budgets(case.dump, case.chosen.plan, Computing("cpu")).bounds
-    decision = observe(rows.batch, case.observation, case.reading().device, budget_bounds, decides=True).decision
-    assert decision is not None
-    assert sent(decision).n_kept.tolist() == decision.n_kept.tolist()
-    assert sent(rows.places)[1] == rows.places[1]
-
-
 def test_counts_of_bad_rows_add_after_they_were_sent() -> None:
     early = BadRowCounts({"sentinel": 1}, {"sentinel": FirstBadRow(Place("a.jsonl", "line", 3), "x is -9999")})
     late = BadRowCounts({"sentinel": 2}, {"sentinel": FirstBadRow(Place("b.jsonl", "line", 1), "y is -9999")}, 4)
@@ -156,13 +125,6 @@ def test_a_line_of_a_range_is_counted_from_the_files_start(tmp_path: Path) -> No
     place = Place(str(path), "line", 2, start=7)  # of the range that begins with the fourth line
     assert resolved(sent(place)) == Place(str(path), "line", 5)
     assert resolved(place).text == f"{path}, line 5"
-
-
-def test_filtered_rows_are_sent_with_their_corrections(case: Case) -> None:
-    *_, work = works(case)
-    filtered = [rows for rows in sent(list(work(case.shard))) if isinstance(rows, FilteredRows)]
-    assert sum(len(rows.stays) for rows in filtered) == N - N // 10
-    assert all(rows.written is not None for rows in filtered)
 
 
 def test_a_few_rows_of_a_table_are_sent_without_the_others() -> None:
