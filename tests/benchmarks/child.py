@@ -32,8 +32,9 @@ class ChildFailed(RuntimeError):
     """A child ended with another status than 0; the message is what it wrote to stderr."""
 
 
-def cost(command: Sequence[str | Path]) -> Cost:
-    """Run a command to its end."""
+def cost(command: Sequence[str | Path], *, printed: bool = True) -> Cost:
+    """Run a command to its end.  printed: whether to read what it printed, from which the peak of the next one starts
+    where that is large."""
     # An installed package has its byte code; without this variable's leave, a checkout compiles itself at every start.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -46,7 +47,7 @@ def cost(command: Sequence[str | Path]) -> Cost:
         err.seek(0)
         if process.returncode:
             raise ChildFailed(f"{' '.join(map(str, command))}: status {process.returncode}\n{err.read().strip()}")
-        return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6, out.read())
+        return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6, out.read() if printed else "")
 
 
 def script(name: str, *args: str | Path) -> list[str | Path]:

@@ -304,7 +304,8 @@ def groups(bench: Bench) -> Figure:
     and the CPU time of both."""
     command = [RLCORR, "analyze", bench.dump("groups"), "--group-by", "sample_id", "--json"]
     plans = {"plain": (), "rejection": ("--rs", "ratio.token:0.5,2")}
-    found = interleave({name: partial(cost, [*command, *plan]) for name, plan in plans.items()}, bench.rounds)
+    works = {name: partial(cost, [*command, *plan], printed=False) for name, plan in plans.items()}
+    found = interleave(works, bench.rounds)
     seconds = ", ".join(f"{name} {statistics.median(run.cpu for run in runs):.1f} s" for name, runs in found.items())
     samples = {name: [run.peak for run in runs] for name, runs in found.items()}
     return figure(samples, lambda t: t["rejection"], "MB", f"CPU: {seconds}")
