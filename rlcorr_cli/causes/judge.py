@@ -19,7 +19,7 @@ from rlcorr_cli.causes.rows import (
     turn_gaps,
 )
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.weights import CLEAN_CORE, grid_cause, grid_facts, noise, repetition_penalty, spread_cause
+from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GapTotals
 
@@ -95,7 +95,7 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
 
 def _spread_cause(case: Case, column: CauseFinding | None, grid: CauseFinding | None) -> CauseFinding | None:
     """The same of the spread, unless a hot column (whose own rows lean, or spread wider) or a grid makes it."""
-    finding = spread_cause(case)
+    finding = _first(case, RULES)
     made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))
     return None if finding is not None and finding.cause in made else finding
 

@@ -105,11 +105,6 @@ def repetition_penalty(case: Case) -> CauseFinding | None:
     )
 
 
-def spread_cause(case: Case) -> CauseFinding | None:
-    """The first that holds, in the order of how much each one says."""
-    return next((finding for rule in RULES if (finding := rule(case)) is not None), None)
-
-
 def stale_policy(case: Case) -> CauseFinding | None:
     """Rows lean to the side of their advantage, as one or more updates on them make them do."""
     lean = case.features.lean
@@ -213,6 +208,7 @@ def other_weights(case: Case) -> CauseFinding | None:
 
 
 RULES = (stale_policy, drift, padded_vocabulary, heavy_tail, other_weights)
+"""Of the spread of d, in the order of how much each one says."""
 
 
 def noise_share(case: Case) -> float:

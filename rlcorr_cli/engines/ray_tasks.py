@@ -142,12 +142,14 @@ class _Tasks:
         """End what is still at work, and wait until it is gone, so that none writes where the run has cleared up."""
         at_work = [task.seen for task in self._tasks if task.is_at_work]
         with interrupt.without_resignalling(), suppress(self._ray.exceptions.RayError):
-            for seen in at_work:
-                self._ray.cancel(seen, force=True)
-            deadline = time.monotonic() + ENDING_SECONDS
+            deadline, pause = time.monotonic() + ENDING_SECONDS, LOOK_SECONDS
             while at_work and time.monotonic() < deadline:
+                # Again each time: Ray loses the end of a task that is just then on its way to a worker.
+                for seen in at_work:
+                    self._ray.cancel(seen, force=True)
+                time.sleep(pause)
+                pause *= 2
                 _, at_work = self._ray.wait(at_work, num_returns=len(at_work), timeout=0)
-                time.sleep(LOOK_SECONDS)
 
     def _begin_more(self) -> None:
         n_at_work = sum(task.is_at_work for task in self._tasks)

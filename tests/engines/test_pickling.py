@@ -3,7 +3,7 @@
 import json
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ import pytest
 
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.arrays import CPU, Device
-from rlcorr_cli.measure.observe import Observation, observe
+from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, search_budgets
-from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work
+from rlcorr_cli.pipeline.filter_passes import filter_work
 from rlcorr_cli.pipeline.inspect import InspectShard
 from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading
+from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.bad_rows import BadRowCounts, BadRowPolicy, FirstBadRow
@@ -156,13 +157,6 @@ def test_a_line_of_a_range_is_counted_from_the_files_start(tmp_path: Path) -> No
     place = Place(str(path), "line", 2, start=7)  # of the range that begins with the fourth line
     assert resolved(sent(place)) == Place(str(path), "line", 5)
     assert resolved(place).text == f"{path}, line 5"
-
-
-def test_filtered_rows_are_sent_with_their_corrections(case: Case) -> None:
-    *_, work = works(case)
-    filtered = [rows for rows in sent(list(work(case.shard))) if isinstance(rows, FilteredRows)]
-    assert sum(len(rows.stays) for rows in filtered) == N - N // 10
-    assert all(rows.written is not None for rows in filtered)
 
 
 def test_a_few_rows_of_a_table_are_sent_without_the_others() -> None:

@@ -347,8 +347,7 @@ def test_what_a_node_took_with_it_runs_again_on_others(connected: Any, engine: R
 def test_no_task_is_at_work_after_the_end_of_its_run(engine: RayEngine, tmp_path: Path) -> None:
     results = engine.map(shards(3), Stays(tmp_path))
     assert next(results) == 0
-    # Ray 2.60 loses the end of a task that is on its way to a worker just then, so both have to be at work.
-    until(lambda: len(list(tmp_path.iterdir())) == 2)
+    until(lambda: any(tmp_path.iterdir()))  # the other may be on its way to a worker
     results.close()
     # Ray tells of the end of a task a moment before that of its process.
     until(lambda: not [number.name for number in tmp_path.iterdir() if is_running(Path("/proc", number.name))])
