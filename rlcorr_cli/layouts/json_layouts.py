@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.files import filesystem
 from rlcorr_cli.layouts.layout import Layout, each_alone, later
 from rlcorr_cli.layouts.recognise import FileStart, by_keys
-from rlcorr_cli.places import scheme
 
 Key = tuple[str, bytes]
 """A key, and a pattern of bytes that its value begins with."""
@@ -195,8 +193,8 @@ STABLE = "STABLE"
 
 
 def _check_stable(path: str) -> tuple[str, ...]:
+    from rlcorr_cli.files import filesystem
     from rlcorr_cli.places import scheme
-    from rlcorr_cli.storage import filesystem
 
     folder = os.path.dirname(path if scheme(path) else os.path.abspath(path))
     if filesystem(path).is_there(os.path.join(folder, STABLE)):

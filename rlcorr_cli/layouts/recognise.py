@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any, BinaryIO
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.files import filesystem
 
 LOOKED_AT = 1 << 16
 LONGEST_LINE = 32 << 20
@@ -33,7 +32,7 @@ class FileStart:
         self.name = os.path.basename(path)
 
     def _open(self) -> BinaryIO:
-        from rlcorr_cli.storage import filesystem  # not at the top: options name layouts, and need no file
+        from rlcorr_cli.files import filesystem  # not at the top: options name layouts, and need no file
 
         return filesystem(self.path).open(self.path)
 

@@ -26,9 +26,7 @@ from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.slime_train import TrainRow, first_version, last_version, read_ranks, read_step
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, pickle_of, read_torch
-from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, length, mapping, numbers, sequence
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, length, mapping, numbers, sequence
-from rlcorr_cli.storage import filesystem
 
 ROLLOUT, STEP, RANK, TRAJECTORY = "rollout", "step", "rank", "trajectory"
 FIRST_KEYS = {

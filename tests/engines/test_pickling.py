@@ -12,22 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.measure.arrays import CPU, Device
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, search_budgets
 from rlcorr_cli.pipeline.filter_passes import filter_work
 from rlcorr_cli.pipeline.inspect import InspectShard
-from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading
 from rlcorr_cli.pipeline.scan import Computing, ShardReading
-from rlcorr_cli.places import Place
 from rlcorr_cli.plans.presets import preset
-from rlcorr_cli.reading.bad_rows import BadRowCounts, BadRowPolicy, FirstBadRow
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.reading.row_places import resolved
-from rlcorr_cli.reading.whole_rows import ArrowRows
 from rlcorr_cli.report.filtered import Target
 from rlcorr_cli.totals.budget_search import crossing
 
@@ -109,65 +104,3 @@ def test_work_that_was_sent_does_what_it_does_here(case: Case) -> None:
     for work in kinds:
         there, shard = sent(work), sent(case.shard)  # before it runs here: a reading remembers the ids it met
         assert plain(there(shard)) == plain(work(case.shard)), type(work)
-
-
-def test_sent_work_sets_the_same_rows_aside(case: Case) -> None:
-    work = InspectShard(reading=case.reading(), n_worst=2, by="k3")
-    result = sent(sent(work)(case.shard))
-    counts = sum((set_aside.counts for set_aside in result.beside.set_aside), BadRowCounts())
-    assert counts.rows == {"above_zero": N // 10}
-    assert result.value.n_rows == N - N // 10
-    assert len(result.value.tokens) == 2
-    place = resolved(counts.first["above_zero"].place)
-    assert place.text.endswith("row 9 (0-based)" if place.unit == "row" else "line 10")
-
-
-def test_ids_that_were_met_are_sent_along(case: Case) -> None:
-    reading, beside = case.reading(), ShardNotes()
-    n_first = sum(rows.batch.n_rows for rows in reading.sound_rows(case.shard, beside))
-    known = sent(beside).met
-    assert n_first == N - N // 10 == len(known)
-    assert not list(sent(replace(reading, known=known)).sound_rows(case.shard, ShardNotes()))
-
-
-def test_a_decision_and_what_a_dump_is_read_by_are_plain_values(case: Case) -> None:
-    assert sent(case.dump.reader) == case.dump.reader
-    assert sent(case.dump.shards) == case.dump.shards
-    assert sent(case.dump.sources) == case.dump.sources
-    (rows,) = (rows for rows in case.reading().sound_rows(case.shard, ShardNotes()) if rows.places[0].number in (0, 1))
-    budget_bounds = search_budgets(case.dump, case.chosen.plan, Computing("cpu")).bounds
-    decision = observe(rows.batch, case.observation, case.reading().device, budget_bounds, decides=True).decision
-    assert decision is not None
-    assert sent(decision).n_kept.tolist() == decision.n_kept.tolist()
-    assert sent(rows.places)[1] == rows.places[1]
-
-
-def test_counts_of_bad_rows_add_after_they_were_sent() -> None:
-    early = BadRowCounts({"sentinel": 1}, {"sentinel": FirstBadRow(Place("a.jsonl", "line", 3), "x is -9999")})
-    late = BadRowCounts({"sentinel": 2}, {"sentinel": FirstBadRow(Place("b.jsonl", "line", 1), "y is -9999")}, 4)
-    total = sent(early) + sent(late)
-    assert total == early + late
-    assert total.to_dict() == {"sentinel": {"rows": 3, "first": "a.jsonl, line 3: x is -9999"}}
-    assert total.cleared == 4
-
-
-def test_a_line_of_a_range_is_counted_from_the_files_start(tmp_path: Path) -> None:
-    path = tmp_path / "d.jsonl"
-    path.write_bytes(b"{}\n\n{}\n{}\n{}\n")
-    place = Place(str(path), "line", 2, start=7)  # of the range that begins with the fourth line
-    assert resolved(sent(place)) == Place(str(path), "line", 5)
-    assert resolved(place).text == f"{path}, line 5"
-
-
-def test_a_few_rows_of_a_table_are_sent_without_the_others() -> None:
-    table = pa.table({"lists": [[float(i)] * 50 for i in range(1000)], "text": [f"{i}" * 20 for i in range(1000)]})
-    few = ArrowRows(table).part(500, 510)
-    sent = pickle.dumps(few)
-    assert len(sent) < 10_000
-    assert pickle.loads(sent).table.equals(few.table)
-
-
-def test_a_device_that_was_used_is_sent_to_workers() -> None:
-    for device in (CPU, Device("torch")):
-        assert device.xp.exp is not None
-        assert pickle.loads(pickle.dumps(device)) == device
