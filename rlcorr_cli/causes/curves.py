@@ -1,7 +1,8 @@
-"""What changes all tokens by a function of their log-prob: a truncation, temperature, soft-cap, no distribution, top-k.
+"""Causes that move every token by a function of its log-prob: truncation, temperature, soft-cap, and the like.
 
-Each of these is one reading of the same curve of d on log-odds, and the first that holds is taken.  A truncation
-(top-p, min-p, or a temperature with either) is of rollout's log-probs, training's being before it.
+Each rule reads the same curve of d over log-odds; `judge.CURVES` tries them in order and takes the first that holds.
+`truncation` finds only a rollout column that was cut; `top_k` finds a cut of either column.  Letters are those of
+totals/gap: a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
 """
 
 from dataclasses import dataclass
@@ -13,18 +14,20 @@ from rlcorr_cli.causes.numbers import Line
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
 
 LOST_MASS, LOST_ERRORS = -0.005, 4.0
-"""M+ below both: training has mass that rollout never samples."""
+"""The mean of e^l - 1 must be below LOST_MASS, and below -LOST_ERRORS standard errors."""
 MIN_CUT, MIN_CUT_SHARE = 10, 0.02
+"""A truncation takes this many tokens with b = 0 and a < -.001, and this share of all tokens."""
 MIN_UNSURE = 10
 """A column of zeros was not cut: some tokens must have b < 0."""
 TEMPERATURE_SLOPE, TEMPERATURE_ERRORS = 0.08, 6.0
-"""|lo|, the slope of d below u = -1, where a truncation alone leaves nearly none."""
+"""The slope of d on u where u < -1 (lines["u_low"]), which a truncation alone leaves near 0."""
 AGAINST_TOP_P = 0.08
-"""E / judged; measured: top-p at most .03, min-p at least .13."""
+"""Most errors that a top-p bound may have, as a share of judged tokens.  Measured: top-p at most .03, min-p at least
+.13."""
 TOP_P_LEFT = 3.3
-"""(1 - P) / m; measured: top-p at least 4.3, min-p at most 2.2."""
+"""(1 - step.bound) / step.least_left from which it is top-p; measured: top-p at least 4.3, min-p at most 2.2."""
 MIN_P_HIGH = 0.1
-"""m lies up to 10 % above min-p."""
+"""step.least_left overstates min-p by up to this share."""
 
 MIN_CURVE = 0.1
 MIN_SLOPE, SLOPE_ERRORS = 0.015, 4.0
@@ -33,16 +36,18 @@ LINE_FAN = 1.7
 """Temperature leaves noise alike at all u; measured: at most 1.4, soft-caps at least 1.9."""
 CAP_R2, CAP_CURVE, CAP_FAN = 0.5, 0.35, 1.4
 GAINED, GAINED_ERRORS = 0.003, 4.0
-"""M+ above both: rollout's log-probs are not those it sampled from."""
+"""The mean of e^l - 1 must exceed both, the second in standard errors: rollout's log-probs are not those it sampled."""
 LOST = -0.005
+"""The mean of e^l - 1, or of e^-l - 1, where mass was lost; it must be below -GAINED_ERRORS standard errors, too."""
 ZERO_ERRORS, ZERO, ZERO_RATIO, ZERO_MOST = 3.0, 0.002, 0.2, 0.1
-"""A mean is 0 within these errors and this much, or this small beside the other one, which has no upper end: at most
-ZERO_MOST."""
+"""A mean of e^l - 1 or e^-l - 1 counts as 0 within ZERO_ERRORS standard errors plus ZERO, or if it is smaller than
+ZERO_MOST and than ZERO_RATIO times the other mean, whose tail may be heavy."""
 UNEVEN = 0.9
 TOP_K_POSITIVE, TOP_K_TAIL = 0.4, 2.5
+"""Top-k: a smaller share of tokens speaks against the cut, and spread.tail stays below TOP_K_TAIL."""
 SPREAD_OF_T, SPREAD_OF_HIGH_T = 0.1, 0.25
-"""T is known within this part of its distance from 1; above 1 and drawn from rollout, high tokens are rare, and T 1.3
-reads 1.23."""
+"""Added to the interval of T, as a share of |T - 1|.  It is wider for T > 1 where rollout drew the tokens: few tokens
+then have high log-odds, and a T of 1.3 is estimated as 1.23."""
 
 
 def loses_mass(case: Case) -> bool:
@@ -148,7 +153,10 @@ def _lost(case: Case) -> str:
 
 @dataclass(frozen=True)
 class Temperature:
-    """T_rollout / T_training with its interval; raw: rollout's column is raw and sampling used T."""
+    """T_rollout / T_training with its interval.
+
+    raw: rollout's column is before temperature, though tokens were sampled at it.
+    """
 
     ratio: float
     interval: Interval
@@ -178,7 +186,7 @@ def temperature(case: Case) -> CauseFinding | None:
             f"{case.context.train if value.raw else case.context.rollout}'s, R2 {line.r2:.2f}.",
             _drawn_sentence(case, value.raw),
         ),
-        # Tokens drawn from training's column are all that swapped columns are known by.
+        # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
         explains=("swapped_columns",) if value.raw else (),
     )
 
@@ -196,7 +204,7 @@ def drawn_from(case: Case) -> str | None:
 
 
 def temperature_of(high: Line, *, raw: bool) -> Temperature:
-    """From the line above log-odds 1, on u: 1 + slope, or on v: 1 / (1 - slope)."""
+    """From the line where log-odds exceed 1: on u 1 + slope; where raw, on v, 1 / (1 - slope)."""
     if raw:
         value = 1 / max(1e-3, 1 - high.slope)
         error = high.error * value**2
@@ -208,7 +216,7 @@ def temperature_of(high: Line, *, raw: bool) -> Temperature:
 
 
 def softcap(case: Case) -> CauseFinding | None:
-    """A bent line: differences that widen where tokens are sure."""
+    """A sloped line around which sure tokens scatter more than even ones."""
     features, line = case.features, case.features.lines["u"]
     if not is_sloped(line) or line.r2 < CAP_R2 or features.curve < CAP_CURVE or features.fan < CAP_FAN:
         return None
@@ -222,13 +230,14 @@ def softcap(case: Case) -> CauseFinding | None:
         headline=f"a soft-cap on the logits of {capped} that {free} lacks, or another one",
         evidence=(
             f"Log-odds differ along a line (slope {line.slope:.3f} +- {2 * line.error:.3f}, R2 {line.r2:.2f}), and "
-            f"spread {features.fan:.1f} times as wide among sure tokens as among even ones (temperature: at most 1.4).",
+            f"spread {features.fan:.1f} times as wide among sure tokens as among even ones "
+            f"(temperature: at most {CAP_FAN:g}).",
         ),
     )
 
 
 def unnormalised(case: Case) -> CauseFinding | None:
-    """Both means off 1, to sides that no two distributions allow, and l of one sign."""
+    """The mean of e^l above 1, that of e^-l below 1, and over 90 % of l of one sign: no two distributions give that."""
     f = case.features
     gained = f.forward > GAINED and f.forward > GAINED_ERRORS * f.forward_error
     lost = f.inverse < LOST and f.inverse < -GAINED_ERRORS * f.inverse_error
@@ -238,15 +247,15 @@ def unnormalised(case: Case) -> CauseFinding | None:
 
 
 def top_k(case: Case) -> CauseFinding | None:
-    """Mass lost evenly, at no one level: rollout's was cut, or training's where the means are swapped."""
+    """Mass lost over many tokens, by rollout or by training, without tokens at b = 0."""
     f = case.features
     if f.curve < MIN_CURVE or f.tail >= TOP_K_TAIL or f.lines["u_high"].match < LINE_MATCH:
         return None
-    for mean, error, lower, cut, whole in (
+    for mean, error, share_against, cut, whole in (
         (f.forward, f.forward_error, f.positive, case.context.rollout, case.context.train),
         (f.inverse, f.inverse_error, 1 - f.positive, case.context.train, case.context.rollout),
     ):
-        if mean < LOST and mean < -GAINED_ERRORS * error and lower < TOP_K_POSITIVE:
+        if mean < LOST and mean < -GAINED_ERRORS * error and share_against < TOP_K_POSITIVE:
             return _top_k_finding(case, cut, whole, (mean, error))
     return None
 

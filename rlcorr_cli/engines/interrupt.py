@@ -1,9 +1,8 @@
-"""An interrupt or a termination that is not lost.
+"""Makes a signal end the run even where its exception is dropped on the way.
 
-Python drops an exception that a signal's handler raises inside a callback or a finaliser, and a library that is being
-imported one that comes where it says `except: pass`: the run would go on.  So the signal is remembered, too, and work
-asks between its batches; and a timer raises it again until it is on its way out, since the main thread may by then wait
-for a batch that never comes.
+Python drops what a handler raises inside a callback or a finaliser, and a library's import may catch it with `except:
+pass`.  So the handler also remembers it, and work calls `check()` between batches.  A timer raises it again, unless it
+is just being handled, because the main thread may wait for a batch that never comes.
 """
 
 import signal
@@ -17,15 +16,15 @@ AGAIN_SECONDS = 0.2
 
 _seen: BaseException | None = None
 _handled = False
-_held_back = 0
+_paused = 0
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
-"""What ends a process: Ctrl-C, asked to, its terminal closed, another key, a scheduler's warning."""
+"""Signals that end the run: Ctrl-C, kill, a closed terminal, Ctrl-\\, and a scheduler's warning (SIGUSR1)."""
 
 
 class Terminated(BaseException):
-    """A signal, raised so that temporary files are removed on the way out."""
+    """An ending signal other than Ctrl-C, raised so that temporary files are removed on the way out."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -33,12 +32,14 @@ class Terminated(BaseException):
 
 
 def install() -> None:
-    """For a process of our own, once, from its main thread.  What is ignored stays so, as in any Unix tool: `nohup`
-    asks for it, and a shell script for what it runs in the background."""
+    """Set the handlers, once, from the main thread of rlcorr's own process.
+
+    Signals that are ignored stay so, as `nohup` and a shell's background jobs ask for.
+    """
     for number in ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stop)
-    signal.signal(signal.SIGALRM, _again)
+    signal.signal(signal.SIGALRM, _raise_again)
     sys.unraisablehook = _unraisable
 
 
@@ -58,33 +59,35 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def signal_handled() -> None:
-    """Raise it no more, nor any other: it has arrived, or the work is done."""
+    """Ignore all ending signals from now on: one has reached main.py, or the run is over."""
     global _handled
     _handled = True
     if _seen is not None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _again(number: int, frame: FrameType | None) -> None:
-    """A call that blocks in the main thread is interrupted by this signal as by the first one."""
-    if not _held_back and not _is_on_its_way():
+def _raise_again(number: int, frame: FrameType | None) -> None:
+    """The timer's handler: raise the signal's exception again, unless it is being handled."""
+    if not _paused and not _is_on_its_way():
         check()
 
 
 @contextmanager
 def without_resignalling() -> Generator[None]:
-    """While what a run leaves is ended: a generator that is closed because nobody holds it any more handles no
-    exception that would tell that one is on its way."""
-    global _held_back
-    _held_back += 1
+    """Stop the timer from raising during clean-up.
+
+    In a generator that the garbage collector closes, sys.exc_info() does not show the exception that is on its way.
+    """
+    global _paused
+    _paused += 1
     try:
         yield
     finally:
-        _held_back -= 1
+        _paused -= 1
 
 
 def _is_on_its_way() -> bool:
-    """Whether what it goes through on its way out, such as removing temporary files, is running."""
+    """Whether the main thread is handling it now, in an except or finally block such as removing temporaries."""
     handled = sys.exc_info()[1]
     while handled is not None and handled is not _seen:
         handled = handled.__context__

@@ -1,9 +1,12 @@
-"""The outputs of one run: whole or not at all.
+"""The outputs of one run: each appears whole or not at all.
 
 Each is written under a temporary name beside its place, or, where it is meant for a store, in the folder for temporary
 files.  `publish` looks whether any place was taken meanwhile, sends what is large to its store, and then gives all of
-them their names: in stores first, where it may still fail.  Whoever reads a place sees the old content or the new.  A
-failure or an interrupt leaves nothing behind, and a kill no more than temporaries, which the next run removes.
+them their names: in stores first, where it may still fail.  Whoever reads a place sees the old content or the new.
+
+A failure or an interrupt removes what has no name yet; a kill leaves temporaries, which the next run removes.  A
+failure between two outputs can leave the first ones; if a store fails, new objects there are deleted again.  One
+exception: an older folder in a store that many processes rewrite loses its last file at the start.
 
 How a name is given.  A new file has its name by link(), which replaces nothing; an older file is replaced by a rename.
 A new directory is renamed; an older one steps aside for the moment between two renames, in which there is none.  An
@@ -31,13 +34,13 @@ if TYPE_CHECKING:
     from rlcorr_cli.files.uploads import Upload
 
 UNSYNCED = (errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
-"""What is answered where a directory may not be opened, or cannot be flushed: it can be written to all the same."""
+"""Errors of flushing a directory that may be ignored: it can be written to all the same."""
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 """What a rename of a directory answers where the name is another's."""
 MEANWHILE = "was written by another run meanwhile"
 MARKER = b"This folder is being written by rlcorr, or was when that was killed.\n"
 LARGE_BYTES = 1 << 23
-"""An object of more is sent before the first output has its name, and any other when it gets its own."""
+"""Larger objects are uploaded before any output gets its name, smaller ones at that moment."""
 AT_ONCE = 8
 """Objects of a folder that are under way at a time."""
 
@@ -55,8 +58,8 @@ def has_published() -> bool:
 class _Staged:
     """What is at `temporary` is meant for `place`.
 
-    goes: there is nothing, and what has the place is taken away.  shared: many processes write straight to the place,
-    a folder in a store, and `temporary` is the marker in it; replaces: it held an older output.
+    goes: nothing was written, and publishing removes what is at `place`.  shared: many processes write straight to the
+    place, a folder in a store, and `temporary` is the marker in it.  replaces: that folder held an older output.
     """
 
     destination: Destination
@@ -68,7 +71,8 @@ class _Staged:
 
     @property
     def objects(self) -> list[tuple[Path, Path]]:
-        """Each file on the disk and the object that it becomes, what is no data at the end: it tells of the others."""
+        """Each file on the disk and the object that it becomes; names that begin with _ come last, because such a file
+        says that the folder is complete."""
         if not self.destination.directory:
             return [(self.temporary, self.place)]
         return [(self.temporary / name, self.place / name) for name in _seal_last(os.listdir(self.temporary))]
@@ -82,6 +86,7 @@ class Outputs:
         self._new_directories: dict[Path, Path] = {}
         self._last_files: dict[Path, tuple[str, bytes]] = {}
         self._uploads: dict[Path, Upload] = {}
+        # Objects that are visible where nothing was before; deleted again if publishing in a store fails.
         self._shown: list[Path] = []
 
     def __enter__(self) -> "Outputs":
@@ -146,8 +151,10 @@ class Outputs:
         return place
 
     def complete_directory(self, destination: Destination, directory: Path, names: Collection[str]) -> list[str]:
-        """Have but these files in a shared directory, and take away what killed writers left, or, in a store, an older
-        run.  Returns the names that are missing."""
+        """Delete from a shared directory all but `names`: what killed writers left, in a store an older run's files.
+
+        Returns those of `names` that are missing.
+        """
         there = names_in(directory)
         markers = {staged.temporary.name for staged in self._staged}
         for name in sorted({*there} - {*names} - markers):
@@ -219,13 +226,13 @@ class Outputs:
         return temporary
 
     def _send(self, one: tuple[Path, Path]) -> None:
-        """Have all of a large object in its store but the last word, by which it is seen."""
+        """Upload a large object; `complete` makes it visible later."""
         file, place = one
         with store_of(place) as (store, uri), file.open("rb") as content:
             upload = self._uploads[place] = store.upload(uri, file.stat().st_size)
             while piece := content.read(LARGE_BYTES):
                 upload.write(piece[:-1])
-                upload.write(piece[-1:])  # which waits for the parts before it
+                upload.write(piece[-1:])  # the last byte alone: this call returns once the parts before it have arrived
 
     def _publish_in_store(self, staged: _Staged) -> None:
         destination, place = staged.destination, staged.place
@@ -252,7 +259,7 @@ class Outputs:
                         self._uploads.pop(path).complete()
                     else:
                         store.put(str(path), file.read_bytes(), new=not destination.overwrite)
-                except Exception:  # so the name, if it is there, is another's
+                except Exception:  # the upload failed, so an object of this name is another run's: never delete it
                     if not replaces:
                         self._shown.remove(path)
                     raise
@@ -273,8 +280,8 @@ class Outputs:
 class PartFile:
     """One file on its way into a directory that is staged: write to `file`, then `commit` or `discard`.
 
-    In a shared directory it appears whole, under a name that its writer is told: what is written again, because a first
-    writer was killed, takes the first one's place.  On a disk it is renamed, in a store it is one upload.
+    In a shared directory it is written under a hidden name first and appears whole, on a disk by a rename, in a store
+    by one upload.  A second writer of the same part, whose first one seemed dead, replaces it whole.
     """
 
     def __init__(self, directory: Path, name: str, *, shared: bool = True) -> None:
@@ -386,7 +393,7 @@ def _publish(staged: _Staged) -> None:
     except BaseException:
         os.rename(aside, place)
         raise
-    os.rename(aside, temporary)
+    os.rename(aside, temporary)  # so that __exit__ deletes the older directory
 
 
 def _link(temporary: Path, place: Path) -> None:
@@ -418,8 +425,7 @@ def _step_aside(staged: _Staged, aside: Path) -> None:
 
 
 def _discard(staged: _Staged) -> None:
-    """Leave nothing of what has not got its name.  Of an older folder in a store, which new parts have begun to
-    replace, what there is stays, without the file that would say it is whole."""
+    """Delete what has no name yet.  An older folder in a store that was being replaced stays, without its last file."""
     if not staged.shared:
         discard(staged.temporary)
         return
@@ -440,7 +446,7 @@ def _delete(path: Path) -> None:
 
 
 def _seal_last(names: Iterable[str]) -> list[str]:
-    """Names in order, what is no data at the end."""
+    """Names in order, those that begin with _ last: such a file says that the folder is complete."""
     return sorted(names, key=lambda name: (name.startswith("_"), name))
 
 

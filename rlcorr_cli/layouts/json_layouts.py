@@ -1,8 +1,8 @@
-"""JSON_LAYOUTS: the frameworks that write JSON lines, one row of data each; `json_rows` reads a file by its row.
+"""JSON_LAYOUTS: one JsonLayout for each framework that writes JSON lines; json_rows.py reads files by them.
 
-A row says by which keys a first line is known, and for each canonical column the kind of value and the key that it is
-read from.  Where a line is not one row as it stands, `parts` names a function that makes it one or several; where a
-file may only be read under a condition, `check` is asked.  Loads nothing heavy, because options name the rows.
+An entry says by which keys a first line is known, and from which key each column is read.  `parts` names a function
+where a line is not one row as it stands; `check` is called before a file is read.  Loads nothing heavy, because options
+name the entries.
 """
 
 import os
@@ -16,16 +16,16 @@ from rlcorr_cli.layouts.layout import Layout, each_alone, later
 from rlcorr_cli.layouts.recognise import FileStart, by_keys
 
 Key = tuple[str, bytes]
-"""A key, and a pattern of bytes that its value begins with."""
+"""A key, and a regular expression that its value must begin with (b"" for any)."""
 
 
 @dataclass(frozen=True)
 class From:
     """Where a column is read from.
 
-    kind: the function of `values` that reads it, which also gives the column its type; 'joined' is a text of whole
-    numbers, null where one of them is.  key: 'a' of the object; 'a.b' is within an object, 'a|b' the first that is
-    there, '{a}/{b}' the numbers that are joined.  optional: whether a row may be without the key.
+    kind: a key of json_rows.KINDS, which reads it and types the column.  key: 'a'; 'a.b' inside an object; 'a|b' the
+    first that is present; '{a}/{b}' whole numbers joined as text (kind 'joined'), null if one is null.  After `parts`
+    it names what that function yields, not the framework's key.  optional: whether a row may lack the key.
     """
 
     kind: Literal["floats", "integers", "mask", "number", "whole", "text", "version", "joined"]
@@ -37,13 +37,14 @@ class From:
 class JsonLayout:
     """A framework's JSON lines; `Layout` says what name, framework, title, files_of_a_step and left_out are.
 
-    keys: those by which a first line is known, where `recognise` is not another way to know it.
+    keys: a first line with all of these is of this layout; unused where `recognise` is given.
     columns: canonical or other -> where it is read from, lists in the order in which messages compare their lengths.
-    Without a response_mask every token counts.  only_with: of columns that not all files have, the key by which a file
-    does.  from_path: columns of whole numbers that a pattern finds in the path.
-    parts: from a line's object and its number from 0 to the objects that rows are read from; a list may be an array.
-    span: whether a row runs from the first to the last token of its mask.  zeroed_by: the key that is 0 where a row's
-    mask is to be 0.  check: asked of a path before it is read; a DataError, or more notes.
+    Without a response_mask every token counts.  only_with: column -> the key that some line must have, else the column
+    is left out; the whole file is looked through for it.  from_path: columns of whole numbers that a pattern finds in
+    the path.
+    parts: from a line's object and its number from 0 to the objects that become rows; a list may be a NumPy array.
+    span: whether rows are cut to the first to last token of the mask.  zeroed_by: where this key is 0, the mask is
+    all 0.  check: asked of a path before it is read; a DataError, or more notes.
     notes, missing_policy_hint: as in OpenedDump.  notes_with: notes on files that have a key.
     """
 
@@ -67,7 +68,7 @@ class JsonLayout:
 
     @property
     def layout(self) -> Layout:
-        """The row as `table.LAYOUTS` has it."""
+        """The entry as `table.LAYOUTS` holds it."""
         read = later("json_rows.opened")
         return Layout(
             name=self.name,
@@ -129,7 +130,7 @@ NEMO_RL = JsonLayout(
         "sample_id": From("text", "idx"),
         "source": From("text", "agent_ref"),
     },
-    # The start of such a list, up to a number that is not 0.0; NaN and Infinity are none.
+    # A nested list up to a value other than 0.0: a digit from 1 to 9, NaN or Infinity.
     only_with={"old_log_probs": ("prev_logprobs", rb"\[\s?\[[^\]]*[1-9NI]")},
     from_path={"step": r"train_data_step(\d{1,18})"},
     parts=later("json_parts.unwrapped"),
@@ -241,7 +242,7 @@ PRIME_RL = JsonLayout(
 which the first token holds -log(vocabulary), or a value over the border to the sequence packed before.  null is what
 is not finite."""
 
-EXPORT = (
+EXPORT_HINT = (
     "prime-rl writes the trainer's log-probs in its token export only. Train with trainer.enable_token_export = true, "
     "and name token_exports/."
 )
@@ -252,7 +253,7 @@ def _traces(start: FileStart) -> str | None:
 
 
 def _each_episode_once(paths: Sequence[str]) -> list[tuple[str, ...]]:
-    """`effective` rather than `all` of one step, and training rather than evaluation."""
+    """Leave out `all` where the step has `effective`, and evaluation where there is training."""
 
     def folders(path: str) -> list[str]:
         return re.split(r"[\\/]", os.path.dirname(path))
@@ -299,12 +300,12 @@ PRIME_RL_TRACES = JsonLayout(
         "in the first of them only, as in training.",
         "Episodes without a sampled token give no row.",
     ),
-    missing_policy_hint=EXPORT,
+    missing_policy_hint=EXPORT_HINT,
     files_of_a_step=_each_episode_once,
     left_out="`effective` has the episodes of `all` that were trained on, and evaluation is not trained on.",
 )
 """rollouts/step_{N}/{train,eval}/{all,effective}/traces.jsonl, an episode a line.  `effective` has the episodes that
-were trained on, with advantages; `all` has them, too."""
+were trained on, with advantages; `all` also those that were not."""
 
 
 def _sglang(start: FileStart) -> str | None:
@@ -313,11 +314,11 @@ def _sglang(start: FileStart) -> str | None:
     return "key meta_info.output_token_logprobs" if is_response else None
 
 
-ENGINE_ONLY = (
+ENGINE_HINT = (
     "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and pair the two: "
     "rlcorr convert DUMP --join SCORED --on group_id,choice -o dump.parquet."
 )
-SCORED = "What the engine scored of a prompt is prompt_log_probs, and no part of the response."
+SCORED_NOTE = "What the engine scored of a prompt is prompt_log_probs, and no part of the response."
 INPUT, VERSION = ("input_token_logprobs", rb"\[\["), ("weight_version", b'"')
 
 SGLANG = JsonLayout(
@@ -345,8 +346,8 @@ SGLANG = JsonLayout(
     },
     parts=later("json_parts.response"),
     notes=("A row is a response; group_id is its place in the file.",),
-    notes_with={SCORED: INPUT},
-    missing_policy_hint=ENGINE_ONLY,
+    notes_with={SCORED_NOTE: INPUT},
+    missing_policy_hint=ENGINE_HINT,
 )
 """The engine's own answers, one a line: [log-prob, token id, text or null] of each token.  meta_info.weight_versions
 says which weights sampled which tokens: [{version, start, end}]; without it the response has one weight_version.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.json_layouts import ENGINE_ONLY, SCORED
+from rlcorr_cli.layouts.json_layouts import ENGINE_HINT, SCORED_NOTE
 from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
@@ -57,7 +57,7 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
     if all(choice["rollout_log_probs"] is None for choice in choices):
         raise DataError(NO_LOG_PROBS.message, NO_LOG_PROBS.hint)
     optional = [name for name in OPTIONAL if any(choice[name] is not None for choice in choices)]
-    notes = [*NOTES, *([SCORED] if "prompt_log_probs" in optional else ())]
+    notes = [*NOTES, *([SCORED_NOTE] if "prompt_log_probs" in optional else ())]
     return OpenedDump(
         columns=[*COLUMNS, *optional],
         samples=samples,
@@ -67,7 +67,7 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
             "prompt_log_probs": pa.list_(pa.float64()),
             "prompt_token_ids": pa.list_(pa.int64()),
         },
-        missing_policy_hint=ENGINE_ONLY,
+        missing_policy_hint=ENGINE_HINT,
     )
 
 

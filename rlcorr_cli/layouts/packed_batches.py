@@ -15,7 +15,7 @@ from msgspec.msgpack import decode
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.json_layouts import EXPORT
+from rlcorr_cli.layouts.json_layouts import EXPORT_HINT
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.torch_files import opened
@@ -84,7 +84,7 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
         samples=samples,
         notes=NOTES,
         types={"micro_batch": pa.int64(), "sequence": pa.int64()},
-        missing_policy_hint=EXPORT,
+        missing_policy_hint=EXPORT_HINT,
     )
 
 

@@ -1,7 +1,7 @@
-"""Rows of a batch with what stands around them, and their tokens, as the statistics of a gap look at them.
+"""The rows of a batch as the gap's statistics see them; measure/gap.py sums them into GapTotals.
 
-First, where each valid token stands in its row (TokenPlaces); then what its two log-probs make of it (TokenGaps, whose
-names are those of `totals/gap`); then the rows themselves.
+TokenPlaces: where a valid token stands in its row.  TokenGaps: what follows from its two log-probs; the letters a, b,
+e, x, u, v, d are defined in totals/gap.py.  GapRows: both, with each row's key, prompt and advantage.
 """
 
 import math
@@ -26,13 +26,16 @@ from rlcorr_cli.totals.histogram import Floats
 
 Index = NDArray[np.int64]
 EARLY, AFTER_GAP = 3, 3
-"""How many tokens after a row's first are early, and how many after a gap's first stand after the gap."""
+"""How many tokens after a row's first are "early", and how many after one of part "gap" are "after_gap"."""
 
 
 @dataclass(frozen=True)
 class TokenPlaces:
-    """Of the valid tokens, i64[V]: their part, odd rows unknown; their index, from their row's first valid token on,
-    masked ones counted; and their turn, how many masked stretches their row has before them."""
+    """Of the valid tokens, i64[V] each.
+
+    part: index into PARTS, never "odd" (GapRows.part adds that).  index: tokens since the row's first valid one, masked
+    ones included.  turn: how many masked stretches lie between the two.
+    """
 
     part: Index
     index: Index
@@ -46,16 +49,17 @@ def token_places(around: TokenContext) -> TokenPlaces:
     ends = np.searchsorted(at, around.offsets)
     lengths = np.diff(ends)
     firsts = np.repeat(ends[:-1], lengths)  # of each token's row, among the valid ones
-    after_gap = np.zeros(len(at), np.bool_)
-    after_gap[1:] = np.diff(at) > 1
+    starts_after_mask = np.zeros(len(at), np.bool_)
+    starts_after_mask[1:] = np.diff(at) > 1
     place = np.arange(len(at)) - firsts
-    after_gap &= place > 0
-    gaps = np.cumsum(after_gap)
+    starts_after_mask &= place > 0
+    gaps = np.cumsum(starts_after_mask)
+    # Later assignments win: early, after_gap, gap, last, first.
     part = np.full(len(at), PARTS.index("body"))
     part[(place >= 1) & (place <= EARLY)] = PARTS.index("early")
     for later in range(1, AFTER_GAP + 1):
-        part[later:][after_gap[:-later] & (place[later:] >= later)] = PARTS.index("after_gap")
-    part[after_gap] = PARTS.index("gap")
+        part[later:][starts_after_mask[:-later] & (place[later:] >= later)] = PARTS.index("after_gap")
+    part[starts_after_mask] = PARTS.index("gap")
     filled = lengths > 0
     part[ends[1:][filled] - 1] = PARTS.index("last")
     part[ends[:-1][filled]] = PARTS.index("first")
@@ -63,9 +67,11 @@ def token_places(around: TokenContext) -> TokenPlaces:
 
 
 RATIO_LIMIT = 20.0
-"""What |l| is held to before exp, so that no token rules a mean of ratios."""
+"""Largest |l| in a mean of ratios, which no single token may dominate."""
 LEAST_E = 1e-5
+"""The least e that l is divided by."""
 GRADED_E = 1e-4
+"""From this e on, r is trusted and counted."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class TokenGaps:
 
     @cached_property
     def x(self) -> Array:
-        """ln|r|, held."""
+        """ln|r| with r = l / max(e, LEAST_E), clipped to gap.X_RANGE."""
         r = abs(self.log_ratio / self.xp.clip(self.e, LEAST_E, None))
         return self.xp.clip(self.xp.log(r), *gap.X_RANGE)
 
@@ -128,7 +134,7 @@ class TokenGaps:
 
     @cached_property
     def surprise(self) -> Array:
-        """The bin of u."""
+        """The bin of u by gap.SURPRISE_EDGES; higher bins are surer tokens, CERTAIN those with b >= 0."""
         xp, u = self.xp, self.u
         device = {} if xp is np else {"device": u.device}
         bins = xp.searchsorted(xp.asarray(gap.SURPRISE_EDGES, dtype=xp.float64, **device), u, side="right") - 1
@@ -163,7 +169,7 @@ class TokenGaps:
         return sums_at(at, n, columns)
 
     def chosen(self, tokens: Array) -> "TokenGaps":
-        """Those of some tokens; what is known of all is not computed again."""
+        """The same for some tokens, cut from the values of all, which are computed here if they were not yet."""
         part = TokenGaps(self.log_ratio[tokens], self.b[tokens])
         for name in ("a", "k3", "e", "x", "u", "v", "d", "inside", "graded", "surprise"):
             part.__dict__[name] = getattr(self, name)[tokens]
@@ -185,7 +191,7 @@ class TokenGaps:
 
 
 def _logit(logp: Array) -> Array:
-    """log(p / (1 - p)) of held log-probs."""
+    """log(p / (1 - p)), from log-probs clipped to gap.LOGP_RANGE."""
     xp = namespace(logp)
     held = xp.clip(logp, *gap.LOGP_RANGE)
     return held - xp.log(-xp.expm1(held))
@@ -197,17 +203,18 @@ def sums_at(at: Array, n: int, columns: Sequence[Array]) -> Floats:
 
 
 ODD_TOKENS, ODD_CORRELATION, ODD_DEVIATION, ODD_SIZE, ODD_LEAST = 16, 0.5, 0.2, -1.5, -8.0
-"""A row's columns do not belong to each other where, over this many body tokens, those above the least correlate less,
-both spread more, and the typical ln|r| is above the size."""
-Index = NDArray[np.int64]
+"""A row is odd if, over at least ODD_TOKENS body tokens, its two log-probs (clipped below at ODD_LEAST) correlate below
+ODD_CORRELATION, both have a deviation above ODD_DEVIATION, and the mean x exceeds ODD_SIZE."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GapRows:
-    """R rows, none empty, and what stands around them.
+    """R rows, none empty, with their tokens.
 
-    stored: the two columns as the dump has them, [V].  keys: u64[R].  advantages: f64[R], NaN of none.  token_ids:
-    i64[V], as of TokenContext, and again: bool[V], whether each came before in its row; None without.
+    stored: the two columns as the dump has them, [V].  keys: u64[R].  prompts: i64[R], a bucket of the prompt's hash,
+    or of the row's key where it is unknown.  advantages: f64[R], rewards where there are none, NaN without either.
+    levels: as in TokenContext.  token_ids: i64[V].  again: bool[V], whether the id came before in its row.  Both are
+    None without ids.
     """
 
     tokens: Tokens
@@ -290,12 +297,12 @@ class GapRows:
 
     @cached_property
     def in_table(self) -> Array:
-        """Tokens of bodies and of odd rows."""
+        """Tokens that are summed in gap.py's table: bodies, and all of odd rows."""
         return self.in_body | self.odd_tokens
 
     @cached_property
     def special(self) -> Array:
-        """The tokens that are not in the table."""
+        """The tokens that are not summed there."""
         return self.tokens.xp.nonzero(~self.in_table)[0]
 
     @cached_property

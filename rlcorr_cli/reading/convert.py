@@ -29,7 +29,7 @@ def canonical_rows(dump: Dump) -> Iterator[tuple[Shard, ArrowRows]]:
     state, known = dump.reader.state(), Counter[str]()
     names = {column: canonical for canonical, column in {**dump.marks, **dump.columns}.items()}
     for shard in dump.shards:
-        if state.rows == 0:
+        if state.rows_left == 0:
             break
         for rows in dump.reader.rows(shard, PORTION_TOKENS, whole=True):
             table = _canonical(state.cut(rows), names, known[shard.path])

@@ -19,27 +19,27 @@ from rlcorr_cli.reading.streams import Stdin
 class ReadState:
     """What one reading of a whole dump knows from shard to shard.
 
-    rows: how many more it may take, None for all.  seen: the ids it met, where it looks at them.
+    rows_left: how many rows may still be taken, None for no limit.  seen: ids met, None if ids are not checked.
     """
 
-    rows: int | None = None
+    rows_left: int | None = None
     seen: SeenIds | None = None
 
     def cut(self, rows: Rows) -> Rows:
-        """The first of these rows that may still be taken."""
-        if self.rows is None:
+        """As many of these rows as may still be taken; counts them off."""
+        if self.rows_left is None:
             return rows
-        n = min(self.rows, rows.data.num_rows)
-        self.rows -= n
+        n = min(self.rows_left, rows.data.num_rows)
+        self.rows_left -= n
         return rows.part(0, n)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardReader:
-    """How the shards of a dump are read: a value that can be sent to where the work is done.
+    """How to read any shard of a dump.
 
-    The same for every shard, and no larger for a dump of many files: what is one file's own is in its shards.
-    limit: rows of the whole dump.  stdin: where it is among the sources, and then nothing can be sent.
+    It can be pickled to workers, and does not grow with the number of files: what is one file's own is in its shards.
+    limit: most rows of the whole dump.  stdin: set if standard input is a source; it then cannot be pickled.
     """
 
     roles: Roles
@@ -49,12 +49,12 @@ class ShardReader:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether which rows are taken depends on how many were taken before."""
+        """Whether taking a row depends on how many were taken before."""
         return self.limit is not None
 
     @property
     def leaves_out_repeated(self) -> bool:
-        """Whether which rows are taken depends on the ids of those before."""
+        """Whether a row whose id came before is left out, rather than ending the run."""
         return bool(self.roles.ids) and not self.bad_rows.stops
 
     def state(self) -> ReadState:
@@ -62,7 +62,10 @@ class ShardReader:
         return ReadState(self.limit, SeenIds() if self.roles.ids else None)
 
     def rows(self, shard: Shard, batch_tokens: int, *, whole: bool = False) -> Iterator[Rows]:
-        """The shard's rows as they are, in steps of about batch_tokens tokens; whole: with all columns or lines."""
+        """The shard's rows unchecked, about batch_tokens tokens at a time, whatever the limit.
+
+        whole: with all columns, or their lines.
+        """
         with self._unchanged(shard):
             yield from self._rows(shard, batch_tokens, whole)
 
@@ -81,20 +84,20 @@ class ShardReader:
         columns, or the rows' lines.  Shards may be read at once from several threads, in any order, unless what is
         taken depends on those before.
         """
-        state = state or ReadState()
-        if state.rows == 0:
+        state = state or self.state()
+        if state.rows_left == 0:
             return
         with self._unchanged(shard):
             for rows in self._rows(shard, batch_tokens, whole or self.bad_rows.keeps):
                 yield from checked_batches(
                     state.cut(rows), self.roles, batch_tokens, bad_rows=self.bad_rows, seen=state.seen
                 )
-                if state.rows == 0:
+                if state.rows_left == 0:
                     break
 
     @contextmanager
     def _unchanged(self, shard: Shard) -> Generator[None]:
-        """An error if the files are not those that were found, before they are read and after that."""
+        """Raise a DataError if the files changed since they were found: looked at before (on a disk) and after."""
         if not filesystem(shard.path).remote:  # each look costs a request there, and the one at the end tells as much
             check_unchanged(shard.files)
         with blaming_changes(shard.files):
