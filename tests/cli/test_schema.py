@@ -13,7 +13,7 @@ import pytest
 from running import BF16, STEPS, jsonl, parquet, row, run
 
 from rlcorr_cli.metrics.catalog import define
-from rlcorr_cli.reading.datasets import Part, seal
+from rlcorr_cli.reading.datasets import OutputFile, seal
 from rlcorr_cli.report.report import SCHEMA
 
 NAMES = (
@@ -277,7 +277,7 @@ def right(name: str) -> Any:
         with TemporaryDirectory() as folder:
             return run("convert", BF16, "-o", f"{folder}/dump.parquet", "--json").json
     if name == "parts":
-        return json.loads(seal('{"version": "0.1.0"}', [Part("part-00000.parquet", 1, 100)]))
+        return json.loads(seal('{"version": "0.1.0"}', [OutputFile("part-00000.parquet", 1, 100)]))
     if name == "plot":
         with TemporaryDirectory() as folder:
             return run("plot", BF16, "--kind", "ratio", "-o", f"{folder}/p.png", "--json").json
