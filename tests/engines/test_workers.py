@@ -239,7 +239,7 @@ def test_workers_end_with_a_driver_that_is_killed() -> None:
 
 
 SIGNALLED = """
-import os, signal, sys
+import os, signal, sys, time
 from contextlib import closing
 sys.path.insert(0, {tests!r})
 from test_workers import sleeping, shards, workers_of
@@ -249,7 +249,9 @@ from rlcorr_cli.engines.processes import ProcessEngine
 def take(pids):
     with closing(ProcessEngine(2)) as engine:  # as a run has it
         for _ in engine.map(shards(4), sleeping):
-            pids += workers_of(os.getpid())
+            while len(workers := workers_of(os.getpid())) < 2:  # each starts in its own time
+                time.sleep(0.01)
+            pids += workers
             os.kill(os.getpid(), signal.SIGTERM)
 
 interrupt.install()
