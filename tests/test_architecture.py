@@ -61,7 +61,8 @@ NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rule.Rule"}
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
 OTHERS = (
     *("api.comparing", "api.differing", "api.drawing", "api.judging", "api.merging", "api.sweeping"),
-    *("report.document", "report.saved", "plans.yaml_files", "layouts.torch_files", "layouts.slime"),
+    *("report.document", "report.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
+    *("layouts.pickled", "layouts.torch_files"),
     *("cli.compare", "cli.filter", "engines.processes", "engines.ray_tasks", "frameworks.read", "plans.files"),
     *("plans.presets", "report.inspected", "report.html", "present.forms.document", "present.figures"),
 )

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
-from rlcorr_cli.layouts.canonical import schema
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.batch import Input, Shard
 from rlcorr_cli.reading.columns import Roles, candidates, check_names
@@ -178,6 +177,8 @@ def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:
     its folders do."""
     if not all(index.made for index in indexes.values()):
         return indexes
+    from rlcorr_cli.layouts.canonical import schema  # frameworks' own files alone need it
+
     types = {field.name: field.type for index in indexes.values() for field in index.schema}
 
     def columns(index: Index) -> pa.Schema:

@@ -30,7 +30,7 @@ def lost_by_float32(dump: str) -> float:
 
 
 def quantities(rollout_logp: Tensor, log_ratio: Tensor) -> tuple[Tensor, ...]:
-    """Of each token, those that core/quantities.py adds up for the diagnostics."""
+    """Of each token, those that measure/quantities.py adds up for the diagnostics."""
     e = torch.expm1(log_ratio)
     rho = e + 1
     inverse = rho.reciprocal()

@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 TESTS = {
     "measure": ("measure", "totals", "present/test_pictures.py", "cli/test_inspect.py", "cli/test_normalized_rows.py"),
     "totals": ("measure", "totals", "metrics", "reading/test_row_keys.py", "report", "present/test_pictures.py"),
-    "metrics": ("metrics", "core/test_against_oracle.py", "core/test_edges.py", "report", "rules"),
+    "metrics": ("metrics", "measure/test_against_oracle.py", "measure/test_edges.py", "report", "rules"),
     "rules": ("rules", "cli/test_check.py", "cli/test_check_saved.py"),
     "report": (
         "report",
