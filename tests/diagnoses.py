@@ -13,7 +13,7 @@ from rlcorr_cli.causes.diagnosis import (
     PlaceGap,
 )
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.report.diagnosed import DiagnosedDump, DiagnosedGroup
+from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.totals.gap import GapTotals
 
 NOISE = CauseFinding(

@@ -23,18 +23,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "totals": ("errors", "places", "plans"),
     "metrics": ("errors", "plans", "totals"),
     "frameworks": ("errors", "plans", "totals", "metrics"),
-    "rules": ("errors", "plans", "totals", "metrics"),
     "layouts": ("errors", "places", "files"),
     "reading": ("errors", "places", "files", "plans", "totals", "layouts"),
     "measure": ("errors", "plans", "totals", "metrics", "reading"),
     "causes": ("totals", "reading"),
     "engines": ("errors", "places", "files", "reading"),
-    "report": ("errors", "files", "plans", "totals", "metrics", "frameworks", "rules", "reading", "causes"),
-    "present": ("errors", "files", "plans", "totals", "metrics", "frameworks", "rules", "reading", "causes", "report"),
+    "results": ("errors", "files", "plans", "totals", "metrics", "frameworks", "reading", "causes"),
+    "show": ("errors", "files", "plans", "totals", "metrics", "frameworks", "reading", "causes", "results"),
 }
 """A part of the package -> the parts that it may import.  What is not here may import all of these, and see below."""
 
-FACE = ("pipeline", "api", "cli")
+FACE = ("runs", "api", "cli")
 """Each of these may also import those before it, and only the last two know how anything is shown."""
 
 ROOT_MODULE = "__init__"
@@ -45,10 +44,10 @@ HOMES: dict[str, tuple[str, ...]] = {
     "array_api_compat": ("measure",),
     "pyarrow": ("files", "layouts", "reading"),
     "obstore": ("files",),
-    "polars": ("report",),
-    "rich": ("present",),
-    "matplotlib": ("present",),
-    "jinja2": ("present",),
+    "polars": ("results",),
+    "rich": ("show",),
+    "matplotlib": ("show",),
+    "jinja2": ("show",),
     "typer": ("cli",),
     "tensorboardX": (),
     "ray": ("engines",),
@@ -61,10 +60,10 @@ NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rule.Rule"}
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
 OTHERS = (
     *("api.comparing", "api.differing", "api.drawing", "api.judging", "api.merging", "api.sweeping"),
-    *("report.document", "report.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
+    *("results.document", "results.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
     *("layouts.pickled", "layouts.torch_files"),
     *("cli.compare", "cli.filter", "engines.processes", "engines.ray_tasks", "frameworks.read", "plans.files"),
-    *("plans.presets", "report.inspected", "report.html", "present.forms.document", "present.figures"),
+    *("plans.presets", "results.inspected", "results.html", "show.forms.document", "show.figures"),
 )
 """What other commands, plans and dumps than those of `analyze dump.parquet` need: a quarter of its start."""
 HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "obstore", "ray")
@@ -117,7 +116,7 @@ def test_the_walk_finds_the_imports_that_are_there() -> None:
     assert len(MODULES) > 30
     for package in ("torch", "pyarrow", "rich", "typer"):
         assert {part(m) for m in MODULES if package in tops(m)} == set(HOMES[package])
-    assert own(PACKAGE / "pipeline" / "scan.py") >= {"measure", "reading", "engines"}
+    assert own(PACKAGE / "runs" / "scan.py") >= {"measure", "reading", "engines"}
 
 
 @pytest.mark.parametrize("package", HOMES)
@@ -136,7 +135,7 @@ def allowed(of: str) -> set[str]:
         return set(MAY_IMPORT[of])
     if of in FACE:
         below = set(FACE[: FACE.index(of)])
-        return below | set(MAY_IMPORT) - ({"present"} if of == "pipeline" else set())
+        return below | set(MAY_IMPORT) - ({"show"} if of == "runs" else set())
     return {"__main__": {"cli"}, ROOT_MODULE: {"api", "plans"}}[of]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.api.side_by_side import compare_dumps
     from rlcorr_cli.api.sweeping import sweep
     from rlcorr_cli.reading.bad_rows import BadRowPolicy
-    from rlcorr_cli.report.report import Report
+    from rlcorr_cli.results.report import Report
 
 __all__ = [
     "BadRowPolicy",
@@ -62,7 +62,7 @@ _HOMES = {
     "api.side_by_side": ("compare_dumps",),
     "api.sweeping": ("sweep",),
     "reading.bad_rows": ("BadRowPolicy",),
-    "report.report": ("Report",),
+    "results.report": ("Report",),
 }
 """Module -> the names it has for callers."""
 

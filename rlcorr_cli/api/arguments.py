@@ -13,7 +13,7 @@ from rlcorr_cli.reading.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAct
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_WORKERS, EngineName, ReadRequest
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.scan import Computing
+    from rlcorr_cli.runs.scan import Computing
 
 
 class ArrowStream(Protocol):
@@ -67,7 +67,7 @@ def computing(
     ray_address: Any = None,
 ) -> "AbstractContextManager[Computing]":
     """Where and in what portions to compute, while a run lasts.  threads: how many of the engine of that name."""
-    from rlcorr_cli.pipeline import scan
+    from rlcorr_cli.runs import scan
 
     refuse_outside(1, MOST_WORKERS, threads=threads, workers=workers)
     refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)

@@ -16,13 +16,13 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.presets.compared import COMPARED
-from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED, EngineName
-from rlcorr_cli.report.compared import Comparison
+from rlcorr_cli.results.compared import Comparison
+from rlcorr_cli.show.forms import sheet_destinations
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.runs.analyze import Watch
 
 
 @speaks_of_arguments
@@ -59,7 +59,7 @@ def compare(
     The result's `recommendation` names the plan to take with its reasons, or says why none can be named;
     `whole.plans` hold every plan's columns by name, `groups` those of each group.
     """
-    from rlcorr_cli.pipeline import compare as comparing
+    from rlcorr_cli.runs import compare as comparing
 
     refuse_outside(0, MOST_SEED, seed=seed)
     chosen = _chosen(plans, everything=all)
@@ -95,7 +95,7 @@ def compare(
         )
         comparison = replace(comparison, notes=comparison.notes + notes)
         for path in outputs:
-            from rlcorr_cli.present.forms import compared as forms
+            from rlcorr_cli.show.forms import compared as forms
 
             forms.write(comparison, path, staging)
         staging.publish()

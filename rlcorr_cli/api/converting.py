@@ -9,11 +9,11 @@ from rlcorr_cli.api.arguments import Names, Paths, names, refuse_outside, refuse
 from rlcorr_cli.api.touched import check_touched, written
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.reading.request import MOST_ROWS
-from rlcorr_cli.report.converted import Converted
-from rlcorr_cli.report.filtered import ROWS_PER_FILE
+from rlcorr_cli.results.converted import Converted
+from rlcorr_cli.results.filtered import ROWS_PER_FILE
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.runs.analyze import Watch
 
 
 @speaks_of_arguments
@@ -37,7 +37,7 @@ def convert(
     Every row comes through, unchecked, in the order of the files named, with `source_file` and `source_row`; rows
     without a partner are counted.
     """
-    from rlcorr_cli.pipeline import convert as converting
+    from rlcorr_cli.runs import convert as converting
 
     refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file)
     path = written("-o", output)

@@ -8,13 +8,13 @@ from rlcorr_cli.api.arguments import Files, Names, Paths, computing, names, requ
 from rlcorr_cli.api.touched import check_touched, quarantines, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import EngineName
-from rlcorr_cli.report.diagnosed import DiagnosedDump
+from rlcorr_cli.results.diagnosed import DiagnosedDump
+from rlcorr_cli.show.forms import sheet_destinations
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.runs.analyze import Watch
 
 
 @speaks_of_arguments
@@ -44,7 +44,7 @@ def diagnose(
     The result's `verdict` is the name of the likely cause, or says that there is none; `causes` are all that hold, each
     with its share of the gap, parameters, evidence and advice; `whole` and `groups` hold the numbers behind them.
     """
-    from rlcorr_cli.pipeline import diagnose as diagnosing
+    from rlcorr_cli.runs import diagnose as diagnosing
 
     looked_at = tuple(name for name in names("by", by) if name)
     reading = request(dumps, group_by=group_by, format=format, columns=columns, limit=limit, bad_rows=bad_rows)
@@ -60,7 +60,7 @@ def diagnose(
         diagnosed = diagnosing.diagnose(reading, by=looked_at, computing=compute, watch=watch, staging=staging)
         diagnosed = replace(diagnosed, notes=diagnosed.notes + notes)
         for path in outputs:
-            from rlcorr_cli.present.forms import diagnosed as forms
+            from rlcorr_cli.show.forms import diagnosed as forms
 
             forms.write(diagnosed, path, staging)
         staging.publish()

@@ -23,13 +23,13 @@ from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED, EngineName
-from rlcorr_cli.report.diffed import Diff, checked
+from rlcorr_cli.results.diffed import Diff, checked
+from rlcorr_cli.show.forms import sheet_destinations
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.runs.analyze import Watch
 
 DiffFailOn = Literal["moved"]
 
@@ -69,8 +69,8 @@ def diff(
     fail_on: "moved", for a failure in `junit` for each metric that moved.  output: files, in the forms of `compare`.
     The rest as of `analyze`.
     """
-    from rlcorr_cli.pipeline.diff import DiffSettings
-    from rlcorr_cli.pipeline.diff import diff as run
+    from rlcorr_cli.runs.diff import DiffSettings
+    from rlcorr_cli.runs.diff import diff as run
 
     refuse_outside(0, MOST_SEED, seed=seed)
     # Callers from Python may pass anything.
@@ -111,7 +111,7 @@ def diff(
         if files:
             _write(difference, files, staging)
         for place in junit_place:
-            from rlcorr_cli.present.ci.junit import document
+            from rlcorr_cli.show.ci.junit import document
 
             staging.write(place, document(checked(difference, fails=bool(fail_on))))
         staging.publish()
@@ -134,7 +134,7 @@ def _columns(columns: Any, by: str | None) -> Any:
 
 def _write(difference: Diff, files: Sequence[Path], staging: Outputs) -> None:
     """Stage the comparison's files."""
-    from rlcorr_cli.present.forms import diffed, sheet
+    from rlcorr_cli.show.forms import diffed, sheet
 
     of_diff = diffed.sheet(difference)
     for path in files:

@@ -16,17 +16,17 @@ from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.present import forms
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import EngineName, ReadRequest
-from rlcorr_cli.report.report import Report
-from rlcorr_cli.report.saved import refuse_undrawable
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.saved import refuse_undrawable
+from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
-    from rlcorr_cli.pipeline.analyze import Watch
-    from rlcorr_cli.pipeline.scan import Computing
-    from rlcorr_cli.present.figures import Drawn
+    from rlcorr_cli.runs.analyze import Watch
+    from rlcorr_cli.runs.scan import Computing
+    from rlcorr_cli.show.figures import Drawn
 
 SUFFIXES = ("png", "svg", "pdf")
 COMPARE, DIAGNOSE = "compare", "diagnose"
@@ -141,7 +141,7 @@ def plot(
 @speaks_of_arguments
 def to_html(report: Report) -> str:
     """The report as one page that needs nothing else; with pictures, if it was measured with `pictures=True`."""
-    from rlcorr_cli.present.forms import page
+    from rlcorr_cli.show.forms import page
 
     return page.text(_a_report(report))
 
@@ -179,7 +179,7 @@ def _measured(
 ) -> dict[str, Report]:
     """Each kind's report.  Staleness looks at steps and versions at once, everything else at steps alone; the dump is
     read twice only where these groupings differ."""
-    from rlcorr_cli.pipeline import analyze as analysis
+    from rlcorr_cli.runs import analyze as analysis
 
     # Which sequences carry the gradient is told of weights times advantages.
     dump = analysis.opened(reading, chosen, wanted=("advantages",) if "weights" in kinds else (), clusters=True)
@@ -204,7 +204,7 @@ def _measured(
 
 
 def _refuse_by_step(kinds: Sequence[str]) -> None:
-    from rlcorr_cli.present.figures import BY_STEP
+    from rlcorr_cli.show.figures import BY_STEP
 
     if not set(kinds) & set(BY_STEP):
         raise UsageError(f"--by-step changes nothing in {', '.join(kinds)}.", f"It is of {', '.join(BY_STEP)}.")
@@ -254,8 +254,8 @@ def _read(
 
 def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Outputs) -> "Drawn":
     """The picture of the plans that `compare` takes by itself."""
-    from rlcorr_cli.pipeline.compare import compare
-    from rlcorr_cli.present.forms import compared
+    from rlcorr_cli.runs.compare import compare
+    from rlcorr_cli.show.forms import compared
 
     comparison = compare(
         replace(reading, group_by=()),
@@ -270,15 +270,15 @@ def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None
 
 def _diagnosed(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Outputs) -> "Drawn":
     """The picture of the likely cause."""
-    from rlcorr_cli.pipeline.diagnose import diagnose
-    from rlcorr_cli.present.forms import diagnosed
+    from rlcorr_cli.runs.diagnose import diagnose
+    from rlcorr_cli.show.forms import diagnosed
 
     return diagnosed.drawn(diagnose(replace(reading, group_by=()), computing=computing, watch=watch, staging=staging))
 
 
 def _kinds(wanted: Sequence[str]) -> tuple[str, ...]:
     """The kinds asked for, each once; an overview if none."""
-    from rlcorr_cli.present.figures import KINDS
+    from rlcorr_cli.show.figures import KINDS
 
     for name in wanted:
         if name not in (*KINDS, *NO_REPORT):
@@ -312,7 +312,7 @@ def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
 
 
 def _drawn(by_kind: Mapping[str, Report]) -> "dict[str, Drawn]":
-    from rlcorr_cli.present.figures import draw
+    from rlcorr_cli.show.figures import draw
 
     return {kind: draw(kind, report) for kind, report in by_kind.items()}
 

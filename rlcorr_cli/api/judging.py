@@ -17,17 +17,17 @@ from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import EngineName, ReadRequest
-from rlcorr_cli.report.checked import Checked, measurements_of
-from rlcorr_cli.report.report import Report
-from rlcorr_cli.report.saved import is_report, read_report
-from rlcorr_cli.rules.defaults import RULES
-from rlcorr_cli.rules.files import read_rules
-from rlcorr_cli.rules.policy import Baseline, FailOn, Policy, policy, refuse_impossible
+from rlcorr_cli.results.checked import Checked, measurements_of
+from rlcorr_cli.results.policy import Baseline, FailOn, Policy, policy, refuse_impossible
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rule_files import read_rules
+from rlcorr_cli.results.saved import is_report, read_report
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Watch
-    from rlcorr_cli.pipeline.scan import Computing
-    from rlcorr_cli.report.diagnosed import DiagnosedDump
+    from rlcorr_cli.results.diagnosed import DiagnosedDump
+    from rlcorr_cli.runs.analyze import Watch
+    from rlcorr_cli.runs.scan import Computing
 
 NAME_DUMP = "Name the dump itself."
 
@@ -76,8 +76,8 @@ def check(
     warnings and anomalies fail, too.  junit: a file for JUnit XML.  objective: as of `analyze`, whose numbers rules
     name as in "objective/ppo/loss".  The rest as of `analyze`.
     """
-    from rlcorr_cli.pipeline.check import check as run
-    from rlcorr_cli.present.ci.junit import document
+    from rlcorr_cli.runs.check import check as run
+    from rlcorr_cli.show.ci.junit import document
 
     places = () if junit is None else (junit_file(junit),)
     notes = check_touched(
@@ -120,7 +120,7 @@ def check(
             if wanted is not None:
                 raise UsageError("--objective needs the dump: a saved report has the one it was made with.", NAME_DUMP)
         else:
-            from rlcorr_cli.pipeline.analyze import analyze  # here, because a saved report needs no torch
+            from rlcorr_cli.runs.analyze import analyze  # here, because a saved report needs no torch
 
             if chosen.profile is None:  # a peer's names are known once its function has run
                 of_objective = None if wanted is None else wanted.name
@@ -156,7 +156,7 @@ def _refuse_cause(asked: Policy, report: Report | None, reading: ReadRequest) ->
 
 def _diagnosed(reading: ReadRequest, computing: "Computing", watch: "Watch | None") -> "DiagnosedDump":
     """The cause of the gap, in another reading, whose bad rows the first has written apart."""
-    from rlcorr_cli.pipeline.diagnose import diagnose
+    from rlcorr_cli.runs.diagnose import diagnose
 
     again = replace(reading, batch_by=None, bad_rows=replace(reading.bad_rows, quarantine=None))
     return diagnose(again, computing=computing, watch=watch)

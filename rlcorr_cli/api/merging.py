@@ -11,12 +11,12 @@ from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files import located
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.present import forms
-from rlcorr_cli.report.report import Report
-from rlcorr_cli.report.saved_totals import AGAIN, SUFFIX, holds_totals
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.saved_totals import AGAIN, SUFFIX, holds_totals
+from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.runs.analyze import Watch
 
 
 @speaks_of_arguments
@@ -34,7 +34,7 @@ def merge(
     columns that they are grouped by; none for all of these.  allow_overlap: add parts that hold the same rows, too.
     output: files that the report is written to, as by `save`; a .rlcorr can be merged again.
     """
-    from rlcorr_cli.pipeline.merge import merge as run
+    from rlcorr_cli.runs.merge import merge as run
 
     if not isinstance(parts, (str, list, tuple)) and not hasattr(parts, "__fspath__"):
         raise UsageError(f"parts should be paths, not {kind_of(parts)}.", "Name files of saved totals.")

@@ -14,16 +14,16 @@ from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.present import forms
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, NO_BATCH, EngineName
-from rlcorr_cli.report.filtered import ROWS_PER_FILE, Filtered, Target
-from rlcorr_cli.report.report import Report
+from rlcorr_cli.results.filtered import ROWS_PER_FILE, Filtered, Target
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Watch
     from rlcorr_cli.reading.tables import Table
-    from rlcorr_cli.report.inspected import Inspected, OneRow
+    from rlcorr_cli.results.inspected import Inspected, OneRow
+    from rlcorr_cli.runs.analyze import Watch
 
 
 @speaks_of_arguments
@@ -89,7 +89,7 @@ def analyze(
     )
     places = [place for path in outputs for place in forms.destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=chosen)
-    from rlcorr_cli.pipeline import analyze as analysis
+    from rlcorr_cli.runs import analyze as analysis
 
     with (
         Outputs() as staging,
@@ -153,7 +153,7 @@ def filter_dump(
     go.  resample: how many rows to draw in proportion to their weights.  objective: as of `analyze`, whose coefficient
     of every token is written, too; coef_normalized: divided by its batch's divisor.  The rest as of `analyze`.
     """
-    from rlcorr_cli.pipeline import filter as filtering
+    from rlcorr_cli.runs import filter as filtering
 
     refuse_outside(0, MOST_SEED, seed=seed)
     refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file, resample=resample)
@@ -205,7 +205,7 @@ def correct(
     A function of its arguments alone, for `map_batches`
     and training loops; one thread computes.
     """
-    from rlcorr_cli.pipeline import correct as correcting
+    from rlcorr_cli.runs import correct as correcting
 
     chosen = choose_plan(plan, profile=profile, mode=mode)
     _refuse_idle(chosen)
@@ -243,7 +243,7 @@ def inspect(
     worst: how many sequences and tokens to name, by k3, abs_log_ratio or seq_log_ratio.
     """
     from rlcorr_cli.measure.worst import MEASURES
-    from rlcorr_cli.pipeline import inspect as inspection
+    from rlcorr_cli.runs import inspect as inspection
 
     refuse_outside(0, MOST_ROWS, worst=worst)
     one_of("--by", by, tuple(MEASURES))
@@ -280,7 +280,7 @@ def inspect_row(
 
     row: its sample_id, or its number as errors give it.
     """
-    from rlcorr_cli.pipeline import inspect as inspection
+    from rlcorr_cli.runs import inspect as inspection
 
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)

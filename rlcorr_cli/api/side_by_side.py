@@ -20,13 +20,13 @@ from rlcorr_cli.api.touched import check_touched, sheet_files
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED, EngineName
-from rlcorr_cli.report.side_by_side import SideBySide
+from rlcorr_cli.results.side_by_side import SideBySide
+from rlcorr_cli.show.forms import sheet_destinations
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.runs.analyze import Watch
 
 
 @speaks_of_arguments
@@ -56,7 +56,7 @@ def compare_dumps(
     Which plan to take on each is chosen among those that `compare` takes by itself, and this one.  The rest as of
     `compare`; what is read of each dump is named alike, and `limit` is of each.
     """
-    from rlcorr_cli.pipeline import side_by_side as comparing
+    from rlcorr_cli.runs import side_by_side as comparing
 
     refuse_outside(0, MOST_SEED, seed=seed)
     listed = _several(dumps, bad_rows)
@@ -92,8 +92,8 @@ def compare_dumps(
         )
         sides = replace(sides, notes=sides.notes + notes)
         for path in outputs:
-            from rlcorr_cli.present.forms import sheet
-            from rlcorr_cli.present.forms import side_by_side as forms
+            from rlcorr_cli.show.forms import sheet
+            from rlcorr_cli.show.forms import side_by_side as forms
 
             sheet.write(forms.sheet(sides), path, staging)
         staging.publish()

@@ -13,14 +13,14 @@ from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.plan import Mode, Rejection, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
-from rlcorr_cli.present.forms import sheet_destinations
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import EngineName
-from rlcorr_cli.report.swept import MOST_POINTS, Sweep, Targets
+from rlcorr_cli.results.swept import MOST_POINTS, Sweep, Targets
+from rlcorr_cli.show.forms import sheet_destinations
 from rlcorr_cli.totals.comparison import divides_by_mean
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Watch
+    from rlcorr_cli.runs.analyze import Watch
 
 
 @speaks_of_arguments
@@ -59,7 +59,7 @@ def sweep(
     a rejection, of the true weights e^S of what it keeps.  points: of the curve.  batch_by: of plans that divide
     weights by their batch's mean.  The rest as of `analyze`.
     """
-    from rlcorr_cli.pipeline import sweep as sweeping
+    from rlcorr_cli.runs import sweep as sweeping
 
     refuse_outside(2, MOST_POINTS, points=points)
     targets = Targets(target_keep, target_ess)
@@ -87,7 +87,7 @@ def sweep(
         )
         result = replace(result, notes=result.notes + notes)
         for path in outputs:
-            from rlcorr_cli.present.forms import swept as forms
+            from rlcorr_cli.show.forms import swept as forms
 
             forms.write(result, path, staging)
         staging.publish()

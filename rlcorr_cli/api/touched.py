@@ -10,8 +10,8 @@ from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files import located, output_path
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.places import STDIN
-from rlcorr_cli.present.forms import FORMS, SHEETS
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.show.forms import FORMS, SHEETS
 
 
 def written(option: str, path: Any) -> Path:
@@ -68,7 +68,7 @@ def quarantines(bad_rows: BadRowPolicy | None) -> tuple[Destination, ...]:
     """Where bad rows go, for a command that replaces no older ones."""
     if bad_rows is None or bad_rows.quarantine is None:
         return ()
-    from rlcorr_cli.pipeline.bad_rows import quarantine
+    from rlcorr_cli.runs.bad_rows import quarantine
 
     destination = quarantine(bad_rows)
     return () if destination is None else (destination,)

@@ -8,7 +8,7 @@ from rlcorr_cli.cli.objective_options import ObjectiveOptions
 from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingOptions
 
 if TYPE_CHECKING:
-    from rlcorr_cli.report.checked import Checked
+    from rlcorr_cli.results.checked import Checked
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable that names the file to which a step's summary is appended."""
@@ -91,10 +91,10 @@ def _show(checked: "Checked", as_json: bool) -> int:
     """What GitHub reads first, then stdout.  Returns the exit status."""
     import os
 
-    from rlcorr_cli.present import streamed
-    from rlcorr_cli.present.ci import github
-    from rlcorr_cli.present.stdout import emit_json_pieces
-    from rlcorr_cli.present.terminal.checked import print_checked
+    from rlcorr_cli.show import streamed
+    from rlcorr_cli.show.ci import github
+    from rlcorr_cli.show.stdout import emit_json_pieces
+    from rlcorr_cli.show.terminal.checked import print_checked
 
     if os.environ.get(SUMMARY):
         github.append_summary(checked, os.environ[SUMMARY])

@@ -35,9 +35,9 @@ def compare(
     """See what each correction would leave of a dump, and which to take."""
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
-    from rlcorr_cli.present.stdout import emit_json
-    from rlcorr_cli.present.terminal.compared import print_comparison
-    from rlcorr_cli.present.terminal.side_by_side import print_side_by_side
+    from rlcorr_cli.show.stdout import emit_json
+    from rlcorr_cli.show.terminal.compared import print_comparison
+    from rlcorr_cli.show.terminal.side_by_side import print_side_by_side
 
     plans: list[PlanLike] = [*(preset or ()), *map(plan_file, plan or ())]
     if side_by_side:

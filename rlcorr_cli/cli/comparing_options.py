@@ -6,7 +6,7 @@ import typer
 
 from rlcorr_cli.cli import completion
 from rlcorr_cli.cli.options import OUTPUT, PLAN, READING
-from rlcorr_cli.present.forms import SHEETS
+from rlcorr_cli.show.forms import SHEETS
 
 PresetNames = Annotated[
     list[str] | None,

@@ -80,7 +80,7 @@ def _metrics() -> dict[str, str]:
 
 def explained() -> Offers:
     """What `rlcorr explain` takes."""
-    from rlcorr_cli.present.terminal.explain import TOPICS, known
+    from rlcorr_cli.show.terminal.explain import TOPICS, known
 
     about = {**_metrics(), **dict(presets()), **TOPICS}
     return [(name, about.get(name, "")) for name in known()]
@@ -88,7 +88,7 @@ def explained() -> Offers:
 
 def pages() -> Offers:
     """The manual's pages."""
-    from rlcorr_cli.present.terminal.help import PAGES
+    from rlcorr_cli.show.terminal.help import PAGES
 
     return _offers(PAGES)
 
@@ -107,7 +107,7 @@ def devices() -> Offers:
 
 def fail_on() -> Offers:
     """What `check` may fail on beside its rules."""
-    from rlcorr_cli.rules.policy import FailOn
+    from rlcorr_cli.results.policy import FailOn
 
     return [(name, "") for name in get_args(FailOn)]
 

@@ -9,7 +9,7 @@ from rlcorr_cli.cli import options as o
 from rlcorr_cli.cli.option_groups import ComputingOptions
 
 if TYPE_CHECKING:
-    from rlcorr_cli.report.diffed import Diff
+    from rlcorr_cli.results.diffed import Diff
 
 COMPARING = "Comparing"
 
@@ -100,10 +100,10 @@ def _show(difference: "Diff", *, fails: bool, as_json: bool) -> int:
     """What GitHub reads first, then stdout.  Returns the exit status."""
     import os
 
-    from rlcorr_cli.present.ci import github
-    from rlcorr_cli.present.stdout import emit_json
-    from rlcorr_cli.present.terminal.diffed import print_diff
-    from rlcorr_cli.report.diffed import checked
+    from rlcorr_cli.results.diffed import checked
+    from rlcorr_cli.show.ci import github
+    from rlcorr_cli.show.stdout import emit_json
+    from rlcorr_cli.show.terminal.diffed import print_diff
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
         github.annotate(checked(difference, fails=fails))

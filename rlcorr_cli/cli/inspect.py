@@ -11,7 +11,7 @@ from rlcorr_cli.cli.option_groups import ComputingOptions, PlanOptions, ReadingO
 from rlcorr_cli.reading.request import MOST_ROWS
 
 if TYPE_CHECKING:
-    from rlcorr_cli.report.inspected import Inspected, OneRow
+    from rlcorr_cli.results.inspected import Inspected, OneRow
 
 LOOKING = "What to look at"
 
@@ -71,8 +71,8 @@ def inspect(
 def _columns_before_errors(dumps: Sequence[str], format: str, as_json: bool) -> Generator[None]:
     """Where the dump cannot be read, print its columns, then the error; programs get the error alone."""
     from rlcorr_cli.errors import DataError, RlcorrError
-    from rlcorr_cli.present.terminal.inspected import print_schema
     from rlcorr_cli.reading.dump import schema_of
+    from rlcorr_cli.show.terminal.inspected import print_schema
 
     try:
         yield
@@ -87,9 +87,9 @@ def _columns_before_errors(dumps: Sequence[str], format: str, as_json: bool) -> 
 
 def _show(inspected: "Inspected", as_json: bool) -> None:
     """Print the inspection; a dump without a valid token is a DataError after that."""
-    from rlcorr_cli.present.stdout import emit_json
-    from rlcorr_cli.present.terminal.inspected import print_inspected
-    from rlcorr_cli.report.build import refuse_empty
+    from rlcorr_cli.results.build import refuse_empty
+    from rlcorr_cli.show.stdout import emit_json
+    from rlcorr_cli.show.terminal.inspected import print_inspected
 
     if as_json:
         emit_json(inspected.to_dict())
@@ -99,8 +99,8 @@ def _show(inspected: "Inspected", as_json: bool) -> None:
 
 
 def _show_row(row: "OneRow", as_json: bool) -> None:
-    from rlcorr_cli.present.stdout import emit_json
-    from rlcorr_cli.present.terminal.inspected import print_row
+    from rlcorr_cli.show.stdout import emit_json
+    from rlcorr_cli.show.terminal.inspected import print_row
 
     if as_json:
         emit_json(row.to_dict())

@@ -17,7 +17,7 @@ from typing import NoReturn
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
 from rlcorr_cli.errors import OutputError, RlcorrError, address_space, not_one_of, require_address_space
-from rlcorr_cli.present.stdout import (
+from rlcorr_cli.show.stdout import (
     ClosedStdout,
     clean,
     disarmed,
@@ -154,17 +154,17 @@ def _debug_lines() -> Generator[None]:
 def fast_path(args: list[str]) -> int:
     """Commands that need no options parsed, else the app.  A request for completion comes without arguments."""
     if args[:1] == ["presets"] and len(args) < 3 and all(map(_is_name, args[1:])) and args[1:] != ["show"]:
-        from rlcorr_cli.present.terminal.presets import print_presets
+        from rlcorr_cli.show.terminal.presets import print_presets
 
         print_presets(*args[1:])
         return 0
     if len(args) == 2 and args[0] == "explain" and _is_name(args[1]):
-        from rlcorr_cli.present.terminal.explain import print_explanation
+        from rlcorr_cli.show.terminal.explain import print_explanation
 
         print_explanation(args[1])
         return 0
     if args[:2] == ["explain", "--schema"] and not any(arg.startswith("-") for arg in args[2:]) and len(args) < 4:
-        from rlcorr_cli.present.terminal.schema import print_schema
+        from rlcorr_cli.show.terminal.schema import print_schema
 
         print_schema(args[2] if len(args) == 3 else None)
         return 0

@@ -6,10 +6,10 @@ import typer
 
 from rlcorr_cli.cli import completion
 from rlcorr_cli.plans.plan import SCOPES, Mode, Normalize, WeightScope
-from rlcorr_cli.present.forms import FORMS
 from rlcorr_cli.reading.bad_rows import BadRowAction, NonfiniteAction
 from rlcorr_cli.reading.formats import NAMES, STREAMED, WRITTEN
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED
+from rlcorr_cli.show.forms import FORMS
 
 READING = "Reading the dump"
 PLAN = "Correction plan"

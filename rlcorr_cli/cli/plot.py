@@ -55,7 +55,7 @@ def _beside(dump: str, kinds: Sequence[str]) -> dict[str, Path]:
 def _show(pictures: "Sequence[Picture]", as_json: bool) -> None:
     """Each picture's file and caption, or why there is none, on stdout."""
     from rlcorr_cli.errors import DataError
-    from rlcorr_cli.present.stdout import clean, disarmed, emit, emit_json, write_stderr
+    from rlcorr_cli.show.stdout import clean, disarmed, emit, emit_json, write_stderr
 
     for note in pictures[0].notes:
         write_stderr(disarmed(clean(note)) + "\n")
@@ -73,7 +73,7 @@ def _wrapped(caption: str) -> str:
     import shutil
     import textwrap
 
-    from rlcorr_cli.present.stdout import clean
+    from rlcorr_cli.show.stdout import clean
 
     width = min(max(shutil.get_terminal_size().columns, 40), 100)
     indent = "    "

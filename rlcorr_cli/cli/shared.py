@@ -5,12 +5,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.present.stdout import emit_json, emit_json_pieces
+from rlcorr_cli.show.stdout import emit_json, emit_json_pieces
 
 if TYPE_CHECKING:
-    from rlcorr_cli.pipeline.analyze import Progress, Watch
-    from rlcorr_cli.report.filtered import Filtered
-    from rlcorr_cli.report.report import Report
+    from rlcorr_cli.results.filtered import Filtered
+    from rlcorr_cli.results.report import Report
+    from rlcorr_cli.runs.analyze import Progress, Watch
 
 
 def watch(quiet: bool) -> "Watch | None":
@@ -20,7 +20,7 @@ def watch(quiet: bool) -> "Watch | None":
 
 @contextmanager
 def _bar(n_bytes: int) -> "Generator[Progress]":
-    from rlcorr_cli.present.terminal.progress import Bar
+    from rlcorr_cli.show.terminal.progress import Bar
 
     with Bar(n_bytes) as bar:
         yield bar.advance
@@ -29,11 +29,11 @@ def _bar(n_bytes: int) -> "Generator[Progress]":
 def show(report: "Report", as_json: bool) -> None:
     """The report on stdout."""
     if as_json:
-        from rlcorr_cli.present.forms import document
+        from rlcorr_cli.show.forms import document
 
         emit_json_pieces(document.pieces(report, pictures=False))
         return
-    from rlcorr_cli.present.terminal.report import print_report
+    from rlcorr_cli.show.terminal.report import print_report
 
     print_report(report)
 
@@ -43,6 +43,6 @@ def show_filtered(filtered: "Filtered", as_json: bool) -> None:
     if as_json:
         emit_json(filtered.to_dict())
         return
-    from rlcorr_cli.present.terminal.filtered import print_filtered
+    from rlcorr_cli.show.terminal.filtered import print_filtered
 
     print_filtered(filtered)

@@ -27,8 +27,8 @@ def sweep(
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.present.stdout import emit_json
-    from rlcorr_cli.present.terminal.swept import print_sweep
+    from rlcorr_cli.show.stdout import emit_json
+    from rlcorr_cli.show.terminal.swept import print_sweep
 
     if (plan.is_high if bound == "high" else plan.is_low if bound == "low" else None) is not None:
         raise UsageError(f"--bound {bound} moves the bound that --is-{bound} sets.", "Leave one of the two out.")

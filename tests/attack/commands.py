@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from rlcorr_cli.cli import app
-from rlcorr_cli.present.figures.kinds import KINDS as PICTURES
-from rlcorr_cli.present.forms import FORMS, SHEETS
 from rlcorr_cli.reading.formats import WRITTEN
+from rlcorr_cli.show.figures.kinds import KINDS as PICTURES
+from rlcorr_cli.show.forms import FORMS, SHEETS
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 READ_FILES = ("--plan", "--rules", "--baseline", "--join")

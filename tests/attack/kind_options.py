@@ -11,7 +11,7 @@ from values import N
 
 from rlcorr_cli.metrics.catalog import DEFINITIONS
 from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.present.figures.kinds import KINDS as PICTURES
+from rlcorr_cli.show.figures.kinds import KINDS as PICTURES
 
 DUMP, PART = "dump.parquet", "part.rlcorr"
 NUMBERS = (

@@ -14,8 +14,8 @@ from commands import DUMPS, PICTURE_SUFFIXES, PLAN, READ_FILES, SWEPT, output_op
 from dumps_of import bad, part, sample
 from values import N
 
-from rlcorr_cli.present.forms import FORMS, SHEETS
 from rlcorr_cli.reading.formats import WRITTEN
+from rlcorr_cli.show.forms import FORMS, SHEETS
 
 DUMP, PART = "dump.parquet", "part.rlcorr"
 DONE, REFUSED, EITHER = {OK}, {USAGE, OUTPUT}, {OK, USAGE, OUTPUT}

@@ -17,8 +17,8 @@ from warm import Ended, Server
 from workplace import Tried, try_case, workplaces
 
 from rlcorr_cli.cli import app
-from rlcorr_cli.present.forms import FORMS
 from rlcorr_cli.reading.formats import CONTAINERS, WRITTEN
+from rlcorr_cli.show.forms import FORMS
 
 pytestmark = pytest.mark.xdist_group("attack")
 MESSAGE = b"Error: there is none.\nName another.\n"

@@ -33,7 +33,7 @@ SHORTER = {"groups": "5.0"}
 WITHOUT_CAUSE = """
 import sys
 from rlcorr_cli.cli import main
-from rlcorr_cli.pipeline import analyze
+from rlcorr_cli.runs import analyze
 analyze.gap_share = lambda dump: 0
 sys.exit(main.run(sys.argv[1:]))
 """

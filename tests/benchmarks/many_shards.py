@@ -23,13 +23,13 @@ from rlcorr_cli.engines.in_order import OneResult
 from rlcorr_cli.engines.remote import outcomes, packed, unpacked
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
-from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
-from rlcorr_cli.pipeline.sampled_gap import gap_share
-from rlcorr_cli.pipeline.scan import Computing, ShardReading, ShardResult
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
+from rlcorr_cli.runs.sampled_gap import gap_share
+from rlcorr_cli.runs.scan import Computing, ShardReading, ShardResult
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.totals import ROWS

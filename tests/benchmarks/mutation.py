@@ -1,4 +1,4 @@
-"""What the tests do not hold: `python tests/benchmarks/mutation.py rlcorr_cli/totals rlcorr_cli/rules --sample 40`.
+"""What the tests do not hold: `python tests/benchmarks/mutation.py rlcorr_cli/totals rlcorr_cli/results --sample 40`.
 
 Applies one small change at a time to a copy of the package (a comparison flipped, + for -, a constant moved, a boolean
 turned, a return value dropped) and runs the test files that run the changed function, the quickest first, until the
@@ -33,17 +33,17 @@ from typing import NoReturn
 
 ROOT = Path(__file__).parents[2]
 TESTS = {
-    "measure": ("measure", "totals", "present/test_pictures.py", "cli/test_inspect.py", "cli/test_normalized_rows.py"),
-    "totals": ("measure", "totals", "metrics", "reading/test_row_keys.py", "report", "present/test_pictures.py"),
-    "metrics": ("metrics", "measure/test_against_oracle.py", "measure/test_edges.py", "report", "rules"),
-    "rules": ("rules", "cli/test_check.py", "cli/test_check_saved.py"),
-    "report": (
-        "report",
+    "measure": ("measure", "totals", "show/test_pictures.py", "cli/test_inspect.py", "cli/test_normalized_rows.py"),
+    "totals": ("measure", "totals", "metrics", "reading/test_row_keys.py", "results", "show/test_pictures.py"),
+    "metrics": ("metrics", "measure/test_against_oracle.py", "measure/test_edges.py", "results"),
+    "results": (
+        "results",
+        "cli/test_check.py",
         "cli/test_check_saved.py",
         "cli/test_filter.py",
         "cli/test_inspect.py",
         "cli/test_schema.py",
-        "present/test_pictures.py",
+        "show/test_pictures.py",
     ),
 }
 """Folder of the package -> folders and files of tests/ that are to hold it."""

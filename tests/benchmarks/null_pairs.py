@@ -25,7 +25,7 @@ from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.report.diffed import LEVEL, Diff, Drawn, sections
+from rlcorr_cli.results.diffed import LEVEL, Diff, Drawn, sections
 from rlcorr_cli.totals.view import Numbers
 
 Rng = np.random.Generator

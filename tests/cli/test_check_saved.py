@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from running import BF16, STEPS, Ran, parquet, refused, row, run
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.report.saved import read_report
+from rlcorr_cli.results.saved import read_report
 
 SCHEMA = json.loads(run("explain", "--schema", "report").out)
 VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)

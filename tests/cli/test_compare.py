@@ -14,7 +14,7 @@ from running import BF16, STEPS, Ran, analyzed, parquet, refused, row, run, run_
 
 from rlcorr_cli import api
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.present.forms import SHEETS
+from rlcorr_cli.show.forms import SHEETS
 from rlcorr_cli.totals.measured import MOST_COMPARED
 
 COLUMNS = [

@@ -19,8 +19,8 @@ from rlcorr_cli.plans.plan import SCOPES
 from rlcorr_cli.plans.presets import ALIASES, PRESETS
 from rlcorr_cli.plans.presets.families import FAMILIES, families, of_family
 from rlcorr_cli.plans.statistics import STATISTICS
-from rlcorr_cli.present import figures
-from rlcorr_cli.present.terminal.help import PAGES
+from rlcorr_cli.show import figures
+from rlcorr_cli.show.terminal.help import PAGES
 
 HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib")
 

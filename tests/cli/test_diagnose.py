@@ -15,8 +15,8 @@ from rlcorr_cli.api.words import as_arguments
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.cli.options import KINDS
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.present.forms import SHEETS
-from rlcorr_cli.report.flagged import caused
+from rlcorr_cli.results.flagged import caused
+from rlcorr_cli.show.forms import SHEETS
 
 CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"
 TOP_P, WORKER = str(CAUSES / "top_p08.parquet"), str(CAUSES / "worker_temp09.parquet")

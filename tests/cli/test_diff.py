@@ -12,7 +12,7 @@ import pytest
 from running import BF16, SAMPLE, STEPS, parquet, refused, row, run
 
 from rlcorr_cli.metrics.diagnostics import METRICS
-from rlcorr_cli.report.diffed import FAMILY, holm
+from rlcorr_cli.results.diffed import FAMILY, holm
 
 INT8, FP32 = str(SAMPLE / "smollm2_int8.parquet"), str(SAMPLE / "smollm2_fp32.parquet")
 

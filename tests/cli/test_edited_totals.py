@@ -17,7 +17,7 @@ from msgspec.msgpack import Ext
 from numpy.typing import NDArray
 from running import STEPS, refused, run
 
-from rlcorr_cli.report.saved_totals import _digest
+from rlcorr_cli.results.saved_totals import _digest
 
 FIRST_LINE = b"rlcorr totals 2\n"
 DIGEST = 32

@@ -218,7 +218,7 @@ def test_an_end_of_file_inside_is_a_fault_and_no_interrupt(
     more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Python raises it of byte code that was cut short when the disk was full."""
-    name = "rlcorr_cli.present.forms.tensorboard"
+    name = "rlcorr_cli.show.forms.tensorboard"
     source = importlib.util.find_spec(name).origin
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "cache"))
     compiled = Path(py_compile.compile(source))

@@ -11,12 +11,12 @@ from rlcorr_cli.plans.plan import SCOPES
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
-from rlcorr_cli.present.terminal.choice import FLAGS
-from rlcorr_cli.present.terminal.explain import TOPICS, near_misses
 from rlcorr_cli.reading.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
-from rlcorr_cli.report import recommend
-from rlcorr_cli.rules.defaults import RULES
+from rlcorr_cli.results import recommend
+from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.show.terminal.choice import FLAGS
+from rlcorr_cli.show.terminal.explain import TOPICS, near_misses
 
 
 def explained(name: str) -> str:

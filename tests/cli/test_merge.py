@@ -14,8 +14,8 @@ from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
 
 from rlcorr_cli.api import analyze, save
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.report.saved import read_report
-from rlcorr_cli.report.saved_totals import VERSION, content, read_head, read_totals
+from rlcorr_cli.results.saved import read_report
+from rlcorr_cli.results.saved_totals import VERSION, content, read_head, read_totals
 from rlcorr_cli.totals.row_keys import SKETCH_SIZE, KeySample, shared_fraction
 
 CUTS = (0, 20, 90, 100, 180, 222, 300, 320)

@@ -11,8 +11,8 @@ from running import BF16, SAMPLE, STEPS, Ran, analyzed, refused, run
 from rlcorr_cli import analyze, choose_objective
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.objective import OBJECTIVE, full_names
-from rlcorr_cli.present.numbers import number
-from rlcorr_cli.report.saved import read_report
+from rlcorr_cli.results.saved import read_report
+from rlcorr_cli.show.numbers import number
 
 INT8 = str(SAMPLE / "smollm2_int8.parquet")
 TOKEN_IS = (STEPS, "--preset", "token_is", "--objective", "auto")

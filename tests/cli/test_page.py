@@ -13,9 +13,9 @@ from running import BF16, STEPS, parquet, row, run
 from worded import words
 
 from rlcorr_cli import analyze
-from rlcorr_cli.present.correction import correction
-from rlcorr_cli.present.forms.content import content
-from rlcorr_cli.report.saved import read_report
+from rlcorr_cli.results.saved import read_report
+from rlcorr_cli.show.correction import correction
+from rlcorr_cli.show.forms.content import content
 
 pytestmark = pytest.mark.xdist_group("pages")
 PLAN = ("--preset", "geo_rs", "--is", "token", "--is-high", "2")

@@ -11,7 +11,7 @@ from running import BF16, SAMPLE, STEPS, parquet, refused, row, run, run_process
 
 from rlcorr_cli import api
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.present.forms import SHEETS
+from rlcorr_cli.show.forms import SHEETS
 
 FP32, INT8 = str(SAMPLE / "smollm2_fp32.parquet"), str(SAMPLE / "smollm2_int8.parquet")
 THREE = (FP32, BF16, INT8)

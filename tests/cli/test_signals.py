@@ -111,7 +111,7 @@ from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.cli import main
 from rlcorr_cli.engines import interrupt
-from rlcorr_cli.present.stdout import emit
+from rlcorr_cli.show.stdout import emit
 
 def work(args):
     if "file" in args:

@@ -15,17 +15,17 @@ from running import BF16, SAMPLE, STEPS, parquet, row, run
 from rlcorr_cli import api
 from rlcorr_cli.cli import main
 from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.present.stdout import NARROWEST
-from rlcorr_cli.present.terminal.checked import print_checked
-from rlcorr_cli.present.terminal.compared import print_comparison
-from rlcorr_cli.present.terminal.diagnosed import print_diagnosis
-from rlcorr_cli.present.terminal.diffed import print_diff
-from rlcorr_cli.present.terminal.explain import known
-from rlcorr_cli.present.terminal.help import PAGES
-from rlcorr_cli.present.terminal.inspected import print_inspected, print_row
-from rlcorr_cli.present.terminal.report import print_report
-from rlcorr_cli.present.terminal.side_by_side import print_side_by_side
-from rlcorr_cli.present.terminal.swept import print_sweep
+from rlcorr_cli.show.stdout import NARROWEST
+from rlcorr_cli.show.terminal.checked import print_checked
+from rlcorr_cli.show.terminal.compared import print_comparison
+from rlcorr_cli.show.terminal.diagnosed import print_diagnosis
+from rlcorr_cli.show.terminal.diffed import print_diff
+from rlcorr_cli.show.terminal.explain import known
+from rlcorr_cli.show.terminal.help import PAGES
+from rlcorr_cli.show.terminal.inspected import print_inspected, print_row
+from rlcorr_cli.show.terminal.report import print_report
+from rlcorr_cli.show.terminal.side_by_side import print_side_by_side
+from rlcorr_cli.show.terminal.swept import print_sweep
 
 WIDTHS = [*range(NARROWEST, 110), *range(110, 201, 10)]
 NATIVE = [

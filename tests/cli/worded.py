@@ -3,8 +3,8 @@
 from typing import Any
 
 from rlcorr_cli import analyze
-from rlcorr_cli.present.forms import markdown, page
-from rlcorr_cli.present.forms.content import content
+from rlcorr_cli.show.forms import markdown, page
+from rlcorr_cli.show.forms.content import content
 
 
 def words(dump: str, **options: Any) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from rlcorr_cli import diagnose
-from rlcorr_cli.report.diagnosed import DiagnosedDump
+from rlcorr_cli.results.diagnosed import DiagnosedDump
 
 DUMPS = Path(__file__).parent / "causes"
 VERDICTS = {

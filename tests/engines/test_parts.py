@@ -23,12 +23,6 @@ from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.errors import DataError, OutputError
 from rlcorr_cli.files.destinations import check_run
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.pipeline.analyze import opened
-from rlcorr_cli.pipeline.filter import filter_dump
-from rlcorr_cli.pipeline.filter_parts import WriteParts
-from rlcorr_cli.pipeline.filter_passes import FilteredRows, FilterShard, filter_work
-from rlcorr_cli.pipeline.portions import RetriedSmaller
-from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
@@ -37,7 +31,13 @@ from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.datasets import SEAL, PartsPlace, ShardParts, dataset
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.whole_rows import ArrowRows
-from rlcorr_cli.report.filtered import Filtered, Target
+from rlcorr_cli.results.filtered import Filtered, Target
+from rlcorr_cli.runs.analyze import opened
+from rlcorr_cli.runs.filter import filter_dump
+from rlcorr_cli.runs.filter_parts import WriteParts
+from rlcorr_cli.runs.filter_passes import FilteredRows, FilterShard, filter_work
+from rlcorr_cli.runs.portions import RetriedSmaller
+from rlcorr_cli.runs.scan import Computing, ShardReading
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 from running import row

@@ -13,17 +13,17 @@ import pytest
 
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
-from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
-from rlcorr_cli.pipeline.budget_search import BudgetCandidates, BudgetTotals, search_budgets
-from rlcorr_cli.pipeline.filter_passes import filter_work
-from rlcorr_cli.pipeline.inspect import InspectShard
-from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.report.filtered import Target
+from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
+from rlcorr_cli.runs.budget_search import BudgetCandidates, BudgetTotals, search_budgets
+from rlcorr_cli.runs.filter_passes import filter_work
+from rlcorr_cli.runs.inspect import InspectShard
+from rlcorr_cli.runs.scan import Computing, ShardReading
 from rlcorr_cli.totals.budget_search import crossing
 
 N = 40

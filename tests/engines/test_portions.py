@@ -14,13 +14,13 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.observe import Observation
-from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
-from rlcorr_cli.pipeline.portions import LEAST_TOKENS, RetriedSmaller, RetriedSmallerStream
-from rlcorr_cli.pipeline.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
+from rlcorr_cli.runs.portions import LEAST_TOKENS, RetriedSmaller, RetriedSmallerStream
+from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.totals.measured import Measured
 
 BF16 = Path(__file__).parents[2] / "sample_data" / "smollm2_bf16.parquet"

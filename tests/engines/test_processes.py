@@ -19,17 +19,17 @@ from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
-from rlcorr_cli.pipeline.analyze import measure, opened
-from rlcorr_cli.pipeline.bad_rows import BadRowLog
-from rlcorr_cli.pipeline.filter_passes import FilteredRows, filter_work, filtered_rows
-from rlcorr_cli.pipeline.inspect import InspectShard
-from rlcorr_cli.pipeline.scan import Computing, ShardReading, scan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.report.filtered import Target
+from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.runs.analyze import measure, opened
+from rlcorr_cli.runs.bad_rows import BadRowLog
+from rlcorr_cli.runs.filter_passes import FilteredRows, filter_work, filtered_rows
+from rlcorr_cli.runs.inspect import InspectShard
+from rlcorr_cli.runs.scan import Computing, ShardReading, scan
 from rlcorr_cli.totals.measured import Measured
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))

@@ -7,13 +7,13 @@ import pytest
 
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
-from rlcorr_cli.pipeline.analyze import MeasureShard, opened, provenance_of
-from rlcorr_cli.pipeline.filter_passes import filter_work
-from rlcorr_cli.pipeline.inspect import InspectShard
-from rlcorr_cli.pipeline.scan import Computing, ShardReading
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.report.filtered import Target
+from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
+from rlcorr_cli.runs.filter_passes import filter_work
+from rlcorr_cli.runs.inspect import InspectShard
+from rlcorr_cli.runs.scan import Computing, ShardReading
 
 LINE = b'{"rollout_log_probs": [-1.0], "old_log_probs": [-1.5], "step": %d, "prompt": "p", "sample_id": "s%d"}\n'
 

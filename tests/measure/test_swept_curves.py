@@ -15,11 +15,11 @@ from test_comparison import compared
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.sweep import Units, swept_units
-from rlcorr_cli.pipeline.sweep import _places, candidates_of, curve_of
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.report.swept import Point, Sweep, Targets, swept_report
+from rlcorr_cli.results.swept import Point, Sweep, Targets, swept_report
+from rlcorr_cli.runs.sweep import _places, candidates_of, curve_of
 from rlcorr_cli.totals.sweep import UnitTotals
 
 TOKEN_COLUMNS = ("kept", "info", "k3_left")

@@ -6,7 +6,7 @@ import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.reading.find import Source, find, find_noting
-from rlcorr_cli.report.saved import is_report
+from rlcorr_cli.results.saved import is_report
 
 
 def touch(path: Path, content: bytes = b"{}\n") -> str:

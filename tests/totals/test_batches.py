@@ -9,14 +9,14 @@ import pytest
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
-from rlcorr_cli.pipeline.analyze import measure, opened
-from rlcorr_cli.pipeline.budget_search import search_budgets
-from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.report.build import build
+from rlcorr_cli.results.build import build
+from rlcorr_cli.runs.analyze import measure, opened
+from rlcorr_cli.runs.budget_search import search_budgets
+from rlcorr_cli.runs.scan import Computing
 
 STEPS = str(Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet")
 CPU = Computing("cpu")

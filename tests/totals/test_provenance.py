@@ -10,11 +10,11 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.metrics.settings import DiagnosticSettings
-from rlcorr_cli.pipeline.analyze import measure, opened
-from rlcorr_cli.pipeline.budget_search import search_budgets
-from rlcorr_cli.pipeline.scan import Computing
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.request import NO_BATCH, ReadRequest
+from rlcorr_cli.runs.analyze import measure, opened
+from rlcorr_cli.runs.budget_search import search_budgets
+from rlcorr_cli.runs.scan import Computing
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Coverage, ShardId
 from rlcorr_cli.totals.view import plan_block

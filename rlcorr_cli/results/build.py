@@ -1,0 +1,315 @@
+"""From totals to a Report: groups in order, metrics by name, rules judged, notes."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.errors import DataError, plural
+from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
+from rlcorr_cli.metrics.corrections import canonical
+from rlcorr_cli.metrics.diagnostics import intervals
+from rlcorr_cli.metrics.table import CountRow, MetricTable
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.reading.bad_rows import BadRowCounts
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.reading.names import ROLLOUTS
+from rlcorr_cli.results.clusters import Clusters
+from rlcorr_cli.results.impossible import impossible_in
+from rlcorr_cli.results.objective import group_objectives, objective_report
+from rlcorr_cli.results.order import key_order, order
+from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
+from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
+from rlcorr_cli.totals.binned import BinnedTotals
+from rlcorr_cli.totals.families import Value, Values
+from rlcorr_cli.totals.histogram import Histograms
+from rlcorr_cli.totals.limits import LARGEST_SHAPE
+from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
+from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
+from rlcorr_cli.totals.tail import Tails
+from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
+from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.whole import WholeDump
+
+COUNTED = {
+    "rows": ROWS,
+    "sequences": "sequences",
+    "empty_sequences": EMPTY,
+    "tokens": "tokens",
+    "masked_tokens": MASKED,
+}
+"""What a report counts -> the sum that it is."""
+
+GROUPS_AT_ONCE = 1024
+"""Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""
+
+if TYPE_CHECKING:
+    from rlcorr_cli.frameworks.profile import Profile
+
+
+def build(
+    *,
+    totals: Totals | None,
+    replicates: Mapping[str, Replicates],
+    group_by: tuple[str, ...],
+    plan: Plan,
+    profile: "Profile | None",
+    inputs: Sequence[Input],
+    notes: Sequence[str],
+    problems: BadRowCounts,
+    anomalies: tuple[AnomalyFinding, ...],
+    of_whole: WholeDump | None = None,
+    objective: Objective | None = None,
+    batch_by: str | None = None,
+    group_replicates: GroupReplicates = None,
+    group_bins: Mapping[tuple[Any, ...], BinnedTotals] | None = None,
+    cluster_by: Any = ROLLOUTS,
+) -> Report:
+    """A report of finished totals.  A dump without rows or without a valid token is a DataError.
+
+    group_by: the columns of a group's key after its training batch; batches are not told apart in a report, but by an
+    objective.  batch_by: the column of batches, None where all rows are one.  group_replicates: of each group's
+    values, where groups have intervals.  group_bins: the same, where they have curves of their own.  cluster_by: as
+    of Clusters.
+    """
+    whole_counts = {**counts(None if totals is None else totals.numbers.whole, plan.mode)}
+    whole_counts |= {"rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
+    refuse_empty(whole_counts, inputs)
+    assert totals is not None, "a dump with a valid token has totals"
+    divided = factors(totals, plan, CANONICAL if profile is None else profile.batch_mean) if plan.normalizes else None
+    of_objective, of_groups = None, dict[tuple[Any, ...], Values]()
+    if objective is not None:
+        batch_means = (
+            {} if divided is None else {key[0]: mean for key, mean in zip(totals.keys, divided.tolist(), strict=True)}
+        )
+        batches = by_batch(totals, of_whole)
+        of_objective = objective_report(batches, plan, objective, batch_means=batch_means, batch_by=batch_by)
+        if group_by:
+            of_groups = group_objectives(totals, plan, objective, batch_means=batch_means)
+    if divided is not None:
+        totals = normalize(totals, plan, divided)
+    whole_total = with_whole(totals.whole, of_whole)
+    numbers = Numbers.of_plan(whole_total, plan, 0)
+    by_values = totals.regrouped(lambda key: key[1:])
+    groups: list[Group] = []
+    places = sorted(range(len(by_values)), key=lambda place: key_order(by_values.keys[place])) if group_by else []
+    for first in range(0, len(places), GROUPS_AT_ONCE):
+        some = by_values.at(places[first : first + GROUPS_AT_ONCE])
+        groups += _groups(some, group_by, plan=plan, profile=profile)
+    if of_objective is not None:
+        nothing = dict.fromkeys(of_objective.named_metrics)
+        groups = [replace(group, objective=of_groups.get(tuple(group.key.values()), nothing)) for group in groups]
+    if group_replicates and profile is None:
+        groups = [_with_intervals(group, group_replicates, plan.mode) for group in groups]
+    if group_bins:
+        groups = [_with_curves(group, group_bins, by_values, plan) for group in groups]
+    whole = Group(
+        key={},
+        counts=whole_counts,
+        values=canonical(numbers, plan),
+        peer_metrics=None if profile is None else profile.write(numbers, plan),
+        objective={} if of_objective is None else of_objective.named_metrics,
+    )
+    clusters = Clusters.of(cluster_by, replicates.get(plan.mode))
+    drawn_intervals = intervals(whole.values, replicates.get(plan.mode))
+    return Report(
+        inputs=tuple(inputs),
+        plan=plan,
+        profile=profile.name if profile else "canonical",
+        whole=whole,
+        intervals=drawn_intervals if profile is None else {},
+        groups=tuple(groups),
+        notes=(
+            *notes,
+            *(() if profile is None else profile.remarks(numbers, plan)),
+            *_notes(whole.values, problems),
+            *_effective_notes(whole.values, whole_counts["sequences"]),
+            *_shape_notes(whole.values, numbers.tail("sequence").n_fitted),
+            *_reward_notes(numbers, inputs),
+            *_advantage_notes(numbers),
+            *(_alike(of_whole) if cluster_by == ROLLOUTS else []),
+            *(clusters.notes if clusters is not None and profile is None else ()),
+        ),
+        log_ratios=numbers.histogram("log_ratio"),
+        problems=problems.to_dict(),
+        anomalies=anomalies,
+        impossible=impossible_in(whole.values, of_whole),
+        clusters=clusters,
+        suggestions=_suggestions(numbers, whole.values, plan),
+        geometric=geometric_bounds(sequence_distances(numbers)),
+        objective=of_objective,
+    )
+
+
+def by_batch(totals: Totals, of_whole: WholeDump | None) -> Totals:
+    """The totals of each training batch, in order, by its value alone."""
+    batches = totals.regrouped(lambda key: key[:1])
+    batches = batches.at(sorted(range(len(batches)), key=lambda place: order(batches.keys[place][0])))
+    return with_whole(batches, of_whole) if len(batches) == 1 else batches
+
+
+def _suggestions(numbers: Numbers, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:
+    distances = {
+        rejection.name: Distances(
+            numbers.histogram(f"rs.{rejection.name}.distance"),
+            None if rejection.scope == "token" else numbers.tail(f"rs.{rejection.name}.distance"),
+        )
+        for rejection in plan.rejections
+        if rejection.by_distance
+    }
+    return tuple(suggestions(plan.rejections, values, distances))
+
+
+def sequence_distances(numbers: Numbers) -> Distances:
+    """|g| of every sequence."""
+    return Distances(numbers.histogram("seq_distance"), numbers.tail("seq_distance"))
+
+
+def with_whole(totals: Totals, of_whole: WholeDump | None) -> Totals:
+    """The totals of one group, of all rows, with the longer tails of the whole dump and what is counted of it alone."""
+    if of_whole is None:
+        return totals
+    tails = {name: Tails.of_each([tail]) for name, tail in of_whole.tails.items()}
+    histograms = {name: Histograms.of_each([histogram]) for name, histogram in of_whole.histograms.items()}
+    return replace(totals, tails={**totals.tails, **tails}, histograms={**totals.histograms, **histograms})
+
+
+def counts(totals: Totals | None, mode: Mode, at: int = 0) -> dict[str, int]:
+    """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens, of the group at a place; 0
+    without totals.  Bad rows are not here."""
+    numbers = None if totals is None else Numbers.of_mode(totals, mode, at)
+    return {name: 0 if numbers is None else int(numbers.sum(of)) for name, of in COUNTED.items()}
+
+
+def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
+    """A dump without a row, a good row or a valid token is a DataError."""
+    where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"
+    if not counts["rows"]:
+        raise DataError(f"{where}: no rows.", "Name a dump that holds at least one sequence.")
+    bad = counts["bad_rows"]
+    if bad == counts["rows"]:
+        rows = "the only row is bad" if bad == 1 else f"all {bad:,} rows are bad"
+        raise DataError(
+            f"{where}: {rows}.", f"`rlcorr inspect DUMP` says what is wrong with {'it' if bad == 1 else 'them'}."
+        )
+    if not counts["tokens"]:
+        left_out = f"; {plural(bad, 'bad row')} left out" if bad else ""
+        if not counts["masked_tokens"]:
+            empty = (
+                "the only row is empty" if counts["rows"] - bad == 1 else f"all {counts['rows'] - bad:,} rows are empty"
+            )
+            raise DataError(
+                f"{where}: no token, {empty}{left_out}.",
+                "Name a dump whose log-probs are lists with something in them.",
+            )
+        masked = f"{plural(counts['masked_tokens'], 'token')} of {plural(counts['rows'] - bad, 'row')}"
+        raise DataError(
+            f"{where}: no valid token, {masked} masked{left_out}.",
+            "If another column is the mask, name it: --map response_mask=COLUMN.",
+        )
+
+
+def _groups(totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Profile | None") -> Iterator[Group]:
+    """The groups of some values of the columns, whose metrics are computed together."""
+    table = MetricTable.of(canonical(Numbers.of_plan(totals, plan), plan), len(totals))
+    of_mode = Numbers.of_mode(totals, plan.mode)
+    counted = {name: of_mode.sum(of).astype(np.int64) for name, of in COUNTED.items()}
+    for at, key in enumerate(totals.keys):
+        yield Group(
+            key=dict(zip(group_by, key, strict=True)),
+            counts=CountRow(counted, at),
+            values=table[at],
+            peer_metrics=None if profile is None else profile.write(Numbers.of_plan(totals, plan, at), plan),
+        )
+
+
+def _with_intervals(group: Group, replicates: Mapping[tuple[Any, ...], Mapping[str, Replicates]], mode: Mode) -> Group:
+    """The group with its intervals."""
+    drawn = replicates.get(tuple(group.key.values()))
+    return group if drawn is None else replace(group, intervals=intervals(group.values, drawn.get(mode)))
+
+
+def _with_curves(group: Group, bins: Mapping[tuple[Any, ...], BinnedTotals], by_values: Totals, plan: Plan) -> Group:
+    """The group with what its own curves are drawn from; one without a token has none."""
+    key = tuple(group.key.values())
+    if key not in bins:
+        return group
+    log_ratios = Numbers.of_plan(by_values, plan, by_values.keys.index(key)).histogram("log_ratio")
+    return replace(group, curves=GroupCurves(log_ratios, bins[key]))
+
+
+def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
+    notes = [QUANTILE_NOTE]
+    left_out = problems.to_dict().items()
+    notes += [f"{name}: {plural(problem['rows'], 'row')} left out; {problem['first']}." for name, problem in left_out]
+    if problems.cleared:
+        notes.append(f"{plural(problems.cleared, 'token')} masked for values that are not finite.")
+    if problems.unscored:
+        kept = f"{plural(problems.unscored, 'token')} without a rollout log-prob kept at ratio 1"
+        notes.append(f"{kept}; every metric of differences counts a difference of 0 there.")
+    if (values["logprob_abs_diff_max"] or 0) > 340:
+        notes.append("Some log-ratios lie beyond +-340; metrics that float64 cannot hold are null.")
+    return notes
+
+
+def _effective_notes(values: Mapping[str, Value], n_sequences: int) -> list[str]:
+    """That intervals do not tell how far means of e^S may be off where a handful of sequences makes them."""
+    share = values["seq_ess"]
+    if share is None or n_sequences < FEWEST_EFFECTIVE or share * n_sequences >= FEWEST_EFFECTIVE:
+        return []
+    effective = f"{share * n_sequences:.1f} effective of {n_sequences:,}"
+    return [f"chi2_seq and seq_ess rest on {effective} sequences: they may be far off."]
+
+
+def _shape_notes(values: Mapping[str, Value], n_fitted: int) -> list[str]:
+    """That a tail which looks heavy is of too few sequences to be called so."""
+    shape, error = values["pareto_k_seq"], values["pareto_k_seq_se"]
+    if shape is None or error is None or shape <= LARGEST_SHAPE or values["pareto_k_seq_limit"] is not None:
+        return []
+    return [f"pareto_k_seq is {shape:.3g} +- {error:.2f}: {n_fitted} tail values are too few to judge it."]
+
+
+def _reward_notes(numbers: Numbers, inputs: Sequence[Input]) -> list[str]:
+    """What reward_mean leaves out, and why it may be null."""
+    if not all("reward" in source.columns for source in inputs):
+        return []
+    sequences, rewarded = int(numbers.sequences), int(numbers.sum("rewarded"))
+    notes: list[str] = []
+    if rewarded < sequences:
+        without = f"{sequences - rewarded:,} of {sequences:,} sequences have no finite reward (null, NaN or infinite)"
+        notes.append(f"{without}: reward_mean is of the others." if rewarded else f"{without}.")
+    if not math.isfinite(numbers.sum("reward")):
+        notes.append("The rewards' sum is beyond float64: reward_mean is null.")
+    return notes
+
+
+def _advantage_notes(numbers: Numbers) -> list[str]:
+    """What advantage_shift leaves out."""
+    if not numbers.has(f"{PREFIX}rows"):
+        return []
+    sequences, known = int(numbers.sequences), int(numbers.sum(f"{PREFIX}rows"))
+    notes: list[str] = []
+    if known < sequences:
+        without = f"{sequences - known:,} of {sequences:,} sequences have no finite advantage"
+        notes.append(f"{without}: advantage_shift is of the others." if known else f"{without}.")
+    if not math.isfinite(numbers.sum(f"{PREFIX}advantage_squared")):
+        notes.append("The sum of the advantages' squares is beyond float64: advantage_shift is null.")
+    return notes
+
+
+_SAMPLE_ID = "a column sample_id would tell them apart."
+
+
+def _alike(of_whole: WholeDump | None) -> list[str]:
+    """A note where more than a tenth of the rows share their draws of the bootstrap."""
+    rows = None if of_whole is None else of_whole.rows
+    if rows is None or rows.shared_fraction <= 0.1:
+        return []
+    if rows.n_distinct == 1:
+        return [f"All rows are alike in their rollout log-probs, so there are no intervals; {_SAMPLE_ID}"]
+    shared = f"{100 * rows.shared_fraction:.0f} % of the rows are alike in their rollout log-probs"
+    return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]

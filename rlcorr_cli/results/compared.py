@@ -1,0 +1,343 @@
+"""A Comparison: what each of several plans makes of one dump, and which to take; as values, for any form to show."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from rlcorr_cli import __version__
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.metrics.advantages import shift_and_error
+from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
+from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
+from rlcorr_cli.metrics.table import MetricTable
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.reading.names import ROLLOUTS
+from rlcorr_cli.results.build import by_batch, refuse_empty, sequence_distances, with_whole
+from rlcorr_cli.results.build import counts as counts_of
+from rlcorr_cli.results.clusters import Clusters
+from rlcorr_cli.results.impossible import Impossible, impossible_in
+from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
+from rlcorr_cli.results.order import key_order
+from rlcorr_cli.results.recommend import KEEP, Evidence, PlanValues, Recommendation, recommend
+from rlcorr_cli.results.report import plain_key
+from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
+from rlcorr_cli.totals.comparison import (
+    COMPARISON,
+    ComparedTotals,
+    divides_by_mean,
+    normalized,
+    uncorrected,
+    weight_means,
+)
+from rlcorr_cli.totals.families import Value, Values, finite
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.totals import Totals
+from rlcorr_cli.totals.view import Numbers
+
+SCHEMA = 1
+Sort = Literal["worth", "info", "kept", "name"]
+
+
+@dataclass(frozen=True)
+class NamedPlan:
+    """A plan to compare, with its other names; is_named: whether it was asked for by name."""
+
+    name: str
+    plan: Plan
+    also: tuple[str, ...] = ()
+    is_named: bool = False
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A plan that the dump cannot be compared by, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedGroup:
+    """The whole dump, with an empty key, or one group of its rows.  metrics: its diagnostics, with advantage_shift."""
+
+    key: Mapping[str, Any]
+    counts: Mapping[str, int]
+    metrics: Mapping[str, Value]
+    plans: tuple[PlanValues, ...]
+    recommendation: Recommendation
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form of a group."""
+        return {
+            "key": plain_key(self.key),
+            "counts": dict(self.counts),
+            "metrics": dict(self.metrics),
+            "plans": [_of_group(plan) for plan in self.plans],
+            "recommendation": self.recommendation.to_dict(),
+        }
+
+
+def _of_group(plan: PlanValues) -> dict[str, Any]:
+    """The JSON form of a plan in a group."""
+    objective = {"objective": dict(plan.objective_metrics)} if plan.objective_metrics else {}
+    return {"name": plan.name, "values": dict(plan.values), **objective}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Plans compared on one dump; see the module.  problems: as of a Report.  intervals: of the dump's diagnostics.
+    clusters: as of a Report."""
+
+    inputs: tuple[Input, ...]
+    whole: ComparedGroup
+    groups: tuple[ComparedGroup, ...]
+    intervals: Mapping[str, tuple[float, float]]
+    skipped: tuple[Skipped, ...]
+    anomalies: tuple[AnomalyFinding, ...]
+    problems: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...]
+    seconds: float = 0.0
+    clusters: Clusters | None = None
+
+    @property
+    def recommendation(self) -> Recommendation:
+        """Of the whole dump."""
+        return self.whole.recommendation
+
+    @property
+    def disagreeing(self) -> tuple[ComparedGroup, ...]:
+        """Groups in which the recommended plan is neither taken nor as good as the one that is."""
+        plan = self.recommendation.plan
+        return tuple(
+            group
+            for group in self.groups
+            if group.recommendation.plan is not None
+            and plan not in (group.recommendation.plan, *group.recommendation.ties)
+        )
+
+    @property
+    def undecided(self) -> tuple[ComparedGroup, ...]:
+        """Groups that cannot tell."""
+        return tuple(group for group in self.groups if group.recommendation.plan is None)
+
+    def sorted_plans(self, sort: Sort = "worth") -> tuple[PlanValues, ...]:
+        """The plans in an order: by a column, the largest first, or by name."""
+        if sort == "name":
+            return tuple(sorted(self.whole.plans, key=lambda plan: plan.name))
+        return tuple(sorted(self.whole.plans, key=lambda plan: -(plan.values[sort] or 0.0)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
+            "inputs": [source.to_dict() for source in self.inputs],
+            "counts": dict(self.whole.counts),
+            "clusters": None if self.clusters is None else self.clusters.to_dict(),
+            "metrics": dict(self.whole.metrics),
+            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "plans": [plan.to_dict() for plan in self.whole.plans],
+            "recommendation": self.recommendation.to_dict(),
+            "groups": [group.to_dict() for group in self.groups],
+            "skipped": [asdict(skipped) for skipped in self.skipped],
+            "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
+            "problems": {name: dict(problem) for name, problem in self.problems.items()},
+            "notes": list(self.notes),
+        }
+
+
+def compared(
+    measured: Measured,
+    plans: Sequence[NamedPlan],
+    *,
+    group_by: tuple[str, ...],
+    inputs: tuple[Input, ...],
+    skipped: tuple[Skipped, ...],
+    notes: tuple[str, ...],
+    anomalies: tuple[AnomalyFinding, ...],
+    problems: Mapping[str, Mapping[str, Any]],
+    n_bad_rows: int = 0,
+    objectives: Mapping[Plan, Objective] | None = None,
+    batch_by: str | None = None,
+    cluster_by: str = ROLLOUTS,
+) -> Comparison:
+    """A comparison of finished totals.  batch_by: the column of training batches, None where all rows are one.
+    cluster_by: as of Clusters.
+    A dump without rows or without a valid token is a DataError."""
+    mode = plans[0].plan.mode
+    counts = counts_of(None if measured.totals is None else measured.totals.numbers.whole, mode)
+    counts = {**counts, "rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
+    refuse_empty(counts, inputs)
+    assert measured.totals is not None, "a dump with a valid token has totals"
+    totals = normalized(measured.totals, [named.plan for named in plans])
+    whole_total = with_whole(totals.whole, measured.whole)
+    by_values = totals.regrouped(lambda key: key[1:])
+    n_batches = len({batch for batch, *_ in totals.keys})
+    clusters = Clusters.of(cluster_by, measured.replicates.get(mode))
+    metrics = diagnostics(Numbers.of_mode(whole_total, mode, 0))
+    drawn_intervals = intervals(metrics, measured.replicates.get(mode))
+    cause = _cause(anomalies, impossible_in(metrics, measured.whole))
+    whole = _group(
+        {},
+        whole_total,
+        plans,
+        counts=counts,
+        diagnosed=metrics,
+        cause=cause,
+        drawn=measured,
+        n_batches=n_batches,
+        clusters=clusters,
+    )
+    groups = _groups(by_values, group_by=group_by, plans=plans, cause=cause) if group_by else []
+    if objectives:
+        whole = _with_objectives(whole, measured.totals, objectives, batch_by)
+        groups = _with_group_objectives(groups, measured.totals, objectives) if groups else groups
+    return Comparison(
+        inputs=inputs,
+        whole=whole,
+        groups=tuple(groups),
+        intervals=drawn_intervals,
+        clusters=clusters,
+        skipped=skipped,
+        anomalies=anomalies,
+        problems=problems,
+        notes=(*notes, *(() if clusters is None else clusters.notes)),
+    )
+
+
+def _groups(totals: Totals, *, group_by: Sequence[str], plans: Sequence[NamedPlan], cause: str) -> list[ComparedGroup]:
+    """The groups of some values of the columns, in order."""
+    mode = plans[0].plan.mode
+    table = MetricTable.of(diagnostics(Numbers.of_mode(totals, mode)), len(totals))
+    return [
+        _group(
+            dict(zip(group_by, totals.keys[at], strict=True)),
+            totals,
+            plans,
+            at=at,
+            counts=counts_of(totals, mode, at),
+            diagnosed=dict(table[at].items()),
+            cause=cause,
+        )
+        for at in sorted(range(len(totals)), key=lambda at: key_order(totals.keys[at]))
+    ]
+
+
+def _group(
+    key: Mapping[str, Any],
+    totals: Totals,
+    plans: Sequence[NamedPlan],
+    *,
+    at: int = 0,
+    counts: Mapping[str, int],
+    diagnosed: Values,
+    cause: str,
+    drawn: Measured | None = None,
+    n_batches: int = 1,
+    clusters: Clusters | None = None,
+) -> ComparedGroup:
+    """The group at a place.  diagnosed: its diagnostics.  cause: as of Evidence.  drawn: what has replicates, for
+    intervals."""
+    nothing = uncorrected(plans[0].plan.mode)
+    of_nothing, *of_plans = (ComparedTotals.of(totals, plan, at) for plan in (nothing, *(each.plan for each in plans)))
+    metrics = diagnosed | _advantage_shift(of_nothing)
+    values = tuple(
+        PlanValues(
+            name=named.name,
+            plan=named.plan,
+            values=compared,
+            also=named.also,
+            # A replicate knows no batches, by whose means its weights could be divided.
+            intervals={}
+            if drawn is None or (n_batches > 1 and divides_by_mean(named.plan))
+            else _intervals(compared, drawn, named.plan),
+            is_named=named.is_named,
+        )
+        for named, of_plan in zip(plans, of_plans, strict=True)
+        for compared in (compared_values(of_plan, named.plan),)
+    )
+    evidence = Evidence(
+        n_sequences=counts["sequences"],
+        clusters=clusters,
+        metrics=metrics,
+        plans=values,
+        advantages_differ=advantages_differ(of_nothing),
+        bounds=_bounds(totals, at, {named.plan.mode for named in plans}),
+        cause=cause,
+    )
+    return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
+
+
+def _bounds(totals: Totals, at: int, modes: Iterable[Mode]) -> dict[Mode, GeometricBounds]:
+    """Of each mode, the bounds that keep KEEP of the sequences."""
+    of_modes: dict[Mode, GeometricBounds] = {}
+    for mode in modes:
+        bounds = geometric_bounds(sequence_distances(Numbers.of_mode(totals, mode, at)), KEEP)
+        if bounds is not None:
+            of_modes[mode] = bounds
+    return of_modes
+
+
+def _with_objectives(
+    whole: ComparedGroup, totals: Totals, objectives: Mapping[Plan, Objective], batch_by: str | None
+) -> ComparedGroup:
+    """The same with what each plan's objective makes of the training batches."""
+    batches = by_batch(totals, None)
+
+    def report(plan: Plan) -> ObjectiveReport:
+        means = _batch_means(totals, plan)
+        return objective_report(batches, plan, objectives[plan], batch_means=means, batch_by=batch_by)
+
+    reports = [(each, report(each.plan)) for each in whole.plans]
+    return replace(
+        whole,
+        plans=tuple(replace(each, objective=made, objective_metrics=made.named_metrics) for each, made in reports),
+    )
+
+
+def _with_group_objectives(
+    groups: Sequence[ComparedGroup], totals: Totals, objectives: Mapping[Plan, Objective]
+) -> list[ComparedGroup]:
+    """The same with what each plan's objective makes of the rows of each group alone."""
+    of_plans = {
+        plan: group_objectives(totals, plan, objective, batch_means=_batch_means(totals, plan))
+        for plan, objective in objectives.items()
+    }
+
+    def with_objectives(group: ComparedGroup) -> ComparedGroup:
+        key = tuple(group.key.values())
+        plans = (replace(each, objective_metrics=of_plans[each.plan].get(key, {})) for each in group.plans)
+        return replace(group, plans=tuple(plans))
+
+    return [with_objectives(group) for group in groups]
+
+
+def _batch_means(totals: Totals, plan: Plan) -> dict[Any, float]:
+    """What each batch's weights are divided by, where they are."""
+    return weight_means(totals, plan) if divides_by_mean(plan) else {}
+
+
+def _cause(anomalies: Sequence[AnomalyFinding], impossible: Impossible | None) -> str:
+    """What voids the numbers, in a sentence; empty where nothing does."""
+    voiding = [anomaly.name for anomaly in anomalies if anomaly.voids]
+    if voiding:
+        return f"The data are not what they are taken for ({voiding[0]})."
+    if impossible is None:
+        return ""
+    return (
+        f"The mean ratio is {impossible.value:.3f}, and must be 1: {impossible.proves}. `rlcorr diagnose` tells which."
+    )
+
+
+def _intervals(values: Values, measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]:
+    replicates = measured.replicates.get(COMPARISON)
+    return {} if replicates is None else compared_intervals(values, replicates, measured.replicates[plan.mode], plan)
+
+
+def _advantage_shift(totals: ComparedTotals) -> Values:
+    """That of `analyze`, of any plan's totals: all are held against the same."""
+    assert totals.logs is not None
+    n, sums, logs = totals.diagnostics["sequences"], totals.reference.__getitem__, totals.logs.__getitem__
+    shift, error = (finite(lambda i=i: shift_and_error(n, sums, logs)[i]) for i in range(2))
+    return {"advantage_shift": shift, "advantage_shift_se": error}

@@ -1,0 +1,411 @@
+"""What differs between two dumps (`Diff`): the changes of metrics, tested on paired replicates, as values.
+
+Both were resampled by draws that depend on the seed and on the cluster alone, so that one which both hold has the same
+weight in either, and the difference of the two's replicates is a paired bootstrap.  Rows of one alone add noise of
+their own.  A metric that is positive in both, and in all replicates, changes by a factor (its log is tested), any other
+by a difference.  t = change / standard deviation of the replicates' changes, of Student's distribution with the
+clusters of the smaller dump less one as its degrees of freedom; Holm over the family.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from rlcorr_cli import __version__
+from rlcorr_cli.metrics.diagnostics import draws
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
+from rlcorr_cli.results.checked import Checked, Measurements
+from rlcorr_cli.results.judge import Finding, Section
+from rlcorr_cli.results.report import SCHEMA, Report
+from rlcorr_cli.results.rule import Severity
+from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.replicates import Replicates
+from rlcorr_cli.totals.row_keys import in_both
+from rlcorr_cli.totals.whole import WholeDump
+
+FAMILY = (
+    "kl",
+    "k3_kl",
+    "logprob_abs_diff_mean",
+    "prob_abs_diff_mean",
+    "seq_tv",
+    "extreme_token_fraction",
+)
+"""What is tested: six ways of being apart that a change of engine moves."""
+LEVEL = 0.05
+"""Of the family: how often it may find a change where there is none."""
+ROUNDING = 1e-9
+"""Where k3_kl is below this in both, the two policies are equal but for rounding, which is not compared."""
+Scale = Literal["ratio", "difference"]
+Moved = Literal["rollout", "training", "both", "neither"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One metric in A and in B.
+
+    change: B / A on the scale of ratios, else B - A; low, high: its 95 % interval; None where there are no replicates,
+    or nothing is tested.  p: of one test; p_holm: of the family.  moved: p_holm below LEVEL, and not less than is asked
+    for.  spread: of the replicates' changes, in logs for a factor; n_clusters: of the side that has fewer.  smallest:
+    what would have been seen, whatever the family's other metrics do: a factor above 1, or a size.
+    """
+
+    a: float | None
+    b: float | None
+    scale: Scale = "difference"
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    moved: bool = False
+    smallest: float | None = None
+    spread: float | None = None
+    n_clusters: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {name: value for name, value in asdict(self).items() if name not in ("spread", "n_clusters")}
+
+    @property
+    def size(self) -> float:
+        """How far the change is from none: |log| of a factor; of a difference, relative to the larger value."""
+        if self.change is None:
+            return 0.0
+        if self.scale == "ratio":
+            return abs(math.log(self.change))
+        return abs(self.change) / max(abs(self.a or 0.0), abs(self.b or 0.0), 1e-300)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Rows that both hold, and those of one alone; counted, or (exact false) estimated from a sample of keys.
+
+    other_text: of those in both, how many have another length: the same prompt, another text.
+    """
+
+    both: int
+    only_a: int
+    only_b: int
+    other_text: int
+    exact: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """Which policy moved, where all rows pair: the change of its mean log-prob over sequences, nats."""
+
+    moved: Moved
+    rollout: float
+    training: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffSection:
+    """The changes of the whole dump (its key is empty) or of one group; not_tested: of metrics beyond the family."""
+
+    key: Mapping[str, Any]
+    metrics: Mapping[str, Change]
+    not_tested: Mapping[str, Change]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff:
+    """Two dumps compared.  sections: the whole, then groups that both have.  min_effect: the smallest change that
+    counts as moved, a share."""
+
+    a: Report
+    b: Report
+    pairs: Pairs | None
+    side: Side | None
+    sections: tuple[DiffSection, ...]
+    min_effect: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> DiffSection:
+        """The whole dump's changes."""
+        return self.sections[0]
+
+    @property
+    def moved(self) -> list[tuple[Mapping[str, Any], str, Change]]:
+        """Section, name and change of all that moved, the largest change of each section first."""
+        return [
+            (section.key, name, change)
+            for section in self.sections
+            for name, change in ordered(section.metrics)
+            if change.moved
+        ]
+
+    @property
+    def is_too_few(self) -> bool:
+        """Whether a side has too few clusters for any test."""
+        return any(report.clusters is None or report.clusters.too_few for report in (self.a, self.b))
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether both are too close for anything to be compared."""
+        return _is_rounding(self.a.whole.values.get("k3_kl"), self.b.whole.values.get("k3_kl"))
+
+    def __repr__(self) -> str:
+        return f"<Diff: {', '.join(name for key, name, _ in self.moved if not key) or 'nothing'} moved>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
+            "a": _side_dict(self.a),
+            "b": _side_dict(self.b),
+            "pairs": self.pairs and asdict(self.pairs),
+            "side": self.side and asdict(self.side),
+            "metrics": _changes_dict(self.whole.metrics),
+            "not_tested": _changes_dict(self.whole.not_tested),
+            "groups": [
+                {
+                    "key": dict(section.key),
+                    "metrics": _changes_dict(section.metrics),
+                    "not_tested": _changes_dict(section.not_tested),
+                }
+                for section in self.sections[1:]
+            ],
+            "min_effect": self.min_effect,
+            "notes": list(self.notes),
+        }
+
+
+def ordered(changes: Mapping[str, Change]) -> list[tuple[str, Change]]:
+    """What moved first, the largest change first; then the rest in their own order."""
+    return sorted(changes.items(), key=lambda item: (not item[1].moved, -item[1].size if item[1].moved else 0))
+
+
+def _side_dict(report: Report) -> dict[str, Any]:
+    return {
+        "inputs": [source.to_dict() for source in report.inputs],
+        "counts": dict(report.whole.counts),
+        "clusters": None if report.clusters is None else report.clusters.to_dict(),
+    }
+
+
+def _changes_dict(changes: Mapping[str, Change]) -> dict[str, Any]:
+    return {name: change.to_dict() for name, change in changes.items()}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One section of a dump: its metrics, and what they are in every replicate (None: nothing was resampled)."""
+
+    values: Mapping[str, float | None]
+    replicates: Replicates | None
+
+    @property
+    def n_clusters(self) -> int:
+        """How many clusters were resampled."""
+        return 0 if self.replicates is None else self.replicates.clusters.n
+
+    @property
+    def draws(self) -> Mapping[str, Floats]:
+        """Metrics in every replicate."""
+        return {} if self.replicates is None else draws(self.replicates)
+
+
+def sections(
+    pairs: Iterable[tuple[Mapping[str, Any], Drawn, Drawn]], *, min_effect: float, everything: bool
+) -> tuple[DiffSection, ...]:
+    """The changes of each section, those of the family tested together.  everything: with metrics beyond it."""
+    measured = [_section(key, a, b, everything=everything) for key, a, b in pairs]
+    tested = {
+        (place, name): change.p
+        for place, section in enumerate(measured)
+        for name, change in section.metrics.items()
+        if change.p is not None
+    }
+    adjusted = holm(tested)
+    return tuple(
+        replace(
+            section,
+            metrics={
+                name: _judged(change, adjusted.get((place, name)), min_effect, len(tested))
+                for name, change in section.metrics.items()
+            },
+        )
+        for place, section in enumerate(measured)
+    )
+
+
+def _section(key: Mapping[str, Any], a: Drawn, b: Drawn, *, everything: bool) -> DiffSection:
+    n_clusters = min(a.n_clusters, b.n_clusters)
+    draws_a, draws_b = ({}, {}) if n_clusters < FEWEST_CLUSTERS else (a.draws, b.draws)
+    rest = [name for name in a.values if name in b.values and name not in FAMILY] if everything else []
+    rounding = _is_rounding(a.values.get("k3_kl"), b.values.get("k3_kl"))
+
+    def changes(names: Sequence[str]) -> dict[str, Change]:
+        return {
+            name: _change(
+                a.values.get(name),
+                b.values.get(name),
+                draws_a=draws_a.get(name),
+                draws_b=draws_b.get(name),
+                rounding=rounding,
+                n_clusters=n_clusters,
+            )
+            for name in names
+        }
+
+    not_tested = {name: replace(change, p=None) for name, change in changes(rest).items()}
+    return DiffSection(key=key, metrics=changes(FAMILY), not_tested=not_tested)
+
+
+def _is_rounding(a: float | None, b: float | None) -> bool:
+    return a is not None and b is not None and a < ROUNDING and b < ROUNDING
+
+
+def _change(
+    a: float | None,
+    b: float | None,
+    *,
+    draws_a: Floats | None,
+    draws_b: Floats | None,
+    rounding: bool,
+    n_clusters: int,
+) -> Change:
+    """A metric's change with its interval and the p of one test; without them where that cannot be had."""
+    if a is None or b is None or draws_a is None or draws_b is None or rounding or (a == 0 and b == 0):
+        return Change(a=a, b=b)
+    known = np.isfinite(draws_a) & np.isfinite(draws_b)
+    draws_a, draws_b = draws_a[known], draws_b[known]
+    if len(draws_a) < 2:
+        return Change(a=a, b=b)
+    is_ratio = min(a, b) > 0 and bool((draws_a > 0).all() and (draws_b > 0).all())
+    changes = np.log(draws_b) - np.log(draws_a) if is_ratio else draws_b - draws_a
+    with np.errstate(over="ignore", invalid="ignore"):
+        change, spread = (math.log(b / a) if is_ratio else b - a), float(changes.std(ddof=1))
+    half_width = t_quantile(1 - LEVEL / 2, n_clusters) * spread
+    ends = change, change - half_width, change + half_width
+    if not all(map(math.isfinite, ends)):
+        return Change(a=a, b=b)  # float64 does not hold the squares
+    shown = tuple(map(_factor, ends)) if is_ratio else ends
+    # A metric is the same in every replicate where it is the same in every row: then any change is one.
+    p = t_probability(abs(change) / spread, n_clusters) if spread > 0 else float(change == 0)
+    return Change(
+        a=a,
+        b=b,
+        scale="ratio" if is_ratio else "difference",
+        change=shown[0],
+        low=shown[1],
+        high=shown[2],
+        p=p,
+        spread=spread,
+        n_clusters=n_clusters,
+    )
+
+
+def _factor(log_factor: float) -> float:
+    return math.exp(min(max(log_factor, -700.0), 700.0))
+
+
+def _judged(change: Change, p_holm: float | None, min_effect: float, n_tests: int) -> Change:
+    if p_holm is None or change.spread is None:
+        return change
+    is_ratio = change.scale == "ratio"
+    # Holm's first step is the strictest: what passes that is seen.
+    beyond = t_quantile(1 - LEVEL / (2 * n_tests), change.n_clusters) * change.spread
+    return replace(
+        change,
+        p_holm=p_holm,
+        moved=p_holm < LEVEL and change.size >= (math.log1p(min_effect) if is_ratio else min_effect),
+        smallest=_factor(beyond) if is_ratio else beyond,
+    )
+
+
+def holm(p_values: Mapping[Any, float | None]) -> dict[Any, float]:
+    """Holm's step-down adjustment: the probabilities for which the family's level holds."""
+    ascending = sorted((p, name) for name, p in p_values.items() if p is not None)
+    adjusted: dict[Any, float] = {}
+    largest = 0.0
+    for place, (p, name) in enumerate(ascending):
+        largest = max(largest, min(1.0, p * (len(ascending) - place)))
+        adjusted[name] = largest
+    return adjusted
+
+
+def pairs_of(a: WholeDump | None, b: WholeDump | None) -> Pairs | None:
+    """Which rows two dumps share; None where a part of them was not resampled."""
+    if a is None or b is None or a.rows is None or b.rows is None:
+        return None
+    both, exact = in_both(a.rows, b.rows)
+    same_text, _ = in_both(a.texts, b.texts) if a.texts and b.texts else (both, exact)
+    return Pairs(
+        both=both,
+        only_a=max(a.rows.n_rows - both, 0),
+        only_b=max(b.rows.n_rows - both, 0),
+        other_text=max(both - same_text, 0),
+        exact=exact,
+    )
+
+
+def side_of(pairs: Pairs | None, a: Mapping[str, float | None], b: Mapping[str, float | None]) -> Side | None:
+    """Which policy's log-probs moved; None unless every row is in both, with a text of the same length."""
+    if pairs is None or not pairs.both or pairs.only_a or pairs.only_b or pairs.other_text:
+        return None
+    changes = [_difference(a.get(name), b.get(name)) for name in ("rollout_log_ppl", "training_log_ppl")]
+    if any(change is None for change in changes):
+        return None
+    rollout, training = (-float(change or 0.0) for change in changes)
+    names: dict[tuple[bool, bool], Moved] = {
+        (False, False): "neither",
+        (True, False): "rollout",
+        (False, True): "training",
+        (True, True): "both",
+    }
+    return Side(
+        moved=names[abs(rollout) > ROUNDING, abs(training) > ROUNDING],
+        rollout=rollout + 0.0,
+        training=training + 0.0,
+    )
+
+
+def _difference(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else b - a
+
+
+def checked(diff: Diff, *, fails: bool) -> Checked:
+    """The comparison as a check has its findings, for CI: each metric of the family must not have moved.
+
+    fails: whether one that moved fails; else it warns.
+    """
+    severity: Severity = "fail" if fails else "warn"
+    findings = tuple(
+        _finding(section.key, name, change, severity)
+        for section in diff.sections
+        for name, change in section.metrics.items()
+        if change.p_holm is not None
+    )
+    return Checked(
+        command="diff",
+        measurements=Measurements(
+            inputs=tuple(source.to_dict() for report in (diff.a, diff.b) for source in report.inputs),
+            sections=tuple(Section(section.key, {}) for section in diff.sections),
+            situation=diff.b.situation,
+        ),
+        n_rules=len(FAMILY),
+        findings=findings,
+        notes=diff.notes,
+    )
+
+
+def _finding(key: Mapping[str, Any], name: str, change: Change, severity: Severity) -> Finding:
+    by = f"{change.change:.3g} times as large" if change.scale == "ratio" else f"{change.change:+.3g}"
+    says = f"{name} is {change.a:.3g} in A and {change.b:.3g} in B, {by} (Holm p {change.p_holm:.2g})."
+    return Finding(
+        key=key,
+        metric=name,
+        value=change.b,
+        rule="unmoved",
+        severity=severity,
+        status=severity if change.moved else "ok",
+        fix=None,
+        message=says,
+    )

@@ -1,0 +1,403 @@
+"""Which of several plans to take, by a rule of four steps, and why; or why a dump cannot tell.
+
+Flags say what kind of gap there is, the first that holds being the headline.  The plan of the largest `worth` is
+taken; of plans within a hair of it, the one with the fewest records.  The rule was found in simulation (tabular
+policies, exact gradients: `explain compare`), where it lost 0.014 of the best plan's progress on average at 16,384
+sequences, no correction 0.034.  Its words are here, too, because the JSON report holds them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rlcorr_cli.metrics.comparison import corrects_mismatch
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.plans.plan import Mode, Plan, Rejection
+from rlcorr_cli.results.clusters import Clusters
+from rlcorr_cli.results.in_words import apart, number, share
+from rlcorr_cli.results.objective import ObjectiveReport
+from rlcorr_cli.results.suggest import GeometricBounds
+from rlcorr_cli.totals.families import Value
+
+Flag = Literal["moved", "outliers", "far", "near", "weight"]
+FLAGS: tuple[Flag, ...] = ("moved", "outliers", "far", "near", "weight")
+
+MOVED = 0.2
+"""A shift of the advantages, in standard deviations, that is more than noise of the engine."""
+ERRORS = 3.0
+"""Standard errors beyond which a shift is no chance."""
+USABLE_TOKEN_ESS = 0.9
+FEW_TOKENS_TV = 0.05
+"""Below this total variation of tokens, a low token_ess is the doing of a few of them."""
+FAR_TOKEN_TV = 0.1
+NEAR_SEQ_TV = 0.05
+TIE, NEAR_TIE = 0.01, 0.02
+FEWEST_SEQUENCES = 32
+"""Fewer sequences cannot tell plans apart."""
+LEAST_WORTH = 0.3
+USABLE_INFO = 0.5
+"""A plan that leaves less of the batch loses more than half of it."""
+HARMLESS_INFO = 0.99
+KEEP = 0.95
+"""The share of sequences that suggested bounds keep."""
+MANY_SEQUENCES = 5000
+"""Gradients averaged over more sequences can afford sequence weights."""
+USABLE_SEQ_ESS = 0.2
+MOST_REASONS = 4
+FEWEST_KEPT = 20
+"""Sequences kept from which on what a rejection prefers is told: with 2 to 7, 7 of 60 null dumps had 3 errors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanValues:
+    """A plan that was compared.  also: other names of it.  values: its columns.  intervals: 95 % ones of some.
+
+    is_named: whether it was asked for by name.  objective: what a policy objective makes of it, if one was asked for;
+    of a group there are its numbers alone, objective_metrics, by full name.
+    """
+
+    name: str
+    plan: Plan
+    values: Mapping[str, Value]
+    also: tuple[str, ...] = ()
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    is_named: bool = False
+    objective: ObjectiveReport | None = None
+    objective_metrics: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+    @property
+    def worth(self) -> float:
+        """Its worth; 0 where there is none."""
+        return self.values["worth"] or 0.0
+
+    @property
+    def info(self) -> float:
+        """Its info; 0 where there is none."""
+        return self.values["info"] or 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "name": self.name,
+            "also": list(self.also),
+            "plan": self.plan.to_dict(),
+            "values": dict(self.values),
+            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "objective": None if self.objective is None else self.objective.to_dict(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """A sentence or two, what they are about, their numbers, and an option to copy where they end in one."""
+
+    code: str
+    text: str
+    option: str = ""
+    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"code": self.code, "text": self.text, "option": self.option, "values": dict(self.values)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """The plan to take (None where the dump cannot tell), in a sentence; all flags that hold; plans that do as well."""
+
+    plan: str | None
+    headline: str
+    flags: tuple[Flag, ...]
+    ties: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "plan": self.plan,
+            "headline": self.headline,
+            "flags": list(self.flags),
+            "ties": list(self.ties),
+            "reasons": [reason.to_dict() for reason in self.reasons],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a recommendation is made of.
+
+    n_sequences: of at least one valid token.  metrics: the dump's diagnostics in the mode of the first plan, with
+    advantage_shift and its standard error advantage_shift_se, None where they cannot be told.  plans: in the order of
+    preference.  advantages_differ: whether there are any that are not all equal.  bounds: by mode, geometric bounds
+    that keep KEEP of the sequences.  cause: what was found in the data that voids all of these numbers, in a sentence.
+    """
+
+    n_sequences: int
+    metrics: Mapping[str, Value]
+    plans: Sequence[PlanValues]
+    advantages_differ: bool
+    bounds: Mapping[Mode, GeometricBounds] = field(default_factory=dict[Mode, GeometricBounds])
+    cause: str = ""
+    clusters: Clusters | None = None
+
+
+def recommend(evidence: Evidence) -> Recommendation:
+    """The plan to take, with its reasons."""
+    flags = flags_of(evidence.metrics)
+    ranked = _ranked(evidence, flags)
+    unknown = _cannot_tell(evidence, flags)
+    if unknown is not None:
+        reasons = _reasons(evidence, flags, None)
+        return Recommendation(plan=None, headline=unknown, flags=flags, ties=(), reasons=reasons)
+    chosen, *ties = ranked
+    return Recommendation(
+        plan=chosen.name,
+        headline=_headline(chosen, flags),
+        flags=flags,
+        ties=tuple(plan.name for plan in ties),
+        reasons=_reasons(evidence, flags, chosen),
+    )
+
+
+def flags_of(metrics: Mapping[str, Value]) -> tuple[Flag, ...]:
+    """Every flag that holds, the headline first."""
+    shift, error = metrics.get("advantage_shift"), metrics.get("advantage_shift_se")
+    token_ess, token_tv, seq_tv = (metrics.get(name) for name in ("token_ess", "token_tv", "seq_tv"))
+    flags: list[Flag] = []
+    if shift is not None and error is not None and abs(shift) > max(MOVED, ERRORS * error):
+        flags.append("moved")
+    # A sample size that float64 cannot hold is none.
+    is_spread = token_ess is None or token_ess < USABLE_TOKEN_ESS
+    if is_spread and token_tv is not None and token_tv < FEW_TOKENS_TV:
+        flags.append("outliers")
+    elif is_spread or token_tv is None or token_tv > FAR_TOKEN_TV:
+        flags.append("far")
+    if not flags:
+        flags.append("near" if seq_tv is not None and seq_tv < NEAR_SEQ_TV else "weight")
+    return tuple(flags)
+
+
+def _ranked(evidence: Evidence, flags: Sequence[Flag]) -> list[PlanValues]:
+    """The plans that do as well as the best, the one to take first."""
+    plans = list(evidence.plans)
+    if "outliers" in flags:
+        bounded = [plan for plan in plans if _bounds_tokens(plan.plan)]
+        plans = bounded if any(plan.info >= USABLE_INFO for plan in bounded) else plans
+    reach = NEAR_TIE if flags[0] == "near" else TIE
+    best = max((plan.worth for plan in plans), default=0.0)
+    tied = [plan for plan in plans if plan.worth >= best - reach]
+    # Sorting is stable: the list's order decides among equals.
+    return sorted(tied, key=lambda plan: (_n_records(plan.plan) == 0, _n_records(plan.plan)))
+
+
+def _bounds_tokens(plan: Plan) -> bool:
+    """Whether tokens outside bounds count for nothing under a plan."""
+    weighting = plan.applied_weighting
+    zeroes = weighting is not None and weighting.scope == "token" and weighting.outside == "zero"
+    return zeroes or any(rule.scope == "token" and rule.applied for rule in plan.rules)
+
+
+def _n_records(plan: Plan) -> int:
+    return (plan.applied_weighting is not None) + sum(rule.applied for rule in plan.rules)
+
+
+def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
+    """Why no plan is named, and what would settle it; None where one is."""
+    if evidence.cause:
+        return f"{evidence.cause} No plan can be named before that is fixed."
+    n = evidence.n_sequences
+    if n < FEWEST_SEQUENCES:
+        counted = "One sequence" if n == 1 else f"{n} sequences"
+        return f"{counted} cannot tell plans apart: compare on at least {FEWEST_SEQUENCES}, better some hundreds."
+    if evidence.clusters is not None and evidence.clusters.too_few:
+        return (
+            f"{evidence.clusters.words} cannot tell plans apart, however many sequences they have: compare on at least "
+            f"{FEWEST_CLUSTERS}, better some hundreds."
+        )
+    if all(plan.values.get("info") is None for plan in evidence.plans):
+        return "There is nothing to weigh: every advantage is 0 or too large to be squared, or every token was certain."
+    best = max(plan.worth for plan in evidence.plans)
+    # What no correction is worth: where that is enough, the gap is not what is wrong.
+    untouched = 1 - (1.0 if (seq_tv := evidence.metrics.get("seq_tv")) is None else seq_tv)
+    if best < LEAST_WORTH <= untouched:
+        return (
+            f"None of these plans is worth taking: the best is worth {share(best)} of the batch, and no correction "
+            f"{share(untouched)}. Compare others: `rlcorr compare` without --preset and --plan takes its own list."
+        )
+    if best < LEAST_WORTH:
+        return (
+            f"No plan is safe: the best is worth {share(best)} of the batch. Fix the cause of the gap, or sample "
+            "again with the current weights."
+        )
+    # Advantages whose shift rests on too few effective sequences still tell plans apart, as they did in simulation.
+    if flags[0] == "far" and not evidence.advantages_differ:
+        return (
+            "Too far apart to tell without advantages that differ, which would show whether the policies earn "
+            "differently: name their column (--map advantages=COLUMN), and look for the cause of the gap first."
+        )
+    return None
+
+
+_STARTS: Mapping[Flag, str] = {
+    "near": "There is next to nothing to correct. ",
+    "far": "Too far apart for any correction to be safe: find the cause first. Until then: ",
+    "moved": "The policies earn differently, and no plan is safe: shorten the lag. Until then: ",
+}
+"""Headline flag -> what stands before the plan."""
+
+
+def _headline(chosen: PlanValues, flags: Sequence[Flag]) -> str:
+    acts = _acts(chosen.plan)
+    start = _STARTS.get(flags[0], "")
+    if not acts:
+        return f"{start}Take {chosen.name}: no other plan of these is worth as much as correcting nothing."
+    return f"{start}Take {chosen.name}: it {', '.join(acts)} and keeps {share(chosen.info)} of the batch."
+
+
+_WEIGHTS = {
+    "token": "weights every token",
+    "sequence": "weights whole sequences",
+    "geometric": "weights sequences by their mean ratio",
+}
+
+
+def _acts(plan: Plan) -> list[str]:
+    """What a plan does, as predicates; nothing of no correction."""
+    weighting = plan.applied_weighting
+    parts = [] if weighting is None else [_WEIGHTS[weighting.scope]]
+    applied = [rule for rule in plan.rules if rule.applied]
+    if any(rule.scope == "token" for rule in applied) or (weighting is not None and weighting.outside == "zero"):
+        parts.append("drops what lies outside its bounds")
+    elif applied:
+        parts.append("drops sequences outside its bounds")
+    return parts
+
+
+def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | None) -> tuple[Reason, ...]:
+    """What to know beside the headline, the most important first."""
+    if evidence.cause:
+        return ()
+    reasons = [_gap(evidence, flag) for flag in flags]
+    if flags[0] == "weight" and chosen is not None and corrects_mismatch(chosen.plan):
+        cost = 1 - chosen.info
+        text = (
+            "A dump cannot tell a lasting gap from noise that is new in every call and biases nothing. "
+            f"If it is noise, these weights cost {share(cost)} of the batch."
+        )
+        reasons.append(Reason(code="noise", text=text, values={"cost": cost}))
+    if flags == ("moved",) or flags == ("moved", "far"):
+        reasons += _sequence_weights(evidence)
+    reasons += _losing(evidence, chosen)
+    reasons += _heavy_tails(evidence)
+    reasons += _selective(evidence)
+    return tuple(reasons[:MOST_REASONS])
+
+
+def _gap(evidence: Evidence, flag: Flag) -> Reason:
+    """What a flag says, with its numbers."""
+    metrics = evidence.metrics
+    shift = metrics.get("advantage_shift") or 0.0
+    seq_tv, token_tv, token_ess = (metrics.get(name) for name in ("seq_tv", "token_tv", "token_ess"))
+    distances = f"Sequences differ by {share(seq_tv)} (total variation), tokens by {share(token_tv)}."
+    harmless = f" Every plan with info of at least {HARMLESS_INFO} does the same."
+    text = {
+        "moved": f"The policies earn differently: the one in training {abs(shift):.2f} standard deviations of the "
+        f"advantages {'more' if shift > 0 else 'less'}. That is staleness; token weights are the least bad.",
+        "outliers": f"{distances} A few tokens carry the gap (token_ess {number(token_ess)}): zero or drop them; "
+        "`rlcorr inspect DUMP --worst 5` shows which.",
+        "far": distances,
+        "near": distances + harmless * any(plan.info >= HARMLESS_INFO for plan in evidence.plans),
+        "weight": distances,
+    }[flag]
+    return Reason(code=flag, text=text, values={name: metrics.get(name) for name in _GAP_METRICS[flag]})
+
+
+_APART = ("seq_tv", "token_tv", "token_ess")
+_GAP_METRICS: Mapping[Flag, tuple[str, ...]] = {
+    "moved": ("advantage_shift", "advantage_shift_se"),
+    "outliers": _APART,
+    "far": _APART,
+    "near": _APART,
+    "weight": _APART,
+}
+
+
+def _sequence_weights(evidence: Evidence) -> list[Reason]:
+    """Where drift is what is wrong and the sample large, sequence weights repair more."""
+    seq_ess = evidence.metrics.get("seq_ess")
+    if seq_ess is None or seq_ess < USABLE_SEQ_ESS:
+        return []
+    text = (
+        f"Where gradients average over more than {MANY_SEQUENCES:,} sequences, sequence weights with a cap of 10 do "
+        "better (in simulation):"
+    )
+    option = "--is sequence --is-high 10"
+    return [Reason(code="sequence_weights", text=text, option=option, values={"seq_ess": seq_ess})]
+
+
+def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
+    """Plans that lose more than half of the batch, those asked for by name first; with bounds that keep it if known."""
+    weighed = [plan for plan in evidence.plans if plan.values.get("info") is not None]
+    losing = [plan for plan in weighed if plan is not chosen and plan.info < USABLE_INFO]
+    losing = [plan for plan in losing if plan.is_named] or losing
+    losing = sorted(losing, key=lambda plan: float(f"{plan.info:.12g}"))[:1]  # of equals but for rounding the first
+    return [_loses(plan, evidence.bounds.get(plan.plan.mode)) for plan in losing]
+
+
+def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
+    leaves, values = f"{plan.name} leaves {share(plan.info)} of the batch.", {"info": plan.info}
+    if bounds is None or not any(map(_bounds_geometric_ratio, plan.plan.rejections)):
+        return Reason(code="loses", text=leaves, values=values)
+    return Reason(
+        code="loses",
+        text=f"{leaves} To keep {'' if bounds.exact else 'at least '}{share(bounds.kept_fraction)} of the sequences:",
+        option=bounds.option,
+        values=values,
+    )
+
+
+def _bounds_geometric_ratio(rejection: Rejection) -> bool:
+    """Whether it drops all sequences whose geometric ratio lies too far out; k1 is -l, and its mean the log of that."""
+    is_ratio = rejection.statistic in ("ratio", "k1") and rejection.scope == "seq_mean"
+    return is_ratio and rejection.of == "mismatch" and rejection.gate == "any"
+
+
+def _heavy_tails(evidence: Evidence) -> list[Reason]:
+    """A plan that weights at a scope whose weights have too heavy a tail, in the mode that the metrics are of."""
+    plans = [plan for plan in evidence.plans if plan.plan.mode == evidence.plans[0].plan.mode]
+    for scope, name in (("sequence", "pareto_k_seq"), ("token", "pareto_k_token")):
+        shape, limit = evidence.metrics.get(name), evidence.metrics.get(f"{name}_limit")
+        plan = next((plan for plan in plans if _weights_at(plan.plan, scope)), None)
+        if shape is None or limit is None or shape <= limit or plan is None:
+            continue
+        above = "{} is above {}".format(*apart(shape, limit))
+        text = f"{plan.name} costs {share(1 - plan.info)} of the batch; {name} {above}."
+        return [Reason(code="heavy_tail", text=text, values={name: shape, f"{name}_limit": limit, "info": plan.info})]
+    return []
+
+
+def _weights_at(plan: Plan, scope: str) -> bool:
+    return plan.applied_weighting is not None and plan.applied_weighting.scope == scope
+
+
+def _selective(evidence: Evidence) -> list[Reason]:
+    """A rejection that prefers an advantage or a length beyond chance."""
+    if evidence.n_sequences < FEWEST_SEQUENCES:
+        return []
+    for plan in evidence.plans:
+        drops = (plan.values.get("kept") or 0.0) < 1 and any(rule.applied for rule in plan.plan.rules)
+        n_kept = (plan.values.get("kept_sequence_fraction") or 0.0) * evidence.n_sequences
+        if not drops or n_kept < FEWEST_KEPT:
+            continue
+        shift, error = plan.values.get("shift"), plan.values.get("shift_se")
+        if shift is not None and error and abs(shift) > ERRORS * error:
+            kind = "higher" if shift > 0 else "lower"
+            text = f"{plan.name} keeps sequences of {kind} advantage: {shift:+.2f} standard deviations."
+            return [Reason(code="shift", text=text, values={"shift": shift, "shift_se": error})]
+        length, ends = plan.values.get("length"), plan.intervals.get("length")
+        # The half-width of a 95 % interval is 1.96 standard errors.
+        if length is not None and ends is not None and abs(length - 1) > ERRORS * (ends[1] - ends[0]) / (2 * 1.96) > 0:
+            kind = "longer" if length > 1 else "shorter"
+            text = f"{plan.name} keeps {kind} sequences: {length:.2f} times the mean length."
+            return [Reason(code="length", text=text, values={"length": length})]
+    return []

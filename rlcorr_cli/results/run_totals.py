@@ -1,0 +1,204 @@
+"""RunTotals: a run's totals with all else that its report says; runs add, and `report_of` makes the report of a sum.
+
+`analyze` makes its report from them, too, so that a sum of saved parts says what one run over all the data says.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, Diagnosis, standing
+from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.judge import diagnose
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.chosen import profile_called
+from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.bad_rows import BadRowCounts
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.results.build import build
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.replicates import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, regrouped
+from rlcorr_cli.totals.tail import GROUP_SIZE
+from rlcorr_cli.totals.totals import Totals
+from rlcorr_cli.totals.view import diagnostics_block
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTotals:
+    """What one run measured, or several together.
+
+    profile: its name.  inputs, problems, anomalies: as a Report has them.  notes: on how the dump was read and
+    what was chosen; search_notes: those of them that say what of the dump is not read.  drawn_by: the canonical columns
+    that the bootstrap knows rows by; none where it goes by what rollout says of them.
+    """
+
+    measured: Measured
+    plan: Plan
+    profile: str
+    inputs: tuple[Input, ...]
+    notes: tuple[str, ...] = ()
+    problems: BadRowCounts = field(default_factory=BadRowCounts)
+    anomalies: tuple[AnomalyFinding, ...] = ()
+    search_notes: tuple[str, ...] = ()
+    drawn_by: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        totals = self.measured.totals
+        if totals is not None and any(len(key) != 1 + len(self.provenance.groups) for key in totals.keys):
+            raise ValueError("a group has another key than its columns")
+
+    def check_unpacked(self) -> None:
+        """A ValueError or LookupError of groups or replicates that do not add to each other, and of settings or inputs
+        without what every run has."""
+        totals = self.measured.totals
+        if totals is not None:
+            self._check_names(totals)
+            if any(tails.size != GROUP_SIZE for tails in totals.tails.values()):
+                raise ValueError("a tail has another size")
+        if self.measured.gap is not None:
+            self.measured.gap.check()
+        of_groups = (self.measured.group_replicates or {}).values()
+        for most, drawn in ((MOST_CLUSTERS, (self.measured.replicates,)), (MOST_GROUP_CLUSTERS, of_groups)):
+            if any(replicates.clusters.most != most for by_mode in drawn for replicates in by_mode.values()):
+                raise ValueError("clusters are counted up to another number")
+        _setting_notes(self)
+        _objective(self.provenance)
+        if not self.inputs or any(len(source.columns) < 2 for source in self.inputs):
+            raise ValueError("there is no input with the columns of two policies")
+
+    def _check_names(self, totals: Totals) -> None:
+        names, places = {merge: set(table.names) for merge, table in totals.tables.items()}, self.resampled
+        sums, logs, _ = places.get(self.plan.mode, ((), (), 0))
+        block = diagnostics_block(self.plan.mode)
+        for merge, of_replicates in (("sum", sums), ("log_sum_exp", logs)):
+            if not {f"{block}.{name}" for name in of_replicates} <= names[merge]:
+                raise ValueError("replicates are of other totals than there are")
+        needed = f"{block}.tokens"
+        if needed not in names["sum"]:
+            raise ValueError("there are no totals of the plan")
+
+    @property
+    def resampled(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...], int]]:
+        """The names of the replicates of each mode; a ValueError where those of two groups differ."""
+        told: dict[str, tuple[tuple[str, ...], tuple[str, ...], int]] = {}
+        for by_mode in (self.measured.replicates, *(self.measured.group_replicates or {}).values()):
+            for mode, replicates in by_mode.items():
+                if told.setdefault(mode, replicates.names) != replicates.names:
+                    raise ValueError("replicates hold other totals than each other")
+        return told
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the totals are of."""
+        assert self.measured.provenance is not None
+        return self.measured.provenance
+
+    @property
+    def totals(self) -> Totals:
+        """Those of a run that has some."""
+        assert self.measured.totals is not None
+        return self.measured.totals
+
+    def grouped_by(self, columns: Sequence[str]) -> "RunTotals":
+        """The same by some of the columns that it is grouped by; by none of them, of the whole."""
+        present = self.provenance.groups
+        if tuple(columns) == present:
+            return self
+        if lacking := [name for name in columns if name not in present]:
+            by = f"grouped by {', '.join(present)} alone" if present else "of the whole dump alone"
+            raise UsageError(f"--group-by {lacking[0]}: these totals are {by}.", "Group when the totals are made.")
+        places = [present.index(name) for name in columns]
+        totals = self.totals.regrouped(lambda key: (key[0], *(key[1 + place] for place in places)))
+        replicates = regrouped(self.measured.group_replicates, places)
+        provenance = replace(self.provenance, groups=tuple(columns))
+        measured = replace(
+            self.measured, totals=totals, group_replicates=replicates, group_bins={}, provenance=provenance
+        )
+        return replace(self, measured=measured)
+
+    @property
+    def unplaced(self) -> "RunTotals":
+        """Without the shards that it covers: on another machine, a path is that of another file."""
+        return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
+
+
+def report_of(run: RunTotals) -> Report:
+    """The report of a run."""
+    measured, plan, provenance = run.measured, run.plan, run.provenance
+    report = build(
+        totals=measured.totals,
+        replicates=measured.replicates,
+        group_by=provenance.groups,
+        plan=plan,
+        profile=profile_called(run.profile),
+        inputs=run.inputs,
+        notes=(*run.notes, *_batch_notes(run), *_setting_notes(run)),
+        problems=run.problems,
+        anomalies=run.anomalies,
+        of_whole=measured.whole,
+        objective=_objective(provenance),
+        batch_by=provenance.batch,
+        group_replicates=measured.group_replicates if measured.pictures is not None else None,
+        group_bins=measured.group_bins,
+        cluster_by=provenance.settings["cluster_by"],
+    )
+    diagnosis = _diagnosis(run)
+    if diagnosis is not None:
+        anomalies, cause = standing(run.anomalies, diagnosis)
+        report = replace(report, cause=cause, anomalies=anomalies)
+    return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
+
+
+def _diagnosis(run: RunTotals) -> Diagnosis | None:
+    """What the sampled rows tell; None without any.  The name of the advantage is for evidence, which is not told."""
+    if run.measured.gap is None:
+        return None
+    rollout, train, *_ = run.inputs[0].columns.values()
+    return diagnose(run.measured.gap, Context(rollout, train))
+
+
+def _objective(provenance: Provenance) -> Objective | None:
+    """The objective whose sums the totals hold, if any."""
+    prefix = "objective."
+    settings = {name: value for name, value in provenance.settings.items() if name.startswith(prefix)}
+    options: dict[str, Any] = {name.removeprefix(prefix): value for name, value in settings.items()}
+    return Objective(**options) if options else None
+
+
+def summed_anomalies(findings: Iterable[AnomalyFinding]) -> tuple[AnomalyFinding, ...]:
+    """Each anomaly once, with the first file that shows it and the number of all of them."""
+    files: Counter[str] = Counter()
+    first: dict[str, AnomalyFinding] = {}
+    for finding in findings:
+        files[finding.name] += finding.n_files
+        first.setdefault(finding.name, finding)
+    return tuple(replace(finding, n_files=files[name]) for name, finding in first.items())
+
+
+def _batch_notes(run: RunTotals) -> list[str]:
+    plan, column = run.plan, run.provenance.batch
+    does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
+    does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
+    if column is not None:
+        n_batches = 0 if run.measured.totals is None else len({batch for batch, *_ in run.totals.keys})
+        values = "one value" if n_batches == 1 else f"{n_batches:,} values"
+        return [f"{what}: {values} of {column}." for what in does]
+    return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
+
+
+def _setting_notes(run: RunTotals) -> list[str]:
+    """What was set away from its default and no other part of a report says."""
+    default, settings, seed = DiagnosticSettings(), run.provenance.settings, run.provenance.seed
+    extreme_ratio, ppo_clip = settings["extreme_ratio"], settings["ppo_clip"]
+    settings_set = (
+        (extreme_ratio != default.extreme_ratio, f"extreme ratio {extreme_ratio:g}"),
+        (ppo_clip != default.ppo_clip, f"PPO clip {ppo_clip:g}"),
+        (bool(seed), f"bootstrap seed {seed}"),
+    )
+    chosen = ", ".join(words for differs, words in settings_set if differs)
+    return [f"Set by option: {chosen}."] if chosen else []

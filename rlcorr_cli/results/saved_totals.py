@@ -1,0 +1,121 @@
+"""A file of saved totals, `.rlcorr`: the exact additive totals of a run, which `merge` adds.
+
+A line with the version of this form, the digest of all that follows it, the length of the first part, and two parts as
+`packed.py` has them: a Head, by which a file is known before its totals are read, and the RunTotals.  Nothing is
+compressed: it would halve a file, and a small one could then take any memory.  A file that
+was cut short or changed has another digest, and is refused whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TypeVar
+
+from rlcorr_cli import __version__
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import located
+from rlcorr_cli.plans.documents import read_bytes
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.run_totals import RunTotals, report_of
+from rlcorr_cli.totals.packed import InconsistentError, MalformedError, pack, pieces, unpack
+from rlcorr_cli.totals.provenance import SCHEMA
+from rlcorr_cli.totals.row_keys import KeySample
+from rlcorr_cli.totals.view import UnknownTotalError
+
+SUFFIX = ".rlcorr"
+VERSION = 2
+"""Goes up whenever a file comes to be read in another way."""
+MOST_BYTES = 1 << 32
+AGAIN = f"Write it again with `rlcorr analyze DUMP -o part{SUFFIX}`."
+_NAME = b"rlcorr totals "
+_DIGEST, _LENGTH = 32, 8
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """Of which files the totals are, by which release they were written, and the rows they are of, by content."""
+
+    release: str
+    paths: tuple[str, ...]
+    contents: KeySample | None
+
+
+def content(run: RunTotals) -> "list[bytes | memoryview]":
+    """What a file of a run's totals holds, in pieces."""
+    whole = run.measured.whole
+    paths = tuple(source.path for source in run.inputs)
+    head = pack(Head(release=__version__, paths=paths, contents=None if whole is None else whole.contents))
+    body = len(head).to_bytes(_LENGTH, "big"), head, *pieces(run.unplaced)
+    return [b"%s%d\n" % (_NAME, VERSION), _digest(*body), *body]
+
+
+def holds_totals(path: str) -> bool:
+    """Whether a path or URI is called as files of saved totals are."""
+    return located(path).lower().endswith(SUFFIX)
+
+
+def read_head(path: str) -> Head:
+    """What the file is of."""
+    return _part(path, Head, _parts(path)[0])
+
+
+def read_totals(path: str) -> RunTotals:
+    """The totals that a file holds; anything else is a DataError."""
+    run = _part(path, RunTotals, _parts(path)[1])
+    if not run.measured.totals:
+        raise DataError(f"{path} holds no totals.", AGAIN)
+    if run.provenance.schema != SCHEMA:
+        raise DataError(f"{path} was written by another release of rlcorr, whose totals mean something else.", AGAIN)
+    return run
+
+
+def grouped_totals(path: str, run: RunTotals, columns: Sequence[str]) -> RunTotals:
+    """The same by some of the columns that they are grouped by; a UsageError names the file that lacks one."""
+    try:
+        return run.grouped_by(columns)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.hint) from None
+
+
+def report_in(path: str, run: RunTotals) -> Report:
+    """The report of what a file holds, whose totals may lack what this release reads."""
+    try:
+        return replace(report_of(run), totals=run)
+    except UnknownTotalError as error:
+        raise DataError(f"{path} was written by another release of rlcorr: it has no {error.args[0]}.", AGAIN) from None
+
+
+def _part(path: str, cls: type[P], data: memoryview) -> P:
+    try:
+        return unpack(cls, data)
+    except InconsistentError as error:
+        raise DataError(f"{path} holds totals that do not belong together: {error}.", AGAIN) from None
+    except MalformedError as error:
+        raise DataError(f"{path} cannot be read by this release of rlcorr: {error}.", AGAIN) from None
+
+
+def _parts(path: str) -> tuple[memoryview, memoryview]:
+    """Both parts of a file that is whole."""
+    try:
+        data = read_bytes(path, MOST_BYTES)
+    except UsageError as error:
+        raise DataError(f"{path} cannot be read as saved totals: {error.message}", error.hint) from None
+    first_line, newline, _ = data[:64].partition(b"\n")
+    number = first_line.removeprefix(_NAME)
+    if not first_line.startswith(_NAME) or not newline or not number.isdigit():
+        raise DataError(f"{path} holds no saved totals of rlcorr's.", AGAIN)
+    if int(number) != VERSION:
+        raise DataError(f"{path} was written by another version of rlcorr: its form is {int(number)}.", AGAIN)
+    body = memoryview(data)[len(first_line) + 1 + _DIGEST :]
+    if _digest(body) != data[len(first_line) + 1 :][:_DIGEST]:
+        raise DataError(f"{path} is damaged or cut short: its digest is another.", AGAIN)
+    end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
+    return body[_LENGTH:end], body[end:]
+
+
+def _digest(*body: "bytes | memoryview") -> bytes:
+    digest = blake2b(digest_size=_DIGEST)
+    for part in body:
+        digest.update(part)
+    return digest.digest()

@@ -1,0 +1,367 @@
+"""A Sweep: what one free bound does at every threshold, and the threshold that a target comes to; as values."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rlcorr_cli import __version__
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
+from rlcorr_cli.plans.plan import Bounds, Weighting
+from rlcorr_cli.plans.swept import Swept
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.results.build import counts as counts_of
+from rlcorr_cli.results.build import refuse_empty
+from rlcorr_cli.results.suggest import ROOM, shortest
+from rlcorr_cli.totals.comparison import LOGS, ComparedTotals
+from rlcorr_cli.totals.families import Value, finite
+from rlcorr_cli.totals.sweep import Candidates, Curve, ess, place_of_share
+from rlcorr_cli.totals.totals import Totals
+
+SCHEMA = 1
+MOST_POINTS = 1000
+BISECTIONS = 200
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What is asked of the bound: a share of the units to keep, or an effective sample size; at most one of them."""
+
+    keep: float | None = None
+    ess: float | None = None
+
+    def __post_init__(self) -> None:
+        for option, value in (("--target-keep", self.keep), ("--target-ess", self.ess)):
+            if value is not None and not 0 < value <= 1:
+                raise UsageError(
+                    f"{option} must lie in (0, 1], got {value:g}.", f"Give a share, such as {option} 0.95."
+                )
+        if self.keep is not None and self.ess is not None:
+            raise UsageError("--target-keep and --target-ess are two targets.", "Give one of them.")
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is a target."""
+        return self.keep is not None or self.ess is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """The numbers at one pair of bounds.
+
+    kept_units: units inside (of a weighting that caps: not capped), as a share.  values: kept (share of tokens), info,
+    k3_left, length, shift, shift_se, ess; None where the units cannot tell.
+    """
+
+    low: float | None
+    high: float | None
+    n_inside: int
+    kept_units: float
+    values: Mapping[str, Value]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {**{name: value for name, value in asdict(self).items() if name != "values"}, **self.values}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a target comes to.
+
+    point: the numbers there; threshold is None where nothing reaches the target, and the point then the best one.
+    option: to copy.  note: what else should be known.
+    """
+
+    kind: str
+    share: float
+    reached: bool
+    point: Point
+    option: str
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        bounds = {"low": self.point.low, "high": self.point.high} if self.reached else None
+        return {
+            "kind": self.kind,
+            "share": self.share,
+            "threshold": bounds,
+            "point": self.point.to_dict(),
+            "option": self.option or None if self.reached else None,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The curve, from the tightest bounds to the loosest.  what: the record whose bound moves, in words."""
+
+    inputs: tuple[Input, ...]
+    counts: Mapping[str, int]
+    what: str
+    units: str
+    is_cap: bool
+    n_units: int
+    points: tuple[Point, ...]
+    target: Target | None
+    notes: tuple[str, ...]
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "rlcorr": {"version": __version__, "schema": SCHEMA},
+            "inputs": [source.to_dict() for source in self.inputs],
+            "counts": dict(self.counts),
+            "swept": self.what,
+            "units": self.units,
+            "n_units": self.n_units,
+            "points": [point.to_dict() for point in self.points],
+            "target": None if self.target is None else self.target.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def swept_report(
+    totals: Totals | None,
+    curve: Curve | None,
+    swept: Swept,
+    *,
+    targets: Targets,
+    candidates: Mapping[int, Candidates],
+    n_points: int,
+    inputs: tuple[Input, ...],
+    notes: tuple[str, ...],
+    n_bad_rows: int,
+) -> Sweep:
+    """The sweep of finished totals, of all rows as one group.  candidates: by their group's place on the curve, those
+    that targets cut."""
+    counts = counts_of(totals, swept.base.mode)
+    counts |= {"rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
+    refuse_empty(counts, inputs)
+    assert totals is not None
+    assert curve is not None, "a dump with a valid token has units"
+    if not len(curve.thresholds):
+        gated = "have advantages that these weights act on"
+        acted_on = gated if curve.totals.n_always else "lie inside the other bound"
+        raise DataError(
+            f"The bound moves nothing: none of the {swept.units} {acted_on}.",
+            "Sweep other weights: --is token --bound high.",
+        )
+    reading = _Reading(totals, curve, swept)
+    record = swept.record
+    what = f"{record.scope} weights" if isinstance(record, Weighting) else f"{record.statistic}.{record.scope}"
+    return Sweep(
+        inputs=inputs,
+        counts=counts,
+        what=what,
+        units=swept.units,
+        is_cap=curve.outside == "capped",
+        n_units=curve.n_units,
+        points=tuple(reading.point_at(place) for place in _shown(curve, n_points)),
+        target=reading.target(targets, candidates),
+        notes=notes,
+    )
+
+
+def _shown(curve: Curve, n_points: int) -> list[int]:
+    """Places of the curve, evenly by how many units are inside, the loosest last."""
+    least, most = curve.totals.n_always, int(curve.n_inside[-1])
+    wanted = least + (most - least) * np.arange(1, n_points + 1) / n_points
+    return sorted(set(np.searchsorted(curve.n_inside, np.ceil(wanted - 1e-9)).tolist()))
+
+
+def crossing_of_ess(curve: Curve, target: float) -> int | None:
+    """The group in which the effective sample size of capped weights falls below a target for good, the bounds growing
+    looser: the first one of all where it is below throughout; None where the loosest bounds have it."""
+    reaching = np.flatnonzero(curve.sample_sizes("weight", "weight_squared") >= target)
+    # Sizes begin a place before the first, so that the last one's number is that of the place after it.
+    place = int(reaching[-1]) if len(reaching) else 0
+    return place if place < len(curve.thresholds) else None
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Numbers at thresholds of a curve."""
+
+    totals: Totals
+    curve: Curve
+    swept: Swept
+
+    def point_at(self, place: int) -> Point:
+        """The point of a bucket's edge."""
+        threshold = self.curve.reach(place)
+        return self.point(self.swept.bounds(threshold), int(self.curve.n_inside[place]), self.curve.at(place))
+
+    def point(self, bounds: Bounds, n_inside: int, sums: Mapping[str, float]) -> Point:
+        """The point of these sums."""
+        sums = {name: float(value) for name, value in sums.items()}
+        plan = self.swept.base
+        base = ComparedTotals.of(self.totals, plan, 0)
+        assert base.logs is not None
+        of_sequences = self.swept.units == "sequences"
+        logs = {**base.logs, **{name: _log(sums[name]) for name in LOGS if name in sums}}
+        totals = ComparedTotals(plan=sums, reference=base.reference, diagnostics=base.diagnostics, logs=logs)
+        metrics = (KEPT, INFO, K3_LEFT, *((LENGTH, SHIFT, SHIFT_SE) if of_sequences else ()))
+        values = {metric.name: finite(lambda metric=metric: metric.value(totals, plan)) for metric in metrics}
+        values = {name: values.get(name) for name in ("kept", "info", "k3_left", "length", "shift", "shift_se")}
+        values["ess"] = self._ess(sums)
+        return Point(
+            low=bounds.low,
+            high=bounds.high,
+            n_inside=n_inside,
+            kept_units=n_inside / self.curve.n_units,
+            values=values,
+        )
+
+    def _ess(self, sums: Mapping[str, float]) -> Value:
+        """Of the weights that are swept; of a rejection, of the true weights e^S (tokens: rho) of what it keeps."""
+        names = ("weight", "weight_squared") if self._is_weighting else ("ratio", "ratio_squared")
+        return ess(sums, self.curve.n_units, *names)
+
+    @property
+    def _is_weighting(self) -> bool:
+        return isinstance(self.swept.record, Weighting)
+
+    def target(self, targets: Targets, candidates: Mapping[int, Candidates]) -> Target | None:
+        """What a target comes to; None without one."""
+        if targets.keep is not None:
+            return self._keeping(targets.keep, candidates)
+        if targets.ess is None:
+            return None
+        return self._capped(targets.ess, candidates) if self.curve.outside == "capped" else self._loosest(targets.ess)
+
+    def _keeping(self, share: float, candidates: Mapping[int, Candidates]) -> Target:
+        """The tightest bounds that keep a share of the units, with the fewest digits that keep the same ones."""
+        place, nth = place_of_share(self.curve, share)
+        if place == len(self.curve.thresholds):
+            return self._out_of_reach("keep", share, place - 1, "The loosest:")
+        group = candidates[place]
+        threshold = float(group.distances[nth - 1])
+        n_inside = int(np.searchsorted(group.distances, threshold, side="right"))
+        beyond = float(group.distances[n_inside]) if n_inside < len(group.distances) else self.curve.least(place + 1)
+        bounds, threshold = self._shortened(threshold, beyond)
+        point = self.point(bounds, self._n_before(place) + n_inside, self.curve.cut(place, threshold, group))
+        return Target(kind="keep", share=share, reached=True, point=point, option=self.swept.option(bounds))
+
+    def _capped(self, share: float, candidates: Mapping[int, Candidates]) -> Target:
+        """The loosest cap whose weights have an effective sample size, by bisection inside one group."""
+        place = crossing_of_ess(self.curve, share)
+        if place is None:
+            point = self.point_at(len(self.curve.thresholds) - 1)
+            note = "Even weights without this bound have it: none is needed."
+            return Target(kind="ess", share=share, reached=True, point=point, option="", note=note)
+        group = candidates[place]
+        low, high = self.curve.reach(place - 1), self.curve.reach(place)
+        if (ess(self.curve.at(place - 1), self.curve.n_units, "weight", "weight_squared") or 0.0) < share:
+            sizes = self.curve.sample_sizes("weight", "weight_squared")[1:]
+            return self._out_of_reach("ess", share, int(np.argmax(sizes)), "The nearest:")
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            sums = self.curve.cut(place, middle, group)
+            reached = (ess(sums, self.curve.n_units, "weight", "weight_squared") or 0.0) >= share
+            low, high = (middle, high) if reached else (low, middle)
+        if self.swept.side == "low" and low < 0:
+            # exp(-distance) is the bound.
+            return self._no_floor(share)
+        bounds = _tightened(self.swept, low)
+        threshold = _distance(self.swept, bounds)
+        n_inside = self._n_before(place) + int(np.searchsorted(group.distances, threshold, side="right"))
+        point = self.point(bounds, n_inside, self.curve.cut(place, threshold, group))
+        return Target(kind="ess", share=share, reached=True, point=point, option=self.swept.option(bounds))
+
+    def _no_floor(self, share: float) -> Target:
+        """No target: a lower bound above 1 would only scale every weight up."""
+        place = min(int(np.searchsorted(self.curve.thresholds, 0.0)), len(self.curve.thresholds) - 1)
+        note = "It would take a lower bound above 1, which scales the loss up. The tightest below it:"
+        return self._out_of_reach("ess", share, place, note)
+
+    def _out_of_reach(self, kind: str, share: float, place: int, note: str) -> Target:
+        """A target that nothing reaches, with the best place for it."""
+        point = self._short_point(place)
+        option = self.swept.option(Bounds(point.low, point.high))
+        return Target(kind=kind, share=share, reached=False, point=point, option=option, note=note)
+
+    def _shortened(self, threshold: float, beyond: float) -> tuple[Bounds, float]:
+        """The bounds of a threshold in the fewest digits that keep the same units, the next of which lie `beyond`; and
+        the threshold that they are."""
+        if not math.isfinite(beyond):
+            # Nothing lies farther out: a little room for a bound of few digits.
+            beyond = threshold + max(ROOM * abs(threshold), 1e-9)
+        bounds = _short(self.swept, threshold, beyond) if beyond > threshold else self.swept.bounds(threshold)
+        # What is capped has the very bound for its weight.
+        return bounds, _distance(self.swept, bounds) if self.curve.outside == "capped" else threshold
+
+    def _short_point(self, place: int) -> Point:
+        """The point of a bucket's edge, its bounds in few digits."""
+        bounds, threshold = self._shortened(self.curve.reach(place), self.curve.least(place + 1))
+        return self.point(bounds, int(self.curve.n_inside[place]), self.curve.past(place, threshold))
+
+    def _n_before(self, place: int) -> int:
+        """Units inside the group before a place."""
+        return int(self.curve.n_inside[place - 1]) if place else self.curve.totals.n_always
+
+    def _loosest(self, share: float) -> Target:
+        """The loosest bounds on the curve whose kept units have an effective sample size; else the best ones."""
+        names = ("weight", "weight_squared") if self._is_weighting else ("ratio", "ratio_squared")
+        sizes = self.curve.sample_sizes(*names)[1:]
+        reaching = np.flatnonzero(sizes >= share)
+        if not len(reaching):
+            return self._out_of_reach("ess", share, int(np.argmax(sizes)), "The nearest:")
+        point = self._short_point(int(reaching[-1]))
+        what = "weights that are zeroed" if self._is_weighting else "a rejection"
+        return Target(
+            kind="ess",
+            share=share,
+            reached=True,
+            point=point,
+            option=self.swept.option(Bounds(point.low, point.high)),
+            note=f"The sample size of {what} rises and falls with the bounds: these are the loosest that have it.",
+        )
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
+
+
+def _short(swept: Swept, threshold: float, beyond: float) -> Bounds:
+    """Bounds at any distance from the threshold up to, and without, `beyond`, in the fewest digits."""
+    inner, outer = swept.bounds(threshold), swept.bounds(beyond)
+    is_cap = isinstance(swept.record, Weighting)
+    low = inner.low if is_cap and swept.side != "low" else _shortest(outer.low, inner.low, upward=False)
+    high = inner.high if is_cap and swept.side == "low" else _shortest(inner.high, outer.high, upward=True)
+    return Bounds(low, high)
+
+
+def _shortest(start: float | None, end: float | None, *, upward: bool) -> float | None:
+    """As `shortest`, of bounds that may be missing."""
+    if start is None or end is None:
+        return end if start is None else start
+    return shortest(start, end, upward=upward)
+
+
+def _tightened(swept: Swept, distance: float) -> Bounds:
+    """A cap in six digits, on the tight side of the exact one."""
+    exact = swept.bounds(distance)
+    if swept.side == "low":
+        assert exact.low is not None
+        return Bounds(_rounded(exact.low, math.ceil), exact.high)
+    assert exact.high is not None
+    return Bounds(exact.low, _rounded(exact.high, math.floor))
+
+
+def _rounded(value: float, round_: Any) -> float:
+    scale = 10.0 ** (5 - math.floor(math.log10(value)))
+    return float(round_(value * scale) / scale)
+
+
+def _distance(swept: Swept, bounds: Bounds) -> float:
+    """The threshold of a weighting's bound."""
+    if swept.side == "low":
+        assert bounds.low is not None
+        return -math.log(bounds.low)
+    assert bounds.high is not None
+    return math.log(bounds.high)

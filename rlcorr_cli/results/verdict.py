@@ -1,0 +1,153 @@
+"""The verdict on a dump: how close its two policies are, which weights that leaves usable, where a drift begins.
+
+Values only; `show/terminal/verdict.py` puts them into words.  The verdict is made from the same findings that are
+printed below it, so it never calls usable what a failing rule refuses.  A new level is a row of `Level` and its branch
+in `_level`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import Any, Literal
+
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.results.clusters import Clusters
+from rlcorr_cli.results.judge import Finding
+from rlcorr_cli.totals.families import Value
+
+Level = Literal["equal", "void", "too few", "same", "close", "apart", "far"]
+Weights = Literal["token", "sequence"]
+
+ROUNDING_K3 = 1e-6
+"""Below this k3_kl (nats) two policies differ by rounding alone."""
+CLOSE_K3 = 0.01
+"""Below this k3_kl two policies are close."""
+USABLE_TOKEN_ESS = 0.5
+"""At a smaller effective share of the tokens no weight repairs the sample."""
+FEWEST_SEQUENCES = 32
+"""Fewer sequences do not carry a verdict: one of them decides the effective sample size."""
+ONSET_FACTOR = 2.0
+"""A drift has set in where k3_kl stays above this multiple of its first value."""
+POLICIES = ("kl", "k3_kl", "chi2_token")
+"""Metrics whose failing rule says that the policies themselves are too far apart."""
+WEIGHTS = ("rollout_is_mean", "rollout_is_std", "rollout_is_eff_sample_size")
+"""Metrics whose failing rule says that the plan's own weights are not usable."""
+OF_SEQUENCES = ("seq_ess", "pareto_k_seq")
+"""Metrics whose broken rule says that weights of whole sequences are not usable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A conclusion about a whole dump.
+
+    causes: names of what voids the numbers.  usable: the scopes whose weights leave a usable sample.  failing: the
+    metrics whose rule fails, in the rules' order.  kept_fraction: the share of tokens that the plan's rejections keep
+    (None for a plan that rejects nothing).
+    """
+
+    level: Level
+    causes: tuple[str, ...]
+    usable: tuple[Weights, ...]
+    failing: tuple[str, ...]
+    n_sequences: int
+    kept_fraction: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Onset:
+    """From `place` on, k3_kl stays at least `factor` times its value at `reference`, along a column of groups."""
+
+    column: str
+    place: float
+    reference: float
+    factor: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+def verdict(
+    counts: Mapping[str, int],
+    values: Mapping[str, Value],
+    *,
+    health: Iterable[Finding],
+    plan: Plan,
+    causes: tuple[str, ...] = (),
+    clusters: Clusters | None = None,
+) -> Verdict:
+    """The verdict on a dump of these counts and canonical metrics, whose findings are `health`.
+
+    causes: names of what was found in the data that voids the numbers.  clusters: as of a Report.
+    """
+    findings = {finding.metric: finding for finding in health if finding.broken}
+    too_few = counts["sequences"] < FEWEST_SEQUENCES or (clusters is not None and clusters.too_few)
+    level = _level(values, findings, causes, too_few=too_few)
+    kept = values.get("kept_tokens")
+    return Verdict(
+        level=level,
+        causes=causes,
+        usable=_usable(level, values, findings, plan),
+        failing=tuple(name for name, finding in findings.items() if finding.status == "fail"),
+        n_sequences=counts["sequences"],
+        kept_fraction=None if kept is None or not counts["tokens"] else kept / counts["tokens"],
+    )
+
+
+def _level(
+    values: Mapping[str, Value], broken: Mapping[str, Finding], causes: tuple[str, ...], *, too_few: bool
+) -> Level:
+    k3, token_ess = values.get("k3_kl"), values.get("token_ess")
+    if values.get("logprob_abs_diff_max") == 0:
+        return "equal"
+    if causes:
+        return "void"
+    if too_few:
+        return "too few"
+    if k3 is None or token_ess is None or token_ess < USABLE_TOKEN_ESS or not broken.keys().isdisjoint(POLICIES):
+        return "far"
+    if k3 < ROUNDING_K3:
+        return "same"
+    return "close" if k3 < CLOSE_K3 else "apart"
+
+
+def _usable(
+    level: Level, values: Mapping[str, Value], broken: Mapping[str, Finding], plan: Plan
+) -> tuple[Weights, ...]:
+    """Which weights are usable: those of sequences only where those of tokens are, of which they are products."""
+    if level in ("far", "too few", "void"):
+        return ()
+    refused = any(name in broken and broken[name].status == "fail" for name in WEIGHTS)
+    if refused and plan.weighting is not None and plan.weighting.scope == "token":
+        return ()
+    if refused or values.get("seq_ess") is None or not broken.keys().isdisjoint(OF_SEQUENCES):
+        return ("token",)
+    return ("token", "sequence")
+
+
+def onset(keys: Sequence[Mapping[str, Any]], k3: Sequence[float | None]) -> Onset | None:
+    """Where along one ordered column of numbers k3_kl begins to stay above ONSET_FACTOR times its first value.
+
+    None without three groups by one numeric column, where a group has no k3_kl, and where nothing drifts.
+    """
+    if len(keys) < 3 or any(len(key) != 1 for key in keys):
+        return None
+    column = next(iter(keys[0]))
+    places = [key[column] for key in keys]
+    known = [value for value in k3 if value is not None]
+    if len(known) < len(k3) or not known[0] or not all(map(_is_place, places)):
+        return None
+    lowest_on = list(accumulate(reversed(known), min))[::-1]  # the lowest from each group to the last
+    for place, lowest in zip(places[1:], lowest_on[1:], strict=True):
+        if lowest > ONSET_FACTOR * known[0] and lowest > ROUNDING_K3:
+            return Onset(column=column, place=place, reference=places[0], factor=lowest / known[0])
+    return None
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,369 @@
+"""measure() and analyze(): a dump's totals, and its report.
+
+Shards go through an engine; each becomes a small Measured, and Measureds add.  A group's key is its training batch
+(None where the plan looks at none, or the dump has no column of them), then its values of the columns asked for.
+What the totals mean is decided in `results/build.py`, by way of `results/run_totals.py`.
+"""
+
+import hashlib
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rlcorr_cli.causes.anomalies import find_anomalies
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.chosen_rows import ChosenRows
+from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
+from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import CheckedRows
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.peek import samples
+from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.run_totals import RunTotals, report_of
+from rlcorr_cli.runs.bad_rows import BadRowLog, bad_row_log, check_quarantine
+from rlcorr_cli.runs.budget_search import BudgetThresholds, search_budgets
+from rlcorr_cli.runs.rollouts import count_rollouts, rollout_notes
+from rlcorr_cli.runs.sampled_gap import SampledGap, gap_share
+from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
+from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
+from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.rollouts import RolloutTotals
+from rlcorr_cli.totals.totals import ROWS
+from rlcorr_cli.totals.view import diagnostics_block
+
+MANY_GROUPS = 5_000
+"""Groups whose sums leave so much memory free that it is worth giving back."""
+Progress = Callable[[int, int], None]
+"""Called after each shard with its tokens and bytes."""
+
+
+Watch = Callable[[int], AbstractContextManager[Progress]]
+"""Given the bytes to come, a context around the reading that yields a Progress."""
+
+
+def analyze(
+    request: ReadRequest,
+    chosen: ChosenPlan,
+    *,
+    settings: DiagnosticSettings | None = None,
+    computing: Computing | None = None,
+    seed: int | None = 0,
+    watch: Watch | None = None,
+    pictures: bool = False,
+    totals: bool = False,
+    by_step: bool = False,
+    staging: Outputs | None = None,
+    objective: Objective | None = None,
+) -> Report:
+    """Measure a dump and report it.
+
+    totals: whether the report keeps what it was made of.  by_step: whether each group has curves of its own.
+    staging: where the rows set aside are left for the caller to publish; None publishes them here.
+    """
+    return analyze_dump(
+        opened(request, chosen, objective, clusters=seed is not None),
+        chosen,
+        settings=settings,
+        computing=computing,
+        seed=seed,
+        watch=watch,
+        pictures=pictures,
+        totals=totals,
+        by_step=by_step,
+        staging=staging,
+        objective=objective,
+    )
+
+
+def analyze_dump(
+    dump: Dump,
+    chosen: ChosenPlan,
+    *,
+    settings: DiagnosticSettings | None = None,
+    computing: Computing | None = None,
+    seed: int | None = 0,
+    watch: Watch | None = None,
+    pictures: bool = False,
+    totals: bool = False,
+    by_group: bool = False,
+    by_step: bool = False,
+    staging: Outputs | None = None,
+    objective: Objective | None = None,
+) -> Report:
+    """The same of a dump that was opened for this plan and this objective.
+
+    by_group: whether a dump of more groups than are resampled is refused; totals of groups have their replicates, too.
+    by_step: whether each group has curves of its own.
+    """
+    started = time.perf_counter()
+    plan = chosen.plan
+    check_quarantine(dump)
+    computing = computing or Computing()
+    rollouts = count_rollouts(dump, computing)
+    observation = Observation(
+        plans=(plan,),
+        settings=settings or DiagnosticSettings(),
+        seed=seed,
+        pictures=pictures,
+        objectives={} if objective is None else {plan: objective},
+        by_group=(totals or pictures) and bool(dump.request.group_by),
+        by_step=by_step,
+        has_advantages=dump.has_advantages,
+        by_rollout=rollouts is not None,
+    )
+    anomalies = find_anomalies(samples(dump))
+    budgets = search_budgets(dump, plan, computing)
+    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
+        measured = measure(
+            dump,
+            observation,
+            computing,
+            bounds=budgets.bounds,
+            rollouts=rollouts,
+            progress=progress,
+            log=log,
+            share=gap_share(dump),
+            by_group=by_group,
+        )
+        run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
+        report = report_of(run)
+        log.finish()
+        own.publish()
+    return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
+
+
+def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
+    """Step as the grouping of a dump that was asked for none and has steps; versions: with the policy's, too."""
+    if dump.request.group_by or dump.stdin is not None or not dump.has("step"):
+        return dump.request.group_by
+    lags = next((name for name in ("policy_version", "policy_version_lag") if dump.has(name)), None)
+    return ("step", lags) if versions and lags is not None else ("step",)
+
+
+def opened(
+    request: ReadRequest,
+    chosen: ChosenPlan,
+    objective: Objective | None = None,
+    *,
+    wanted: tuple[str, ...] = (),
+    clusters: bool = False,
+) -> Dump:
+    """The dump with what the plan and an objective read of it.  wanted: canonical columns read if it has them.
+    clusters: as of PlanColumns."""
+    columns = plan_columns(request, chosen, objective)
+    return open_dump(request, replace(columns, wanted=(*columns.wanted, *wanted), clusters=clusters))
+
+
+def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress | None]:
+    """A context around reading the dump once."""
+    return watch(dump.n_bytes) if watch else nullcontext()
+
+
+def run_totals(
+    dump: Dump,
+    chosen: ChosenPlan,
+    measured: Measured,
+    *,
+    budgets: BudgetThresholds,
+    log: BadRowLog,
+    anomalies: tuple[AnomalyFinding, ...],
+) -> RunTotals:
+    """A dump's totals with all else that its report says."""
+    log.check(sum(measured.rows.values()))
+    return RunTotals(
+        measured=measured,
+        plan=chosen.plan,
+        profile=CANONICAL if chosen.profile is None else chosen.profile.name,
+        inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+        notes=(
+            *dump.notes,
+            *chosen.notes,
+            *_idle_notes(dump, chosen.plan, measured),
+            *_budget_notes(chosen.plan, budgets),
+            *rollout_notes(dump),
+        ),
+        problems=log.counts,
+        anomalies=anomalies,
+        search_notes=dump.search_notes,
+        drawn_by=tuple(name for name, column in dump.marks.items() if column in dump.roles.drawn_by),
+    )
+
+
+def measure(
+    dump: Dump,
+    observation: Observation,
+    computing: Computing,
+    *,
+    bounds: BudgetBounds,
+    rollouts: RolloutTotals | None = None,
+    progress: Progress | None = None,
+    log: BadRowLog | None = None,
+    share: int = 0,
+    by_group: bool = False,
+) -> Measured:
+    """Stream the whole dump once; flat memory.  Returns its totals.
+
+    rollouts: as of `observe`.  share: one of how many rows is looked at to tell why the policies differ; 0 for none.
+    by_group: as of `analyze_dump`.
+    """
+    tokens = f"{diagnostics_block(observation.modes[0])}.tokens"
+    work = MeasureShard(
+        reading=ShardReading.of(dump, computing),
+        observation=observation,
+        budget_bounds=bounds,
+        provenance=provenance_of(dump, observation, bounds),
+        gap_share=share,
+        rollouts=rollouts,
+    )
+
+    def results() -> Iterable[Measured]:
+        for shard, measured in scan(dump, computing, work, log):
+            n_tokens, n_rows = (
+                0 if measured.totals is None else int(measured.totals.sum(name).sum()) for name in (tokens, ROWS)
+            )
+            if progress is not None:
+                progress(n_tokens, shard.n_bytes)
+            yield replace(measured, rows={shard.path: n_rows})
+
+    gathering = MeasuredSum()
+    for part in results():
+        gathering.add(part)
+        if by_group:
+            check_resampled(gathering.group_replicates)
+        if observation.compares and dump.request.group_by:
+            check_few(gathering.n_groups, (dump.roles.batch, *dump.request.group_by), MOST_COMPARED, "compared")
+    measured = gathering.measured
+    if gathering.n_groups > MANY_GROUPS:
+        devices.trim()
+    return measured
+
+
+def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:
+    """What the totals of a dump are of."""
+    return Provenance(
+        plans=Provenance.records(*observation.plans),
+        settings={
+            **asdict(observation.settings),
+            "cluster_by": dump.cluster,
+            "pictures": observation.pictures,
+            **({"by_step": True} if observation.by_step else {}),
+            **({"by_rollout": True} if observation.by_rollout else {}),
+            **_objective_settings(observation),
+        },
+        columns=dump.columns,
+        batch=dump.roles.batch,
+        groups=dump.request.group_by,
+        seed=observation.seed,
+        budget_bounds=_digest(budget_bounds),
+    )
+
+
+def _objective_settings(observation: Observation) -> dict[str, Any]:
+    """The objectives', by dotted names."""
+    several = len(observation.plans) > 1
+    return {
+        f"objective.{f'{plan.name}.' if several else ''}{name}": value
+        for plan, objective in observation.objectives.items()
+        for name, value in objective.to_dict().items()
+    }
+
+
+def _digest(budget_bounds: BudgetBounds) -> str:
+    bounds = sorted(
+        (name, repr(key), value) for name, of_groups in budget_bounds.items() for key, value in of_groups.items()
+    )
+    return hashlib.sha256(repr(bounds).encode()).hexdigest()[:16] if bounds else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureShard:
+    """Shard -> its totals.  gap_share, rollouts: as of `measure`."""
+
+    reading: ShardReading
+    observation: Observation
+    budget_bounds: BudgetBounds
+    provenance: Provenance
+    gap_share: int = 0
+    rollouts: RolloutTotals | None = None
+
+    def __call__(self, shard: Shard) -> ShardResult[Measured]:
+        """Measure one shard."""
+        beside = ShardNotes()
+        with devices.worker(self.reading.device):
+            gap = SampledGap(self.reading, self.gap_share, self.observation.modes[0])
+            sampled: list[ChosenRows] = []
+            gathering = MeasuredSum()
+            for rows in self.reading.sound_rows(shard, beside):
+                gathering.add(self._measured(rows))
+                sampled += gap.rows(rows)
+            measured = replace(gathering.measured, gap=gap.totals(sampled))
+        covering = replace(measured, provenance=self.provenance, covered=frozenset({shard.id}))
+        return ShardResult(covering, beside)
+
+    def _measured(self, rows: CheckedRows) -> Measured:
+        observed = observe(
+            rows.batch, self.observation, self.reading.device, self.budget_bounds, rollouts=self.rollouts
+        )
+        return Measured(
+            provenance=self.provenance,
+            totals=observed.totals,
+            replicates=observed.replicates,
+            pictures=observed.pictures,
+            whole=observed.whole,
+            group_replicates=observed.group_replicates,
+            group_bins=observed.group_bins,
+        )
+
+
+def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> PlanColumns:
+    """What the plan reads, and an objective; training batches are the column asked for, or `step` where there is one.
+
+    A peer's function knows no steps, so with a profile the whole dump is one batch unless a column is named.
+    """
+    plan, named = chosen.plan, request.batch_by
+    batch = None
+    if (plan.batched or objective is not None) and named != NO_BATCH:
+        batch = named or (None if chosen.profile else "step")
+    needed = dict.fromkeys((*plan.needs, *(() if objective is None else ("advantages",))))
+    by_rollout = chosen.profile is not None and chosen.profile.by_rollout
+    return PlanColumns(
+        mode=plan.mode,
+        needed=tuple(needed),
+        wanted=("rollout_ids",) if by_rollout else (),
+        row_advantage=True,
+        batch=batch,
+        batch_required=named is not None,
+    )
+
+
+def _idle_notes(dump: Dump, plan: Plan, measured: Measured) -> list[str]:
+    of_objective = measured.provenance is not None and "objective.name" in measured.provenance.settings
+    idle = not plan.batched and not of_objective and dump.request.batch_by is not None
+    return ["--batch-by changes nothing: the plan looks at no batches."] if idle else []
+
+
+def _budget_notes(plan: Plan, budgets: BudgetThresholds) -> list[str]:
+    """Which values each budget let stay."""
+    notes: list[str] = []
+    for budget in plan.budgets:
+        ends = sorted(set(budgets.bounds[budget.name].values()))
+        if not ends or ends[0] == math.inf:
+            notes.append(f"{budget.name}: the mean {budget.statistic} is below {budget.mean_below:g} as it is.")
+            continue
+        where = " in the tightest batch" if len(ends) > 1 else ""
+        notes.append(f"{budget.name} keeps {budget.statistic} up to {ends[0]:.4g}{where}.")
+        unmet = f"{budgets.unmet[budget.name]} batches not even the smallest is below {budget.mean_below:g}"
+        if budgets.unmet[budget.name]:
+            notes.append(f"{budget.name}: in {unmet}; only that stays.")
+    return notes

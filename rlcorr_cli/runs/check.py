@@ -1,0 +1,34 @@
+"""check(): a report's numbers held to a policy."""
+
+from dataclasses import replace
+
+from rlcorr_cli.results.checked import Checked, Fault, Measurements, doubts, failures
+from rlcorr_cli.results.diagnosed import DiagnosedDump
+from rlcorr_cli.results.flagged import caused, flagged
+from rlcorr_cli.results.policy import FLAGS, FailOn, Policy, apply
+from rlcorr_cli.results.remedies import advised
+
+
+def check(measurements: Measurements, policy: Policy, diagnosed: DiagnosedDump | None = None) -> Checked:
+    """Every rule and limit of a policy on the measurements that it looks at; faults of the data come first.
+
+    diagnosed: the same dump, where the policy fails on its cause.
+    """
+    judged = apply(policy, measurements.sections)
+    findings = advised(judged.findings, measurements.situation)
+    if policy.strict:
+        findings = tuple(replace(f, status="fail") if f.status == "warn" else f for f in findings)
+    flags: list[FailOn] = [flag for flag in FLAGS if flag in policy.fail_on]
+    of_flags = tuple(finding for flag in flags for finding in flagged(flag, measurements.sections))
+    of_causes = () if diagnosed is None else tuple(caused(diagnosed))
+    faults_fail = policy.strict or "anomaly" in policy.fail_on
+    anomalies = () if faults_fail else measurements.faults
+    causes = () if diagnosed is not None or measurements.cause is None else (measurements.cause,)
+    unjudged: tuple[tuple[FailOn, tuple[Fault, ...]], ...] = (("cause", causes), ("anomaly", anomalies))
+    return Checked(
+        measurements=measurements,
+        n_rules=judged.n_rules + len(flags) + (diagnosed is not None),
+        findings=(*(failures(measurements.faults) if faults_fail else ()), *of_causes, *of_flags, *findings),
+        notes=(*measurements.notes, *doubts((*causes, *anomalies)), *judged.notes),
+        unjudged=tuple(flag for flag, faults in unjudged if faults),
+    )

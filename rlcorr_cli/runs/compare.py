@@ -1,0 +1,191 @@
+"""compare(): several plans on one dump, in one reading, and which to take."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from rlcorr_cli.causes.anomalies import find_anomalies
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.measure.observe import Observation
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.peek import samples
+from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
+from rlcorr_cli.results.compared import Comparison, NamedPlan, Skipped, compared
+from rlcorr_cli.runs.analyze import Watch, measure, watched
+from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
+from rlcorr_cli.runs.budget_search import search_budgets
+from rlcorr_cli.runs.scan import Computing
+from rlcorr_cli.totals.comparison import uncorrected
+from rlcorr_cli.totals.totals import GroupKey
+
+NO_ADVANTAGES = "The dump has no advantages: each counts as 1, and whether the policies earn differently is unseen."
+NO_SHIFT = (
+    "No shift of the advantages: they are all equal, or true sequence weights rest on too few sequences to tell "
+    "(`rlcorr explain shift`)."
+)
+
+
+def compare(
+    request: ReadRequest,
+    chosen: Sequence[ChosenPlan],
+    *,
+    named: bool,
+    objectives: Mapping[Plan, Objective] | None = None,
+    computing: Computing | None = None,
+    seed: int | None = 0,
+    watch: Watch | None = None,
+    staging: Outputs | None = None,
+) -> Comparison:
+    """Compare plans on a dump.
+
+    objectives: one for each plan, if any.  named: whether plans were asked for, and are not the default list.
+
+    Plans whose columns the dump lacks are skipped; one that is left at least.  staging: as of `analyze`.
+    """
+    return compare_dump(
+        opened(request, chosen, has_objectives=bool(objectives)),
+        chosen,
+        named=named,
+        objectives=objectives,
+        computing=computing,
+        seed=seed,
+        watch=watch,
+        staging=staging,
+    )
+
+
+def opened(request: ReadRequest, chosen: Sequence[ChosenPlan], *, has_objectives: bool = False) -> Dump:
+    """The dump with what plans and objectives read of it."""
+    return open_dump(request, _columns(request, [each.plan for each in chosen], has_objectives))
+
+
+def compare_dump(
+    dump: Dump,
+    chosen: Sequence[ChosenPlan],
+    *,
+    named: bool,
+    objectives: Mapping[Plan, Objective] | None = None,
+    computing: Computing | None = None,
+    seed: int | None = 0,
+    watch: Watch | None = None,
+    staging: Outputs | None = None,
+) -> Comparison:
+    """The same of a dump that was opened for these plans."""
+    started = time.perf_counter()
+    computing = computing or Computing()
+    check_quarantine(dump)
+    plans, skipped = _possible(dump, _distinct(chosen, named=named))
+    if not plans:
+        why = "; ".join(f"{each.name}: {each.why}" for each in skipped[:3])
+        raise DataError(f"No plan is left to compare. {why}.", "Name another with --preset, or the column with --map.")
+    observed = _observed(plans)
+    of_plans = {named_plan.plan: objectives[named_plan.plan] for named_plan in plans} if objectives else {}
+    observation = Observation(plans=observed, seed=seed, objectives=of_plans, compares=True)
+    anomalies = find_anomalies(samples(dump))
+    bounds: dict[str, Mapping[GroupKey, float]] = {}
+    for plan in observed:
+        bounds.update(search_budgets(dump, plan, computing).bounds)
+    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
+        measured = measure(dump, observation, computing, bounds=bounds, progress=progress, log=log)
+        log.check(sum(measured.rows.values()))
+        notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]
+        if dump.roles.advantages is None:
+            notes.append(NO_ADVANTAGES)
+        comparison = compared(
+            measured,
+            plans,
+            group_by=dump.request.group_by,
+            inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+            skipped=skipped,
+            notes=tuple(dict.fromkeys(notes)),
+            anomalies=anomalies,
+            problems=log.counts.to_dict(),
+            n_bad_rows=log.counts.n_rows,
+            objectives=of_plans,
+            batch_by=dump.roles.batch,
+            cluster_by=dump.cluster,
+        )
+        if dump.roles.advantages is not None and comparison.whole.metrics["advantage_shift"] is None:
+            comparison = replace(comparison, notes=(*comparison.notes, NO_SHIFT))
+        log.finish()
+        own.publish()
+    return replace(comparison, seconds=time.perf_counter() - started)
+
+
+def _columns(request: ReadRequest, plans: Sequence[Plan], has_objectives: bool) -> PlanColumns:
+    """What all plans together read, and objectives; advantages and a third policy where the dump has them.
+
+    Decoupled, because a dump is opened so whichever trained policy it holds, and plans of the other mode are told apart
+    afterwards.
+    """
+    batched, column = has_objectives or any(plan.batched for plan in plans), request.batch_by
+    batch = None if not batched or column == NO_BATCH else column or "step"
+    return PlanColumns(
+        mode="decoupled",
+        needed=("advantages",) if has_objectives else (),
+        wanted=("advantages",),
+        batch=batch,
+        batch_required=batched and column not in (None, NO_BATCH),
+        clusters=True,
+    )
+
+
+def _distinct(chosen: Iterable[ChosenPlan], *, named: bool) -> list[NamedPlan]:
+    """Equal plans once, with all their names."""
+    plans: dict[str, NamedPlan] = {}
+    for each in chosen:
+        known = plans.get(each.plan.id)
+        if known is None:
+            plans[each.plan.id] = NamedPlan(each.plan.name, each.plan, is_named=named)
+        elif each.plan.name != known.name:
+            also = tuple(dict.fromkeys((*known.also, each.plan.name)))
+            plans[each.plan.id] = replace(known, also=also)
+    budgets = Counter(budget.name for plan in plans.values() for budget in plan.plan.budgets)
+    for name, count in budgets.items():
+        if count > 1:
+            raise UsageError(
+                f"Two plans keep a budget called {name}, and each budget needs a name of its own.",
+                "Compare one of them at a time, or rename it in a plan file.",
+            )
+    return list(plans.values())
+
+
+def _possible(dump: Dump, plans: Sequence[NamedPlan]) -> tuple[list[NamedPlan], tuple[Skipped, ...]]:
+    """Plans that the dump has the columns for, and the others with the reason."""
+    reasons = [(named, lacking(dump, named.plan)) for named in plans]
+    skipped = tuple(Skipped(named.name, why) for named, why in reasons if why)
+    return [named for named, why in reasons if not why], skipped
+
+
+def _plan_notes(chosen: Sequence[ChosenPlan], skipped: Sequence[Skipped]) -> list[str]:
+    """The notes of the plans that are compared, one that several have once, with all their names."""
+    left_out = {plan.name for plan in skipped}
+    names_of: dict[str, list[str]] = {}
+    for each in chosen:
+        of_plan = f"{each.plan.name}: "
+        for note in each.notes if each.plan.name not in left_out else ():
+            names_of.setdefault(note.removeprefix(of_plan), []).extend([each.plan.name] * note.startswith(of_plan))
+    return [f"{', '.join(dict.fromkeys(names))}: {note}" if names else note for note, names in names_of.items()]
+
+
+def lacking(dump: Dump, plan: Plan) -> str:
+    """What a plan needs and the dump has not; empty where it has all."""
+    if plan.mode == "bypass" and not dump.has("current_log_probs"):
+        return "bypass mode compares current_log_probs, which the dump lacks"
+    if "current_log_probs" in plan.needs and dump.roles.current is None:
+        return "it looks at current_log_probs beside old_log_probs, which the dump lacks"
+    if "advantages" in plan.needs and dump.roles.advantages is None:
+        return "it looks at advantages, which the dump lacks"
+    return ""
+
+
+def _observed(plans: Sequence[NamedPlan]) -> tuple[Plan, ...]:
+    """The plans, and no correction in each of their modes, which tells how the advantages shift."""
+    modes: dict[Mode, None] = dict.fromkeys(named.plan.mode for named in plans)
+    all_plans = [*(named.plan for named in plans), *map(uncorrected, modes)]
+    return tuple({plan.id: plan for plan in reversed(all_plans)}.values())[::-1]

@@ -1,0 +1,236 @@
+"""diff(): two dumps, or their saved totals, compared; neither is joined with the other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlcorr_cli.errors import NoCurrentPolicy, UsageError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
+from rlcorr_cli.reading.request import IDS, ReadRequest
+from rlcorr_cli.results.diffed import Diff, Drawn, pairs_of, sections, side_of
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.saved import is_report
+from rlcorr_cli.results.saved_totals import SUFFIX, grouped_totals, holds_totals, read_totals, report_in
+from rlcorr_cli.runs.analyze import Watch, analyze_dump, opened
+from rlcorr_cli.runs.scan import Computing
+from rlcorr_cli.totals.replicates import MOST_RESAMPLED
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffSettings:
+    """seed: of the draws.  min_effect: the smallest change that counts, a share.  everything: whether metrics beyond
+    the family are shown."""
+
+    seed: int = 0
+    min_effect: float = 0.1
+    everything: bool = False
+
+
+def diff(
+    a: ReadRequest,
+    b: ReadRequest,
+    settings: DiffSettings,
+    *,
+    computing: Computing,
+    mode: Mode | None = None,
+    watch: Watch | None = None,
+) -> Diff:
+    """Compare two dumps, either of which may be a file of saved totals.
+
+    mode: which policies are compared; None for that of saved totals, else for the decoupled one.
+    """
+    saved = [read_totals(request.paths[0]) if _is_totals(request) else None for request in (a, b)]
+    modes: list[Mode] = [mode] if mode else [run.plan.mode for run in saved if run]
+    chosen = ChosenPlan(plan=Plan("disabled", mode=modes[0]) if modes else Plan("disabled"))
+    for request, run in zip((a, b), saved, strict=True):
+        if run is not None:
+            _check_asked(request, run, chosen, settings)
+    saved = [run and _grouped(request, run) for request, run in zip((a, b), saved, strict=True)]
+    totals = next((request.paths[0] for request, run in zip((a, b), saved, strict=True) if run), None)
+    opening = [None if run else _opened(request, chosen, totals) for request, run in zip((a, b), saved, strict=True)]
+    drawn_by = _drawn_by(opening, saved)
+    opening = _clustered(opening, saved, drawn_by)
+    reports = [
+        report_in(request.paths[0], run)
+        if run is not None
+        else _measured(dump, chosen, settings, drawn_by=drawn_by, computing=computing, watch=watch)
+        for request, run, dump in zip((a, b), saved, opening, strict=True)
+    ]
+    return _compared(reports[0], reports[1], settings)
+
+
+def _opened(request: ReadRequest, chosen: ChosenPlan, totals: str | None) -> Dump:
+    """totals: the saved ones on the other side, whose mode a dump is to be read in."""
+    try:
+        return opened(request, chosen, clusters=True)
+    except NoCurrentPolicy as error:
+        if totals is None:
+            raise
+        raise UsageError(
+            f"{totals} is of bypass mode, and {request.paths[0]} has no current_log_probs to compare that way.",
+            "Save totals of decoupled mode, or name the column of the dump: --map current_log_probs=COLUMN.",
+        ) from error
+
+
+def _is_totals(request: ReadRequest) -> bool:
+    return is_report(request.paths) and holds_totals(request.paths[0])
+
+
+def _check_asked(request: ReadRequest, run: RunTotals, chosen: ChosenPlan, settings: DiffSettings) -> None:
+    """Refuse totals of another mode or seed than is asked for."""
+    path = request.paths[0]
+    if run.plan.mode != chosen.plan.mode:
+        raise UsageError(
+            f"{path} is of {run.plan.mode} mode, and {chosen.plan.mode} mode is compared.",
+            f"Compare dumps of one mode: --mode {run.plan.mode} measures a dump that way.",
+        )
+    if run.provenance.seed != settings.seed:
+        raise UsageError(
+            f"{path} was drawn with seed {run.provenance.seed}, not {settings.seed}: its rows would not pair.",
+            f"Add --seed {run.provenance.seed}.",
+        )
+
+
+def _grouped(request: ReadRequest, run: RunTotals) -> RunTotals:
+    """The totals by the columns asked for; a UsageError where they lack one, or the draws of the groups."""
+    path = request.paths[0]
+    run = grouped_totals(path, run, request.group_by)
+    if request.group_by and not run.measured.group_replicates:
+        too_many = run.measured.group_replicates is None
+        why = f"it has over {MOST_RESAMPLED} groups" if too_many else "another release of rlcorr saved it"
+        raise UsageError(
+            f"{path} holds no draws by group: {why}.",
+            f"Save totals by fewer: `rlcorr analyze DUMP --group-by {request.group_by[0]} -o part{SUFFIX}`.",
+        )
+    return run
+
+
+def _drawn_by(dumps: list[Dump | None], saved: list[RunTotals | None]) -> tuple[str, ...]:
+    """What both know their rows by: sample_id, and step where both have it; nothing where one has no ids."""
+    known = [set(dump.marks) if dump is not None and dump.roles.ids else set[str]() for dump in dumps]
+    known = [set(run.drawn_by) if run is not None else names for run, names in zip(saved, known, strict=True)]
+    shared = known[0] & known[1]
+    return tuple(name for name in IDS if name in shared) if "sample_id" in shared else ()
+
+
+def _clustered(dumps: list[Dump | None], saved: list[RunTotals | None], drawn_by: tuple[str, ...]) -> list[Dump | None]:
+    """The dumps with every row drawn by itself where ids tell rows of both and no column tells clusters of either.
+
+    Ids pair a row with its rescored self; its rollout log-probs do not, where it was the rollout that was rescored.
+    """
+    loose = all(dump is None or dump.cluster == ROLLOUTS for dump in dumps)
+    apart = all(run is None or _cluster_of(run) == NO_CLUSTERS for run in saved)
+    return [dump and dump.clustered_by(NO_CLUSTERS) for dump in dumps] if drawn_by and loose and apart else dumps
+
+
+def _cluster_of(run: RunTotals) -> str:
+    return str(run.provenance.settings["cluster_by"])
+
+
+def _measured(
+    dump: Dump | None,
+    chosen: ChosenPlan,
+    settings: DiffSettings,
+    *,
+    drawn_by: tuple[str, ...],
+    computing: Computing,
+    watch: Watch | None,
+) -> Report:
+    assert dump is not None
+    return analyze_dump(
+        dump.drawn_by(drawn_by),
+        chosen,
+        computing=computing,
+        seed=settings.seed,
+        watch=watch,
+        totals=True,
+        by_group=bool(dump.request.group_by),
+    )
+
+
+def _compared(a: Report, b: Report, settings: DiffSettings) -> Diff:
+    assert a.totals is not None
+    assert b.totals is not None
+    _check_alike(a.totals, b.totals)
+    pairs = pairs_of(a.totals.measured.whole, b.totals.measured.whole)
+    whole = {}, _drawn(a), _drawn(b)
+    groups, notes = _groups(a, b)
+    return Diff(
+        a=replace(a, totals=None),
+        b=replace(b, totals=None),
+        pairs=pairs,
+        side=side_of(pairs, a.whole.values, b.whole.values),
+        sections=sections([whole, *groups], min_effect=settings.min_effect, everything=settings.everything),
+        min_effect=settings.min_effect,
+        notes=(*_of_side("A", a), *_of_side("B", b), *_unlike(a.totals, b.totals), *_few(a, b), *notes),
+    )
+
+
+def _check_alike(a: RunTotals, b: RunTotals) -> None:
+    """Refuse two whose metrics would not mean the same."""
+    names = ("extreme_ratio", "ppo_clip")
+    (here, there) = ({name: run.provenance.settings[name] for name in names} for run in (a, b))
+    for name in names:
+        if here[name] != there[name]:
+            raise UsageError(
+                f"{name} is {here[name]:g} in {a.inputs[0].path} and {there[name]:g} in {b.inputs[0].path}.",
+                "Save both totals under one setting.",
+            )
+
+
+def _drawn(report: Report) -> Drawn:
+    assert report.totals is not None
+    return Drawn(report.whole.values, report.totals.measured.replicates.get(report.plan.mode))
+
+
+def _groups(a: Report, b: Report) -> tuple[list[tuple[Mapping[str, Any], Drawn, Drawn]], list[str]]:
+    """The groups that both have, and a note on those of one alone."""
+    of_a, of_b = _by_key(a), _by_key(b)
+    if not of_a or not of_b:
+        return [], []
+    shared = [(of_a[key][0], of_a[key][1], of_b[key][1]) for key in of_a if key in of_b]
+    alone = [
+        f"{name} alone has {len(missing):,} of the groups, not compared."
+        for name, missing in (("A", of_a.keys() - of_b.keys()), ("B", of_b.keys() - of_a.keys()))
+        if missing
+    ]
+    return shared, alone
+
+
+def _by_key(report: Report) -> dict[tuple[Any, ...], tuple[Mapping[str, Any], Drawn]]:
+    assert report.totals is not None
+    of_groups = report.totals.measured.group_replicates or {}
+    return {
+        key: (group.plain_key, Drawn(group.values, of_groups[key].get(report.plan.mode)))
+        for group in report.groups
+        if (key := tuple(group.key.values())) in of_groups
+    }
+
+
+def _of_side(name: str, report: Report) -> list[str]:
+    """What voids one side's numbers."""
+    return [f"? {name}: {anomaly.name}: {anomaly.evidence}" for anomaly in report.anomalies]
+
+
+def _few(a: Report, b: Report) -> list[str]:
+    """That the clusters of either side are few."""
+    of_a, of_b = ([] if report.clusters is None else list(report.clusters.notes) for report in (a, b))
+    if of_a == of_b:
+        return [f"A and B: {note}" for note in of_a]
+    return [f"{name}: {note}" for name, notes in (("A", of_a), ("B", of_b)) for note in notes]
+
+
+def _unlike(a: RunTotals, b: RunTotals) -> list[str]:
+    """What keeps the draws of the two from pairing."""
+    notes: list[str] = []
+    if a.drawn_by != b.drawn_by:
+        words = (" and ".join(run.drawn_by) or "what rollout says of them" for run in (a, b))
+        notes.append(f"Rows do not pair: they are known by {next(words)} in A, and by {next(words)} in B.")
+    by_a, by_b = _cluster_of(a), _cluster_of(b)
+    if by_a != by_b:
+        notes.append(f"Rows are drawn by {by_a} in A and by {by_b} in B, so noise that both share does not cancel.")
+    return notes

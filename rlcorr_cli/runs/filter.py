@@ -1,0 +1,235 @@
+"""filter_dump(): the corrected dataset.
+
+One pass reads, decides and writes: shard by shard in the dump's order here, or each shard's parts of a directory where
+it is read, by an engine whose workers share no memory.  A plan that divides weights by a batch mean,
+and a resampling, first take a pass that only measures, a budget two that find its bound.  Rows in = rows out + rows
+dropped + rows set aside, checked at the end.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli import __version__
+from rlcorr_cli.causes.anomalies import find_anomalies
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.measure.correct import MAX_WEIGHT
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.datasets import Output, PartsOutput, dataset, is_table
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.peek import samples
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.reading.rows_out import check_added, drawn
+from rlcorr_cli.results.filtered import Filtered, Target
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.run_totals import report_of
+from rlcorr_cli.runs.analyze import Watch, opened, run_totals, watched
+from rlcorr_cli.runs.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
+from rlcorr_cli.runs.budget_search import search_budgets
+from rlcorr_cli.runs.filter_parts import Writing, written_apart
+from rlcorr_cli.runs.filter_passes import Account, FilteredRows, Tally, filter_work, filtered_rows, row_draws
+from rlcorr_cli.runs.scan import Computing, check_rereadable
+
+
+def filter_dump(
+    request: ReadRequest,
+    chosen: ChosenPlan,
+    target: Target,
+    *,
+    computing: Computing | None = None,
+    watch: Watch | None = None,
+) -> Filtered:
+    """Write the corrected rows of a dump, and report what the plan did to it."""
+    started = time.perf_counter()
+    plan, dump = chosen.plan, opened(request, chosen, target.objective)
+    _check(dump, plan, target)
+    anomalies = find_anomalies(samples(dump))
+    places = kept_rows(target), rejected_rows(target)
+    computing = computing or Computing()
+    if any(place is not None and place.directory for place in places):
+        computing = computing.as_named  # names of parts are an engine's own
+    budgets = search_budgets(dump, plan, computing)
+    writes = target.path is not None or target.rejected is not None
+    work = filter_work(dump, chosen, target, computing=computing, budget_bounds=budgets.bounds, writes=writes)
+    draws = row_draws(dump, work, computing)
+    with ExitStack() as stack:
+        writing = Writing(
+            dump=dump,
+            work=work,
+            computing=computing,
+            places=places,
+            about=json.dumps(_about(plan)),
+            progress=stack.enter_context(watched(dump, watch)),
+            staging=(staging := stack.enter_context(Outputs())),
+            log=(log := stack.enter_context(bad_row_log(dump, staging, overwrite=target.overwrite))),
+        )
+        tally, outputs = written_apart(writing) if writing.is_apart else _written_in_order(writing, draws, stack)
+        more_notes = (*_unused_weights(plan, target), *_clamped(tally.n_clamped), *_losses(outputs))
+        chosen = replace(chosen, notes=(*chosen.notes, *more_notes))
+        measured = replace(
+            tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
+        )
+        run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
+        report = report_of(run)
+        report = replace(report, notes=(*report.notes, *_coefs(report, target)))
+        filtered = Filtered(
+            report=replace(report, seconds=time.perf_counter() - started),
+            target=target,
+            rows_in=tally.rows_in + log.counts.n_rows,
+            rows_out=tally.rows_out,
+            rows_dropped=tally.rows_dropped,
+            rows_bad=log.counts.n_rows,
+            quarantine=request.bad_rows.quarantine,
+            n_bytes=0,
+            rejected_rows=tally.rejected,
+        )
+        _finish(filtered, outputs, log)
+        staging.publish()
+        return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
+
+
+def _written_in_order(
+    writing: Writing, draws: NDArray[np.int64] | None, stack: ExitStack
+) -> tuple[Tally, tuple[Output | None, ...]]:
+    """Have the rows come here, and write them in the dump's order.  stack: closes the outputs."""
+    tally = Tally()
+    outputs = tuple(None if place is None else stack.enter_context(_output(place, writing)) for place in writing.places)
+    kept, dropped = outputs
+    of_input = outputs if draws is None else ()
+    batches = filtered_rows(
+        writing.dump, writing.work, writing.computing, outputs=of_input, progress=writing.progress, log=writing.log
+    )
+    with closing(batches):
+        for batch in batches:
+            _write(batch, tally, draws=draws, kept=kept, dropped=dropped)
+    return tally, outputs
+
+
+def _output(place: Destination, writing: Writing) -> Output:
+    return Output(
+        writing.staging,
+        place,
+        writing.work.target.rows_per_file,
+        writing.about,
+        columns=writing.dump.table_columns if is_table(place) else None,
+        sealed=not writing.computing.engine.shares_memory,
+    )
+
+
+def destinations(request: ReadRequest, target: Target) -> list[Destination]:
+    """Where a run with these arguments writes."""
+    places = (kept_rows(target), rejected_rows(target), quarantine(request.bad_rows, target.overwrite))
+    return [place for place in places if place is not None]
+
+
+def kept_rows(target: Target) -> Destination | None:
+    """Where the corrected rows go, if anywhere."""
+    return None if target.path is None else dataset(target.path, "-o", target.overwrite)
+
+
+def rejected_rows(target: Target) -> Destination | None:
+    """Where the rows without a token left go, if anywhere."""
+    return None if target.rejected is None else dataset(target.rejected, "--rejected-output", target.overwrite)
+
+
+def _unused_weights(plan: Plan, target: Target) -> tuple[str, ...]:
+    """A note where weights are not written because the plan's loss does not apply them."""
+    if plan.weighting is None or plan.applies_weights or target.unused_weights:
+        return ()
+    reason = "in bypass mode PPO's ratio current / rollout carries the correction, and a weight would count it twice"
+    return (f"The weights are measured, not written: {reason}. --write-unused-weights writes them.",)
+
+
+def _clamped(n_tokens: int) -> tuple[str, ...]:
+    """A note where weights were too large to be written down."""
+    if not n_tokens:
+        return ()
+    written = f"written as {MAX_WEIGHT:.3g}, the largest float32"
+    return (f"Tokens whose weight is {written}, for being larger: {n_tokens:,}; a bound (--is-high) avoids this.",)
+
+
+def _coefs(report: Report, target: Target) -> tuple[str, ...]:
+    """A note on what the coefficients are divided by, or still to be."""
+    made = report.objective
+    if made is None:
+        return ()
+    name, divisor = made.objective.name, made.objective.divisor
+    if target.divides_coefs:
+        return (f"rlcorr_coef is {name}'s, divided by the {divisor} of its batch.",)
+    (first, *others) = made.batches
+    number = f"the {first.divisor:,.0f} {divisor}" if not others else f"the {divisor}"
+    where = "" if not others else ": their numbers are in the file's metadata and in the JSON report"
+    return (f"rlcorr_coef is {name}'s, to be divided by {number} of its batch{where}.",)
+
+
+def _losses(outputs: Sequence[Output | PartsOutput | None]) -> tuple[str, ...]:
+    """Notes on values that JSON lines have no form for."""
+    losses = [output.losses for output in outputs if output is not None]
+    n_numbers, n_texts = sum(loss.numbers for loss in losses), sum(loss.texts for loss in losses)
+    numbers = f"Numbers that are NaN or infinite, which JSON lacks, are written as null: {n_numbers:,}."
+    texts = f"Strings that are not UTF-8 are written with their other bytes as \\x..: {n_texts:,}; .parquet keeps them."
+    return (numbers,) * bool(n_numbers) + (texts,) * bool(n_texts)
+
+
+def _check(dump: Dump, plan: Plan, target: Target) -> None:
+    """Everything that can be refused before the scan."""
+    check_quarantine(dump)
+    check_added(dump.available)
+    if any(is_table(place) for place in destinations(dump.request, target)):
+        _ = dump.table_columns  # an error, if files cannot be written as one
+    if target.rejected is not None and target.keep_rejected:
+        raise UsageError("--rejected keep leaves nothing for --rejected-output.", "Use one of the two.")
+    if target.resample is not None and (target.keep_rejected or target.rejected is not None):
+        raise UsageError("--resample draws rows; what it leaves out is not kept apart.", "Use --resample alone.")
+    if target.resample is not None and target.objective is not None:
+        raise UsageError("--resample draws rows by their weights, which --coef has in it.", "Use one of the two.")
+    if plan.batched or target.resample is not None or target.divides_coefs:
+        check_rereadable(dump)
+
+
+def _write(
+    batch: FilteredRows, tally: Tally, *, draws: NDArray[np.int64] | None, kept: Output | None, dropped: Output | None
+) -> None:
+    """Send one batch's rows where they belong."""
+    times = batch.stays.astype(np.int64)
+    if draws is not None:
+        times = draws[tally.rows_in : tally.rows_in + len(times)]
+    tally.add(Account.of(batch, times))
+    if kept is not None and batch.written is not None:
+        for rows in (batch.written,) if draws is None else drawn(batch.written, times, batch.longest):
+            if draws is not None:
+                kept.done = (kept.rows + len(rows)) / int(draws.sum())
+            kept.write(rows)
+    if dropped is not None and batch.dropped is not None:
+        dropped.write(batch.dropped)
+
+
+def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None], log: BadRowLog) -> None:
+    """Hold the accounts against each other, then have the outputs ready to be published."""
+    kept, dropped = outputs
+    for output, rows in ((kept, filtered.rows_out), (dropped, filtered.rows_dropped)):
+        if output is not None and output.rows != rows:
+            raise AssertionError(f"{output.destination.path}: {output.rows} rows written, {rows} meant to be")
+    gone = filtered.rows_dropped + filtered.rows_bad
+    if filtered.target.resample is None and filtered.rows_in != filtered.rows_out + gone:
+        raise AssertionError(f"{filtered.rows_in} rows in, {filtered.rows_out} out, {gone} not")
+    about = {**_about(filtered.report.plan), "counts": filtered.report.whole.counts, **filtered.rows}
+    about |= {} if filtered.coefs is None else {"coefs": filtered.coefs}
+    if kept is not None:
+        kept.finish(json.dumps(about))
+    if dropped is not None:
+        dropped.finish_or_remove(json.dumps(about))
+    log.finish()
+
+
+def _about(plan: Plan) -> dict[str, Any]:
+    return {"version": __version__, "plan": plan.to_dict()}

@@ -1,0 +1,317 @@
+"""What filter does with a dump, pass by pass: measure batch means, draw rows, correct rows.
+
+Each pass returns a value that the next one takes: scales, then draws, then the corrected rows in the dump's order.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.decisions import decide_batch, storable
+from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
+from rlcorr_cli.metrics.objective import BatchObjective
+from rlcorr_cli.reading.batch import Decision, Shard
+from rlcorr_cli.reading.batches import BadRows, CheckedRows
+from rlcorr_cli.reading.datasets import Output
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.rows_out import corrected
+from rlcorr_cli.reading.whole_rows import OriginalRows
+from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.runs.analyze import Progress, measure, provenance_of
+from rlcorr_cli.runs.bad_rows import BadRowLog
+from rlcorr_cli.runs.portions import RetriedSmallerStream
+from rlcorr_cli.runs.scan import Computing, IdsAcrossShards, ShardNotes, ShardReading, running
+from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
+from rlcorr_cli.totals.normalize import CANONICAL, factors
+from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.totals import GroupKey
+from rlcorr_cli.totals.view import Numbers, diagnostics_block
+
+Scales = Mapping[GroupKey, float]
+"""Group -> what its weights, or its coefficients, are divided by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilteredRows:
+    """One batch under the plan.
+
+    stays: bool[B], rows that keep a token, or are kept all the same. longest: tokens of the longest row, masked
+    too. written: the corrected rows that stay, or all where rows are yet to be drawn. dropped: the others, where
+    they are to be written. Both are None where nothing is written. The rest adds up.
+    """
+
+    written: OriginalRows | None
+    dropped: OriginalRows | None
+    stays: NDArray[np.bool_]
+    longest: int
+    row_weights: Floats
+    measured: Measured
+    rejected: Mapping[str, int]
+    n_clamped: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What became of rows; `Tally` adds it up."""
+
+    measured: Measured
+    rows_in: int
+    rows_out: int
+    rows_dropped: int
+    n_clamped: int
+    rejected: Mapping[str, int]
+
+    @classmethod
+    def of(cls, rows: FilteredRows, times: NDArray[np.int64]) -> "Account":
+        """Of one batch.  times: how often each of its rows is written."""
+        return cls(
+            measured=rows.measured,
+            rows_in=len(times),
+            rows_out=int(times.sum()),
+            rows_dropped=int((times == 0).sum()),
+            n_clamped=rows.n_clamped,
+            rejected=rows.rejected,
+        )
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Accounts as they add up, in place."""
+
+    totals: MeasuredSum = field(default_factory=MeasuredSum)
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_dropped: int = 0
+    n_clamped: int = 0
+    rejected: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, account: Account) -> None:
+        """Add what became of one part of the dump."""
+        self.totals.add(account.measured)
+        self.rows_in += account.rows_in
+        self.rows_out += account.rows_out
+        self.rows_dropped += account.rows_dropped
+        self.n_clamped += account.n_clamped
+        self.rejected.update(account.rejected)
+
+    @property
+    def account(self) -> Account:
+        """The sum so far."""
+        return Account(
+            measured=self.totals.measured,
+            rows_in=self.rows_in,
+            rows_out=self.rows_out,
+            rows_dropped=self.rows_dropped,
+            n_clamped=self.n_clamped,
+            rejected=self.rejected,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterShard:
+    """Shard -> its rows, filtered, batch by batch.
+
+    scales: of weights; divisors: of coefficients.  writes: whether corrected rows are wanted at all.  measures: whether
+    totals and coefficients are wanted; totals take most of the time.
+    """
+
+    reading: ShardReading
+    observation: Observation
+    budget_bounds: BudgetBounds
+    provenance: Provenance
+    scales: Scales | None
+    divisors: Scales | None
+    target: Target
+    writes: bool
+    measures: bool = True
+
+    def __call__(self, shard: Shard) -> Generator[FilteredRows | BadRows | ShardNotes]:
+        """Filter one shard's rows, in order; what its reading leaves beside them, but rows set aside, comes last."""
+        beside = ShardNotes()
+        with devices.worker(self.reading.device):
+            for rows in self.reading.checked_rows(shard, beside):
+                yield rows if isinstance(rows, BadRows) else self._filtered(rows, shard)
+        yield beside
+
+    def n_tokens(self, measured: Measured) -> float:
+        """Valid tokens of what was measured."""
+        tokens = f"{diagnostics_block(self.observation.plan.mode)}.tokens"
+        return 0.0 if measured.totals is None else float(measured.totals.sum(tokens).sum())
+
+    def _filtered(self, rows: CheckedRows, shard: Shard) -> FilteredRows:
+        batch = rows.batch
+        device, bounds = self.reading.device, self.budget_bounds
+        observed = observe(batch, self.observation, device, bounds, decides=True) if self.measures else None
+        decided = (
+            observed.decision if observed is not None else decide_batch(batch, self.observation.plan, device, bounds)
+        )
+        assert decided is not None
+        decision, n_clamped = self._written_weights(self._written_coefs(decided, rows), rows)
+        stays = (decision.n_kept > 0) | self.target.keep_rejected
+        written, dropped = self._rows(rows, decision, stays) if self.writes else (None, None)
+        return FilteredRows(
+            written=written,
+            dropped=dropped,
+            stays=stays,
+            longest=int(np.diff(rows.offsets).max(initial=0)),
+            row_weights=decision.row_weights,
+            measured=Measured(
+                provenance=self.provenance,
+                totals=None if observed is None else observed.totals,
+                rows={shard.path: batch.n_rows},
+                whole=None if observed is None else observed.whole,
+            ),
+            rejected={name: int(taken.sum()) for name, taken in decision.rejected.items()},
+            n_clamped=n_clamped,
+        )
+
+    def _written_weights(self, decision: Decision, rows: CheckedRows) -> tuple[Decision, int]:
+        """The decision with its weights as they are written, and how many had to be made smaller for that."""
+        if not (self.observation.plan.applies_weights or self.target.unused_weights):
+            return replace(decision, weights=None, row_weights=(decision.n_kept > 0).astype(np.float64)), 0
+        decision = self._scaled(decision, rows)
+        if decision.weights is None:
+            return decision, 0
+        (weights, n_clamped), (row_weights, _) = storable(decision.weights), storable(decision.row_weights)
+        return replace(decision, weights=weights, row_weights=row_weights), n_clamped
+
+    def _scaled(self, decision: Decision, rows: CheckedRows) -> Decision:
+        """The same with weights divided by the mean of their batch, where the plan asks for that."""
+        if self.scales is None or decision.weights is None:
+            return decision
+        divisor = _of_rows(self.scales, rows)
+        per_token = np.repeat(divisor, rows.batch.lengths)
+        return replace(decision, weights=decision.weights / per_token, row_weights=decision.row_weights / divisor)
+
+    def _written_coefs(self, decision: Decision, rows: CheckedRows) -> Decision:
+        """The decision with its coefficients as they are written: under weights of batch mean 1 where the plan's are,
+        and over the batch's divisor where that is asked for."""
+        objective = self.target.objective
+        if decision.coefs is None or objective is None:
+            return decision
+        divisor = np.ones(rows.batch.n_rows)
+        if self.scales is not None and objective.takes_weights:
+            divisor = divisor * _of_rows(self.scales, rows)
+        if self.divisors is not None:
+            divisor = divisor * _of_rows(self.divisors, rows)
+        return replace(decision, coefs=decision.coefs / np.repeat(divisor, rows.batch.lengths))
+
+    def _rows(
+        self, rows: CheckedRows, decision: Decision, stays: NDArray[np.bool_]
+    ) -> tuple[OriginalRows, OriginalRows | None]:
+        """The rows to write and, where they are wanted, the dropped ones."""
+        draws = self.target.resample is not None
+        written = corrected(rows, decision, self.reading.reader.roles, weights=not draws)
+        dropped = None if self.target.rejected is None else written.take(np.flatnonzero(~stays))
+        if not draws and not stays.all():
+            written = written.take(np.flatnonzero(stays))
+        return written, dropped
+
+
+def filter_work(
+    dump: Dump, chosen: ChosenPlan, target: Target, *, computing: Computing, budget_bounds: BudgetBounds, writes: bool
+) -> FilterShard:
+    """What is done with each shard under a plan; measures first what weights and coefficients are divided by."""
+    plan, objective = chosen.plan, target.objective
+    observation = Observation(
+        plans=(plan,),
+        seed=None,
+        objectives={} if objective is None else {plan: objective},
+        has_advantages=dump.has_advantages,
+    )
+    scales, divisors = _divided_by(
+        dump, chosen, target, observation=observation, computing=computing, budget_bounds=budget_bounds
+    )
+    return FilterShard(
+        reading=ShardReading.of(dump, computing, whole=True, streams=True),
+        observation=observation,
+        budget_bounds=budget_bounds,
+        provenance=provenance_of(dump, observation, budget_bounds),
+        scales=scales,
+        divisors=divisors,
+        target=target,
+        writes=writes,
+    )
+
+
+def _divided_by(
+    dump: Dump,
+    chosen: ChosenPlan,
+    target: Target,
+    *,
+    observation: Observation,
+    computing: Computing,
+    budget_bounds: BudgetBounds,
+) -> tuple[Scales | None, Scales | None]:
+    """Batch means of weights and batch divisors of coefficients, each where it is asked for, in a pass of their own."""
+    plan, batch_mean = chosen.plan, CANONICAL if chosen.profile is None else chosen.profile.batch_mean
+    objective = target.objective if target.divides_coefs else None
+    if not plan.normalizes and objective is None:
+        return None, None
+    totals = measure(dump, observation, computing, bounds=budget_bounds).totals
+    if totals is None:
+        return {}, {}
+    scales = None
+    if plan.normalizes:
+        scales = dict(zip(totals.keys, factors(totals, plan, batch_mean).tolist(), strict=True))
+    if objective is None:
+        return scales, None
+    # Rows are grouped by nothing but their batch here.  Where nothing of one is kept, every coefficient is 0.
+    batches = (BatchObjective(Numbers.of_plan(totals, plan, at), objective) for at in range(len(totals)))
+    return scales, {key: batch.divisor or 1.0 for key, batch in zip(totals.keys, batches, strict=True)}
+
+
+def _of_rows(scales: Scales, rows: CheckedRows) -> Floats:
+    """Each row's own, f64[B]."""
+    return np.array([scales[key] for key in rows.batch.group_keys])[rows.batch.group_index]
+
+
+def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np.int64] | None:
+    """How often each row is drawn, with replacement and in proportion to its weight; None where none is."""
+    target = work.target
+    if target.resample is None:
+        return None
+    weighing = replace(work, reading=work.reading.afresh(), writes=False, measures=False)
+    row_weights = [rows.row_weights for rows in filtered_rows(dump, weighing, computing)]
+    weights = np.concatenate(row_weights or [np.zeros(0)])
+    if not weights.sum() > 0:
+        raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
+    return np.random.default_rng(target.seed).multinomial(target.resample, weights / weights.sum())
+
+
+def filtered_rows(
+    dump: Dump,
+    work: FilterShard,
+    computing: Computing,
+    *,
+    outputs: Sequence[Output | None] = (),
+    progress: Progress | None = None,
+    log: BadRowLog | None = None,
+) -> Generator[FilteredRows]:
+    """The dump's batches in order.  outputs: told what share of the input they stand for."""
+    total, so_far = dump.n_bytes, 0
+    results = running(dump, computing, streams=True).stream(dump.shards, RetriedSmallerStream(work))
+    ids = IdsAcrossShards(dump)
+    for shard, batches in zip(dump.shards, results, strict=True):
+        so_far += shard.n_bytes
+        n_tokens = 0.0
+        for output in outputs:
+            if output is not None:
+                output.done = so_far / total if total else 0.0
+        for rows in batches:
+            if isinstance(rows, ShardNotes):
+                ids.add(shard, rows.met)
+            elif not isinstance(rows, BadRows):
+                n_tokens += work.n_tokens(rows.measured)
+                yield rows
+            elif log is not None:
+                log.add(shard, rows)
+        if progress is not None:
+            progress(int(n_tokens), shard.n_bytes)

@@ -1,0 +1,228 @@
+"""The panels over groups: metrics along one ordered column, with the bounds of their rules, and staleness.
+
+As in `panels.py`, each draws on its axes, returns one sentence, and raises Missing where there is nothing to draw.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from rlcorr_cli.metrics.weights import KEPT_SIZE
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.rule_defaults import rule_on
+from rlcorr_cli.results.trends import Course, Missing, course, lags
+from rlcorr_cli.show.figures import style, ticks
+from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, RED, mark
+from rlcorr_cli.show.numbers import number
+from rlcorr_cli.totals.histogram import Floats
+
+DENSE = 60
+"""From so many places on, a curve has no markers."""
+INTERVAL = "95 % interval"
+LABEL, SIDE_BY_SIDE = 12, 30
+"""Characters of a group's name below its bar, and of all names together that stand side by side."""
+GROUPS = "<groups>"
+"""The label of axes that have a tick for each group, as matplotlib's own <colorbar>."""
+Drawn = tuple[str, str, str]
+"""A metric, what the legend calls it, and its colour."""
+
+
+def staleness(ax: Axes, report: Report) -> str:
+    """k3 by how many versions the rollout policy lay behind."""
+    lag, k3, n = lags(report.groups)
+    places = np.unique(lag)
+    averages = np.array([np.average(k3[lag == place], weights=n[lag == place]) for place in places])
+    if len(lag) > len(places):
+        ax.plot(lag, k3, "o", color=GREY, alpha=0.5, label="one step's rows of one lag")
+    ax.plot(places, averages, "o-", color=BLUE, label="mean over tokens")
+    ax.set(xlabel="steps that the rollout policy lies behind", ylabel="k3_kl (nats)")
+    ax.set_ylim(bottom=min(0.0, float(k3.min())))
+    _place_ticks(ax, lag)
+    ticks.linear(ax.yaxis)
+    if len(places) < 2:
+        return f"All rows are {places[0]:g} steps behind: k3_kl is {number(float(averages[0]))}."
+    first, last = float(averages[0]), float(averages[-1])
+    return f"k3_kl goes from {number(first)} at {places[0]:g} steps behind to {number(last)} at {places[-1]:g}."
+
+
+def _place_ticks(ax: Axes, places: Floats) -> None:
+    (ticks.whole if (places == np.round(places)).all() else ticks.linear)(ax.xaxis)
+
+
+def _followed(report: Report, metrics: Sequence[str] = ()) -> Course:
+    """The metrics along the groups, of which there must be two."""
+    curves = course(report.groups, metrics)
+    if len(curves.places) < 2:
+        only = style.label(curves.labels[0]) if curves.labels else f"{curves.places[0]:g}"
+        raise Missing(f"All rows have {style.label(curves.name)} {only}: a curve needs two values of it.")
+    return curves
+
+
+def _along(ax: Axes, report: Report, metrics: Sequence[tuple[str, str]], ideal: float | None) -> dict[str, Floats]:
+    """Draw a line for each metric along the groups, or bars of groups that have no order.
+
+    Returns the values by metric, those without any data left out; of bars from the smallest to the largest.
+    """
+    curves = _followed(report, [name for name, _ in metrics])
+    known = {name: values for name, values in curves.values.items() if np.isfinite(values).any()}
+    if not known:
+        raise Missing(f"{' and '.join(name for name, _ in metrics)}: no data.")
+    drawn = [(name, text, color) for (name, text), color in zip(metrics, (BLUE, ORANGE), strict=False) if name in known]
+    if curves.labels:
+        _bars(ax, curves, drawn, ideal or 0.0)
+    else:
+        _lines(ax, curves, drawn)
+    if ideal is not None:
+        mark(ax, ideal, f"ideal {ideal:g}", color=GREEN, vertical=False, style="-")
+    return {name: np.sort(values) for name, values in known.items()} if curves.labels else known
+
+
+def _lines(ax: Axes, curves: Course, drawn: Sequence[Drawn]) -> None:
+    """Curves with their bands."""
+    for (name, text, color), point in zip(drawn, "os", strict=False):
+        line = "-" if len(curves.places) > DENSE else f"{point}-"
+        ax.plot(curves.places, curves.values[name], line, color=color, label=text)
+    for name, _, color in drawn:
+        _band(ax, curves.places, curves.intervals[name], color)
+    ax.set_xlabel(style.label(curves.name))
+    _place_ticks(ax, curves.places)
+
+
+def _bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) -> None:
+    """Bars from the ideal value on, with their intervals; the groups' names below, upright where they are long."""
+    width = 0.8 / len(drawn)
+    for i, (name, text, color) in enumerate(drawn):
+        values, places = curves.values[name], curves.places + (i - (len(drawn) - 1) / 2) * width
+        ax.bar(places, values - base, width, base, color=color, label=text)
+        ends = curves.intervals[name]
+        if np.isfinite(ends).any():
+            # A resampled mean need not lie within its interval.
+            reach = np.abs(np.clip([values - ends[0], ends[1] - values], 0.0, None))
+            whiskers = ax.errorbar(places, values, reach, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+            whiskers.set_label("_" if i else INTERVAL)
+    labels = [style.label(label, LABEL) for label in curves.labels]
+    ticks.fixed(ax.xaxis, -0.6, len(labels) - 0.4, list(zip(curves.places, labels, strict=True)))
+    ax.tick_params("x", rotation=90 if sum(map(len, labels)) > SIDE_BY_SIDE else 0)
+    ax.grid(visible=False, axis="x")
+    ax.set_label(GROUPS)
+    left_out = f" (of {len(labels) + curves.n_left_out:,}, the largest k3_kl)" if curves.n_left_out else ""
+    ax.set_xlabel(f"{style.label(curves.name)}{left_out}")
+
+
+def _band(ax: Axes, places: Floats, ends: Floats, color: str) -> None:
+    """The 95 % interval around a line, where groups have one."""
+    if np.isfinite(ends).any():
+        labels = ax.get_legend_handles_labels()[1]
+        named = "_" if INTERVAL in labels else INTERVAL
+        ax.fill_between(places, *ends, color=color, alpha=0.25, linewidth=0, label=named)
+
+
+def _rule_lines(ax: Axes, report: Report, metric: str, *, about: str = "", line: str = "--") -> None:
+    """The limits of the rule on a metric, where there is one."""
+    rule = rule_on(metric, report.rules)
+    for bound in () if rule is None else (rule.low, rule.high):
+        if bound is not None:
+            mark(ax, bound, f"{about}limit {bound:g}", color=RED, vertical=False, style=line)
+
+
+def _ends(values: Floats) -> str:
+    known = values[np.isfinite(values)]
+    first, last = number(float(known[0])), number(float(known[-1]))
+    return first if first == last else f"{first} to {last}"
+
+
+def mean_weight(ax: Axes, report: Report) -> str:
+    """Mean raw IS weight, ideally 1."""
+    _followed(report)
+    if report.plan.weighting is None:
+        raise Missing("The plan weights nothing, so there is no mean weight.")
+    known = _along(ax, report, [("rollout_is_mean", "before clamping")], 1.0)
+    ax.set_ylabel("mean IS weight")
+    ticks.linear(ax.yaxis)
+    return f"mean weight {_ends(known['rollout_is_mean'])}"
+
+
+def sample_size(ax: Axes, report: Report) -> str:
+    """Effective sample size with the bounds of its rule, and what rejection leaves of it.
+
+    Under weights it is theirs; without, that of raw sequence ratios, of all sequences and of the kept ones.
+    """
+    weighting, rejects = report.plan.weighting, bool(report.plan.rules)
+    if weighting is None:
+        name, kept, what = "seq_ess", "kept_seq_ess", "sequence ratios"
+    else:
+        name, kept = "rollout_is_eff_sample_size", KEPT_SIZE.name
+        what = f"weights of {'tokens' if weighting.scope == 'token' else 'sequences'}"
+    lines = [(name, "before rejection" if rejects else what)]
+    if rejects and any(kept in group.values for group in report.groups):
+        lines.append((kept, "of what is kept" if weighting is None else "after rejection"))
+    known = _along(ax, report, lines, None)
+    ax.set_ylim(0, 1.05)
+    ax.set_ylabel(f"ESS of {what}")
+    _rule_lines(ax, report, name)
+    ticks.linear(ax.yaxis)
+    if not rejects:
+        return f"ESS {_ends(known[name])}"
+    after = "ESS of what is kept" if weighting is None else "ESS after rejection"
+    ends = [("ESS before rejection", known.get(name)), (after, known.get(kept))]
+    return ", ".join(f"{text} {_ends(values)}" for text, values in ends if values is not None)
+
+
+def rejected(ax: Axes, report: Report) -> str:
+    """Share of tokens lost to all rejections, and of sequences vetoed where there is a veto."""
+    _followed(report)
+    if not report.plan.rules:
+        raise Missing("The plan rejects nothing.")
+    lines = [("rollout_rs_masked_fraction", "tokens")]
+    if any(rejection.is_veto for rejection in report.plan.rejections):
+        lines.append(("rollout_is_veto_fraction", "vetoed"))
+    known = _along(ax, report, lines, None)
+    ax.set_ylim(-0.02, max(0.35, 1.1 * max(float(np.nanmax(values)) for values in known.values())))
+    ax.set_ylabel("share rejected")
+    _rule_lines(ax, report, "rollout_rs_masked_fraction")
+    if len(lines) > 1:
+        _rule_lines(ax, report, "rollout_is_veto_fraction", about="veto ", line=":")
+    ticks.linear(ax.yaxis)
+    words = {
+        "rollout_rs_masked_fraction": "share of tokens rejected",
+        "rollout_is_veto_fraction": "of sequences vetoed",
+    }
+    return "; ".join(f"{words[name]} {_ends(known[name])}" for name, _ in lines if name in known)
+
+
+def divergence(ax: Axes, report: Report) -> str:
+    """KL and K3."""
+    known = _along(ax, report, [("kl", "k1"), ("k3_kl", "k3")], 0.0)
+    ax.set_ylabel("KL(rollout || training), nats")
+    ticks.linear(ax.yaxis)
+    return f"k3_kl {_ends(known.get('k3_kl', next(iter(known.values()))))}"
+
+
+def perplexity(ax: Axes, report: Report) -> str:
+    """Ratio of perplexities."""
+    known = _along(ax, report, [("ppl_ratio", "ppl_ratio")], 1.0)
+    ax.set_ylabel("perplexity, training / rollout")
+    ticks.linear(ax.yaxis)
+    return f"perplexity ratio {_ends(known['ppl_ratio'])}"
+
+
+def chi2(ax: Axes, report: Report) -> str:
+    """chi squared of token and sequence ratios."""
+    known = _along(ax, report, [("chi2_token", "tokens"), ("chi2_seq", "sequences")], None)
+    ax.set_ylabel("χ²")
+    _rule_lines(ax, report, "chi2_token", about="tokens: ")
+    ticks.symmetric(ax.yaxis, 1e-3)
+    return f"χ² of tokens {_ends(known['chi2_token'])}" if "chi2_token" in known else "χ² overflows"
+
+
+def k3_course(ax: Axes, report: Report) -> str:
+    """k3 alone, for the overview."""
+    known = _along(ax, report, [("k3_kl", "k3_kl")], None)
+    by = ax.get_xlabel()
+    ax.set_title(f"k3 KL by {by}" if len(by) < 20 else "k3 KL by group")
+    highest = max(float(np.nanmax(known["k3_kl"])), ax.dataLim.y1)  # of the curve, or of its band
+    ax.set_ylim(0, 1.1 * highest or 1.0)
+    ax.set_ylabel("k3_kl (nats)")
+    ticks.linear(ax.yaxis)
+    return f"{'By' if ax.get_label() == GROUPS else 'Along'} {by}, k3_kl is {_ends(known['k3_kl'])}."

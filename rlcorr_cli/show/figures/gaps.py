@@ -1,0 +1,311 @@
+"""EVIDENCE: the panel that shows a cause, each a function of a diagnosed dump and a finding.
+
+As in `panels.py`, each draws on its axes, returns one sentence on what is to be seen, and raises Missing where there is
+nothing to draw.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from rlcorr_cli.causes.diagnosis import CauseFinding, LevelGap
+from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.results.diagnosed import DiagnosedDump
+from rlcorr_cli.results.trends import Missing
+from rlcorr_cli.show.diagnosed import guilty
+from rlcorr_cli.show.figures import gap_data, style, ticks
+from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, mark
+from rlcorr_cli.show.numbers import number, plural, share
+from rlcorr_cli.totals.gap import SPREAD_LEAST
+from rlcorr_cli.totals.histogram import Floats
+
+Finding = CauseFinding | None
+Panel = Callable[[Axes, DiagnosedDump, Finding], str]
+
+MOST_LEVELS = 12
+UNLIKELY, LIKELY = -1.0, 1.0
+"""Log-odds below which a token is unlikely, and above which it is likely."""
+FAR = 6.0
+"""Half widths of the middle 68 % beyond which a token lies far out."""
+REACH = 8.0
+"""Typical spreads that a distribution is drawn to."""
+LINED = ("temperature", "logit_softcap", "unnormalised")
+"""Causes whose line is drawn."""
+PART_NAMES = {
+    "first": "first",
+    "early": "second\nto fourth",
+    "body": "all others",
+    "gap": "first\nafter a gap",
+    "after_gap": "next three",
+    "last": "last",
+}
+GUILTY_PARTS = {"first_token": ("first",), "last_token": ("last",), "mask_boundary": ("gap", "after_gap")}
+SIDE = "log-odds, training − rollout"
+
+
+def bound(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
+    """How many tokens the rollout column holds at exactly 0, and below 0, over training's surprise at them."""
+    totals = dump.whole.totals
+    edges, zero, unsure = gap_data.certain(totals)
+    if not zero.sum():
+        raise Missing("No token has a log-prob of exactly 0.")
+    rollout, train = (style.label(name) for name in dump.columns)
+    ax.stairs(unsure, edges, color=BLUE, linewidth=1.4, label=f"{rollout} < 0")
+    ax.stairs(zero, edges, fill=True, color=ORANGE, alpha=0.75, label=f"{rollout} = 0")
+    ax.set_xscale("log")
+    ticks.logarithmic(ax.xaxis, float(edges[0]), float(edges[-1]))
+    ticks.linear(ax.yaxis)
+    ax.set(xlabel=f"−{train} (nats)", ylabel="tokens")
+    p = None if finding is None else finding.parameters.get("top_p")
+    if not isinstance(p, float) or not 0 < p < 1:
+        return f"{rollout} is exactly 0 on {_tokens(zero)}, and no one bound parts them from the others."
+    mark(ax, -float(np.log(p)), f"log {p:.3g}", color=INK, style="-")
+    zero_above, zero_below, unsure_above, unsure_below = gap_data.against_bound(totals, p)
+    left, right = zero_above + unsure_above, zero_below + unsure_below
+    return (
+        f"Left of the bound {rollout} is exactly 0 on {_of(zero_above, left)} tokens, right of it on "
+        f"{_of(zero_below, right)}; tokens that training gives more than 0.999 are not drawn."
+    )
+
+
+def _tokens(counts: Floats) -> str:
+    return plural(int(counts.sum()), "token")
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,}"
+
+
+def line(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
+    """Mean difference in log-odds by surprise, the middle 68 % of the tokens, and a temperature's line."""
+    totals = dump.whole.totals
+    course = gap_data.curve(totals)
+    if len(course.u) < 2:
+        raise Missing("Too few tokens at any level of surprise to draw the difference in log-odds.")
+    if float(np.max(np.abs([course.low, course.high]))) <= SPREAD_LEAST:
+        raise Missing("The log-odds agree to a thousandth.")
+    ax.fill_between(course.u, course.low, course.high, color=BLUE, alpha=0.2, linewidth=0, label="middle 68 %")
+    ax.plot(course.u, course.d, "o-", color=BLUE, label="mean")
+    mark(ax, 0.0, "equal", color=INK, vertical=False, style="-")
+    slope, intercept = gap_data.line(totals)
+    is_lined = finding is not None and finding.cause in LINED
+    if is_lined:
+        ends = np.array([course.u[0], course.u[-1]])
+        ax.plot(ends, intercept + slope * ends, "--", color=ORANGE, label=f"line, slope {_signed(slope)}")
+    ax.set(xlabel="log-odds of the token under rollout, rarer to the left", ylabel=SIDE)
+    ticks.linear(ax.xaxis)
+    ticks.linear(ax.yaxis)
+    half = _first_likely(course.u)
+    least, most = (float(np.abs(part).mean()) for part in (course.d[:half], course.d[half:]))
+    width = course.high - course.low
+    narrow, wide = number(float(width.min()) / 2), number(float(width.max()) / 2)
+    reach = f"the middle 68 % reach {narrow} to {wide} to either side"
+    if is_lined:
+        return f"The mean runs along a line of slope {_signed(slope)}; {reach}."
+    return f"The mean lies {number(least)} from 0 at unlikely tokens and {number(most)} at likely ones; {reach}."
+
+
+def _first_likely(u: Floats) -> int:
+    """The first bin of likely tokens, with one at least on either side."""
+    return int(np.clip(np.searchsorted(u, 0.0), 1, len(u) - 1))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2g}".replace("-", "−")
+
+
+def places(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
+    """The share of tokens that are far off, by where they stand."""
+    far = gap_data.far_by_part(dump.whole.totals)
+    shown = [part for part in PART_NAMES if part in far]
+    accused = [part for part in GUILTY_PARTS.get("" if finding is None else finding.cause, ()) if part in far]
+    if "body" not in far or not accused:
+        raise Missing("There are no such tokens to draw.")
+    for place, part in enumerate(shown):
+        n_far, n = far[part]
+        ax.bar(place, n_far / n, width=0.6, color=ORANGE if part in accused else BLUE)
+        ax.annotate(percent(n_far / n), (place, n_far / n), xytext=(0, 3), textcoords="offset points", ha="center")
+    ax.set_xticks(range(len(shown)), [PART_NAMES[part] for part in shown])
+    ax.set(ylabel="share of tokens off by a factor of 2 or more", xlabel="where the token stands in its response")
+    ax.set_ylim(0, 1.12 * max(n_far / n for n_far, n in far.values()) or 1.0)
+    ticks.linear(ax.yaxis)
+    ax.grid(visible=False, axis="x")
+    n_far, n = (sum(far[part][k] for part in accused) for k in range(2))
+    others_far, others = far["body"]
+    return (
+        f"{n_far:,} of {n:,} such tokens are off by a factor of 2 or more, and {others_far:,} of the {others:,} that "
+        "stand in no special place."
+    )
+
+
+def index(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
+    """The typical |r| along the response."""
+    at, sizes = gap_data.sizes_by_index(dump.whole.totals)
+    if len(at) < 3:
+        raise Missing("Too few tokens along the response to draw a course.")
+    at = at + 1
+    ax.plot(at, sizes, "o-", color=BLUE)
+    ticks.octaves(ax.xaxis, float(at[0]) / 1.1, float(at[-1]) * 1.1)
+    ax.set_yscale("log")
+    ticks.logarithmic(ax.yaxis, float(sizes.min()) / 1.3, float(sizes.max()) * 1.3)
+    ax.set(xlabel="place in the response, counted from 1", ylabel="typical size of a token's gap, |r|")
+    onset = None if finding is None else finding.parameters.get("index")
+    if isinstance(onset, int | float):
+        mark(ax, float(onset) + 1, f"from token {onset:,.0f} on")
+    return (
+        f"The typical size goes from {number(float(sizes[0]))} at the start to {number(float(sizes[-1]))} at the end."
+    )
+
+
+def column(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
+    """Each level's share of the gap against what the surprise of its tokens alone gives."""
+    named = None if finding is None else guilty(finding, dump.whole.diagnosis)
+    if named is None:
+        raise Missing("No column stands out.")
+    ordered = named.levels if named.grows else sorted(named.levels, key=lambda level: -level.gap)
+    return _bars(ax, ordered[:MOST_LEVELS], named.column, len(named.levels))
+
+
+def _bars(ax: Axes, levels: Sequence[LevelGap], name: str, n_levels: int) -> str:
+    for place, level in enumerate(levels):
+        ax.barh(place, level.gap, height=0.6, color=ORANGE if level.is_hot else BLUE)
+        if level.gap_interval is not None:
+            ax.plot(level.gap_interval, [place, place], color=GREY, linewidth=1.2)
+        ax.plot([level.expected] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.6)
+    ax.plot([], [], color=INK, linewidth=1.6, label="expected from surprise alone")
+    ax.plot([], [], color=GREY, linewidth=1.2, label="95 % interval")
+    ax.set_yticks(range(len(levels)), [style.label(_level_name(level)) for level in levels])
+    ax.set_ylim(len(levels) - 0.4, -0.6)
+    ends = [level.gap if level.gap_interval is None else level.gap_interval[1] for level in levels]
+    ax.set_xlim(0, min(1.05, 1.15 * max(*ends, *(level.expected for level in levels), 0.01)))
+    ticks.linear(ax.xaxis)
+    ax.set(xlabel="share of the gap", ylabel=style.label(name))
+    ax.grid(visible=False, axis="y")
+    hot = [level for level in levels if level.is_hot] or [max(levels, key=lambda level: level.gap - level.expected)]
+    held = sum(level.gap for level in hot)
+    expected = sum(level.expected for level in hot)
+    names = ", ".join(style.label(_level_name(level)) for level in hot[:3])
+    left = f" {plural(n_levels - len(levels), 'level')} with less are not shown." if n_levels > len(levels) else ""
+    return (
+        f"{names} {'holds' if len(hot) == 1 else 'hold'} {percent(held)} of the gap; the surprise of "
+        f"{'its' if len(hot) == 1 else 'their'} tokens alone would give {percent(expected)}.{left}"
+    )
+
+
+def _level_name(level: LevelGap) -> object:
+    return f"{level.level:g}" if isinstance(level.level, float) else level.level
+
+
+def histogram(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
+    """How the difference in log-odds is distributed at unlikely, middling and likely tokens."""
+    totals = dump.whole.totals
+    groups = (
+        ("unlikely", ORANGE, gap_data.spread(totals, -9.0, UNLIKELY)),
+        ("middling", GREEN, gap_data.spread(totals, UNLIKELY, LIKELY)),
+        ("likely", BLUE, gap_data.spread(totals, LIKELY, 9.0)),
+    )
+    shown = [(name, colour, counts) for name, colour, counts in groups if counts.sum() >= gap_data.FEWEST]
+    widths = [_distribution(ax, shown, place, dump) for place in range(len(shown))]
+    if not shown:
+        raise Missing("Too few tokens that both policies are unsure of.")
+    words = ", ".join(f"{number(width)} at {name} ones" for (name, _, _), width in zip(shown, widths, strict=True))
+    beyond = sum(
+        counts.sum() - float(gap_data.rebinned(counts, np.array([-FAR * width, FAR * width])).sum())
+        for (_, _, counts), width in zip(shown, widths, strict=True)
+    ) / sum(counts.sum() for _, _, counts in shown)
+    words = words.replace("ones", "tokens", 1)
+    return f"The middle 68 % reach {words}, to either side; {share(beyond)} lie beyond {FAR:g} times that."
+
+
+def odd_rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
+    """The same of rows whose columns do not go together, and of all others."""
+    totals = dump.whole.totals
+    groups = [
+        (f"{plural(totals.n_odd, 'odd row')}", ORANGE, gap_data.spread(totals, -9.0, 9.0, "odd")),
+        ("all others", BLUE, gap_data.spread(totals, -9.0, 9.0)),
+    ]
+    shown = [group for group in groups if group[2].sum() >= gap_data.FEWEST]
+    if len(shown) < 2:
+        raise Missing("There are no odd rows to draw.")
+    odd, others = (_distribution(ax, shown, place, dump) for place in range(2))
+    return f"The middle 68 % reach {number(odd)} to either side in odd rows, and {number(others)} in the others."
+
+
+def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: int, dump: DiagnosedDump) -> float:
+    """Draw one group's distribution as shares of its tokens, log counts; returns half the width of its middle 68 %."""
+    name, colour, counts = groups[place]
+    widths = [_half(each) for _, _, each in groups]
+    reach = min(max(REACH * max(widths), 4 * (dump.whole.diagnosis.core or 0.0), 0.01), gap_data.SPREAD_EDGES[-1])
+    edges = np.linspace(-reach, reach, 62)
+    shares = gap_data.rebinned(counts, edges) / counts.sum()
+    ax.stairs(np.where(shares > 0, shares, np.nan), edges, color=colour, label=name, linewidth=1.4)
+    if place == len(groups) - 1:
+        ax.set_yscale("log")
+        ticks.logarithmic(ax.yaxis, 0.5 / max(float(each.sum()) for _, _, each in groups), 1.0)
+        ax.set_xlim(-reach, reach)
+        ticks.linear(ax.xaxis)
+        ax.set(xlabel=SIDE, ylabel="share of tokens")
+    return widths[place]
+
+
+def _half(counts: Floats) -> float:
+    low, high = (gap_data.quantile(counts, q) for q in gap_data.MIDDLE)
+    return (high - low) / 2
+
+
+def rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
+    """How many rows have which typical |r|."""
+    edges, counts = gap_data.rows_by_size(dump.whole.totals)
+    if not counts.sum():
+        raise Missing("No row has enough tokens to have a size.")
+    ax.stairs(counts, edges, fill=True, color=BLUE)
+    ax.set_xscale("log")
+    ticks.logarithmic(ax.xaxis, float(edges[0]) / 1.1, float(edges[-1]) * 1.1)
+    ax.set(xlabel="typical size of a row's tokens, |r|", ylabel="rows")
+    ticks.linear(ax.yaxis)
+    middle = float(np.interp(0.5 * counts.sum(), np.cumsum(counts), edges[1:]))
+    mark(ax, middle, "median", color=INK, style="-")
+    return (
+        f"Half of the {int(counts.sum()):,} rows lie below {number(middle)}, and the farthest at {number(edges[-1])}."
+    )
+
+
+def repeated(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
+    """Mean difference in log-odds of tokens that stood in the response before, and of new ones."""
+    if dump.whole.totals.vocabulary is None:
+        raise Missing("The dump has no token ids.")
+    u, first, again = gap_data.repeats(dump.whole.totals)
+    if len(u) < 2:
+        raise Missing("Too few tokens that repeat.")
+    ax.plot(u, again, "o-", color=ORANGE, label="token stood there before")
+    ax.plot(u, first, "o-", color=BLUE, label="new token")
+    mark(ax, 0.0, "equal", color=INK, vertical=False, style="-")
+    ax.set(xlabel="log-odds of the token under rollout, rarer to the left", ylabel=SIDE)
+    ticks.linear(ax.xaxis)
+    ticks.linear(ax.yaxis)
+    return f"Tokens that repeat lie {_signed(float((again - first).mean()))} from new ones of the same surprise."
+
+
+_LINE: tuple[str, Panel] = ("Difference in log-odds by surprise", line)
+_NOISE: tuple[str, Panel] = ("How the difference in log-odds is spread", histogram)
+_CUT: tuple[str, Panel] = ("Tokens that are certain on one side", bound)
+_PLACE: tuple[str, Panel] = ("Size of the gap by place", places)
+_COURSE: tuple[str, Panel] = ("Size of the gap along the response", index)
+EVIDENCE: dict[str, tuple[str, Panel]] = {
+    **dict.fromkeys(("top_p", "min_p", "temperature_and_truncation"), _CUT),
+    **dict.fromkeys(("first_token", "last_token", "mask_boundary"), _PLACE),
+    **dict.fromkeys(("position_onset", "position_grows", "position_decays"), _COURSE),
+    **dict.fromkeys(("noise", "heavy_tail", "padded_vocabulary", "other_weights"), _NOISE),
+    "column": ("Shares of the gap by level", column),
+    "mispaired_rows": ("Rows whose columns do not go together", odd_rows),
+    "some_rows": ("Rows by the size of their gap", rows),
+    "repetition_penalty": ("Difference in log-odds of repeated tokens", repeated),
+}
+"""Cause -> the title of its panel, and the panel; any other shows the difference in log-odds by surprise."""
+
+
+def evidence(dump: DiagnosedDump, finding: Finding) -> tuple[str, Callable[[Axes], str]]:
+    """The panel of a cause, or of a gap without one: its title, and what draws it."""
+    title, panel = _LINE if finding is None else EVIDENCE.get(finding.cause, _LINE)
+    return title, lambda ax: panel(ax, dump, finding)

@@ -1,0 +1,303 @@
+"""The panels on tokens and sequences: each draws one question about a report on its axes and returns one sentence on
+what is to be seen.
+
+A panel that has nothing to draw raises Missing with the reason.  `weights.py` has those on a plan's weights,
+`courses.py` those over groups.
+"""
+
+import math
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+
+from rlcorr_cli.plans.plan import Bounds
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.trends import (
+    MIN_LENGTH_COUNT,
+    Missing,
+    Profile,
+    length_trend,
+    position_trend,
+    profile,
+    shifted_mean,
+    surprise_trend,
+)
+from rlcorr_cli.show.figures import style, ticks
+from rlcorr_cli.show.figures.data import rebinned, unbroken, whole_centres
+from rlcorr_cli.show.figures.style import BLUE, GREEN, INK, MAP, ORANGE, PURPLE, RED, mark
+from rlcorr_cli.show.numbers import number, plural, share, signed
+from rlcorr_cli.totals.binned import DEEPEST, POSITION, SURPRISE, BinnedTotals, square
+from rlcorr_cli.totals.bins import Binned, Grid, Octaves
+from rlcorr_cli.totals.histogram import Floats
+
+
+def counted(report: Report) -> BinnedTotals:
+    """The report's bins; a report of an older run, or of `analyze --json`, has none."""
+    if report.pictures is None:
+        raise Missing("The report was saved without the counts that pictures are drawn from.")
+    return report.pictures
+
+
+def ratio(ax: Axes, report: Report) -> str:
+    """Histogram of the log-ratio, log counts, with the plan's token bounds."""
+    if not len(report.log_ratios.buckets):
+        raise Missing("No valid token.")
+    values, n = report.whole.values, int(report.log_ratios.counts.sum())
+    largest = values["logprob_abs_diff_max"] or 0.0
+    if largest == 0:
+        raise Missing(f"All {n:,} log-ratios are 0: the two columns are equal.")
+    outer = max(abs(report.log_ratios.quantile(q) or 0.0) for q in (0.001, 0.999)) or largest
+    bounds = _token_bounds(report)
+    ends = [abs(at) for _, places, _ in bounds for at in places]
+    reach = 1.4 * max(outer, *(at for at in ends if at < 4 * outer), 0.0)
+    edges = np.linspace(-reach, reach, 82)
+    drawn = rebinned(report.log_ratios, edges)
+    ax.stairs(drawn, edges, fill=True, color=BLUE, alpha=0.85)
+    mark(ax, 0, "equal", color=INK, style="-")
+    for name, places, color in bounds:
+        for at in places:
+            if abs(at) <= reach:
+                mark(ax, at, name, color=color)
+    ax.set(xlabel="log-ratio, training − rollout (nats)", ylabel="tokens", xlim=(-reach, reach))
+    ticks.linear(ax.xaxis)
+    ticks.counts(ax.yaxis)
+    text = _spread_words(report, n)
+    far = n - drawn.sum()
+    if far:
+        text += f"; {share(far / n)} lie beyond the picture"
+    outside = _outside(report)
+    return f"{text}{'; ' + outside if outside else ''}."
+
+
+def _spread_words(report: Report, n: int) -> str:
+    """Where the log-ratios lie: their extremes if they are few, else their outer quantiles."""
+    low, middle, high = (signed(report.whole.values[f"log_ratio_{name}"]) for name in ("p01", "p50", "p999"))
+    if n < 1000:  # then these quantiles are the smallest and the largest
+        return f"Median {middle} nats, from {low} to {high}"
+    if low == high:
+        values, _ = report.log_ratios.by_value
+        return f"Nearly all at {middle} nats, the others from {signed(values[0])} to {signed(values[-1])}"
+    return f"Median {middle} nats, 0.1 % of the tokens below {low} and 0.1 % above {high}"
+
+
+def _token_bounds(report: Report) -> list[tuple[str, list[float], str]]:
+    """The plan's bounds on single ratios: their name, the log-ratios they are at, and their colour."""
+    named_bounds: list[tuple[str, Bounds, str]] = []
+    weighting = report.plan.weighting
+    if weighting is not None and weighting.scope == "token" and weighting.of == "mismatch":
+        named_bounds.append(("weight", weighting.bounds, RED))
+    named_bounds += [
+        (style.label(rejection.name), rejection.bounds, PURPLE)
+        for rejection in report.plan.rejections
+        if rejection.statistic == "ratio"
+        and rejection.scope in ("token", "seq_min", "seq_max")
+        and rejection.of == "mismatch"
+    ]
+    return [
+        (f"{name} {bounds_words(bounds)}", [math.log(end) for end in (bounds.low, bounds.high) if end], color)
+        for name, bounds, color in named_bounds
+        if bounds.low or bounds.high
+    ]
+
+
+def bounds_words(bounds: Bounds) -> str:
+    """'0.8 to 1.25', 'low 0.8' or 'high 2', of ratios."""
+    if bounds.low and bounds.high:
+        return f"{bounds.low:g} to {bounds.high:g}"
+    return f"low {bounds.low:g}" if bounds.low else f"high {bounds.high:g}"
+
+
+def _outside(report: Report) -> str:
+    """The reported shares of tokens outside those bounds."""
+    values, parts = report.whole.values, list[str]()
+    weighting = report.plan.weighting
+    if weighting is not None and weighting.scope == "token":
+        low, high = (values.get(f"rollout_is_ratio_fraction_{end}") for end in ("low", "high"))
+        if weighting.bounds.high is not None:
+            parts.append(f"{share(high)} above the weights' bound")
+        if weighting.bounds.low:
+            parts.append(f"{share(low)} below it")
+    for rejection in report.plan.rejections:
+        if rejection.scope == "token":
+            lost = share(values.get(f"rollout_rs_{rejection.name}_masked_fraction"))
+            parts.append(f"{rejection.name} rejects {lost}")
+    return ", ".join(parts)
+
+
+def probabilities(ax: Axes, report: Report) -> str:
+    """Rollout against training probability, a count per square."""
+    _scatter(ax, counted(report).counts["probability"])
+    for axis in (ax.xaxis, ax.yaxis):
+        ticks.linear(axis)
+    ax.set(xlabel="rollout probability", ylabel="training probability")
+    pearson = report.whole.values["prob_pearson"]
+    if pearson is None:
+        return "All probabilities of one side are the same, so they correlate with nothing."
+    return f"The probabilities correlate with {number(pearson)} (ideal 1)."
+
+
+def log_probabilities(ax: Axes, report: Report) -> str:
+    """Rollout against training log-prob."""
+    scatter = counted(report).counts["log_probability"]
+    _scatter(ax, scatter)
+    places = [(DEEPEST * part / 4, f"−{-DEEPEST * part / 4:g}" if part else "0") for part in (3, 2, 1, 0)]
+    for axis in (ax.xaxis, ax.yaxis):
+        ticks.fixed(axis, DEEPEST - 0.8, 0.0, [(DEEPEST, f"≤ −{-DEEPEST:g}"), *places])
+    ax.set(xlabel="rollout log-prob (nats)", ylabel="training log-prob (nats)")
+    far = 1 - rebinned(report.log_ratios, np.array([-1.0, 1.0])).sum() / report.log_ratios.counts.sum()
+    text = f"{share(max(float(far), 0.0))} of the tokens lie more than 1 nat off the diagonal"
+    counts = square(scatter)
+    edge = int(counts[0].sum() + counts[1:, 0].sum())
+    if edge:
+        are = "is" if edge == 1 else "are"
+        text += f"; {plural(edge, 'token')} below {scatter.binning.edges[1]:g} nats on either side {are} at the edge"
+    return f"{text}."
+
+
+def _scatter(ax: Axes, scatter: Binned[Grid]) -> None:
+    if not len(scatter.bins):
+        raise Missing("No valid token.")
+    edges, most = scatter.binning.edges, max(12, int(scatter.counts.max()))
+    shown = np.ma.masked_equal(square(scatter).T, 0)
+    mesh = ax.pcolormesh(edges, edges, shown, cmap=MAP, norm=LogNorm(1, most), rasterized=True)
+    ax.plot(edges[[0, -1]], edges[[0, -1]], color=RED, linewidth=0.8, label="equal")
+    # The darkest cells are single tokens, and outliers: they must show on a dark page, too.
+    ax.set_facecolor(style.PALE)
+    ax.grid(visible=False)
+    assert ax.figure is not None
+    bar = ax.figure.colorbar(mesh, ax=ax, label="tokens", fraction=0.05, pad=0.02)
+    ticks.logarithmic(bar.ax.yaxis, 1, most)
+
+
+def _mean_and_std(ax: Axes, places: Floats, bins: Profile) -> None:
+    """Both curves of a profile; the mean with twice its standard error."""
+    ax.plot(*unbroken(places, bins.std), "o-", color=BLUE, label="std")
+    ax.plot(*unbroken(places, bins.mean), "s--", color=ORANGE, label="mean ± 2 standard errors")
+    error = 2 * bins.std / np.sqrt(bins.count)
+    (x, low), (_, high) = unbroken(places, bins.mean - error), unbroken(places, bins.mean + error)
+    ax.fill_between(x, low, high, color=ORANGE, alpha=0.3, linewidth=0)
+    ax.axhline(0, color=INK, linewidth=0.8)
+    ax.set_ylabel("log-ratio (nats)")
+    ticks.linear(ax.yaxis)
+
+
+def surprise(ax: Axes, report: Report) -> str:
+    """Spread of the log-ratio by how unlikely the token was."""
+    if not len(counted(report).spread["surprise"].bins):
+        raise Missing("No valid token.")
+    bins = profile(counted(report).spread["surprise"])
+    _mean_and_std(ax, -bins.centre, bins)
+    surprise_axis(ax)
+    trend = surprise_trend(bins)
+    if trend is None:
+        return "There are too few tokens to tell likely from unlikely ones."
+    words = {"level": "is much the same at any surprise"}.get(trend.change, f"{trend.change} with surprise")
+    likely, unlikely = number(trend.likely_std), number(trend.unlikely_std)
+    spread = f"The spread {words}: std {likely} for the likeliest tokens, {unlikely} for the unlikeliest."
+    return f"{spread} {_shift_words(shifted_mean(bins))}".rstrip()
+
+
+def surprise_axis(ax: Axes) -> None:
+    """The axis of a rollout log-prob, by octaves."""
+    nearest = 2.0**SURPRISE.first
+    ax.set_xscale("symlog", linthresh=nearest)
+    ax.set_xlabel("rollout log-prob (nats; unlikely tokens left)")
+    places = [(-10.0, "−10"), (-1.0, "−1"), (-0.1, "−0.1"), (-0.01, "−0.01"), (-nearest, "> −0.001")]
+    ticks.fixed(ax.xaxis, -40, -nearest, places)
+
+
+def _shift_words(shifted: tuple[float, float] | None) -> str:
+    """Whether the mean stays at 0, as it does under noise."""
+    if shifted is None:
+        return "The mean stays near 0."
+    place, mean = shifted
+    return (
+        f"The mean leaves 0: {signed(mean)} nats at log-probs near {place:.2g}. Noise does not move it; a temperature, "
+        "a cut of the distribution, misaligned rows or another policy does."
+    )
+
+
+def position(ax: Axes, report: Report) -> str:
+    """Mean and spread by place in the sequence."""
+    spread = counted(report).spread
+    if not len(spread["position"].bins):
+        raise Missing("No valid token.")
+    bins = profile(spread["position"])
+    trend = position_trend(bins)
+    if trend is None:
+        raise Missing("Sequences are too short or too few for a course along them.")
+    places = whole_centres(POSITION, bins.bins)
+    reached = spread["length"].bins == bins.bins[-1]
+    if reached.any():
+        # The last bin goes no further than the sequences do that end in it.
+        mean_length = spread["length"].sums["tokens"][reached][0] / spread["length"].counts[reached][0]
+        places[-1] = (math.ceil(POSITION.edges[bins.bins[-1]]) + mean_length) / 2
+    _mean_and_std(ax, places, bins)
+    ticks.octaves(ax.xaxis, float(places[0]) / 1.15, float(places[-1]) * 1.15)
+    ax.set_xlabel(f"position in the sequence (at least {int(bins.count.min()):,} tokens each)")
+    words = {"level": "stays as wide"}.get(trend.change, trend.change)
+    early, late = number(trend.early_std), number(trend.late_std)
+    return f"Along the sequence the gap {words}: std {early} at the first positions, {late} at the last."
+
+
+def length_spread(ax: Axes, report: Report) -> str:
+    """The sequence log-ratio S by length: the length trap."""
+    lengths = counted(report).spread["length"]
+    bins = profile(lengths, MIN_LENGTH_COUNT)
+    trend = length_trend(bins)
+    if trend is None:
+        raise Missing("No valid token.")
+    centre, enough = _mean_lengths(lengths), np.isin(lengths.bins, bins.bins)
+    if not enough.all():
+        mean = lengths.sums["sum"] / lengths.counts
+        few = f"mean of fewer than {MIN_LENGTH_COUNT}"
+        ax.plot(centre[~enough], mean[~enough], "o", color=BLUE, markerfacecolor="none", label=few)
+    line = ax.errorbar(centre[enough], bins.mean, bins.std, fmt="o-", color=BLUE, ecolor=BLUE, elinewidth=1, capsize=3)
+    line.set_label("mean ± std of S")
+    for at in (math.log(2), -math.log(2)):
+        mark(ax, at, "ratio 2, 1/2", vertical=False)
+    ax.set_ylabel("S = sequence log-ratio (nats)")
+    ticks.linear(ax.yaxis)
+    _length_axis(ax, lengths)
+    shortest, longest = number(trend.shortest), number(trend.longest)
+    if len(bins.std) == 1:
+        enough_there = bins.count[0] >= MIN_LENGTH_COUNT
+        where = "at the one length that enough sequences have" if enough_there else "over the few sequences there are"
+        return f"S has a root mean square of {shortest} nats {where}; a ratio of 2 is {math.log(2):.2f}."
+    trap = " A bound on the product rejects long sequences more often." if trend.trap else ""
+    return (
+        f"S has a root mean square of {shortest} nats at the shortest lengths and {longest} at the longest; "
+        f"a ratio of 2 is {math.log(2):.2f}.{trap}"
+    )
+
+
+def _mean_lengths(lengths: Binned[Octaves]) -> Floats:
+    """The mean length of the sequences in each bin."""
+    return lengths.sums["tokens"] / lengths.counts
+
+
+def _length_axis(ax: Axes, lengths: Binned[Octaves]) -> None:
+    """The same axis for every panel over length: of all lengths there are."""
+    places = _mean_lengths(lengths)
+    ax.set_xlabel("valid tokens of the sequence")
+    ticks.octaves(ax.xaxis, float(places[0]) / 1.15, float(places[-1]) * 1.15)
+
+
+def length_kept(ax: Axes, report: Report) -> str:
+    """Share of tokens that the rejections keep, by length."""
+    if not report.plan.rules:
+        raise Missing("The plan rejects nothing, so every token is kept at any length.")
+    lengths = counted(report).spread["length"]
+    if not len(lengths.bins):
+        raise Missing("No valid token.")
+    kept = lengths.sums["kept_tokens"] / lengths.sums["tokens"]
+    ax.plot(_mean_lengths(lengths), kept, "o-", color=GREEN)
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_ylabel("share of tokens kept")
+    ticks.linear(ax.yaxis)
+    _length_axis(ax, lengths)
+    first, last = share(float(kept[0])), share(float(kept[-1]))
+    if len(kept) == 1:
+        return f"Rejection keeps {first} of the tokens."
+    return f"Rejection keeps {first} of the tokens of the shortest sequences, {last} of those of the longest."

@@ -1,0 +1,53 @@
+"""What a result is of, in words."""
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from rlcorr_cli.show.numbers import more
+from rlcorr_cli.show.stdout import clean
+
+FILES = 20
+"""As many files stand in a list of what was read."""
+
+
+class HasPath(Protocol):
+    """A file that was read."""
+
+    @property
+    def path(self) -> str:
+        """Its path; - of standard input."""
+        ...
+
+
+class HasChange(HasPath, Protocol):
+    """A file of which may be known when it was last changed."""
+
+    @property
+    def modified(self) -> str | None:
+        """In UTC, as reports keep it: 2026-11-22T20:21Z."""
+        ...
+
+
+def named(inputs: Sequence[HasPath]) -> str:
+    """The first file's name, and how many more there are."""
+    first = inputs[0].path
+    name = "stdin" if first == "-" else clean(os.path.basename(first))
+    return name if len(inputs) == 1 else f"{name} {more(len(inputs) - 1, 'file')}"
+
+
+def last_change(inputs: Sequence[HasChange]) -> str:
+    """When the newest of the files was changed: 'last changed 2026-11-22 20:21 UTC'; empty where nobody knows."""
+    moments = [source.modified for source in inputs if source.modified is not None]
+    return f"last changed {clean(max(moments)).replace('T', ' ').removesuffix('Z')} UTC" if moments else ""
+
+
+def input_facts(inputs: Sequence[HasChange]) -> list[tuple[str, str]]:
+    """A row for each of the first files, with the time of its last change."""
+    rows = [("input", joined(clean(source.path), last_change([source]))) for source in inputs[:FILES]]
+    return rows if len(inputs) <= FILES else [*rows, ("input", f"and {len(inputs) - FILES:,} more")]
+
+
+def joined(*parts: str) -> str:
+    """The parts that say something, with commas between them."""
+    return ", ".join(filter(None, parts))

@@ -1,0 +1,66 @@
+"""The manual's page of metrics, from their definitions; `python -m rlcorr_cli.show.manual` writes it anew."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlcorr_cli.metrics.catalog import GROUPS, logged_as
+from rlcorr_cli.metrics.definition import MEASURED_ON, Definition
+from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES
+from rlcorr_cli.metrics.symbols import SYMBOLS
+from rlcorr_cli.results.rule_defaults import RULES
+
+METRICS_PAGE = Path(__file__).parents[1] / "manual" / "metrics.md"
+
+_HEAD = f"""# Metrics
+
+Every metric that a report prints: its formula, what it means, its value where the policies are equal (ideal), typical
+sizes and when to worry. `rlcorr explain NAME` prints the same, also for a framework's name of it.
+
+A metric of no data is `null` in JSON and a dash in text. `kept_NAME` is the metric NAME over the tokens that a plan's
+rejections keep. Typical sizes are of one model, sampled by engines of three precisions ({", ".join(MEASURED_ON)})
+and scored again in fp32: the files of `sample_data`.
+"""
+
+
+def metrics_page() -> str:
+    """The manual's page of metrics as Markdown."""
+    symbols = ["## Symbols", "", *_table(("symbol", "meaning"), [(f"`{s}`", text) for s, text in SYMBOLS.items()])]
+    groups = [line for heading, rows in GROUPS.items() for line in (f"## {heading}", "", *_group(rows))]
+    return "\n".join([_HEAD, *symbols, "", *groups, *_frameworks()])
+
+
+def _group(rows: Sequence[Definition]) -> list[str]:
+    return [line for row in rows for line in (*_metric(row), "")]
+
+
+def _metric(row: Definition) -> list[str]:
+    """A heading, the formula, and what there is to say, a line each."""
+    ideal = "" if row.ideal is None else f" Ideal: {row.ideal:g}."
+    lines = [f"### {row.name}", "", f"`{row.formula}`", "", row.meaning, "", f"- Unit: {row.unit}.{ideal}"]
+    if row.typical:
+        lines.append(f"- Typical: {row.typical}.")
+    if row.worry:
+        lines.append(f"- Worry: {row.worry}")
+    lines += [f"- Rule ({rule.severity}): {rule}. {rule.remedy}" for rule in RULES if rule.metric == row.name]
+    if row.source:
+        lines.append(f"- Source: {row.source}.")
+    logged = logged_as(row.name)
+    return lines + ([f"- Also logged as: {', '.join(logged)}."] if logged else [])
+
+
+def _frameworks() -> list[str]:
+    """Names on other dashboards, and where their arithmetic departs from ours."""
+    rows = [(row.framework, f"`{row.name}`", f"`{row.canonical}`", row.note) for row in LOGGED]
+    for name in sorted(VERL_NAMES):
+        rows.append(("verl", f"`{VERL_PREFIXES[0]}{name}`", f"`{name}`", VERL_DIFFERENCES.get(name, "")))
+    head = ("framework", "name there", "metric", "what differs")
+    return ["## Names in frameworks' logs", "", *_table(head, sorted(rows, key=lambda row: row[0].lower())), ""]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    cells = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return [f"| {' | '.join(row)} |" for row in cells]
+
+
+if __name__ == "__main__":
+    METRICS_PAGE.write_text(metrics_page(), encoding="utf-8")

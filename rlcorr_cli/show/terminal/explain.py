@@ -1,0 +1,293 @@
+"""`explain` on a terminal, from the tables the code uses; loads neither torch nor numpy."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, KINDS, Cause
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.releases import RELEASES
+from rlcorr_cli.metrics.catalog import GROUPS, define, logged_as, names
+from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.metrics.symbols import SYMBOLS, symbols_in
+from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES
+from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.plans.presets.families import families
+from rlcorr_cli.plans.statistics import STATISTICS
+from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
+from rlcorr_cli.reading.bad_rows import PROBLEMS
+from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
+from rlcorr_cli.results.rule import Rule
+from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.show.stdout import emit
+from rlcorr_cli.show.terminal.choice import about_choice
+from rlcorr_cli.show.terminal.presets import WIDTH, about_family, about_preset, indented, records
+
+_FORMULA = re.compile(r"\w*\^?\|?\w+\|?\^\w+|\w\^\|?\w\|?|\brho\b|\bA (?=[<>])")
+
+TOPICS = {
+    "metrics": "what reports measure",
+    "presets": "corrections by name",
+    "rules": "what `check` and `analyze` judge by",
+    "problems": "what can be wrong with rows and files",
+    "causes": "why policies may differ: what `diagnose` names",
+    "statistics": "what rejections can bound",
+    "terms": "kinds of corrections, and scopes of rejections",
+    "columns": "what a dump holds, and what frameworks call it",
+    "weights": "what weights a plan can give, and what is measured of them",
+    "profiles": "a framework release's own numbers",
+    "symbols": "the letters of formulas",
+    "compare": "how `compare` chooses a plan, and what it cannot tell",
+}
+
+
+def print_topics() -> None:
+    """Print the topics that `explain` knows."""
+    lines = [
+        "rlcorr explain NAME defines a metric (also under a framework's name), a preset,",
+        "a statistic, a class of problems, a term or a symbol. These list their names:",
+        "",
+        *_table((f"rlcorr explain {topic}", meaning) for topic, meaning in TOPICS.items()),
+    ]
+    emit("\n".join(lines) + "\n")
+
+
+def print_explanation(name: str) -> None:
+    """Print a topic's names, or all that a name stands for; an unknown name is a UsageError with similar names."""
+    key = name.strip().lower().replace("-", "_")
+    lines = _topic(key) or _explained(name.strip(), key)
+    if not lines:
+        close = near_misses(key, known())
+        hint = f"Nearest: {', '.join(close)}." if close else "`rlcorr explain` lists the topics."
+        raise UsageError(f"Unknown name '{name}'.", hint)
+    emit("\n".join(lines) + "\n")
+
+
+def near_misses(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names that are a few typing errors away, nearest first, then those that contain the name."""
+    allowed = max(1, len(name) // 3)
+    distances = {other: _edit_distance(name, other) for other in known if abs(len(other) - len(name)) <= allowed}
+    close = sorted((other for other, n_edits in distances.items() if n_edits <= allowed), key=distances.__getitem__)
+    holding = sorted((other for other in known if len(name) > 2 and name in other), key=len)
+    return list(dict.fromkeys([*close, *holding]))[:most]
+
+
+def _edit_distance(first: str, second: str) -> int:
+    """Levenshtein's: the fewest insertions, deletions and replacements, a row of the table at a time."""
+    row = list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
+        above, row[0] = row[0], i
+        for j, other in enumerate(second, 1):
+            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (letter != other))
+    return row[-1]
+
+
+def known() -> list[str]:
+    """Every name that can be explained but symbols and what depends on a plan."""
+    problems = (*(row.name for row in PROBLEMS), *ALL_CAUSES)
+    tables = (names(), STATISTICS, PRESETS, PRESET_ALIASES, problems, TERMS, SCOPE_TERMS, TOPICS, COLUMNS, RELEASES)
+    return list(dict.fromkeys(name for table in tables for name in table))
+
+
+def _topic(name: str) -> list[str]:
+    """The names of a topic, one line each."""
+    match name:
+        case "metrics":
+            return [line for heading, rows in GROUPS.items() for line in (heading, *_metrics(rows), "")][:-1]
+        case "presets":
+            return _table((row.name, row.when) for row in PRESETS.values())
+        case "rules":
+            return _table((rule.metric, f"{rule.severity}: should be {rule}") for rule in RULES)
+        case "problems":
+            return _table((row.name, row.meaning) for row in (*PROBLEMS, *ANOMALIES))
+        case "causes":
+            return _table((row.name, row.meaning) for row in ALL_CAUSES.values())
+        case "statistics":
+            return _table((row.name, row.formula) for row in STATISTICS.values())
+        case "terms":
+            return _table((*TERMS.items(), *SCOPE_TERMS.items()))
+        case "columns":
+            more = "`rlcorr explain old_log_probs` lists what frameworks call that one."
+            return [*_table(COLUMNS.items()), "", more]
+        case "weights":
+            return [*_about_weights(), *_metrics(GROUPS["Importance weights"])]
+        case "profiles":
+            return _table(RELEASES.items())
+        case "symbols":
+            return _table(SYMBOLS.items())
+        case "compare":
+            return about_choice()
+        case _:
+            return []
+
+
+def _metrics(rows: Sequence[Definition]) -> list[str]:
+    return _table(((row.name, row.meaning) for row in rows), indent="  ")
+
+
+def _table(rows: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
+    """Names and what they are, whole, beside each other in 80 columns."""
+    pairs = list(rows)
+    width = len(indent) + max((len(name) for name, _ in pairs), default=0) + 2
+    return [
+        line
+        for name, text in pairs
+        for line in textwrap.wrap(
+            text, WIDTH, initial_indent=f"{indent}{name}".ljust(width), subsequent_indent=" " * width
+        )
+    ]
+
+
+def _explained(name: str, key: str) -> list[str]:
+    """The lines on everything of this name; a symbol only in its own case, as S and s are not the same."""
+    definition = define(key)
+    preset = PRESETS.get(PRESET_ALIASES.get(key, key))
+    parts = [
+        [] if definition is None else about_metric(definition),
+        _statistic(key),
+        [] if preset is None else [*about_preset(preset), *_where_in(preset.when, records(preset.plan))],
+        _problem(key),
+        _column(name),
+        _term(key),
+        _framework(key),
+        _symbol(name),
+    ]
+    lines = [line for part in parts if part for line in (*part, "")][:-1]
+    return lines or ([] if "/" not in name else _explained(name.rsplit("/", 1)[-1], key.rsplit("/", 1)[-1]))
+
+
+def about_metric(definition: Definition) -> list[str]:
+    """A metric's definition, the default rules on it, and who else logs it, as lines."""
+    name = definition.name
+    lines = [name, *indented(definition.formula), *_where(definition.formula)]
+    lines += [*indented(definition.meaning), *indented(definition.note)]
+    ideal = "" if definition.ideal is None else f" Ideal: {definition.ideal:g}, when the policies are the same."
+    lines += indented(f"Unit: {definition.unit}.{ideal}")
+    if definition.typical:
+        lines += indented(f"Typical: {definition.typical}.")
+    if definition.worry:
+        lines += indented(f"Worry: {definition.worry}")
+    for rule in rules_on(name):
+        lines += indented(f"Rule ({rule.severity}): {rule}.  {rule.remedy}")
+    if definition.source:
+        lines += indented(f"Source: {definition.source}.")
+    logged = logged_as(name)
+    return lines + (indented(f"Also logged as: {', '.join(logged)}.") if logged else [])
+
+
+def rules_on(name: str) -> list[Rule]:
+    """The default rules on a metric."""
+    return [rule for rule in RULES if rule.metric == name]
+
+
+def _where(formula: str) -> list[str]:
+    """The formula's symbols, one a line: 'where l = a - b, ...'."""
+    lines: list[str] = []
+    for symbol, meaning in symbols_in(formula).items():
+        head = "    where " if not lines else "          "
+        lines += textwrap.wrap(
+            f"{symbol}: {meaning}", WIDTH, initial_indent=head, subsequent_indent=" " * (len(head) + 2)
+        )
+    return lines
+
+
+def _symbol(name: str) -> list[str]:
+    """The lines on a symbol, with those that its meaning is said in."""
+    if name not in SYMBOLS:
+        return []
+    return [name, *indented(f"Symbol: {SYMBOLS[name]}."), *_where(" ".join(list(symbols_in(name))[1:]))]
+
+
+def _where_in(*texts: str) -> list[str]:
+    """The symbols of the formulas within sentences: of powers such as e^l, rho and the sign of A, as words may be
+    letters of formulas, too."""
+    formulas = [formula for text in texts for formula in _FORMULA.findall(text)]
+    return _where(" ".join(formulas))
+
+
+def _statistic(name: str) -> list[str]:
+    """The lines on a statistic that rejections can bound."""
+    if name not in STATISTICS:
+        return []
+    row = STATISTICS[name]
+    budget = " A budget may be kept on it, too." if row.budgetable else ""
+    return [name, *indented(f"Rejection statistic: {row.formula}.{budget}"), *_where(row.formula)]
+
+
+def _problem(name: str) -> list[str]:
+    """The lines on a class of bad rows, or on a cause; none of another name."""
+    for row in (row for row in PROBLEMS if row.name == name):
+        kind = "Class of bad rows: --on-bad-row says what is done about them."
+        return [name, *_paragraphs(row.meaning, kind, f"Fix: {row.fix}", f"Seen in: {row.seen_in}.")]
+    return _cause(ALL_CAUSES[name]) if name in ALL_CAUSES else []
+
+
+def _cause(row: Cause) -> list[str]:
+    """The lines on a cause: what it is, how it looks, how sure one can be, what else looks like it, and what to do."""
+    texts = (
+        row.meaning,
+        f"Cause {KINDS[row.kind]}.",
+        f"How it looks: {row.looks}",
+        f"How sure one can be: {row.certainty}",
+        f"What else looks like it: {row.alike}",
+        f"What to do: {row.advice}",
+        f"Source: {row.source}." if row.source else "",
+    )
+    return [row.name, *_paragraphs(*texts)]
+
+
+def _paragraphs(*texts: str) -> list[str]:
+    return [line for text in texts for line in indented(text)]
+
+
+def _term(name: str) -> list[str]:
+    """The lines on a kind of correction, with its presets, or on a rejection's scope."""
+    if name in SCOPE_TERMS:
+        return [name, *indented(f"Scope of a rejection. {SCOPE_TERMS[name]}"), *_where_in(SCOPE_TERMS[name])]
+    if name not in TERMS:
+        return []
+    rows = presets_with(name)
+    table = _table(((row.name, row.when) for row in rows), "    ")
+    return [name, *indented(TERMS[name]), *_where_in(TERMS[name]), *table]
+
+
+def _about_weights() -> list[str]:
+    """How a plan weights tokens, before the table of what is measured."""
+    text = (
+        "An importance weight is the ratio of both policies: of a token e^l, of a whole sequence e^S, or their "
+        "geometric mean e^g (--is token, sequence, geometric), clamped to bounds or 0 outside them (--is-low, "
+        "--is-high, --is-outside). `rlcorr presets` lists those of frameworks. What is measured of them:"
+    )
+    return ["weights", *indented(text), *_where_in(text)]
+
+
+def _column(name: str) -> list[str]:
+    """The lines on a column of a dump, by its canonical name or a framework's."""
+    if name in COLUMNS:
+        aliases = ", ".join(ALIASES.get(name, ()))
+        unsure = ", ".join(AMBIGUOUS.get(name, ()))
+        also = f"Also read from {aliases}." if aliases else ""
+        named = f"Only where --map says so: {unsure}." if unsure else ""
+        return [name, *_paragraphs(f"Column of a dump: {COLUMNS[name]}.", also, named)]
+    meant = [canonical for canonical, names in (*ALIASES.items(), *AMBIGUOUS.items()) if name in names]
+    if not meant:
+        return []
+    asked = " where --map says so: frameworks mean different things by it" if name not in _READ else ""
+    return [name, *indented(f"Column of a dump, read as {' or '.join(meant)}{asked}.")]
+
+
+_READ = {alias for aliases in ALIASES.values() for alias in aliases}
+
+
+def _framework(key: str) -> list[str]:
+    """The lines on a framework or a release of one: its profiles and its presets."""
+    releases = {name: text for name, text in RELEASES.items() if _is_of(name.replace("-", "_"), key)}
+    presets = [line for family in families(key) for line in about_family(family)]
+    if not releases and not presets:
+        return []
+    profiles = [line for name, text in releases.items() for line in indented(f"--profile {name}: {text}")]
+    return [key.replace("_", "-"), *profiles, *presets]
+
+
+def _is_of(release: str, key: str) -> bool:
+    return release == key or release.startswith(f"{key}_")

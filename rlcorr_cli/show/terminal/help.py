@@ -1,0 +1,55 @@
+"""The manual on a terminal: its pages are the files of `rlcorr_cli/manual`, in the order of PAGES.
+
+A new page is a file there and a row here.
+"""
+
+import sys
+from pathlib import Path
+
+from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.show.stdout import emit, render
+
+MANUAL = Path(__file__).parents[2] / "manual"
+PAGES = {
+    "dumps": "which files and columns are read, and what happens to bad rows",
+    "stores": "dumps and outputs in S3 and other object stores",
+    "reading": "verdict, rules, intervals, notation",
+    "metrics": "every metric: formula, meaning, typical sizes, when to worry",
+    "intervals": "how intervals are made, and how often they hold",
+    "diagnose": "the cause of a gap: what a dump tells, and what it cannot",
+    "corrections": "presets, flags, plan files, frameworks' own configs",
+    "choosing": "which correction to take, and what each costs",
+    "objectives": "what PPO and similar objectives make of a batch, and what mistakes cost",
+    "dataset": "what `filter` writes",
+    "pictures": "what `plot` draws, and the forms of a report",
+    "engines": "two engines or releases compared",
+    "merge": "totals of parts, saved and added",
+    "clusters": "a dump read by many machines: Ray, Slurm, Kubernetes",
+    "ci": "`check` as a gate, exit statuses",
+    "profiles": "the numbers of one framework release, to be compared with a dashboard",
+    "python": "the same from Python",
+    "performance": "speed, memory, scale",
+    "development": "how it is built, where a change goes",
+    "changelog": "what changed",
+}
+"""Page -> what it is about, as the README lists it."""
+
+
+def print_pages() -> None:
+    """List the pages, each with what it is about."""
+    longest = max(map(len, PAGES))
+    lines = [f"  {name:{longest}}  {about}" for name, about in PAGES.items()]
+    emit("\n".join(["Pages of the manual:", "", *lines, "", "`rlcorr help PAGE` shows one.", ""]))
+
+
+def print_page(name: str) -> None:
+    """Show a page: drawn on a terminal, as its Markdown in a pipe; an unknown name is a UsageError."""
+    if name not in PAGES:
+        raise UsageError(f"The manual has no page '{name}'.", f"Similar pages: {nearest(name, PAGES)}.")
+    text = (MANUAL / f"{name}.md").read_text(encoding="utf-8")
+    if sys.stdout is None or not sys.stdout.isatty():
+        emit(text)
+        return
+    from rich.markdown import Markdown
+
+    render(lambda console: console.print(Markdown(text)))

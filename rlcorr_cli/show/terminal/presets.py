@@ -1,0 +1,123 @@
+"""`presets` on a terminal, from the tables the code uses; loads neither torch nor numpy."""
+
+import textwrap
+
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.presets import PRESETS, Preset, preset
+from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
+from rlcorr_cli.plans.presets.families import FAMILIES, families, of_family
+from rlcorr_cli.show.stdout import emit, emit_json
+
+WIDTH = 80
+DEEDS = {
+    "look": "change nothing",
+    "weigh": "importance weights",
+    "reject": "leave tokens or sequences out",
+    "both": "reject, and weigh what is left",
+}
+"""What a plan does to a batch, in a word and in a few."""
+
+
+def print_presets(name: str | None = None) -> None:
+    """Print a table of the presets, by framework and what they do.
+
+    Of a framework's name, a line on each of its presets; of `list`, on every one; of a preset's name, all of that one.
+    """
+    if name is None:
+        emit("\n".join(_overview()) + "\n")
+        return
+    if name == "list":
+        lines = [line for key in FAMILIES for line in about_family(key)]
+        emit("\n".join([*lines, "", "`rlcorr presets NAME` shows one with its plan, --preset NAME takes it.", ""]))
+        return
+    keys = families(name)
+    if not keys:
+        print_preset(name)
+        return
+    lines = [line for key in keys for line in about_family(key)]
+    emit("\n".join([*lines, "", "`rlcorr presets NAME` shows one with its plan.", ""]))
+
+
+def _overview() -> list[str]:
+    """Every name, by framework and by what a plan does, to be taken in at once."""
+    width = max(map(len, FAMILIES)) + 2
+    lines = [*textwrap.wrap("  ".join(f"{deed}: {what}." for deed, what in DEEDS.items()), WIDTH), ""]
+    for key in FAMILIES:
+        head = f"{key:{width}}"
+        for deed in DEEDS:
+            names = [shortest_name(row) for row in of_family(key) if _deed(row.plan) == deed]
+            start = f"{head}{deed:8}"
+            indent = " " * len(start)
+            lines += textwrap.wrap("  ".join(names), WIDTH, initial_indent=start, subsequent_indent=indent)
+            head = " " * width if names else head
+    return [
+        *lines,
+        "",
+        "`rlcorr presets trl` says what each of TRL's is for, `rlcorr presets list` says",
+        "it of all, `rlcorr presets NAME` shows one with its plan; --preset takes a name.",
+    ]
+
+
+def _deed(plan: Plan) -> str:
+    """Which of DEEDS a plan does."""
+    if plan.weighting is not None:
+        return "both" if plan.rules else "weigh"
+    return "reject" if plan.rules else "look"
+
+
+def print_presets_json(name: str | None = None) -> None:
+    """The same presets for programs."""
+    chosen = [row for key in families(name) for row in of_family(key)] if name else []
+    rows = chosen or (list(PRESETS.values()) if name in (None, "list") else [preset(name)])
+    emit_json([{**row.plan.to_dict(), "aliases": row.aliases, "when": row.when, "source": row.source} for row in rows])
+
+
+def about_family(key: str) -> list[str]:
+    """A family's heading, then each preset under the name that is quickest to type."""
+    rows = [(shortest_name(row), row.when) for row in of_family(key)]
+    width = max(len(name) for name, _ in rows) + 2
+    return [FAMILIES[key], *(f"  {name:{width}}{when}" for name, when in rows)]
+
+
+def shortest_name(row: Preset) -> str:
+    """The shortest of a preset's name and aliases."""
+    return min((row.name, *row.aliases), key=len)
+
+
+def print_preset(name: str) -> None:
+    """Print one preset, with the framework's config and the plan file that mean the same."""
+    from rlcorr_cli.plans.files import plan_to_toml
+
+    row = preset(name)
+    config = CONFIGS.get(row.name)
+    lines = about_preset(row)
+    if config is not None:
+        lines += ["", f"# In the framework's own words{_how_to_read(config)}:", config.text]
+    emit("\n".join([*lines, "", "# As a plan file, for --plan:", plan_to_toml(row.plan)]))
+
+
+def _how_to_read(config: PeerConfig) -> str:
+    if config.reader is None:
+        return ""
+    return " (--plan FILE reads it)" if not config.reader else f" (--profile {config.reader} --plan FILE reads it)"
+
+
+def about_preset(row: Preset) -> list[str]:
+    """What a preset is for, its other names, records, source and note, as lines."""
+    also = f"Also named {', '.join(row.aliases)}." if row.aliases else ""
+    lines = [row.name, *indented(row.when), *indented(also), *indented(records(row.plan))]
+    return [*lines, *indented(f"Source: {row.source}."), *indented(row.note)]
+
+
+def records(plan: Plan) -> str:
+    """A plan's records in one line."""
+    parts: list[str] = [plan.mode, plan.loss]
+    if plan.weighting is not None:
+        parts.append(f"weights {plan.weighting.rule}")
+    parts += [f"keeps {rejection.rule} ({rejection.name})" for rejection in plan.rules]
+    return "; ".join(parts)
+
+
+def indented(text: str) -> list[str]:
+    """A paragraph under a name, wrapped for 80 columns."""
+    return textwrap.wrap(text, WIDTH - 4, initial_indent="    ", subsequent_indent="    ")

@@ -1,0 +1,189 @@
+"""Conclusions in words: a report's verdict and onset, broken rules, suggested bounds, anomalies of files.
+
+What is concluded is `results/verdict.py`'s; every form (text, page, Markdown) takes its sentences from here.
+"""
+
+import math
+import os
+from collections.abc import Sequence
+
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.causes.table import NOISE
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.plans.swept import plain
+from rlcorr_cli.results.clusters import Clusters
+from rlcorr_cli.results.impossible import Impossible
+from rlcorr_cli.results.judge import Finding
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.suggest import SuggestedBounds
+from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Onset, Verdict
+from rlcorr_cli.show.numbers import more, share
+from rlcorr_cli.show.stdout import clean
+
+LEVELS = {
+    "equal": "Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
+    "same": "The same policy, to rounding: there is nothing to correct.",
+    "far": "Far apart: this is more than weights can repair. Find out what is wrong before you train on it.",
+}
+"""Level -> what it means, and what to do next."""
+USABLE: dict[tuple[str, ...], str] = {
+    ("token", "sequence"): "token-level and sequence-level weights are both usable.",
+    ("token",): "token-level weights stay usable, sequence-level ones do not.",
+    (): "the weights of this plan are not usable.",
+}
+LOOK = "Look for the cause of the gap; until it is found,"
+NEXT: dict[tuple[str, tuple[str, ...]], str] = {
+    ("close", ("token", "sequence")): "Token weights (--preset token_is) correct the gap at hardly any cost.",
+    ("close", ("token",)): "Weight token by token (--preset token_is).",
+    ("apart", ("token", "sequence")): f"{LOOK} weight token by token (--preset token_is).",
+    ("apart", ("token",)): f"{LOOK} weight token by token (--preset token_is).",
+}
+"""Level and usable weights -> what to do next, for whoever has chosen no correction yet."""
+BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": "", "too few": ""}
+"""Levels that a fault may be the reason of, and how the sentence on it begins."""
+WORDS = {"ratio_mean": "mean ratio"}
+"""Metric -> its name in a sentence."""
+LITTLE_KEPT = 0.5
+"""The share of tokens below which it is worth a sentence that rejections keep so few."""
+
+
+def verdict(report: Report) -> str:
+    """One to five sentences in plain words, of which the second says what to do next."""
+    conclusion, fault = report.verdict, _fault(report)
+    first = [_level(conclusion, report.clusters), _next(report)] if fault is None else [_at_fault(report, fault)]
+    sentences = [*first, _failing(conclusion)]
+    if conclusion.level not in ("equal", "void"):
+        sentences += [_onset(report.onset), _kept(conclusion.kept_fraction)]
+    return " ".join(filter(None, sentences))
+
+
+def _fault(report: Report) -> str | None:
+    """The fault that stands above the verdict as the likely cause, where all else is its consequence."""
+    cause = report.cause
+    if cause is None or cause.is_minor or cause.cause not in report.faults or report.verdict.level not in BY_FAULT:
+        return None
+    return cause.cause
+
+
+def _at_fault(report: Report, fault: str) -> str:
+    """What to do about a gap that a fault makes: no weights, which are for two policies that are as they should be."""
+    conclusion, impossible = report.verdict, report.impossible
+    if conclusion.level == "void":
+        follows = impossible.metric if impossible is not None and impossible.follows_from(fault) else None
+        others = " and ".join(_cause(name) for name in conclusion.causes if name != follows)
+        because = f", from which {_cause(follows)} follows" if follows else ""
+        also = f"{',' if because else ''} and {others} explained" if others else ""
+        return f"No verdict before {fault} is fixed{because}{also}: until then no number below can be trusted."
+    if conclusion.level == "too few":
+        return f"{_level(conclusion, report.clusters)} Fix {fault} first in any case."
+    return f"{BY_FAULT[conclusion.level]}, by a fault: {fault}. Fix it before you train; weights would only hide it."
+
+
+def _level(conclusion: Verdict, clusters: Clusters | None) -> str:
+    """How far apart the policies are, and which weights still leave a usable sample."""
+    if conclusion.level == "too few":
+        n = conclusion.n_sequences
+        if n >= FEWEST_SEQUENCES and clusters is not None:
+            are = "is" if clusters.n == 1 else "are"
+            return f"Too few to tell: {clusters.words} {are} measured, and a verdict takes {FEWEST_CLUSTERS}."
+        sequences = "1 sequence is" if n == 1 else f"{n} sequences are"
+        return f"Too few to tell: {sequences} measured, and a verdict takes {FEWEST_SEQUENCES}."
+    if conclusion.level == "void":
+        causes = " and ".join(_cause(name) for name in conclusion.causes)
+        are = "is" if len(conclusion.causes) == 1 else "are"
+        return f"No verdict before {causes} {are} explained: until then no number below can be trusted."
+    if conclusion.level in ("close", "apart"):
+        return f"{conclusion.level.capitalize()}: {USABLE[conclusion.usable]}"
+    return LEVELS[conclusion.level]
+
+
+def _cause(name: str) -> str:
+    return f"the {WORDS[name]}" if name in WORDS else name
+
+
+def _next(report: Report) -> str:
+    """The next step of a user who has not chosen a correction; empty where the level itself says it."""
+    if report.plan.weighting or report.plan.rules:
+        return ""
+    step = NEXT.get((report.verdict.level, report.verdict.usable), "")
+    cause = report.cause
+    return (
+        step
+        if cause is None or cause.is_minor or cause.cause == NOISE
+        else step.replace(LOOK, f"As long as {cause.cause} lasts,")
+    )
+
+
+def _failing(conclusion: Verdict) -> str:
+    """The failing rules by name; the lines below the verdict say what to do about each."""
+    names = ", ".join(conclusion.failing)
+    return f"Failing: {names}." if names else ""
+
+
+def _onset(onset: Onset | None) -> str:
+    if onset is None:
+        return ""
+    factor = math.floor(10 * onset.factor) / 10  # rounded down, so that "at least" stays true
+    place, reference = (f"{clean(onset.column)} {value:g}" for value in (onset.place, onset.reference))
+    return f"From {place} on k3_kl stays at least {factor:.1f}x its value at {reference}."
+
+
+def _kept(fraction: float | None) -> str:
+    if fraction is None or fraction >= LITTLE_KEPT:
+        return ""
+    return f"The rejections keep {100 * fraction:.1f} % of the tokens." if fraction else "The rejections keep nothing."
+
+
+def impossible_value(impossible: Impossible) -> str:
+    """'mean ratio 0.889 (0.878 .. 0.902) cannot be': the number, its interval, and that no such dump exists."""
+    low, high = impossible.interval
+    name = WORDS.get(impossible.metric, impossible.metric)
+    return f"{name} {impossible.value:.3f} ({low:.3f} .. {high:.3f}) cannot be"
+
+
+def untrusted(impossible: Impossible) -> str:
+    """What an impossible number proves."""
+    return f"{impossible.proves}."
+
+
+def impossible_sentence(impossible: Impossible | None) -> str:
+    """Both in one line, for the page and Markdown; empty where every number is possible."""
+    return "" if impossible is None else f"{impossible_value(impossible)}: {untrusted(impossible)}"
+
+
+def fixes(findings: Sequence[Finding]) -> list[str]:
+    """Each finding's fix in words; one that stands above, at another metric, is not said again."""
+    first_with: dict[str, str] = {}
+    return [
+        ""
+        if not finding.fix
+        else finding.fix
+        if first_with.setdefault(finding.fix, finding.metric) == finding.metric
+        else f"As for {first_with[finding.fix]}."
+        for finding in findings
+    ]
+
+
+def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
+    """A rejection that takes too much: how much that is, what other bounds would do, and these bounds.
+
+    They are --rs where that option works; a profile's plan is written in the framework's own config, which it cannot
+    change.
+    """
+    rejects = f"{clean(bounds.rejection)} rejects {share(bounds.lost_fraction)} of the {bounds.units}."
+    at_least = "" if bounds.exact or bounds.kept_fraction == 1 else "at least "
+    keeps = f"To keep {at_least}{share(bounds.kept_fraction)} of them:"
+    if bounds.is_idle and bounds.high is not None:
+        passing = f"lets ratios up to {bounds.high:.3g} pass, and corrects hardly anything"
+        keeps = f"What keeps {at_least}{share(bounds.kept_fraction)} of them {passing}:"
+    low, high = ("" if end is None else plain(end) for end in (bounds.low, bounds.high))
+    if profile == "canonical":
+        return rejects, keeps, f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
+    ends = (f"{name} {end}" for name, end in (("low", low), ("high", high)) if end)
+    return rejects, keeps, f"bounds {', '.join(ends)} on {bounds.statistic} in the framework's config"
+
+
+def anomaly_sentence(anomaly: AnomalyFinding) -> str:
+    """'a.parquet and 2 more files: ...': the first file that shows an anomaly, and the evidence there."""
+    others = f" {more(anomaly.n_files - 1, 'file')}" if anomaly.n_files > 1 else ""
+    return f"{os.path.basename(anomaly.path)}{others}: {anomaly.evidence.rstrip('.')}."

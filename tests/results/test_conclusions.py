@@ -1,0 +1,269 @@
+"""One judge: a changed rule changes text, tables, pages, pictures and `check`; suggestions, trends, short forms."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlcorr_cli import Plan, analyze, check, filter_dump
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.results.impossible import Impossible
+from rlcorr_cli.results.remedies import advised
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.rule import Rule
+from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.suggest import Distances, suggestions
+from rlcorr_cli.results.trends import Profile, length_trend, position_trend, surprise_trend
+from rlcorr_cli.runs.analyze import analyze as measure
+from rlcorr_cli.runs.filter import filter_dump as filter_with
+from rlcorr_cli.show.figures import draw
+from rlcorr_cli.show.forms.content import content
+from rlcorr_cli.show.numbers import share
+from rlcorr_cli.show.terminal.filtered import print_filtered
+from rlcorr_cli.show.terminal.report import print_report
+from rlcorr_cli.totals.bins import FLOAT_BITS
+from rlcorr_cli.totals.histogram import Histogram
+
+STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
+STRICT = tuple(replace(rule, high=0.002, severity="fail") if rule.metric == "k3_kl" else rule for rule in RULES)
+
+
+def request(group_by: tuple[str, ...] = ()) -> ReadRequest:
+    return ReadRequest(paths=(str(STEPS),), group_by=group_by)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return measure(request(group_by=("step",)), ChosenPlan(plan=Plan("disabled")), pictures=True)
+
+
+def printed(report: Report, capsys: pytest.CaptureFixture[str]) -> str:
+    print_report(report)
+    return capsys.readouterr().out
+
+
+def test_a_changed_rule_changes_text_cells_verdict_page_and_health(
+    report: Report, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, strict = printed(report, capsys), replace(report, rules=STRICT)
+    after = printed(strict, capsys)
+    assert "k3_kl 0.00940  should be <= 0.002" in after
+    assert "k3_kl 0.00940" not in before
+    assert "0.0317 !" in after  # the cell of step 4
+    assert "0.0317 !" not in before
+    assert "0.0156 !" in before  # a warning marks its cell, too
+    assert (report.verdict.level, strict.verdict.level) == ("close", "far")
+    assert "Far apart" in after
+    assert strict.verdict.failing == ("k3_kl",)
+    assert ("fail", "k3_kl is 0.00940, should be <= 0.002") in [row[:2] for row in content(strict).todo]
+    assert {one.metric: one.status for one in strict.health}["k3_kl"] == "fail"
+
+
+def test_a_changed_rule_changes_check(report: Report, tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text('[[rule]]\nmetric = "k3_kl"\nmax = 0.002\nabsolute = false\n')
+    assert check(report).passed
+    checked = check(report, rules=path)
+    broken = [finding.key for finding in checked.findings if finding.metric == "k3_kl" and finding.broken]
+    assert broken == [{}, {"step": 2}, {"step": 3}, {"step": 4}]
+    strict = replace(report, rules=STRICT)
+    raw = [finding for group in (report.whole, *report.groups) for finding in strict.findings(group)]
+    by_table = advised(raw, strict.situation)
+    assert set(map(str, check(strict).findings)) == set(map(str, by_table))
+    found = {finding.message for finding in checked.findings if finding.metric == "k3_kl"}
+    assert found == {finding.message for finding in by_table if finding.metric == "k3_kl"}
+
+
+def test_lines_in_pictures_are_those_of_the_rules(report: Report) -> None:
+    other = (Rule("seq_ess", "warn", "", low=0.25), Rule("chi2_token", "fail", "", high=7.0))
+    drawing = draw("metrics", replace(report, rules=other)).write("svg").decode()
+    assert "limit 0.25" in drawing
+    assert "limit 7" in drawing
+    assert "limit" not in draw("metrics", replace(report, rules=())).write("svg").decode()
+
+
+def test_the_python_check_takes_bounds_and_a_baseline(report: Report, tmp_path: Path) -> None:
+    assert not check(report, at_most={"kl": 1e-9}).passed
+    assert not check(report, at_least={"seq_ess": 0.3}).passed
+    saved = tmp_path / "report.json"
+    saved.write_text(json.dumps(report.to_dict()))
+    assert check(saved, baseline=report, max_increase={"kl": "0%"}, max_decrease={"seq_ess": 0.0}).passed
+    assert check(report, baseline=saved, max_increase={"k3_kl": 0.0}).passed
+    with pytest.raises(UsageError, match="compares with a report"):
+        check(report, max_increase={"kl": 0.1})
+    assert repr(check(report)).startswith("<Checked: passed, 6 rules, 0 failed")
+
+
+def test_a_report_is_short_in_a_console_and_a_small_table_in_a_notebook(report: Report) -> None:
+    assert repr(report) == f"<Report of {str(STEPS)!r}: 320 sequences, 27,465 tokens, plan disabled, close>"
+    named = replace(report, plan=replace(report.plan, name="<script>x</script>"))
+    shown = named._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script" not in shown
+    assert "warn: seq_ess" in shown
+    assert f"{report.whole.values['kl']:.4g}</td>" in shown
+    assert repr(report.groups[0]).count("k3_kl_reverse") == 1
+
+
+GEOMETRIC = Rejection("ratio", "seq_mean", Bounds(0.9999, 1.0001), "tight")
+
+
+def test_a_rejection_that_takes_too_much_gets_bounds_that_keep_the_target() -> None:
+    filtered = filter_dump(STEPS, None, Plan("tight", rejections=(GEOMETRIC,)))
+    (bounds,) = filtered.report.suggestions
+    assert (bounds.rejection, bounds.units) == ("tight", "sequences")
+    assert bounds.lost_fraction > 0.5
+    assert (bounds.kept_fraction, bounds.exact) == (0.9, True)
+    loosened = Plan("loose", rejections=(replace(GEOMETRIC, bounds=Bounds(bounds.low, bounds.high)),))
+    again = filter_dump(STEPS, None, loosened)
+    lost = again.report.whole.values["rollout_rs_tight_seq_masked_fraction"]
+    assert lost is not None
+    assert 1 - lost == 0.9
+    assert again.report.suggestions == ()
+    assert filtered.to_dict()["suggestions"] == [bounds.to_dict()]
+
+
+@pytest.mark.parametrize("group_by", [(), ("step",), ("group_id", "step")], ids=["whole", "step", "mixed"])
+def test_analyze_suggests_what_filter_does(group_by: tuple[str, ...]) -> None:
+    tokens = Rejection("k3", "token", Bounds(None, 1e-5), "tokens")
+    plan = Plan("tight", rejections=(GEOMETRIC, tokens), weighting=Weighting("token", normalize="batch"))
+    report = analyze(STEPS, plan, group_by=group_by)
+    assert [bounds.rejection for bounds in report.suggestions] == ["tight", "tokens"]
+    assert report.suggestions == filter_dump(STEPS, None, plan).report.suggestions
+    assert report.to_dict()["suggestions"] == [bounds.to_dict() for bounds in report.suggestions]
+    assert analyze(STEPS, Plan("disabled")).suggestions == ()
+
+
+def test_no_bound_is_suggested_where_none_can_be() -> None:
+    far = Distances(Histogram(FLOAT_BITS.bins_of(np.array([1000.0], np.float32)), np.array([10], np.int64)))
+    lost = {"rollout_rs_tight_seq_masked_fraction": 1.0}
+    assert list(suggestions([GEOMETRIC], lost, {"tight": far})) == []
+    assert list(suggestions([GEOMETRIC], lost, {})) == []
+    near = Distances(Histogram(FLOAT_BITS.bins_of(np.array([0.5], np.float32)), np.array([10], np.int64)))
+    (bounds,) = suggestions([GEOMETRIC], lost, {"tight": near})
+    assert bounds.high is not None
+    assert bounds.high >= math.exp(0.5 * (1 + 2**-7))  # the far edge of the bucket that 0.5 begins
+    n_suggested = [
+        len(list(suggestions([GEOMETRIC], {"rollout_rs_tight_seq_masked_fraction": share}, {"tight": near})))
+        for share in (0.1, 1 / 10 + 1e-9)  # just what may be lost, which is not quite 1 - 0.9, and more
+    ]
+    assert n_suggested == [0, 1]
+    assert list(suggestions([replace(GEOMETRIC, gate="advantage_negative")], lost, {"tight": near})) == []
+
+
+def test_suggested_bounds_stand_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
+    report = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,))))
+    (bounds,) = report.suggestions
+    flag = f"--rs ratio.seq_mean:{bounds.low},{bounds.high}"
+    rejects = f"tight rejects {share(bounds.lost_fraction)} of the sequences."
+    assert f"  ! {rejects} To keep 90.0 % of them:\n    {flag}\n\n" in printed(report, capsys)
+    assert content(report).todo[-1] == ("warn", rejects, f"To keep 90.0 % of them: {flag}")
+    at_least = replace(report, suggestions=(replace(bounds, exact=False),))
+    assert f"  ! {rejects} To keep at least 90.0 % of them:\n    {flag}\n\n" in printed(at_least, capsys)
+    all_of_them = replace(report, suggestions=(replace(bounds, exact=False, kept_fraction=1.0),))
+    assert f"  ! {rejects} To keep 100 % of them:\n    {flag}\n\n" in printed(all_of_them, capsys)
+    looser = replace(report, suggestions=())
+    assert "To keep" not in printed(looser, capsys)
+    assert content(looser).todo == content(report).todo[:-1]
+
+
+def test_bounds_too_wide_to_correct_anything_are_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ChosenPlan(plan=Plan("tight", rejections=(replace(GEOMETRIC, scope="seq_sum"),)))
+    report = measure(request(), chosen)
+    (bounds,) = (replace(bounds, exact=True) for bounds in report.suggestions)
+    wide, narrow = (
+        " ".join(printed(replace(report, suggestions=(replace(bounds, high=high),)), capsys).split())
+        for high in (10.1, 10.0)
+    )
+    keeps = share(bounds.kept_fraction)
+    assert f"What keeps {keeps} of them lets ratios up to 10.1 pass, and corrects hardly anything: --rs" in wide
+    assert f"To keep {keeps} of them: --rs" in narrow
+
+
+def test_bounds_are_no_advice_where_the_numbers_are_void(capsys: pytest.CaptureFixture[str]) -> None:
+    report = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,))))
+    proof = Impossible(metric="ratio_mean", value=0.9, interval=(0.8, 0.95), proves="The columns are shifted")
+    void = replace(report, impossible=proof)
+    assert void.causes == ("ratio_mean",)
+    assert void.suggestions == report.suggestions
+    assert "To keep" not in printed(void, capsys)
+    assert not [row for row in content(void).todo if "To keep" in row[2]]
+
+
+def test_a_suggestion_is_a_warning(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    (bounds,) = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,)))).suggestions
+    fine = replace(report, rules=())
+    assert "No warnings." in printed(fine, capsys)
+    assert "  1 warning." in printed(replace(fine, suggestions=(bounds,)), capsys)
+    assert "  2 warnings." in printed(replace(fine, suggestions=(bounds, bounds)), capsys)
+
+
+def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Plan("tight", rejections=(GEOMETRIC,))
+    for chosen, is_told in (
+        (ChosenPlan(plan=plan), True),
+        (ChosenPlan(plan=plan, profile=PROFILES["verl-0.9"]), False),
+    ):
+        print_filtered(filter_with(request(), chosen, Target(path=None)))
+        print_report(measure(request(), chosen))
+        text = capsys.readouterr().out
+        assert text.count("--rs ratio.seq_mean:") == 2 * is_told
+        assert text.count("on ratio in the framework's config") == 2 * (not is_told)
+        assert is_told or "--rs" not in text
+
+
+def bins(*std: float, count: tuple[float, ...] = (), mean: float = 0.0) -> Profile:
+    n = len(std)
+    return Profile(
+        bins=np.arange(n, dtype=np.uint16),
+        centre=np.arange(n) + 1.0,
+        count=np.array(count or (100.0,) * n),
+        mean=np.full(n, mean),
+        std=np.array(std),
+    )
+
+
+def test_the_spread_depends_on_surprise_beyond_a_factor_of_two() -> None:
+    changes = {ends: surprise_trend(bins(ends[0], 9.0, ends[1])) for ends in ((1.0, 2.0), (1.0, 2.01), (2.01, 1.0))}
+    assert [trend and trend.change for trend in changes.values()] == ["level", "grows", "shrinks"]
+    assert surprise_trend(bins(1.0)) is None
+
+
+def test_the_gap_widens_along_the_sequence_beyond_a_fifth() -> None:
+    changes = [position_trend(bins(*ends)) for ends in ((1.0, 1.2), (1.0, 1.21), (1.21, 1.0), (1.2, 1.0))]
+    assert [trend and trend.change for trend in changes] == ["level", "widens", "narrows", "level"]
+    weighted = position_trend(bins(1.0, 1.0, 5.0, count=(9.0, 99.0, 1.0)))
+    assert weighted is not None
+    assert (weighted.early_std, weighted.late_std) == (1.0, pytest.approx(1.04))
+    assert position_trend(bins(1.0)) is None
+
+
+def test_length_is_a_trap_where_long_ratios_leave_a_factor_of_two() -> None:
+    log2 = math.log(2)
+    traps = [length_trend(bins(*ends)) for ends in ((0.1, log2), (0.1, log2 + 0.01), (0.5, 1.0), (0.5, 1.01))]
+    assert [trend and trend.trap for trend in traps] == [False, True, False, True]
+    assert length_trend(bins()) is None
+    sized = length_trend(bins(3.0, mean=4.0))
+    assert sized is not None
+    assert (sized.shortest, sized.longest, sized.trap) == (5.0, 5.0, False)
+
+
+def test_trends_stand_in_the_report_where_bins_were_counted(report: Report) -> None:
+    assert report.trends is not None
+    assert report.trends.surprise is not None
+    assert report.trends.surprise.change == "grows"
+    assert report.trends.concentration is not None
+    assert report.trends.to_dict() == report.to_dict()["trends"]
+    assert analyze(STEPS).trends is None
+    normalized = Plan("normed", Weighting("token", Bounds(None, 2.0), normalize="batch"))
+    counted = measure(request(), ChosenPlan(plan=normalized), pictures=True).trends
+    assert counted is not None
+    assert counted.concentration is None

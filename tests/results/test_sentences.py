@@ -1,0 +1,212 @@
+"""The verdict's sentences beside the numbers that they are made from: none contradicts a rule that fails below it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from rlcorr_cli import analyze
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
+from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
+from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.results.impossible import TOO_LOW, Impossible
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.show.terminal.verdict import verdict as words
+
+STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
+PLAIN = Plan("disabled")
+TOKEN = preset("token_is").plan
+SEQUENCE = Plan("sequence", Weighting("sequence", Bounds(None, 2.0)))
+SEQUENCE_AND_REJECTION = preset("seq_is_rs").plan
+CLOSE = {
+    "k3_kl": 0.002,
+    "kl": 0.001,
+    "token_ess": 0.99,
+    "seq_ess": 0.9,
+    "chi2_token": 0.01,
+    "prob_abs_diff_mean": 0.005,
+}
+APART = {**CLOSE, "k3_kl": 0.04, "prob_abs_diff_mean": 0.05}
+SHIFTED = AnomalyFinding(name="shifted_columns", path="a.parquet", evidence="so", fix="Shift it.", n_files=1)
+LATE = AnomalyFinding(name="steps_out_of_order", path="a.parquet", evidence="so", fix="Sort.", n_files=1)
+LOOK = "Look for the cause of the gap; until it is found, weight token by token (--preset token_is)."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    values: Mapping[str, float | None]
+    says: str
+    plan: Plan = PLAIN
+    n_sequences: int = 64
+    anomalies: tuple[AnomalyFinding, ...] = ()
+    impossible: Impossible | None = field(default=None)
+
+
+CASES = {
+    "sequence weights of mean 0.05, nearly all rejected": Case(
+        values={**CLOSE, "seq_ess": 0.333, "rollout_is_mean": 0.0511, "kept_tokens": 15.0},
+        plan=SEQUENCE_AND_REJECTION,
+        says="Close: token-level weights stay usable, sequence-level ones do not. Failing: rollout_is_mean. "
+        "The rejections keep 1.5 % of the tokens.",
+    ),
+    "a ratio that cannot be 1": Case(
+        values={**APART, "kl": 0.12, "seq_ess": 0.05},
+        impossible=Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW),
+        says="No verdict before the mean ratio is explained: until then no number below can be trusted. Failing: kl.",
+    ),
+    "another temperature": Case(
+        values={**APART, "seq_ess": 0.11},
+        says=f"Apart: token-level weights stay usable, sequence-level ones do not. {LOOK}",
+    ),
+    "a last token that was not scored": Case(
+        values=APART, says=f"Apart: token-level and sequence-level weights are both usable. {LOOK}"
+    ),
+    "one sequence": Case(
+        values={**CLOSE, "seq_ess": 1.0},
+        n_sequences=1,
+        says="Too few to tell: 1 sequence is measured, and a verdict takes 32.",
+    ),
+    "31 sequences": Case(
+        values=CLOSE, n_sequences=31, says="Too few to tell: 31 sequences are measured, and a verdict takes 32."
+    ),
+    "a healthy engine": Case(
+        values=CLOSE,
+        says="Close: token-level and sequence-level weights are both usable. Token weights (--preset token_is) correct "
+        "the gap at hardly any cost.",
+    ),
+    "a healthy engine under a plan": Case(
+        values=CLOSE, plan=TOKEN, says="Close: token-level and sequence-level weights are both usable."
+    ),
+    "sequences too unequal": Case(
+        values={**CLOSE, "seq_ess": 0.2},
+        says="Close: token-level weights stay usable, sequence-level ones do not. Weight token by token (--preset "
+        "token_is).",
+    ),
+    "sequence weights with too heavy a tail": Case(
+        values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6},
+        says="Close: token-level weights stay usable, sequence-level ones do not. Weight token by token (--preset "
+        "token_is).",
+    ),
+    "equal columns": Case(
+        values={**CLOSE, "logprob_abs_diff_max": 0.0, "k3_kl": 0.0},
+        n_sequences=2,
+        says="Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
+    ),
+    "rounding": Case(
+        values={**CLOSE, "k3_kl": 9e-7}, says="The same policy, to rounding: there is nothing to correct."
+    ),
+    "a k3 above its rule": Case(
+        values={**APART, "k3_kl": 0.2},
+        says="Far apart: this is more than weights can repair. Find out what is wrong before you train on it. "
+        "Failing: k3_kl.",
+    ),
+    "a kl below its rule": Case(
+        values={**APART, "kl": -0.2},
+        says="Far apart: this is more than weights can repair. Find out what is wrong before you train on it. "
+        "Failing: kl.",
+    ),
+    "columns that lie a token apart": Case(
+        values={**APART, "k3_kl": 378.0, "chi2_token": 1e9},
+        anomalies=(SHIFTED,),
+        says="No verdict before shifted_columns is explained: until then no number below can be trusted. "
+        "Failing: k3_kl, chi2_token.",
+    ),
+    "two causes": Case(
+        values=CLOSE,
+        anomalies=(SHIFTED,),
+        impossible=Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW),
+        says="No verdict before shifted_columns and the mean ratio are explained: until then no number below can be "
+        "trusted.",
+    ),
+    "files out of order": Case(
+        values=CLOSE,
+        plan=TOKEN,
+        anomalies=(LATE,),
+        says="Close: token-level and sequence-level weights are both usable.",
+    ),
+    "token weights of too small a sample": Case(
+        values={**CLOSE, "rollout_is_eff_sample_size": 0.2},
+        plan=TOKEN,
+        says="Close: the weights of this plan are not usable. Failing: rollout_is_eff_sample_size.",
+    ),
+    "a veto that takes a fifth": Case(
+        values={**CLOSE, "rollout_is_veto_fraction": 0.2, "kept_tokens": 800.0},
+        plan=SEQUENCE_AND_REJECTION,
+        says="Close: token-level and sequence-level weights are both usable. Failing: rollout_is_veto_fraction.",
+    ),
+    "nothing kept": Case(
+        values={**CLOSE, "kept_tokens": 0.0},
+        plan=SEQUENCE_AND_REJECTION,
+        says="Close: token-level and sequence-level weights are both usable. The rejections keep nothing.",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return analyze(STEPS)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_sentence_fits_the_numbers(name: str, report: Report) -> None:
+    case = CASES[name]
+    values = {"logprob_abs_diff_max": 0.5, **case.values}
+    counts = {**report.whole.counts, "sequences": case.n_sequences, "tokens": 1000}
+    changed = replace(
+        report,
+        plan=case.plan,
+        whole=replace(report.whole, counts=counts, values=values),
+        anomalies=case.anomalies,
+        impossible=case.impossible,
+        cause=None,
+    )
+    assert words(changed) == case.says
+
+
+def named(cause: str, *, is_minor: bool = False) -> CauseFinding:
+    return CauseFinding(cause=cause, share=0.7, is_minor=is_minor, headline="so", evidence=(), advice="Do so.")
+
+
+def caused(report: Report, cause: CauseFinding, **values: float) -> str:
+    """The verdict's words where a cause is named."""
+    numbers = {"logprob_abs_diff_max": 0.5, **CLOSE, **values}
+    return words(replace(report, plan=PLAIN, cause=cause, whole=replace(report.whole, values=numbers)))
+
+
+def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
+    fix = "by a fault: temperature. Fix it before you train; weights would only hide it."
+    assert caused(report, named("temperature"), k3_kl=0.04) == f"Apart, {fix}"
+    assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, {fix} Failing: k3_kl."
+    assert "by a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
+    impossible = Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW)
+    assert caused(replace(report, impossible=impossible), named("temperature")) == (
+        "No verdict before temperature is fixed and the mean ratio explained: until then no number below can be "
+        "trusted."
+    )
+
+
+def test_a_fault_that_is_named_is_to_be_mended_however_few_the_sequences(report: Report) -> None:
+    counts = {**report.whole.counts, "sequences": 24}
+    few = replace(report, whole=replace(report.whole, counts=counts))
+    said = caused(few, named("temperature"), k3_kl=0.04)
+    assert said == (
+        "Too few to tell: 24 sequences are measured, and a verdict takes 32. Fix temperature first in any case."
+    )
+
+
+def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: Report) -> None:
+    low, high = (Impossible("ratio_mean", value, (value - 0.01, value + 0.01), "so") for value in (0.87, 1.13))
+    void = replace(report, impossible=low)
+    trusted = "until then no number below can be trusted."
+    follows = "No verdict before top_p is fixed, from which the mean ratio follows"
+    assert caused(void, named("top_p")) == f"{follows}: {trusted}"
+    both = caused(replace(void, anomalies=(SHIFTED,)), named("top_p"))
+    assert both == f"{follows}, and shifted_columns explained: {trusted}"
+    assert "is fixed and the mean ratio explained" in caused(replace(report, impossible=high), named("top_p"))
+
+
+def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:
+    weigh = "weight token by token (--preset token_is)."
+    assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"As long as stale_policy lasts, {weigh}")
+    assert caused(report, named("noise"), k3_kl=0.04).endswith(LOOK)

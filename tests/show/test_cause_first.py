@@ -1,0 +1,39 @@
+"""The likely cause in the first lines of analyze: with advice only where a column could not turn it over."""
+
+from pathlib import Path
+
+import pytest
+
+from rlcorr_cli import analyze
+from rlcorr_cli.cli import main
+from rlcorr_cli.show.forms.content import content
+
+CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"
+
+
+def first_lines(name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main.run(["analyze", str(CAUSES / f"{name}.parquet")]) == 0
+    return " ".join(capsys.readouterr().out.split("\n\n")[1].split())
+
+
+def test_a_cause_that_single_tokens_show_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    told = first_lines("top_p08", capsys)
+    assert told.startswith("! top_p rollout_log_probs was cut at top-p 0.8")
+    assert "apply the same top-p in training. `rlcorr diagnose` shows the evidence." in told
+
+
+@pytest.mark.parametrize("name", ["worker_temp09", "rep11"])
+def test_a_cause_that_columns_or_ids_could_turn_over_is_left_to_diagnose(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = first_lines(name, capsys)
+    assert told.startswith("! ")
+    assert told.endswith("`rlcorr diagnose` looks at columns and token ids, too, and says what to do.")
+    assert "RoPE" not in told
+    assert "no column marks" not in told
+
+
+def test_what_to_do_begins_with_the_fault_that_was_named() -> None:
+    first, *broken = content(analyze(str(CAUSES / "temp07_processed_vs_raw.parquet"))).todo
+    assert first == ("fail", "Fix temperature first", "Then measure again: broken limits may only follow from it.")
+    assert broken

@@ -1,0 +1,138 @@
+"""Pictures of groups: intervals as bands, bars of groups without an order, and curves of each step."""
+
+import functools
+import operator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from matplotlib.patches import Rectangle
+
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.runs.analyze import analyze
+from rlcorr_cli.show.figures import draw
+from rlcorr_cli.show.numbers import number
+
+SAMPLE = Path(__file__).parents[2] / "sample_data"
+PLAN = Plan(
+    "pictured",
+    Weighting("token", Bounds(0.7, 1.5)),
+    (Rejection("ratio", "token", Bounds(0.8, 1.25), "token"), veto(1e-4)),
+)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    reading = ReadRequest(paths=(str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
+    return analyze(reading, ChosenPlan(plan=PLAN), pictures=True)
+
+
+def test_a_group_has_the_interval_of_a_dump_of_its_rows_alone(report: Report, tmp_path: Path) -> None:
+    table = pq.read_table(SAMPLE / "smollm2_steps.parquet")
+    for group in report.groups[:2]:
+        rows = table.filter(pc.equal(table["step"], group.key["step"]))
+        pq.write_table(rows, tmp_path / "rows.parquet")
+        alone = analyze(ReadRequest(paths=(str(tmp_path / "rows.parquet"),)), ChosenPlan(plan=PLAN))
+        assert group.intervals == {name: pytest.approx(ends, rel=1e-9) for name, ends in alone.intervals.items()}
+
+
+def test_one_sequence_has_no_interval(tmp_path: Path) -> None:
+    pq.write_table(pq.read_table(SAMPLE / "smollm2_steps.parquet").slice(0, 1), tmp_path / "d.parquet")
+    reading = ReadRequest(paths=(str(tmp_path / "d.parquet"),), group_by=("step",))
+    (group,) = analyze(reading, ChosenPlan(plan=PLAN), pictures=True).groups
+    assert group.intervals == {}
+
+
+def bands_and_legends(kind: str, report: Report) -> list[tuple[int, list[str]]]:
+    """Of each panel how many bands it has, and what its legend says."""
+    figure = draw(kind, report).figure
+    assert figure is not None
+    return [
+        (len(ax.collections), [text.get_text() for text in legend.get_texts()])
+        for ax in figure.axes
+        if (legend := ax.get_legend()) is not None
+    ]
+
+
+def test_curves_over_steps_have_bands_where_groups_have_intervals(report: Report) -> None:
+    n_bands = [n for n, _ in bands_and_legends("metrics", report)]
+    assert n_bands == [0, 0, 0, 2, 1, 1]
+    without = replace(report, groups=tuple(replace(group, intervals={}) for group in report.groups))
+    assert [n for n, _ in bands_and_legends("metrics", without)] == [0] * 6
+
+
+def test_sample_size_is_drawn_before_and_after_rejection(report: Report) -> None:
+    assert bands_and_legends("metrics", report)[1][1] == ["before rejection", "after rejection", "limit 0.3"]
+    plan = replace(PLAN, weighting=None)
+    caption = draw("metrics", replace(report, plan=plan)).caption
+    first, last = (number(report.groups[i].values["kept_seq_ess"]) for i in (0, -1))
+    assert f"ESS of what is kept {first} to {last};" in caption
+
+
+@pytest.fixture(scope="module")
+def stepwise() -> Report:
+    reading = ReadRequest(paths=(str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
+    return analyze(reading, ChosenPlan(plan=PLAN), pictures=True, by_step=True)
+
+
+def test_bins_of_groups_add_up_to_those_of_all_rows(stepwise: Report) -> None:
+    of_groups = [group.curves for group in stepwise.groups if group.curves]
+    assert len(of_groups) == 5
+    added = functools.reduce(operator.add, (curves.bins for curves in of_groups))
+    ratios = functools.reduce(operator.add, (curves.log_ratios for curves in of_groups))
+    assert stepwise.pictures is not None
+    for axis, whole in stepwise.pictures.spread.items():
+        assert np.array_equal(added.spread[axis].bins, whole.bins)
+        assert np.array_equal(added.spread[axis].counts, whole.counts)
+        for name in ("sum", "sum_of_squares"):
+            assert added.spread[axis].sums[name] == pytest.approx(whole.sums[name], abs=1e-9)
+    assert np.array_equal(ratios.counts, stepwise.log_ratios.counts)
+
+
+def test_a_group_is_drawn_from_its_own_rows(stepwise: Report, tmp_path: Path) -> None:
+    table = pq.read_table(SAMPLE / "smollm2_steps.parquet")
+    pq.write_table(table.filter(pc.equal(table["step"], 3)), tmp_path / "rows.parquet")
+    alone = analyze(ReadRequest(paths=(str(tmp_path / "rows.parquet"),)), ChosenPlan(plan=PLAN), pictures=True)
+    curves = stepwise.groups[3].curves
+    assert curves is not None
+    assert alone.pictures is not None
+    assert np.array_equal(curves.log_ratios.counts, alone.log_ratios.counts)
+    for axis, binned in alone.pictures.spread.items():
+        assert np.array_equal(curves.bins.spread[axis].counts, binned.counts)
+
+
+@pytest.mark.parametrize("kind", ["ratio", "surprise", "position", "length"])
+def test_by_step_draws_a_curve_for_each_step(kind: str, stepwise: Report) -> None:
+    labels = bands_and_legends(kind, stepwise)[0][1]
+    assert labels == [f"step {i}" for i in range(5)]
+    drawn = draw(kind, stepwise)
+    assert "(step 1) to " in drawn.caption
+    assert "(step 4)" in drawn.caption
+    many = [replace(stepwise.groups[i % 5], key={"step": i}) for i in range(41)]
+    figure = draw(kind, replace(stepwise, groups=tuple(many))).figure
+    assert figure is not None
+    assert figure.axes[0].get_title(loc="left").endswith(" (6 of 41, evenly chosen)")
+    named = [replace(group, key={"source": f"s{group.key['step']}"}) for group in many]
+    labels = bands_and_legends(kind, replace(stepwise, groups=tuple(named)))[0][1]
+    assert labels == ["s4", "s9", "s14", "s19", "s24", "s29"]  # copies of the step with the largest gap
+
+
+def test_groups_without_an_order_stand_side_by_side_as_bars(report: Report) -> None:
+    named = [replace(group, key={"source": f"source {group.key['step']}"}) for group in report.groups]
+    figure = draw("metrics", replace(report, groups=tuple(named))).figure
+    assert figure is not None
+    shares = figure.axes[2]
+    assert [label.get_text() for label in shares.get_xticklabels()] == [f"source {i}" for i in range(5)]
+    heights = [bar.get_height() for bar in shares.patches if isinstance(bar, Rectangle)]
+    assert heights[:5] == [group.values["rollout_rs_masked_fraction"] for group in report.groups]
+    many = tuple(replace(named[i % 5], key={"source": f"source {i}"}) for i in range(20))
+    figure = draw("overview", replace(report, groups=many)).figure
+    assert figure is not None
+    assert figure.axes[-1].get_xlabel() == "source (of 20, the largest k3_kl)"
+    assert len(figure.axes[-1].get_xticklabels()) == 12
