@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rlcorr_cli.api.judging import check
     from rlcorr_cli.api.merging import merge
     from rlcorr_cli.api.reading import analyze, correct, filter_dump, inspect, inspect_row
-    from rlcorr_cli.api.side_by_side import compare_dumps
     from rlcorr_cli.api.sweeping import sweep
     from rlcorr_cli.reading.bad_rows import BadRowPolicy
     from rlcorr_cli.results.report import Report
@@ -34,7 +33,6 @@ __all__ = [
     "choose_objective",
     "choose_plan",
     "compare",
-    "compare_dumps",
     "convert",
     "correct",
     "diagnose",
@@ -59,7 +57,6 @@ _HOMES = {
     "api.judging": ("check",),
     "api.merging": ("merge",),
     "api.reading": ("analyze", "correct", "filter_dump", "inspect", "inspect_row"),
-    "api.side_by_side": ("compare_dumps",),
     "api.sweeping": ("sweep",),
     "reading.bad_rows": ("BadRowPolicy",),
     "results.report": ("Report",),

@@ -1,4 +1,4 @@
-"""`diff`: two dumps, or their saved totals, compared."""
+"""`diff`: a dump, or its saved totals, compared with one or more others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,9 +36,7 @@ DiffFailOn = Literal["moved"]
 
 @speaks_of_arguments
 def diff(
-    a: Paths,
-    b: Paths,
-    *,
+    *dumps: Paths,
     by: str | None = None,
     everything: bool = False,
     min_effect: float = 0.1,
@@ -61,12 +59,12 @@ def diff(
     ray_address: str | None = None,
     watch: "Watch | None" = None,
 ) -> Diff:
-    """Compare two dumps: what moved, by how much, and which policy's log-probs did.
+    """Compare dumps with the first: what moved, by how much, and which policy's log-probs did.
 
-    a, b: dumps as for `analyze`, or files of saved totals, a .rlcorr each.  by: the column that tells rows apart; None
-    for sample_id (and step, where both have it), or else what rollout says of a row.  everything: show the metrics
-    beyond the family, too, which are not tested.  min_effect: the smallest change that counts as moved, a share.
-    fail_on: "moved", for a failure in `junit` for each metric that moved.  output: files, in the forms of `compare`.
+    dumps: two or more, each as for `analyze`, or a file of saved totals, a .rlcorr.  by: the column that tells rows
+    apart; None for sample_id (and step, where both have it), or else what rollout says of a row.  everything: show
+    the metrics beyond the family, too, which are not tested.  min_effect: the smallest change that counts as moved, a
+    share.  fail_on: "moved", for a failure in `junit` for each metric that moved.  output: files, in the forms of `compare`.
     The rest as of `analyze`.
     """
     from rlcorr_cli.runs.diff import DiffSettings
@@ -78,7 +76,9 @@ def diff(
         raise UsageError(f"--min-effect must be a share such as 0.1, got {shortened(min_effect)}.", "Leave it out.")
     for value in names("fail_on", fail_on):
         one_of("--fail-on", value, get_args(DiffFailOn))
-    refuse_stdin_twice(paths(a), paths(b))
+    if len(dumps) < 2:
+        raise UsageError("One dump has nothing to be compared with.", "Name another.")
+    refuse_stdin_twice(*map(paths, dumps))
     files, junit_place = sheet_files(output), () if junit is None else (junit_file(junit),)
     asked = [
         request(
@@ -90,10 +90,10 @@ def diff(
             limit=limit,
             bad_rows=bad_rows,
         )
-        for dump in (a, b)
+        for dump in dumps
     ]
     places = [place for path in files for place in sheet_destinations(path)]
-    notes = check_touched((*places, *junit_place), [*paths(a), *paths(b)])
+    notes = check_touched((*places, *junit_place), [path for dump in dumps for path in paths(dump)])
     with (
         Outputs() as staging,
         computing(
@@ -102,7 +102,7 @@ def diff(
     ):
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=everything)
         try:
-            difference = run(asked[0], asked[1], settings, computing=compute, mode=mode, watch=watch)
+            difference = run(asked, settings, computing=compute, mode=mode, watch=watch)
         except RlcorrError as error:
             if by is None:
                 raise

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from rlcorr_cli.cli import completion
-from rlcorr_cli.cli.options import OUTPUT, PLAN, READING
+from rlcorr_cli.cli.options import OUTPUT, PLAN
 from rlcorr_cli.show.forms import SHEETS
 
 PresetNames = Annotated[
@@ -26,17 +26,8 @@ PlanPaths = Annotated[
     ),
 ]
 AllPresets = Annotated[bool, typer.Option("--all", help="Compare every preset.", rich_help_panel=PLAN)]
-SideBySide = Annotated[
-    bool,
-    typer.Option(
-        "--side-by-side",
-        help="The dumps against each other, a column each, under one plan or none; else they are one dump.",
-        rich_help_panel=READING,
-    ),
-]
 SortBy = Annotated[
-    Literal["worth", "info", "kept", "name"] | None,
-    typer.Option("--sort", help="Order of the plans: by worth, unless it is named.", rich_help_panel=OUTPUT),
+    Literal["worth", "info", "kept", "name"], typer.Option("--sort", help="Order of the plans.", rich_help_panel=OUTPUT)
 ]
 SheetOutputs = Annotated[
     list[str] | None,

@@ -1,4 +1,4 @@
-"""`rlcorr diff`: two dumps, or their saved totals, compared."""
+"""`rlcorr diff`: a dump, or its saved totals, compared with one or more others."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,8 +15,12 @@ COMPARING = "Comparing"
 
 
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="A dump, as for analyze, or one part.rlcorr.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="What it is compared with, likewise.")],
+    dumps: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B...", help="Dumps, each as for analyze, or one part.rlcorr; each is compared with A."
+        ),
+    ],
     *,
     compute: ComputingOptions,
     by: Annotated[
@@ -67,15 +71,14 @@ def diff(
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> int:
-    """Compare two dumps: what moved, by how much, and which side."""
+    """Compare dumps: what moved, by how much, and which side."""
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
     from rlcorr_cli.cli.option_groups import mapping
     from rlcorr_cli.reading.bad_rows import BadRowPolicy
 
     difference = api.diff(
-        a,
-        b,
+        *dumps,
         by=by,
         everything=everything,
         min_effect=min_effect,
@@ -111,4 +114,4 @@ def _show(difference: "Diff", *, fails: bool, as_json: bool) -> int:
         emit_json(difference.to_dict())
     else:
         print_diff(difference)
-    return 1 if fails and difference.moved else 0
+    return 1 if fails and difference.any_moved else 0

@@ -11,7 +11,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "compare": (
         "rlcorr compare dump.parquet",
-        "rlcorr compare old.parquet new.parquet --side-by-side --preset token_is",
+        "rlcorr compare dump.parquet --preset token_is --preset geo_rs --group-by step",
     ),
     "sweep": (
         "rlcorr sweep dump.parquet --rs ratio.seq_mean --target-keep 0.95",
@@ -39,7 +39,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "diff": (
         "rlcorr diff old.parquet new.parquet",
-        "rlcorr diff old.rlcorr new.parquet --fail-on moved -o diff.png",
+        "rlcorr diff bf16.parquet fp8.parquet int8.parquet --fail-on moved -o diff.png",
     ),
     "merge": (
         "rlcorr merge part1.rlcorr part2.rlcorr -o report.html",

@@ -22,7 +22,7 @@ def explain(
         bool,
         typer.Option(
             "--schema",
-            help="The JSON Schema of report, filter, check, inspect, row, diff, diagnose, compare, side_by_side, "
+            help="The JSON Schema of report, filter, check, inspect, row, diff, diagnose, compare, "
             "sweep, convert, plot, presets, parts (_rlcorr.json), error; or all.",
         ),
     ] = False,

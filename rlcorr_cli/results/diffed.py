@@ -1,10 +1,10 @@
-"""What differs between two dumps (`Diff`): the changes of metrics, tested on paired replicates, as values.
+"""What differs between dumps (`Diff`): the changes of metrics from the first, tested on paired replicates, as values.
 
-Both were resampled by draws that depend on the seed and on the cluster alone, so that one which both hold has the same
+All were resampled by draws that depend on the seed and on the cluster alone, so that one which two hold has the same
 weight in either, and the difference of the two's replicates is a paired bootstrap.  Rows of one alone add noise of
 their own.  A metric that is positive in both, and in all replicates, changes by a factor (its log is tested), any other
 by a difference.  t = change / standard deviation of the replicates' changes, of Student's distribution with the
-clusters of the smaller dump less one as its degrees of freedom; Holm over the family.
+clusters of the smaller dump less one as its degrees of freedom; Holm over the family, in all groups of all dumps.
 """
 
 import math
@@ -114,16 +114,36 @@ class DiffSection:
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """Two dumps compared.  sections: the whole, then groups that both have.  min_effect: the smallest change that
-    counts as moved, a share."""
+    """A dump (a, called A) compared with another (b).
+
+    name: what b is called, a letter.  sections: the whole, then groups that both have.  min_effect: the smallest change
+    that counts as moved, a share.  others: A compared with the dumps that were named after b, each a Diff of its own.
+    """
 
     a: Report
     b: Report
+    name: str = "B"
     pairs: Pairs | None
     side: Side | None
     sections: tuple[DiffSection, ...]
     min_effect: float
     notes: tuple[str, ...] = ()
+    others: tuple["Diff", ...] = ()
+
+    @property
+    def comparisons(self) -> tuple["Diff", ...]:
+        """A compared with each of the other dumps, in the order they were named."""
+        return self, *self.others
+
+    @property
+    def dumps(self) -> dict[str, Report]:
+        """Every dump by its letter, A first."""
+        return {"A": self.a, **{each.name: each.b for each in self.comparisons}}
+
+    @property
+    def any_moved(self) -> bool:
+        """Whether a metric moved in any of the dumps."""
+        return any(each.moved for each in self.comparisons)
 
     @property
     def whole(self) -> DiffSection:
@@ -132,7 +152,7 @@ class Diff:
 
     @property
     def moved(self) -> list[tuple[Mapping[str, Any], str, Change]]:
-        """Section, name and change of all that moved, the largest change of each section first."""
+        """Section, name and change of all that moved from A to b, the largest change of each section first."""
         return [
             (section.key, name, change)
             for section in self.sections
@@ -151,34 +171,43 @@ class Diff:
         return _is_rounding(self.a.whole.values.get("k3_kl"), self.b.whole.values.get("k3_kl"))
 
     def __repr__(self) -> str:
-        return f"<Diff: {', '.join(name for key, name, _ in self.moved if not key) or 'nothing'} moved>"
+        moved = {name: None for each in self.comparisons for key, name, _ in each.moved if not key}
+        return f"<Diff: {', '.join(moved) or 'nothing'} moved>"
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
             "rlcorr": {"version": __version__, "schema": SCHEMA},
             "a": _side_dict(self.a),
-            "b": _side_dict(self.b),
-            "pairs": self.pairs and asdict(self.pairs),
-            "side": self.side and asdict(self.side),
-            "metrics": _changes_dict(self.whole.metrics),
-            "not_tested": _changes_dict(self.whole.not_tested),
-            "groups": [
-                {
-                    "key": dict(section.key),
-                    "metrics": _changes_dict(section.metrics),
-                    "not_tested": _changes_dict(section.not_tested),
-                }
-                for section in self.sections[1:]
-            ],
+            **_pair_dict(self),
             "min_effect": self.min_effect,
             "notes": list(self.notes),
+            "others": [{"name": each.name, **_pair_dict(each), "notes": list(each.notes)} for each in self.others],
         }
 
 
 def ordered(changes: Mapping[str, Change]) -> list[tuple[str, Change]]:
     """What moved first, the largest change first; then the rest in their own order."""
     return sorted(changes.items(), key=lambda item: (not item[1].moved, -item[1].size if item[1].moved else 0))
+
+
+def _pair_dict(diff: Diff) -> dict[str, Any]:
+    """What the JSON form says of a dump that is compared with A, and of its changes."""
+    return {
+        "b": _side_dict(diff.b),
+        "pairs": diff.pairs and asdict(diff.pairs),
+        "side": diff.side and asdict(diff.side),
+        "metrics": _changes_dict(diff.whole.metrics),
+        "not_tested": _changes_dict(diff.whole.not_tested),
+        "groups": [
+            {
+                "key": dict(section.key),
+                "metrics": _changes_dict(section.metrics),
+                "not_tested": _changes_dict(section.not_tested),
+            }
+            for section in diff.sections[1:]
+        ],
+    }
 
 
 def _side_dict(report: Report) -> dict[str, Any]:
@@ -212,27 +241,35 @@ class Drawn:
 
 
 def sections(
-    pairs: Iterable[tuple[Mapping[str, Any], Drawn, Drawn]], *, min_effect: float, everything: bool
-) -> tuple[DiffSection, ...]:
-    """The changes of each section, those of the family tested together.  everything: with metrics beyond it."""
-    measured = [_section(key, a, b, everything=everything) for key, a, b in pairs]
+    dumps: Iterable[Iterable[tuple[Mapping[str, Any], Drawn, Drawn]]], *, min_effect: float, everything: bool
+) -> list[tuple[DiffSection, ...]]:
+    """The changes of each section of each dump, those of the family tested together.
+
+    dumps: for each dump but the first its sections, as they are drawn in the first and in this one.  everything: with
+    metrics beyond the family.
+    """
+    measured = [[_section(key, a, b, everything=everything) for key, a, b in of_dump] for of_dump in dumps]
     tested = {
-        (place, name): change.p
-        for place, section in enumerate(measured)
-        for name, change in section.metrics.items()
+        (dump, section, name): change.p
+        for dump, of_dump in enumerate(measured)
+        for section, of_section in enumerate(of_dump)
+        for name, change in of_section.metrics.items()
         if change.p is not None
     }
     adjusted = holm(tested)
-    return tuple(
-        replace(
-            section,
-            metrics={
-                name: _judged(change, adjusted.get((place, name)), min_effect, len(tested))
-                for name, change in section.metrics.items()
-            },
+    return [
+        tuple(
+            replace(
+                of_section,
+                metrics={
+                    name: _judged(change, adjusted.get((dump, section, name)), min_effect, len(tested))
+                    for name, change in of_section.metrics.items()
+                },
+            )
+            for section, of_section in enumerate(of_dump)
         )
-        for place, section in enumerate(measured)
-    )
+        for dump, of_dump in enumerate(measured)
+    ]
 
 
 def _section(key: Mapping[str, Any], a: Drawn, b: Drawn, *, everything: bool) -> DiffSection:
@@ -374,31 +411,36 @@ def _difference(a: float | None, b: float | None) -> float | None:
 def checked(diff: Diff, *, fails: bool) -> Checked:
     """The comparison as a check has its findings, for CI: each metric of the family must not have moved.
 
-    fails: whether one that moved fails; else it warns.
+    fails: whether one that moved fails; else it warns.  Of several dumps, a section's key names the dump, too.
     """
     severity: Severity = "fail" if fails else "warn"
+    of_sections = [
+        ({"dump": each.name, **section.key} if diff.others else section.key, each.name, section.metrics)
+        for each in diff.comparisons
+        for section in each.sections
+    ]
     findings = tuple(
-        _finding(section.key, name, change, severity)
-        for section in diff.sections
-        for name, change in section.metrics.items()
+        _finding(key, name, change, severity=severity, dump=dump)
+        for key, dump, changes in of_sections
+        for name, change in changes.items()
         if change.p_holm is not None
     )
     return Checked(
         command="diff",
         measurements=Measurements(
-            inputs=tuple(source.to_dict() for report in (diff.a, diff.b) for source in report.inputs),
-            sections=tuple(Section(section.key, {}) for section in diff.sections),
+            inputs=tuple(source.to_dict() for report in diff.dumps.values() for source in report.inputs),
+            sections=tuple(Section(key, {}) for key, _, _ in of_sections),
             situation=diff.b.situation,
         ),
         n_rules=len(FAMILY),
         findings=findings,
-        notes=diff.notes,
+        notes=tuple(note for each in diff.comparisons for note in each.notes),
     )
 
 
-def _finding(key: Mapping[str, Any], name: str, change: Change, severity: Severity) -> Finding:
+def _finding(key: Mapping[str, Any], name: str, change: Change, *, severity: Severity, dump: str) -> Finding:
     by = f"{change.change:.3g} times as large" if change.scale == "ratio" else f"{change.change:+.3g}"
-    says = f"{name} is {change.a:.3g} in A and {change.b:.3g} in B, {by} (Holm p {change.p_holm:.2g})."
+    says = f"{name} is {change.a:.3g} in A and {change.b:.3g} in {dump}, {by} (Holm p {change.p_holm:.2g})."
     return Finding(
         key=key,
         metric=name,

@@ -37,18 +37,13 @@ _OTHERS: Mapping[tuple[str, ...], tuple[str, str]] = {
         "a comparison of plans",
         "`rlcorr compare DUMP -o plans.png` draws one, and `rlcorr analyze DUMP -o report.json` writes a report.",
     ),
-    ("dumps", "largest"): (
-        "a comparison of dumps",
-        "`rlcorr compare A B -o dumps.png`, side by side as before, draws one; `rlcorr analyze DUMP -o report.json` "
-        "writes a report.",
-    ),
     ("swept", "points"): (
         "a sweep",
         "`rlcorr sweep DUMP --rs ratio.seq_mean -o sweep.png` draws one; `rlcorr analyze DUMP -o report.json` writes a "
         "report.",
     ),
     ("a", "b", "pairs"): (
-        "a comparison of two dumps",
+        "a comparison of dumps",
         "`rlcorr diff A B -o diff.png` draws one, and `rlcorr analyze DUMP -o report.json` writes a report.",
     ),
 }

@@ -1,6 +1,6 @@
-"""diff(): two dumps, or their saved totals, compared; neither is joined with the other."""
+"""diff(): a dump, or its saved totals, compared with one or more others; none is joined with another."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,36 +31,35 @@ class DiffSettings:
 
 
 def diff(
-    a: ReadRequest,
-    b: ReadRequest,
+    requests: Sequence[ReadRequest],
     settings: DiffSettings,
     *,
     computing: Computing,
     mode: Mode | None = None,
     watch: Watch | None = None,
 ) -> Diff:
-    """Compare two dumps, either of which may be a file of saved totals.
+    """Compare the first dump with each of the others; any of them may be a file of saved totals.
 
     mode: which policies are compared; None for that of saved totals, else for the decoupled one.
     """
-    saved = [read_totals(request.paths[0]) if _is_totals(request) else None for request in (a, b)]
+    saved = [read_totals(request.paths[0]) if _is_totals(request) else None for request in requests]
     modes: list[Mode] = [mode] if mode else [run.plan.mode for run in saved if run]
     chosen = ChosenPlan(plan=Plan("disabled", mode=modes[0]) if modes else Plan("disabled"))
-    for request, run in zip((a, b), saved, strict=True):
+    for request, run in zip(requests, saved, strict=True):
         if run is not None:
             _check_asked(request, run, chosen, settings)
-    saved = [run and _grouped(request, run) for request, run in zip((a, b), saved, strict=True)]
-    totals = next((request.paths[0] for request, run in zip((a, b), saved, strict=True) if run), None)
-    opening = [None if run else _opened(request, chosen, totals) for request, run in zip((a, b), saved, strict=True)]
+    saved = [run and _grouped(request, run) for request, run in zip(requests, saved, strict=True)]
+    totals = next((request.paths[0] for request, run in zip(requests, saved, strict=True) if run), None)
+    opening = [None if run else _opened(request, chosen, totals) for request, run in zip(requests, saved, strict=True)]
     drawn_by = _drawn_by(opening, saved)
     opening = _clustered(opening, saved, drawn_by)
     reports = [
         report_in(request.paths[0], run)
         if run is not None
         else _measured(dump, chosen, settings, drawn_by=drawn_by, computing=computing, watch=watch)
-        for request, run, dump in zip((a, b), saved, opening, strict=True)
+        for request, run, dump in zip(requests, saved, opening, strict=True)
     ]
-    return _compared(reports[0], reports[1], settings)
+    return _compared(reports, settings)
 
 
 def _opened(request: ReadRequest, chosen: ChosenPlan, totals: str | None) -> Dump:
@@ -110,15 +109,15 @@ def _grouped(request: ReadRequest, run: RunTotals) -> RunTotals:
 
 
 def _drawn_by(dumps: list[Dump | None], saved: list[RunTotals | None]) -> tuple[str, ...]:
-    """What both know their rows by: sample_id, and step where both have it; nothing where one has no ids."""
+    """What all know their rows by: sample_id, and step where all have it; nothing where one has no ids."""
     known = [set(dump.marks) if dump is not None and dump.roles.ids else set[str]() for dump in dumps]
     known = [set(run.drawn_by) if run is not None else names for run, names in zip(saved, known, strict=True)]
-    shared = known[0] & known[1]
+    shared = set[str].intersection(*known)
     return tuple(name for name in IDS if name in shared) if "sample_id" in shared else ()
 
 
 def _clustered(dumps: list[Dump | None], saved: list[RunTotals | None], drawn_by: tuple[str, ...]) -> list[Dump | None]:
-    """The dumps with every row drawn by itself where ids tell rows of both and no column tells clusters of either.
+    """The dumps with every row drawn by itself where ids tell rows of all and no column tells clusters of any.
 
     Ids pair a row with its rescored self; its rollout log-probs do not, where it was the rollout that was rescored.
     """
@@ -152,22 +151,45 @@ def _measured(
     )
 
 
-def _compared(a: Report, b: Report, settings: DiffSettings) -> Diff:
+def _compared(reports: Sequence[Report], settings: DiffSettings) -> Diff:
+    """The first report's dump compared with each of the others'."""
+    a, others = reports[0], {letter(place): report for place, report in enumerate(reports) if place}
     assert a.totals is not None
-    assert b.totals is not None
-    _check_alike(a.totals, b.totals)
-    pairs = pairs_of(a.totals.measured.whole, b.totals.measured.whole)
-    whole = {}, _drawn(a), _drawn(b)
-    groups, notes = _groups(a, b)
-    return Diff(
-        a=replace(a, totals=None),
-        b=replace(b, totals=None),
-        pairs=pairs,
-        side=side_of(pairs, a.whole.values, b.whole.values),
-        sections=sections([whole, *groups], min_effect=settings.min_effect, everything=settings.everything),
+    drawn, of_groups = _drawn(a), []
+    for name, b in others.items():
+        assert b.totals is not None
+        _check_alike(a.totals, b.totals)
+        of_groups.append(_groups(a, b, name))
+    of_dumps = sections(
+        [[({}, drawn, _drawn(b)), *shared] for b, (shared, _) in zip(others.values(), of_groups, strict=True)],
         min_effect=settings.min_effect,
-        notes=(*_of_side("A", a), *_of_side("B", b), *_unlike(a.totals, b.totals), *_few(a, b), *notes),
+        everything=settings.everything,
     )
+    compared: list[Diff] = []
+    for (name, b), changes, (_, notes) in zip(others.items(), of_dumps, of_groups, strict=True):
+        assert b.totals is not None
+        pairs = pairs_of(a.totals.measured.whole, b.totals.measured.whole)
+        compared.append(
+            Diff(
+                a=replace(a, totals=None),
+                b=replace(b, totals=None),
+                name=name,
+                pairs=pairs,
+                side=side_of(pairs, a.whole.values, b.whole.values),
+                sections=changes,
+                min_effect=settings.min_effect,
+                notes=(*_voiding(name, b), *_unlike(a.totals, b.totals, name), *notes),
+            )
+        )
+    first, *rest = compared
+    few = _few({"A": a, **others})
+    return replace(first, notes=(*_voiding("A", a), *first.notes, *few), others=tuple(rest))
+
+
+def letter(place: int) -> str:
+    """What the dump at a place, from 0, is called: A .. Z, AA, AB and so on."""
+    above, last = divmod(place, 26)
+    return (letter(above - 1) if above else "") + chr(ord("A") + last)
 
 
 def _check_alike(a: RunTotals, b: RunTotals) -> None:
@@ -187,15 +209,15 @@ def _drawn(report: Report) -> Drawn:
     return Drawn(report.whole.values, report.totals.measured.replicates.get(report.plan.mode))
 
 
-def _groups(a: Report, b: Report) -> tuple[list[tuple[Mapping[str, Any], Drawn, Drawn]], list[str]]:
-    """The groups that both have, and a note on those of one alone."""
+def _groups(a: Report, b: Report, name: str) -> tuple[list[tuple[Mapping[str, Any], Drawn, Drawn]], list[str]]:
+    """The groups that both have, and a note on those of one alone.  name: what b is called."""
     of_a, of_b = _by_key(a), _by_key(b)
     if not of_a or not of_b:
         return [], []
     shared = [(of_a[key][0], of_a[key][1], of_b[key][1]) for key in of_a if key in of_b]
     alone = [
-        f"{name} alone has {len(missing):,} of the groups, not compared."
-        for name, missing in (("A", of_a.keys() - of_b.keys()), ("B", of_b.keys() - of_a.keys()))
+        f"{which} alone has {len(missing):,} of the groups, not compared."
+        for which, missing in (("A", of_a.keys() - of_b.keys()), (name, of_b.keys() - of_a.keys()))
         if missing
     ]
     return shared, alone
@@ -211,26 +233,31 @@ def _by_key(report: Report) -> dict[tuple[Any, ...], tuple[Mapping[str, Any], Dr
     }
 
 
-def _of_side(name: str, report: Report) -> list[str]:
-    """What voids one side's numbers."""
+def _voiding(name: str, report: Report) -> list[str]:
+    """What voids the numbers of a dump."""
     return [f"? {name}: {anomaly.name}: {anomaly.evidence}" for anomaly in report.anomalies]
 
 
-def _few(a: Report, b: Report) -> list[str]:
-    """That the clusters of either side are few."""
-    of_a, of_b = ([] if report.clusters is None else list(report.clusters.notes) for report in (a, b))
-    if of_a == of_b:
-        return [f"A and B: {note}" for note in of_a]
-    return [f"{name}: {note}" for name, notes in (("A", of_a), ("B", of_b)) for note in notes]
+def _few(reports: Mapping[str, Report]) -> list[str]:
+    """That the clusters of some dumps are few, each note once with the dumps that it is of.  reports: by letter."""
+    names_of: dict[str, list[str]] = {}
+    for name, report in reports.items():
+        for note in () if report.clusters is None else report.clusters.notes:
+            names_of.setdefault(note, []).append(name)
+    return [
+        f"{', '.join(names[:-1])}{' and ' * (len(names) > 1)}{names[-1]}: {note}" for note, names in names_of.items()
+    ]
 
 
-def _unlike(a: RunTotals, b: RunTotals) -> list[str]:
-    """What keeps the draws of the two from pairing."""
+def _unlike(a: RunTotals, b: RunTotals, name: str) -> list[str]:
+    """What keeps the draws of the two from pairing.  name: what b is called."""
     notes: list[str] = []
     if a.drawn_by != b.drawn_by:
         words = (" and ".join(run.drawn_by) or "what rollout says of them" for run in (a, b))
-        notes.append(f"Rows do not pair: they are known by {next(words)} in A, and by {next(words)} in B.")
+        notes.append(f"Rows do not pair: they are known by {next(words)} in A, and by {next(words)} in {name}.")
     by_a, by_b = _cluster_of(a), _cluster_of(b)
     if by_a != by_b:
-        notes.append(f"Rows are drawn by {by_a} in A and by {by_b} in B, so noise that both share does not cancel.")
+        notes.append(
+            f"Rows are drawn by {by_a} in A and by {by_b} in {name}, so noise that both share does not cancel."
+        )
     return notes

@@ -52,15 +52,23 @@ class Rows:
         """Whether any cell breaks a rule."""
         return any(cell.status for row in self.rows for cell in row)
 
+    def width(self, gap: int = 2) -> int:
+        """Characters of its widest line."""
+        return sum(self._widths(gap)) - gap
+
+    def _widths(self, gap: int) -> list[int]:
+        """Characters of each column, with the gap behind it."""
+        return [
+            gap + max(len(heading), *(len(row[i].marked) for row in self.rows), 0)
+            for i, heading in enumerate(self.headings)
+        ]
+
     def within(self, width: int, gap: int = 2) -> tuple["Rows", tuple[str, ...]]:
         """The table without as many of its spare columns as do not fit, and their headings.  gap: between columns.
 
         What a row is of stays, whatever it is called; a spare heading that the table has not is none of it.
         """
-        widths = [
-            gap + max(len(heading), *(len(row[i].marked) for row in self.rows), 0)
-            for i, heading in enumerate(self.headings)
-        ]
+        widths = self._widths(gap)
         spare = {heading: i for i, heading in enumerate(self.headings) if i >= self.n_keys}
         left_out: list[str] = []
         for heading in filter(spare.__contains__, self.spare):

@@ -1,10 +1,10 @@
-"""A comparison in words: the sentence that says what moved, and the table below it, for every form."""
+"""A comparison of dumps in words: the sentence that says what moved, and the table below it, for every form."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
-from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, Pairs, ordered
+from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, ordered
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.show.cells import Cell, Rows
 from rlcorr_cli.show.numbers import NOTHING, amounts, interval, more, number, plural, signed
@@ -15,7 +15,6 @@ METHOD = (
     "prompts), paired where both dumps hold them; Holm's p over all metrics that are tested, of every group."
 )
 NO_EVIDENCE = "no evidence"
-HEADINGS = ("metric", "A", "B", "change", "95 %", "p Holm")
 SPARE = ("95 %",)
 """What goes where numbers are too long for a terminal; --json has all."""
 SIDES = {
@@ -27,13 +26,13 @@ SIDES = {
 
 
 def headline(diff: Diff) -> str:
-    """What moved most and by how much; whether rows pair; which policy moved."""
-    return " ".join(filter(None, (_what_moved(diff), paired(diff.pairs), _which_side(diff))))
+    """Of one other dump: what moved most and by how much; whether rows pair; which policy moved."""
+    return " ".join(filter(None, (_what_moved(diff), paired(diff), _which_side(diff))))
 
 
 def title(diff: Diff) -> str:
-    """The names of both."""
-    return " against ".join(of_report(report).split("  ")[0] for report in (diff.a, diff.b))
+    """The names of all dumps."""
+    return " against ".join(of_report(report).split("  ")[0] for report in diff.dumps.values())
 
 
 def _what_moved(diff: Diff) -> str:
@@ -45,8 +44,8 @@ def _what_moved(diff: Diff) -> str:
     signs = {_is_farther(change) for _, change in whole if change.moved}
     what = "differs from A" if len(signs) > 1 else "is farther apart" if signs.pop() else "is closer"
     if change.scale == "ratio":
-        return f"B {what}: {name} is {_factor(change.change)} times A's ({ends(change)})."
-    return f"B {what}: {name} is {number(change.b)}, A's is {number(change.a)} (change {ends(change)})."
+        return f"{diff.name} {what}: {name} is {_factor(change.change)} times A's ({ends(change)})."
+    return f"{diff.name} {what}: {name} is {number(change.b)}, A's is {number(change.a)} (change {ends(change)})."
 
 
 def _is_farther(change: Change) -> bool:
@@ -55,21 +54,22 @@ def _is_farther(change: Change) -> bool:
 
 def _nothing_moved(diff: Diff) -> str:
     if all(change.a == change.b for change in diff.whole.metrics.values()) and diff.pairs and diff.pairs.both:
-        return "B has A's numbers."
+        return f"{diff.name} has A's numbers."
     if diff.is_too_few:
         a, b = ("none" if report.clusters is None else report.clusters.counted for report in (diff.a, diff.b))
-        return f"Too few to tell: A has {a} and B {b}, and a test takes {FEWEST_CLUSTERS}."
+        return f"Too few to tell: A has {a} and {diff.name} {b}, and a test takes {FEWEST_CLUSTERS}."
     if diff.is_rounding:
         return "The policies are equal but for rounding in both: nothing is compared."
     smallest = diff.whole.metrics["k3_kl"]
     if smallest.smallest is None or smallest.scale != "ratio":
-        return "No evidence that B differs from A."
+        return f"No evidence that {diff.name} differs from A."
     share = 100 * (max(smallest.smallest, 1 + diff.min_effect) - 1)
-    return f"No evidence that B differs from A; k3_kl would have to change by {share:.0f} %."
+    return f"No evidence that {diff.name} differs from A; k3_kl would have to change by {share:.0f} %."
 
 
-def paired(pairs: Pairs | None) -> str:
+def paired(diff: Diff) -> str:
     """Which rows both hold."""
+    pairs = diff.pairs
     if pairs is None:
         return ""
     about = "" if pairs.exact else "about "
@@ -79,7 +79,7 @@ def paired(pairs: Pairs | None) -> str:
         text = f"All {pairs.both:,} rows pair" if pairs.both > 1 else "The one row pairs"
     else:
         rows = f"{plural(pairs.both, 'row')} {'pairs' if pairs.both == 1 else 'pair'}"
-        text = f"{about}{rows} ({pairs.only_a:,} in A alone, {pairs.only_b:,} in B alone)"
+        text = f"{about}{rows} ({pairs.only_a:,} in A alone, {pairs.only_b:,} in {diff.name} alone)"
     if pairs.other_text:
         text += f", {about}{pairs.other_text:,} of them with another text"
     return f"{text[0].upper()}{text[1:]}."
@@ -91,19 +91,33 @@ def _which_side(diff: Diff) -> str:
     return SIDES[diff.side.moved]
 
 
-def rows(section: DiffSection) -> Rows:
+def rows(diff: Diff, section: DiffSection) -> Rows:
     """The table of a section's family, what moved first."""
-    return _table(ordered(section.metrics))
+    return Rows(headings=_headings(diff), rows=tuple(_row(*item) for item in ordered(section.metrics)), spare=SPARE)
 
 
-def other_rows(section: DiffSection) -> Rows:
+def other_rows(diff: Diff, section: DiffSection) -> Rows:
     """The same of what is not tested, without p."""
     rows = tuple(_row(*item)[:-1] for item in section.not_tested.items())
-    return Rows(headings=HEADINGS[:-1], rows=rows, spare=SPARE)
+    return Rows(headings=_headings(diff)[:-1], rows=rows, spare=SPARE)
 
 
-def _table(changes: list[tuple[str, Change]]) -> Rows:
-    return Rows(headings=HEADINGS, rows=tuple(_row(name, change) for name, change in changes), spare=SPARE)
+def _headings(diff: Diff) -> tuple[str, ...]:
+    return "metric", "A", diff.name, "change", "95 %", "p Holm"
+
+
+def rows_of_all(comparisons: Sequence[Diff]) -> Rows:
+    """A row for each metric of the family, of whole dumps; for each dump but A its value, and how it moved from A's."""
+    headings = ["metric", "A", *(text for each in comparisons for text in (each.name, f"{each.name} moved"))]
+    table: list[tuple[Cell, ...]] = []
+    for name, first in comparisons[0].whole.metrics.items():
+        cells = [Cell(name), Cell(number(first.a), first.a)]
+        for each in comparisons:
+            change = each.whole.metrics[name]
+            text = _changed(change) if change.moved else NO_EVIDENCE if change.p_holm is not None else NOTHING
+            cells += [Cell(number(change.b), change.b), Cell(text, change.change, "warn" if change.moved else "")]
+        table.append(tuple(cells))
+    return Rows(headings=tuple(headings), rows=tuple(table))
 
 
 def _row(name: str, change: Change) -> tuple[Cell, ...]:
@@ -164,8 +178,8 @@ def _seen(change: Change, min_effect: float) -> str:
 
 
 def sides(diff: Diff) -> Iterator[tuple[str, str]]:
-    """A and B: the name, and what it is."""
-    for name, report in (("A", diff.a), ("B", diff.b)):
+    """Each dump's letter, and what it is."""
+    for name, report in diff.dumps.items():
         yield name, of_report(report)
 
 

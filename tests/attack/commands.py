@@ -68,7 +68,6 @@ def _forms() -> Iterator[Form]:
     yield Form(("diagnose", "--by", "step", "--fail-on", "cause"))
     yield Form(("compare",))
     yield Form(("compare", "--json", "--group-by", "step"))
-    yield Form(("compare", "--side-by-side", "--preset", "token_is"), beside_itself=True)
     yield Form(("sweep", *SWEPT, "--target-keep", "0.9"))
     yield Form(("sweep", "--is", "token", "--bound", "high", "--target-ess", "0.9", "--json"))
     for suffix in SHEETS:

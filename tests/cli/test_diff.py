@@ -60,6 +60,46 @@ def test_the_first_sentence_says_what_moved_at_80_columns(monkeypatch: pytest.Mo
     assert "B is closer" in run("diff", INT8, BF16).out
 
 
+def test_every_further_dump_is_compared_with_the_first() -> None:
+    found = diffed(FP32, BF16, INT8)
+    alone = {name: diffed(FP32, dump) for name, dump in (("B", BF16), ("C", INT8))}
+    (other,) = found["others"]
+    assert other["name"] == "C"
+    for pair, of_two in ((found, alone["B"]), (other, alone["C"])):
+        assert (pair["b"], pair["pairs"]) == (of_two["b"], of_two["pairs"])
+        for name, change in of_two["metrics"].items():
+            assert {key: pair["metrics"][name][key] for key in ("a", "b", "change", "low", "p")} == {
+                key: change[key] for key in ("a", "b", "change", "low", "p")
+            }
+    tested = [change for pair in (found, other) for change in pair["metrics"].values() if change["p"] is not None]
+    adjusted = holm({place: change["p"] for place, change in enumerate(tested)})
+    assert [change["p_holm"] for change in tested] == [adjusted[place] for place in range(len(tested))]
+
+
+def test_dumps_stand_in_columns_of_their_own_as_many_as_a_line_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for width, tables in ((60, 3), (80, 2), (120, 1)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = run("diff", FP32, BF16, INT8, STEPS).out.splitlines()
+        assert max(map(len, lines)) <= width
+        assert sum(line.startswith("  k3_kl ") for line in lines) == tables
+    assert [line.split()[0] for line in lines[:4]] == ["A", "B", "C", "D"]
+    assert [line.split()[0] for line in lines[5:8]] == ["B", "C", "D"]
+    assert next(line for line in lines if line.startswith("  k3_kl ")).count("x ") == 3
+
+
+def test_one_dump_that_moved_among_several_fails(tmp_path: Path) -> None:
+    junit = tmp_path / "diff.xml"
+    assert run("diff", BF16, BF16, BF16, "--fail-on", "moved").status == 0
+    assert run("diff", BF16, BF16, INT8, "--fail-on", "moved", "--junit", str(junit)).status == 1
+    failed = [case.get("classname") for case in ET.parse(junit).iter("testcase") if case.find("failure") is not None]
+    assert failed
+    assert all("dump C" in str(name) for name in failed)
+
+
+def test_one_dump_is_not_compared_with_nothing() -> None:
+    refused(run("diff", BF16), 2, "nothing to be compared with", "Name another")
+
+
 def test_rows_that_pair_narrow_the_interval_and_tell_the_side(rescored: Path) -> None:
     a, b = str(rescored / "a.parquet"), str(rescored / "b.parquet")
     paired = diffed(a, b)

@@ -18,7 +18,7 @@ from rlcorr_cli.results.report import SCHEMA
 
 NAMES = (
     *("report", "filter", "check", "inspect", "row", "diff", "diagnose"),
-    *("compare", "side_by_side", "sweep", "convert", "plot", "presets", "parts", "error"),
+    *("compare", "sweep", "convert", "plot", "presets", "parts", "error"),
 )
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
 
@@ -228,13 +228,6 @@ WRONG: dict[str, dict[str, Callable[[Any], None]]] = {
         "a group without a key": put({}, "groups", 0, "key"),
         "an objective of nothing": put({}, "plans", 0, "objective"),
     },
-    "side_by_side": {
-        "one dump": lambda data: data["dumps"].pop(),
-        "a dump without a letter": drop("dumps", 0, "name"),
-        "a plan of nothing": put({}, "dumps", 0, "plan"),
-        "a factor as text": put("2", "largest", "factor"),
-        "a key more": put(1, "more"),
-    },
     "sweep": {
         "no points": put([], "points"),
         "a point with more": put(1, "points", 0, "more"),
@@ -287,7 +280,6 @@ def right(name: str) -> Any:
         "filter": ("filter", BF16, "--preset", "geo_rs", "--dry-run"),
         "check": ("check", BF16),
         "compare": ("compare", STEPS, "--group-by", "step", "--preset", "token_is", "--objective", "ppo"),
-        "side_by_side": ("compare", BF16, INT8, "--side-by-side", "--preset", "token_is"),
         "sweep": ("sweep", BF16, "--rs", "ratio.seq_mean", "--target-keep", "0.95"),
         "error": ("analyze", "none.parquet"),
     }[name]
@@ -314,6 +306,7 @@ def test_the_schema_says_no_to_anything_else(document: Any) -> None:
 def test_comparisons_are_as_the_schema_says(more: tuple[str, ...]) -> None:
     assert_is("diff", run("diff", BF16, INT8, *more, "--json").json)
     assert_is("diff", run("diff", BF16, BF16, *more, "--json").json)
+    assert_is("diff", run("diff", BF16, INT8, BF16, *more, "--json").json)
 
 
 @pytest.mark.parametrize(
@@ -321,13 +314,11 @@ def test_comparisons_are_as_the_schema_says(more: tuple[str, ...]) -> None:
     [
         (BF16, "--all", "--limit", "1"),
         (STEPS, "--group-by", "step", "--preset", "m2po", "--objective", "cispo"),
-        (BF16, INT8, "--side-by-side"),
-        (BF16, BF16, "--side-by-side", "--preset", "slime_mis"),
     ],
-    ids=["all on one row", "groups", "dumps", "dumps under a plan"],
+    ids=["all on one row", "groups"],
 )
-def test_plans_and_dumps_side_by_side_are_as_the_schema_says(more: tuple[str, ...]) -> None:
-    assert_is("side_by_side" if "--side-by-side" in more else "compare", run("compare", *more, "--json").json)
+def test_plans_compared_are_as_the_schema_says(more: tuple[str, ...]) -> None:
+    assert_is("compare", run("compare", *more, "--json").json)
 
 
 @pytest.mark.parametrize(

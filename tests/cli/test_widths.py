@@ -24,7 +24,6 @@ from rlcorr_cli.show.terminal.explain import known
 from rlcorr_cli.show.terminal.help import PAGES
 from rlcorr_cli.show.terminal.inspected import print_inspected, print_row
 from rlcorr_cli.show.terminal.report import print_report
-from rlcorr_cli.show.terminal.side_by_side import print_side_by_side
 from rlcorr_cli.show.terminal.swept import print_sweep
 
 WIDTHS = [*range(NARROWEST, 110), *range(110, 201, 10)]
@@ -69,8 +68,7 @@ KINDS = {
     "compare, an objective": Shown(
         print_comparison, [lambda p: api.compare(p, group_by="step", objective="ppo")], [BF16, STEPS]
     ),
-    "compare --side-by-side": Shown(print_side_by_side, [lambda p: api.compare_dumps([p, INT8], "seq_is")], [BF16]),
-    "diff": Shown(print_diff, [lambda p: api.diff(p, INT8), lambda p: api.diff(p, STEPS, group_by="step")]),
+    "diff": Shown(print_diff, [lambda p: api.diff(p, INT8), lambda p: api.diff(p, INT8, STEPS, group_by="step")]),
     "diagnose": Shown(print_diagnosis, [api.diagnose]),
     "inspect": Shown(print_inspected, [api.inspect]),
     "inspect --row": Shown(print_row, [lambda p: api.inspect_row(p, 0)], [INT8]),

@@ -1,11 +1,11 @@
-"""A comparison of two dumps as a sheet: its page, Markdown, table and picture."""
+"""A comparison of dumps as a sheet: its page, Markdown, table and picture."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from rlcorr_cli import __version__
 from rlcorr_cli.results.diffed import Change, Diff, ordered
-from rlcorr_cli.show.diffed import METHOD, detectable, headline, other_rows, rows, sides, title
+from rlcorr_cli.show.diffed import METHOD, detectable, headline, other_rows, rows, rows_of_all, sides, title
 from rlcorr_cli.show.figures import Axes, style, ticks
 from rlcorr_cli.show.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.show.inputs import joined, last_change
@@ -24,46 +24,56 @@ def sheet(diff: Diff) -> Sheet:
         title=title(diff),
         summary="; ".join(
             joined(f"{name}: {' '.join(text.split())}", last_change(report.inputs))
-            for (name, text), report in zip(sides(diff), (diff.a, diff.b), strict=True)
+            for (name, text), report in zip(sides(diff), diff.dumps.values(), strict=True)
         ),
-        headline=headline(diff),
-        status="warn" if diff.moved else "ok",
+        headline=" ".join(map(headline, diff.comparisons)),
+        status="warn" if diff.any_moved else "ok",
         sections=list(_sections(diff)),
         panels=list(_panels(diff)),
         facts=[
             *(
                 (f"{name}, {clean(source.path)}", joined(plural(source.rows, "row"), last_change([source])))
-                for name, report in (("A", diff.a), ("B", diff.b))
+                for name, report in diff.dumps.items()
                 for source in report.inputs
             ),
             ("rlcorr", __version__),
         ],
-        notes=[*map(clean, diff.notes), METHOD],
+        notes=[*(clean(note) for each in diff.comparisons for note in each.notes), METHOD],
         document=diff.to_dict(),
         records=list(_records(diff)),
     )
 
 
 def _sections(diff: Diff) -> Iterator[Section]:
-    for section in diff.sections:
-        name = where(section.key, 100)
-        yield Section(f"{name[0].upper()}{name[1:]}", detectable(section, diff.min_effect), rows(section))
-        if section.not_tested:
-            yield Section(f"Not tested: {name}", "", other_rows(section))
+    if diff.others:
+        yield Section("All dumps", "What moved from A, over all of them (Holm).", rows_of_all(diff.comparisons))
+    for each in diff.comparisons:
+        for section in each.sections:
+            name = where(section.key, 100) if not diff.others else f"{each.name} and A, {where(section.key, 100)}"
+            yield Section(f"{name[0].upper()}{name[1:]}", detectable(section, each.min_effect), rows(each, section))
+            if section.not_tested:
+                yield Section(f"Not tested: {name}", "", other_rows(each, section))
 
 
 def _records(diff: Diff) -> Iterator[Mapping[str, object]]:
-    """A line for each metric of each section."""
-    columns = {name: None for section in diff.sections for name in section.key}
-    for section in diff.sections:
-        for name, change in (*section.metrics.items(), *section.not_tested.items()):
-            yield {**columns, **section.key, "metric": name, **change.to_dict()}
+    """A line for each metric of each section; of several dumps, b is that of the dump it names."""
+    columns = {name: None for each in diff.comparisons for section in each.sections for name in section.key}
+    for each in diff.comparisons:
+        of_dump = {"dump": each.name} if diff.others else {}
+        for section in each.sections:
+            for name, change in (*section.metrics.items(), *section.not_tested.items()):
+                yield {**of_dump, **columns, **section.key, "metric": name, **change.to_dict()}
 
 
 def _panels(diff: Diff) -> Iterator[Panel]:
-    """The family's factors, its differences, and the leading metric in each group."""
+    """For each dump but A the family's factors, its differences, and the leading metric in each group."""
+    for each in diff.comparisons:
+        yield from _panels_of(each, f"{each.name}: " if diff.others else "")
+
+
+def _panels_of(diff: Diff, of_dump: str) -> Iterator[Panel]:
     known = [(name, change) for name, change in ordered(diff.whole.metrics) if change.low is not None]
-    for scale, heading in (("ratio", "B over A"), ("difference", "B less A")):
+    for scale, heading in (("ratio", f"{diff.name} over A"), ("difference", f"{diff.name} less A")):
         if of_scale := [(name, change) for name, change in known if change.scale == scale]:
             yield Panel(heading, partial(_forest, of_scale, SINGLE if scale == known[0][1].scale else ""))
     if not known:
@@ -76,7 +86,7 @@ def _panels(diff: Diff) -> Iterator[Panel]:
     ]
     if of_groups:
         left_out = f"{len(of_groups) - MOST_ROWS:,} groups are left out." if len(of_groups) > MOST_ROWS else ""
-        yield Panel(f"{leading} by group", partial(_forest, of_groups[:MOST_ROWS], left_out))
+        yield Panel(f"{of_dump}{leading} by group", partial(_forest, of_groups[:MOST_ROWS], left_out))
 
 
 def _forest(changes: Named, words: str, ax: Axes) -> str:
