@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os.path import basename
-from typing import Any
+from typing import Annotated, Literal
 
-from rlcorr_cli import __version__
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
 from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.records import HIDDEN, Form, Key, Output, computed
+from rlcorr_cli.results.groups import Inputs
 from rlcorr_cli.results.impossible import Impossible
 from rlcorr_cli.results.judge import Finding, Section
 from rlcorr_cli.results.policy import FailOn
 from rlcorr_cli.results.remedies import Situation
-from rlcorr_cli.results.report import SCHEMA, Report
+from rlcorr_cli.results.report import Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +30,12 @@ class Fault:
 class Measurements:
     """The numbers of a dump, just measured or saved.
 
-    inputs: as the JSON report has them.  sections: the whole dump, then its groups.  situation: what remedies depend
+    sections: the whole dump, then its groups.  situation: what remedies depend
     on.  faults: what is wrong with the data, whatever their numbers are.  cause: why the policies differ, where
     that is a fault to be fixed.  notes: on what of the dump was not read.
     """
 
-    inputs: tuple[Mapping[str, Any], ...]
+    inputs: tuple[Input, ...]
     sections: tuple[Section, ...]
     situation: Situation
     faults: tuple[Fault, ...] = ()
@@ -41,20 +43,37 @@ class Measurements:
     notes: tuple[str, ...] = ()
 
 
+CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned", "passed"))]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class Checked(Output):
     """Measurements held to n_rules rules.
 
     notes: on what was not read, then faults unless they fail, then what no rule judged.  unjudged: the flags under
     which those faults would fail.  command: which held them.
     """
 
-    measurements: Measurements
-    n_rules: int
+    measurements: Annotated[Measurements, HIDDEN]
+    n_rules: Annotated[int, HIDDEN]
     findings: tuple[Finding, ...]
-    notes: tuple[str, ...] = ()
-    unjudged: tuple[FailOn, ...] = ()
-    command: str = "check"
+    notes: Annotated[
+        tuple[str, ...], Key(about="What no rule judges: suspicions, and groups that a baseline does not have.")
+    ] = ()
+    unjudged: Annotated[tuple[FailOn, ...], HIDDEN] = ()
+    command: Annotated[str, HIDDEN] = "check"
+
+    @property
+    @computed(after="rlcorr")
+    def inputs(self) -> Inputs:
+        """What was checked."""
+        return self.measurements.inputs
+
+    @property
+    @computed(after="inputs")
+    def status(self) -> Literal["passed", "failed"]:
+        """The exit status in a word."""
+        return "passed" if self.passed else "failed"
 
     @property
     def passed(self) -> bool:
@@ -62,7 +81,8 @@ class Checked:
         return not self.counts["failed"]
 
     @property
-    def counts(self) -> dict[str, int]:
+    @computed("The rules, and how many findings failed, warned and passed.", after="status")
+    def counts(self) -> CheckCounts:
         """The number of rules, and how many findings failed, warned and passed."""
         statuses = [finding.status for finding in self.findings]
         failed, warned, passed = (statuses.count(status) for status in ("fail", "warn", "ok"))
@@ -70,24 +90,13 @@ class Checked:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {name}" for name, n in self.counts.items())
-        return f"<Checked: {'passed' if self.passed else 'failed'}, {counts}>"
-
-    def to_dict(self, *, findings: bool = True) -> dict[str, Any]:
-        """The JSON form.  findings: whether it holds them; they may be many, and each has its own `to_dict`."""
-        return {
-            "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [dict(source) for source in self.measurements.inputs],
-            "status": "passed" if self.passed else "failed",
-            "counts": self.counts,
-            "findings": [finding.to_dict() for finding in self.findings] if findings else [],
-            "notes": list(self.notes),
-        }
+        return f"<Checked: {self.status}, {counts}>"
 
 
 def measurements_of(report: Report) -> Measurements:
     """A report's numbers; under a profile the peer's names stand beside the canonical ones."""
     return Measurements(
-        inputs=tuple(source.to_dict() for source in report.inputs),
+        inputs=report.inputs,
         sections=tuple(
             Section(group.plain_key, {**group.metrics, **group.values, **group.objective})
             for group in (report.whole, *report.groups)

@@ -1,16 +1,17 @@
 """Which clusters a report's intervals were drawn over, as a value: prompts, rollouts, or what else was asked for."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import plural
 from rlcorr_cli.metrics.interval import FEW_CLUSTERS, FEWEST_CLUSTERS
 from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
+from rlcorr_cli.records import Record
 from rlcorr_cli.totals.replicates import Replicates
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clusters:
+class Clusters(Record):
     """by: the column whose rows of one value were drawn together, ROLLOUTS for rows of one rollout, NO_CLUSTERS for
     every row by itself.  n: how many; exact: whether they were counted, else it is an estimate, to 0.3 %."""
 
@@ -24,10 +25,6 @@ class Clusters:
         if replicates is None:
             return None
         return cls(by=str(by), n=replicates.clusters.n, exact=replicates.clusters.exact)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return asdict(self)
 
     @property
     def too_few(self) -> bool:

@@ -2,37 +2,24 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from rlcorr_cli import __version__
-from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.records import Key, Output
+from rlcorr_cli.results.groups import Inputs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Converted:
+class Converted(Output):
     """Rows in canonical columns.
 
     columns: of the output, name -> type.  unmatched: rows of the dump and of the joined one without a partner in the
-    other; None where none was joined.
+    other; null where none was joined.
     """
 
-    path: Path
-    inputs: tuple[Input, ...]
+    inputs: Inputs
+    path: Annotated[Path, Key(name="output")]
     columns: dict[str, str]
     rows: int
-    n_bytes: int
-    notes: tuple[str, ...]
+    n_bytes: Annotated[int, Key(name="bytes")]
     unmatched: tuple[int, int] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "rlcorr": {"version": __version__, "schema": 1},
-            "inputs": [source.to_dict() for source in self.inputs],
-            "output": str(self.path),
-            "columns": self.columns,
-            "rows": self.rows,
-            "bytes": self.n_bytes,
-            "unmatched": None if self.unmatched is None else list(self.unmatched),
-            "notes": list(self.notes),
-        }
+    notes: tuple[str, ...]

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from rlcorr_cli.plans.objective import Objective
-from rlcorr_cli.results.objective import plain
+from rlcorr_cli.plans.objective import Divisor, Objective
+from rlcorr_cli.records import HIDDEN, Form, Key, Record, Scalar, computed
 from rlcorr_cli.results.report import Report
 
 ROWS_PER_FILE = 100_000
@@ -35,26 +35,62 @@ class Target:
     divides_coefs: bool = False
 
 
+RowsIn = Annotated[
+    Mapping[str, int], Form(keys=("rows_in", "rows_out", "rows_dropped", "rows_skipped", "rows_quarantined"))
+]
+
+
+@dataclass(frozen=True)
+class Written(Record):
+    """A file or directory of rows."""
+
+    path: Path
+    n_bytes: Annotated[int, Key(name="bytes")]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Filtered:
+class Coefs(Record):
+    """What rlcorr_coef is of, and what each training batch's sums are divided by."""
+
+    objective: Objective
+    divided: bool
+    divisor: Divisor
+    batch_by: str | None
+    batches: tuple[tuple[Scalar, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterOutput(Record):
+    """Where the rows went.  rejected_rows: by the rejection that took them."""
+
+    written: Written | None
+    rejected_output: Path | None
+    quarantine: Path | None
+    rows: Annotated[RowsIn, Key(inline=True)]
+    rejected_rows: Mapping[str, int]
+    coefs: Coefs | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filtered(Record):
     """What a run did: the report of the dump under the plan, and where its rows went.
 
     rows_in = rows_out + rows_dropped + rows_bad; with a resampling, rows_out counts the draws, and rows_dropped the
     rows never drawn.  quarantine: where bad rows went, None if nowhere.
     """
 
-    report: Report
-    target: Target
-    rows_in: int
-    rows_out: int
-    rows_dropped: int
-    rows_bad: int
-    quarantine: Path | None
-    n_bytes: int
-    rejected_rows: Mapping[str, int]
+    report: Annotated[Report, Key(inline=True)]
+    target: Annotated[Target, HIDDEN]
+    rows_in: Annotated[int, HIDDEN]
+    rows_out: Annotated[int, HIDDEN]
+    rows_dropped: Annotated[int, HIDDEN]
+    rows_bad: Annotated[int, HIDDEN]
+    quarantine: Annotated[Path | None, HIDDEN]
+    n_bytes: Annotated[int, HIDDEN]
+    rejected_rows: Annotated[Mapping[str, int], HIDDEN]
 
     @property
-    def rows(self) -> dict[str, int]:
+    def rows(self) -> RowsIn:
         """The number of rows that came in, went out, and were left out, by name."""
         quarantined = 0 if self.quarantine is None else self.rows_bad
         return {
@@ -66,32 +102,32 @@ class Filtered:
         }
 
     @property
-    def coefs(self) -> dict[str, Any] | None:
-        """What the coefficients are of, and what each training batch's sums are divided by; None where none are."""
+    def coefs(self) -> "Coefs | None":
+        """What the coefficients are of; None where none are written."""
         made = self.report.objective
         if self.target.objective is None or made is None:
             return None
-        return {
-            "objective": made.objective.to_dict(),
-            "divided": self.target.divides_coefs,
-            "divisor": made.objective.divisor,
-            "batch_by": made.batch_by,
-            "batches": [[plain(batch.batch), batch.divisor] for batch in made.batches],
-        }
+        return Coefs(
+            objective=made.objective,
+            divided=self.target.divides_coefs,
+            divisor=made.objective.divisor,
+            batch_by=made.batch_by,
+            batches=tuple((batch.batch, batch.divisor) for batch in made.batches),
+        )
+
+    @property
+    @computed(after="report")
+    def output(self) -> "FilterOutput":
+        """Where the rows went."""
+        path, rejected = self.target.path, self.target.rejected
+        return FilterOutput(
+            written=None if path is None else Written(path, self.n_bytes),
+            rejected_output=rejected,
+            quarantine=self.quarantine,
+            rows=self.rows,
+            rejected_rows=self.rejected_rows,
+            coefs=self.coefs,
+        )
 
     def __repr__(self) -> str:
         return f"<Filtered: {self.rows_out:,} of {self.rows_in:,} rows out, {self.report!r}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report's JSON form with an `output` beside it."""
-        target = self.target
-        written = None if target.path is None else {"path": str(target.path), "bytes": self.n_bytes}
-        output = {
-            "written": written,
-            "rejected_output": target.rejected and str(target.rejected),
-            "quarantine": self.quarantine and str(self.quarantine),
-            **self.rows,
-            "rejected_rows": dict(self.rejected_rows),
-            "coefs": self.coefs,
-        }
-        return {**self.report.to_dict(), "output": output}

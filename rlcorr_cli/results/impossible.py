@@ -12,9 +12,9 @@ from buckets of rollouts, and not from the bootstrap's draws of prompts.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rlcorr_cli.metrics.interval import t_quantile
+from rlcorr_cli.records import Interval, Record
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.whole import WholeDump
@@ -32,25 +32,17 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Impossible:
+class Impossible(Record):
     """A metric that cannot have its value, its 95 % interval, and the sentence of what that proves."""
 
     metric: str
     value: float
-    interval: tuple[float, float]
+    interval: Interval
     proves: str
 
     def follows_from(self, cause: str) -> bool:
         """Whether the cause of a gap explains the value, so that there is nothing else to look for."""
         return self.value < 1 and cause in LOWERED_BY
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any] | None) -> "Impossible | None":
-        """The value that a report's JSON holds; None where it holds none."""
-        if data is None:
-            return None
-        low, high = data["interval"]
-        return cls(data["metric"], data["value"], (low, high), data["proves"])
 
 
 TOO_LOW = (

@@ -8,10 +8,11 @@ ones on it.  A metric without a value has the status "no data", which a report s
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.catalog import is_two_sided
+from rlcorr_cli.records import HIDDEN, Key, Number, Record, Scalar, computed
 from rlcorr_cli.results.rule import Over, Rule, Severity
 from rlcorr_cli.results.rule_defaults import RULES
 from rlcorr_cli.totals.families import Value
@@ -39,21 +40,21 @@ BROKEN: tuple[Status, ...] = ("fail", "warn")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(Record):
     """The result of one rule on one metric in one section.
 
     rule: the range in words.  fix: what to do where the rule does not hold; None where nothing is known to help.
     message: metric, value and rule in one sentence.
     """
 
-    key: Mapping[str, Any]
+    key: Annotated[Mapping[str, Scalar], Key(about="Empty for the whole dump.")]
     metric: str
-    value: Value
+    value: Number
     rule: str
     severity: Severity
     status: Status
-    fix: str | None
-    message: str
+    fix: Annotated[str | None, HIDDEN]
+    message: Annotated[str, Key(name="says", after="remedy")]
 
     @property
     def broken(self) -> bool:
@@ -61,18 +62,26 @@ class Finding:
         return self.status in BROKEN
 
     @property
+    @computed(after="status")
     def remedy(self) -> str | None:
         """The fix of a broken rule; None where the rule holds or cannot be judged."""
         return self.fix if self.broken else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form in `check`."""
-        data = {name: getattr(self, name) for name in ("key", "metric", "value", "rule", "severity", "status")}
-        return {**data, "key": dict(self.key), "remedy": self.remedy, "says": self.message}
+    @property
+    def health(self) -> "Health":
+        """As a report has it."""
+        return Health(metric=self.metric, value=self.value, rule=self.rule, status=self.status, remedy=self.remedy)
 
-    def to_health(self) -> dict[str, Any]:
-        """The JSON form in a report's `health`."""
-        return {name: getattr(self, name) for name in ("metric", "value", "rule", "status", "remedy")}
+
+@dataclass(frozen=True, kw_only=True)
+class Health(Record):
+    """A default rule on the whole dump."""
+
+    metric: str
+    value: Number
+    rule: str
+    status: Status
+    remedy: str | None
 
 
 @dataclass(frozen=True)

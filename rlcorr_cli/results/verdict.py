@@ -7,11 +7,12 @@ in `_level`.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.records import Record
 from rlcorr_cli.results.clusters import Clusters
 from rlcorr_cli.results.judge import Finding
 from rlcorr_cli.totals.families import Value
@@ -38,7 +39,7 @@ OF_SEQUENCES = ("seq_ess", "pareto_k_seq")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Record):
     """A conclusion about a whole dump.
 
     causes: names of what voids the numbers.  usable: the scopes whose weights leave a usable sample.  failing: the
@@ -53,23 +54,15 @@ class Verdict:
     n_sequences: int
     kept_fraction: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
 
 @dataclass(frozen=True, kw_only=True)
-class Onset:
+class Onset(Record):
     """From `place` on, k3_kl stays at least `factor` times its value at `reference`, along a column of groups."""
 
     column: str
     place: float
     reference: float
     factor: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return asdict(self)
 
 
 def verdict(

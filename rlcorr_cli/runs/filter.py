@@ -223,7 +223,7 @@ def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None], 
     if filtered.target.resample is None and filtered.rows_in != filtered.rows_out + gone:
         raise AssertionError(f"{filtered.rows_in} rows in, {filtered.rows_out} out, {gone} not")
     about = {**_about(filtered.report.plan), "counts": filtered.report.whole.counts, **filtered.rows}
-    about |= {} if filtered.coefs is None else {"coefs": filtered.coefs}
+    about |= {} if filtered.coefs is None else {"coefs": filtered.coefs.to_dict()}
     if kept is not None:
         kept.finish(json.dumps(about))
     if dropped is not None:

@@ -82,6 +82,6 @@ def counts(checked: Checked) -> str:
 
 def _dump_name(measurements: Measurements) -> str:
     """The name of the dump, also where its saved report is checked."""
-    first = measurements.inputs[0]["path"]
+    first = measurements.inputs[0].path
     name = "stdin" if first == "-" else clean(os.path.basename(first))
     return name if len(measurements.inputs) == 1 else f"{name} {more(len(measurements.inputs) - 1, 'file')}"

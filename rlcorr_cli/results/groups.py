@@ -1,0 +1,123 @@
+"""What every result says of a dump and of each group of its rows: the key, the counts, the metrics; and their order."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.errors import DataError, plural
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.records import Form, Interval, Key, Number, Scalar
+from rlcorr_cli.totals.histogram import Histograms
+from rlcorr_cli.totals.tail import Tails
+from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
+from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.whole import WholeDump
+
+COUNTED = {
+    "rows": ROWS,
+    "sequences": "sequences",
+    "empty_sequences": EMPTY,
+    "tokens": "tokens",
+    "masked_tokens": MASKED,
+}
+"""What is counted of a group -> the sum that it is."""
+
+Inputs = Annotated[tuple[Input, ...], Form(least=1)]
+GroupKey = Annotated[
+    Mapping[str, Scalar], Form(name="key", about="A group's value of each column of --group-by.", least=1)
+]
+Counts = Annotated[
+    Mapping[str, int],
+    Form(
+        name="counts",
+        about="tokens are valid ones; empty sequences have none; bad_rows are counted for the whole dump.",
+        keys=tuple(COUNTED),
+        optional=("bad_rows",),
+    ),
+]
+Metrics = Annotated[
+    Mapping[str, Number],
+    Form(
+        name="metrics",
+        about="By name; `rlcorr explain NAME` defines each, a profile has its peer's. A null is a metric of no data.",
+        least=1,
+    ),
+]
+Intervals = Annotated[
+    Mapping[str, Interval], Form(name="intervals", about="95 % bootstrap intervals by metric, of some groups alone.")
+]
+GroupObjective = Annotated[
+    Mapping[str, Number],
+    Key(about="With an objective: its numbers of the group's rows alone, as objective/ppo/loss.", omit=True),
+]
+Suspicions = Annotated[tuple[AnomalyFinding, ...], Key(name="suspicions")]
+
+
+def key_order(values: Iterable[Any]) -> list[tuple[int, Any]]:
+    """What a group's key is sorted by, value after value."""
+    return [order(value) for value in values]
+
+
+def order(value: Any) -> tuple[int, Any]:
+    """Numbers first, text that is a number among them; then other text, NaN too, which has no order; null last."""
+    if value is None:
+        return (2, "")
+    try:
+        number = float(value)
+    except ValueError:
+        return (1, value)
+    return (1, value) if math.isnan(number) else (0, number)
+
+
+def by_batch(totals: Totals, of_whole: WholeDump | None) -> Totals:
+    """The totals of each training batch, in order, by its value alone."""
+    batches = totals.regrouped(lambda key: key[:1])
+    batches = batches.at(sorted(range(len(batches)), key=lambda place: order(batches.keys[place][0])))
+    return with_whole(batches, of_whole) if len(batches) == 1 else batches
+
+
+def with_whole(totals: Totals, of_whole: WholeDump | None) -> Totals:
+    """The totals of one group, of all rows, with the longer tails of the whole dump and what is counted of it alone."""
+    if of_whole is None:
+        return totals
+    tails = {name: Tails.of_each([tail]) for name, tail in of_whole.tails.items()}
+    histograms = {name: Histograms.of_each([histogram]) for name, histogram in of_whole.histograms.items()}
+    return replace(totals, tails={**totals.tails, **tails}, histograms={**totals.histograms, **histograms})
+
+
+def counts(totals: Totals | None, mode: Mode, at: int = 0) -> dict[str, int]:
+    """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens, of the group at a place; 0
+    without totals.  Bad rows are not here."""
+    numbers = None if totals is None else Numbers.of_mode(totals, mode, at)
+    return {name: 0 if numbers is None else int(numbers.sum(of)) for name, of in COUNTED.items()}
+
+
+def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
+    """A dump without a row, a good row or a valid token is a DataError."""
+    where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"
+    if not counts["rows"]:
+        raise DataError(f"{where}: no rows.", "Name a dump that holds at least one sequence.")
+    bad = counts["bad_rows"]
+    if bad == counts["rows"]:
+        rows = "the only row is bad" if bad == 1 else f"all {bad:,} rows are bad"
+        raise DataError(
+            f"{where}: {rows}.", f"`rlcorr inspect DUMP` says what is wrong with {'it' if bad == 1 else 'them'}."
+        )
+    if not counts["tokens"]:
+        left_out = f"; {plural(bad, 'bad row')} left out" if bad else ""
+        if not counts["masked_tokens"]:
+            empty = (
+                "the only row is empty" if counts["rows"] - bad == 1 else f"all {counts['rows'] - bad:,} rows are empty"
+            )
+            raise DataError(
+                f"{where}: no token, {empty}{left_out}.",
+                "Name a dump whose log-probs are lists with something in them.",
+            )
+        masked = f"{plural(counts['masked_tokens'], 'token')} of {plural(counts['rows'] - bad, 'row')}"
+        raise DataError(
+            f"{where}: no valid token, {masked} masked{left_out}.",
+            "If another column is the mask, name it: --map response_mask=COLUMN.",
+        )
