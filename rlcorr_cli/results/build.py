@@ -18,12 +18,11 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS
-from rlcorr_cli.results.clusters import Clusters
-from rlcorr_cli.results.groups import COUNTED, by_batch, counts, key_order, refuse_empty, with_whole
-from rlcorr_cli.results.impossible import impossible_in
+from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
 from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
+from rlcorr_cli.results.verdict import impossible_in
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
@@ -51,7 +50,7 @@ def build(
     notes: Sequence[str],
     problems: BadRowCounts,
     anomalies: tuple[AnomalyFinding, ...],
-    of_whole: WholeDump | None = None,
+    whole_totals: WholeDump | None = None,
     objective: Objective | None = None,
     batch_by: str | None = None,
     group_replicates: GroupReplicates = None,
@@ -75,13 +74,13 @@ def build(
         batch_means = (
             {} if divided is None else {key[0]: mean for key, mean in zip(totals.keys, divided.tolist(), strict=True)}
         )
-        batches = by_batch(totals, of_whole)
+        batches = by_batch(totals, whole_totals)
         of_objective = objective_report(batches, plan, objective, batch_means=batch_means, batch_by=batch_by)
         if group_by:
             of_groups = group_objectives(totals, plan, objective, batch_means=batch_means)
     if divided is not None:
         totals = normalize(totals, plan, divided)
-    whole_total = with_whole(totals.whole, of_whole)
+    whole_total = with_whole(totals.whole, whole_totals)
     numbers = Numbers.of_plan(whole_total, plan, 0)
     by_values = totals.regrouped(lambda key: key[1:])
     groups: list[Group] = []
@@ -120,13 +119,13 @@ def build(
             *_shape_notes(whole.values, numbers.tail("sequence").n_fitted),
             *_reward_notes(numbers, inputs),
             *_advantage_notes(numbers),
-            *(_alike(of_whole) if cluster_by == ROLLOUTS else []),
+            *(_alike(whole_totals) if cluster_by == ROLLOUTS else []),
             *(clusters.notes if clusters is not None and profile is None else ()),
         ),
         log_ratios=numbers.histogram("log_ratio"),
         problems=problems.by_class(),
         anomalies=anomalies,
-        impossible=impossible_in(whole.values, of_whole),
+        impossible=impossible_in(whole.values, whole_totals),
         clusters=clusters,
         suggestions=_suggestions(numbers, whole.values, plan),
         geometric=geometric_bounds(sequence_distances(numbers)),
@@ -242,9 +241,9 @@ def _advantage_notes(numbers: Numbers) -> list[str]:
 _SAMPLE_ID = "a column sample_id would tell them apart."
 
 
-def _alike(of_whole: WholeDump | None) -> list[str]:
+def _alike(whole_totals: WholeDump | None) -> list[str]:
     """A note where more than a tenth of the rows share their draws of the bootstrap."""
-    rows = None if of_whole is None else of_whole.rows
+    rows = None if whole_totals is None else whole_totals.rows
     if rows is None or rows.shared_fraction <= 0.1:
         return []
     if rows.n_distinct == 1:

@@ -16,8 +16,8 @@ from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS
 from rlcorr_cli.records import HIDDEN, Form, Output, Record, computed
 from rlcorr_cli.results.build import sequence_distances
-from rlcorr_cli.results.clusters import Clusters
 from rlcorr_cli.results.groups import (
+    Clusters,
     Counts,
     GroupKey,
     GroupObjective,
@@ -31,10 +31,10 @@ from rlcorr_cli.results.groups import (
     with_whole,
 )
 from rlcorr_cli.results.groups import counts as counts_of
-from rlcorr_cli.results.impossible import Impossible, impossible_in
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
 from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
+from rlcorr_cli.results.verdict import Impossible, impossible_in
 from rlcorr_cli.totals.comparison import (
     COMPARISON,
     ComparedTotals,

@@ -18,11 +18,9 @@ from rlcorr_cli.metrics.diagnostics import draws
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
 from rlcorr_cli.records import HIDDEN, Form, Output, Record, computed
 from rlcorr_cli.results.checked import Checked, Measurements
-from rlcorr_cli.results.clusters import Clusters
-from rlcorr_cli.results.groups import Counts, GroupKey, Inputs
-from rlcorr_cli.results.judge import Finding, Section
+from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.rule import Severity
+from rlcorr_cli.results.rules import Finding, Section, Severity
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import in_both

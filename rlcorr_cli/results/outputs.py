@@ -15,14 +15,13 @@ from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records import Form, Key, Record, schema
 from rlcorr_cli.results.checked import Checked
 from rlcorr_cli.results.compared import Comparison
-from rlcorr_cli.results.converted import Converted
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.diffed import Diff
-from rlcorr_cli.results.filtered import Coefs, Filtered
 from rlcorr_cli.results.groups import Counts
 from rlcorr_cli.results.inspected import Inspected, OneRow
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.swept import Sweep
+from rlcorr_cli.results.written import Coefs, Converted, Filtered
 
 SCHEMA_FILE = Path(__file__).parent / "schema.json"
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from rlcorr_cli.causes.diagnosis import CauseFinding
@@ -16,17 +17,12 @@ from rlcorr_cli.errors import plural
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records import HIDDEN, Form, Key, Output, Record, computed, plain
-from rlcorr_cli.results.clusters import Clusters
-from rlcorr_cli.results.groups import Counts, GroupKey, GroupObjective, Inputs, Intervals, Metrics, Suspicions
-from rlcorr_cli.results.impossible import Impossible
-from rlcorr_cli.results.judge import Finding, Health, Section, judge
+from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, GroupObjective, Inputs, Intervals, Metrics, Suspicions
 from rlcorr_cli.results.objective import ObjectiveReport
-from rlcorr_cli.results.remedies import Situation, advised
-from rlcorr_cli.results.rule import Rule
-from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rules import RULES, Finding, Health, RemedyContext, Rule, Section, judge, with_remedies
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.results.trends import Trends, trends
-from rlcorr_cli.results.verdict import Onset, Verdict, onset, verdict
+from rlcorr_cli.results.verdict import Impossible, Onset, Verdict, onset, verdict
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
@@ -59,6 +55,8 @@ class GroupCurves:
     bins: BinnedTotals
 
 
+KEY_METRICS = ("kl", "k3_kl", "chi2_token", "token_ess", "seq_ess", "ppl_ratio")
+"""What a notebook shows of a report."""
 OPTIONAL = Key(optional=True)
 """What documents of earlier days lack."""
 Buckets = tuple[tuple[int, ...], tuple[int, ...]]
@@ -177,7 +175,7 @@ class Report(Output):
     @cached_property
     def health(self) -> tuple[Finding, ...]:
         """The findings of the rules on the whole dump."""
-        return advised(self.findings(self.whole), self.situation)
+        return with_remedies(self.findings(self.whole), self.situation)
 
     @cached_property
     def causes(self) -> tuple[str, ...]:
@@ -198,14 +196,14 @@ class Report(Output):
         return () if self.faults or self.verdict.level == "far" else self.suggestions
 
     @cached_property
-    def situation(self) -> Situation:
+    def situation(self) -> RemedyContext:
         """What remedies depend on."""
         rejects_already = any((r.statistic, r.scope) == ("ratio", "seq_mean") for r in self.plan.rejections)
         # A framework's own config has no --rs, and a plan that rejects so already has its own suggested bounds.
         if self.geometric is None or rejects_already or self.profile != "canonical":
-            return Situation(plan=self.plan, causes=self.faults, is_far=self.verdict.level == "far")
+            return RemedyContext(plan=self.plan, causes=self.faults, is_far=self.verdict.level == "far")
         bounds = Bounds(low=self.geometric.low, high=self.geometric.high)
-        return Situation(
+        return RemedyContext(
             plan=self.plan,
             causes=self.faults,
             geometric=bounds,
@@ -257,14 +255,14 @@ class Report(Output):
         return f"<Report of {paths!r}: {numbers}, plan {self.plan.name}, {self.verdict.level}>"
 
     def _repr_html_(self) -> str:
-        """A small table for notebooks."""
-        from rlcorr_cli.results import html
-
-        return html.table(
-            title=repr(self)[1:-1],
-            metrics={name: self.whole.values.get(name) for name in html.KEY_METRICS},
-            findings=[finding for finding in self.health if finding.broken],
-        )
+        """A small table for notebooks: no script, no style sheet, every text escaped."""
+        values = {name: self.whole.values.get(name) for name in KEY_METRICS}
+        rows = [(name, "no data" if value is None else f"{value:.4g}") for name, value in values.items()]
+        broken = (finding for finding in self.health if finding.broken)
+        rows += [(f"{found.status}: {found.metric}", f"{found.message} {found.fix or ''}") for found in broken]
+        cells = (f"{_cell('th', name)}{_cell('td', text)}" for name, text in rows)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<table><caption>{escape(repr(self)[1:-1])}</caption><tbody>{body}</tbody></table>"
 
     def to_polars(self) -> "polars.DataFrame":
         """A row per group (the whole dump, without groups): its key, its counts, its metrics."""
@@ -318,3 +316,7 @@ class Report(Output):
             log_ratios=Histogram.empty() if pictured is None else histogram_from_list(pictured.log_ratios),
             pictures=None if pictured is None else BinnedTotals.from_dict(vars(pictured)),
         )
+
+
+def _cell(tag: str, text: str) -> str:
+    return f'<{tag} style="text-align:left">{escape(text)}</{tag}>'

@@ -29,9 +29,9 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, drawn
-from rlcorr_cli.results.filtered import Filtered, Target
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import report_of
+from rlcorr_cli.results.written import Filtered, Target
 from rlcorr_cli.runs.analyze import Watch, opened, run_totals, watched
 from rlcorr_cli.runs.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
 from rlcorr_cli.runs.budget_search import search_budgets

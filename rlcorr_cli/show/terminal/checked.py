@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rlcorr_cli.results.checked import Checked, Measurements
-from rlcorr_cli.results.judge import Finding, worst_first
+from rlcorr_cli.results.rules import Finding, worst_first
 from rlcorr_cli.show.numbers import NOTHING, more
 from rlcorr_cli.show.stdout import clean, render
 

@@ -1,4 +1,4 @@
-"""What a filter run is asked for (`Target`), and what it did (`Filtered`)."""
+"""What `convert` did; what a filter run is asked for (`Target`), and what it did (`Filtered`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,8 +6,27 @@ from pathlib import Path
 from typing import Annotated
 
 from rlcorr_cli.plans.objective import Divisor, Objective
-from rlcorr_cli.records import HIDDEN, Form, Key, Record, Scalar, computed
+from rlcorr_cli.records import HIDDEN, Form, Key, Output, Record, Scalar, computed
+from rlcorr_cli.results.groups import Inputs
 from rlcorr_cli.results.report import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Converted(Output):
+    """Rows in canonical columns.
+
+    columns: of the output, name -> type.  unmatched: rows of the dump and of the joined one without a partner in the
+    other; null where none was joined.
+    """
+
+    inputs: Inputs
+    path: Annotated[Path, Key(name="output")]
+    columns: dict[str, str]
+    rows: int
+    n_bytes: Annotated[int, Key(name="bytes")]
+    unmatched: tuple[int, int] | None = None
+    notes: tuple[str, ...]
+
 
 ROWS_PER_FILE = 100_000
 """How many rows each file of an output directory holds."""
