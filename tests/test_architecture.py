@@ -17,18 +17,19 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "records": (),
     "places": ("errors",),
     "files": ("errors", "places"),
-    "plans": ("errors", "places", "files"),
+    "plans": ("errors", "places", "files", "records"),
     "totals": ("errors", "places", "plans"),
     "metrics": ("errors", "plans", "totals"),
     "frameworks": ("errors", "plans", "totals", "metrics"),
     "layouts": ("errors", "places", "files"),
-    "reading": ("errors", "places", "files", "plans", "totals", "layouts"),
+    "reading": ("errors", "places", "files", "records", "plans", "totals", "layouts"),
     "measure": ("errors", "plans", "totals", "metrics", "reading"),
-    "causes": ("totals", "reading"),
+    "causes": ("records", "totals", "reading"),
     "engines": ("errors", "places", "files", "reading"),
-    "results": ("errors", "files", "plans", "totals", "metrics", "frameworks", "reading", "causes"),
+    "results": ("errors", "files", "records", "plans", "totals", "metrics", "frameworks", "reading", "causes"),
     "show": ("errors", "files", "plans", "totals", "metrics", "frameworks", "reading", "causes", "results"),
 }
 """A part of the package -> the parts that it may import.  What is not here may import all of these, and see below."""
@@ -54,16 +55,16 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """A third party's package -> the only parts of ours that import it."""
 
-NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rule.Rule"}
+NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rules.Rule"}
 """Records that users and tables write by the dozen: up to four fields say what each is, its settings are keywords."""
 
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
 OTHERS = (
     *("api.comparing", "api.differing", "api.drawing", "api.judging", "api.merging", "api.sweeping"),
-    *("results.document", "results.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
+    *("results.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
     *("layouts.pickled", "layouts.torch_files"),
     *("cli.compare", "cli.filter", "engines.processes", "engines.ray_tasks", "frameworks.read", "plans.files"),
-    *("plans.presets", "results.inspected", "results.html", "show.forms.document", "show.figures"),
+    *("plans.presets", "results.inspected", "show.forms.document", "show.figures"),
 )
 """What other commands, plans and dumps than those of `analyze dump.parquet` need: a quarter of its start."""
 HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "obstore", "ray")

@@ -9,8 +9,7 @@ from rlcorr_cli.api.arguments import Names, Paths, names, refuse_outside, refuse
 from rlcorr_cli.api.touched import check_touched, written
 from rlcorr_cli.api.words import speaks_of_arguments
 from rlcorr_cli.reading.request import MOST_ROWS
-from rlcorr_cli.results.converted import Converted
-from rlcorr_cli.results.filtered import ROWS_PER_FILE
+from rlcorr_cli.results.written import ROWS_PER_FILE, Converted
 
 if TYPE_CHECKING:
     from rlcorr_cli.runs.analyze import Watch

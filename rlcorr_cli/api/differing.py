@@ -64,8 +64,8 @@ def diff(
     dumps: two or more, each as for `analyze`, or a file of saved totals, a .rlcorr.  by: the column that tells rows
     apart; None for sample_id (and step, where both have it), or else what rollout says of a row.  everything: show
     the metrics beyond the family, too, which are not tested.  min_effect: the smallest change that counts as moved, a
-    share.  fail_on: "moved", for a failure in `junit` for each metric that moved.  output: files, in the forms of `compare`.
-    The rest as of `analyze`.
+    share.  fail_on: "moved", for a failure in `junit` for each metric that moved.  output: files, in the forms of
+    `compare`.  The rest as of `analyze`.
     """
     from rlcorr_cli.runs.diff import DiffSettings
     from rlcorr_cli.runs.diff import diff as run

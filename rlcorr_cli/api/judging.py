@@ -18,10 +18,9 @@ from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import EngineName, ReadRequest
 from rlcorr_cli.results.checked import Checked, measurements_of
-from rlcorr_cli.results.policy import Baseline, FailOn, Policy, policy, refuse_impossible
+from rlcorr_cli.results.policy import Baseline, FailOn, Policy, policy, read_rules, refuse_impossible
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.rule_defaults import RULES
-from rlcorr_cli.results.rule_files import read_rules
+from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.results.saved import is_report, read_report
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, NO_BATCH, EngineName
-from rlcorr_cli.results.filtered import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.written import ROWS_PER_FILE, Filtered, Target
 from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:

@@ -102,7 +102,7 @@ def _show(checked: "Checked", as_json: bool) -> int:
         github.annotate(checked)
     if as_json:
         findings = (finding.to_dict() for finding in checked.findings)
-        emit_json_pieces(streamed.pieces(checked.to_dict(findings=False), "findings", findings))
+        emit_json_pieces(streamed.pieces(checked.to_dict(without="findings"), "findings", findings))
     else:
         print_checked(checked)
     return 0 if checked.passed else 1

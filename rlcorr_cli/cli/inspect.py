@@ -87,7 +87,7 @@ def _columns_before_errors(dumps: Sequence[str], format: str, as_json: bool) -> 
 
 def _show(inspected: "Inspected", as_json: bool) -> None:
     """Print the inspection; a dump without a valid token is a DataError after that."""
-    from rlcorr_cli.results.build import refuse_empty
+    from rlcorr_cli.results.groups import refuse_empty
     from rlcorr_cli.show.stdout import emit_json
     from rlcorr_cli.show.terminal.inspected import print_inspected
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.show.stdout import emit_json, emit_json_pieces
 
 if TYPE_CHECKING:
-    from rlcorr_cli.results.filtered import Filtered
     from rlcorr_cli.results.report import Report
+    from rlcorr_cli.results.written import Filtered
     from rlcorr_cli.runs.analyze import Progress, Watch
 
 

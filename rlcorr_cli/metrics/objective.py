@@ -7,7 +7,7 @@ and known here.  A dump of several training batches has the mean of each number 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.plans.objective import Objective, ObjectiveName
@@ -82,6 +82,9 @@ class ObjectiveMetric(Definition):
     value: Callable[[BatchObjective], float]
 
 
+MistakeName = Literal["uncorrected", "twice", "average"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Mistake:
     """A common mistake, whose coefficients stand beside the plan's.
@@ -91,7 +94,7 @@ class Mistake:
     sequences where the objective divides by tokens, and the other way round.
     """
 
-    name: str
+    name: MistakeName
     label: str
     meaning: str
     keeps_all: bool = False

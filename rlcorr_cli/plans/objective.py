@@ -8,11 +8,12 @@ what the aggregation divides by.  A gradient step moves theta of a token in prop
 """
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.records import Record
 
 ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo"]
 ObjectiveChoice = Literal["auto", "ppo", "reinforce", "gspo", "cispo"]
@@ -21,6 +22,7 @@ Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean",
 """How a batch's token losses become one number, by verl's names; the last is Dr.GRPO's."""
 Denominator = Literal["kept", "all"]
 """Which tokens or sequences a mean divides by: those the plan keeps, or all valid ones."""
+Divisor = Literal["kept tokens", "kept sequences", "valid tokens", "valid sequences"]
 
 DEFAULT_CLIPS: dict[ObjectiveName, tuple[float, float]] = {
     "ppo": (0.2, 0.2),
@@ -32,7 +34,7 @@ DEFAULT_CLIPS: dict[ObjectiveName, tuple[float, float]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Objective:
+class Objective(Record):
     """One objective, complete.
 
     name: ppo     L = max(-A r, -A clip(r, 1 - eps_low, 1 + eps_high)), d within +-20
@@ -110,14 +112,12 @@ class Objective:
         return self.aggregation == "token-mean"
 
     @property
-    def divisor(self) -> str:
+    def divisor(self) -> Divisor:
         """What a batch's sum is divided by, in words."""
-        units = "tokens" if self.divides_by_tokens else "sequences"
-        return f"{'kept' if self.denominator == 'kept' else 'valid'} {units}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
+        kept = self.denominator == "kept"
+        if self.divides_by_tokens:
+            return "kept tokens" if kept else "valid tokens"
+        return "kept sequences" if kept else "valid sequences"
 
     def _check_dual_clip(self) -> None:
         if self.dual_clip is None:

@@ -17,12 +17,13 @@ has is named.  Plans are read from files in `files.py`; named plans are `presets
 import json
 import math
 import re
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
+from rlcorr_cli.records import Form, Key, Record
 
 Scope = Literal["token", "seq_sum", "seq_mean", "seq_max", "seq_min"]
 WeightScope = Literal["token", "sequence", "geometric"]
@@ -48,7 +49,7 @@ RESERVED = ("seq",)
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(Record):
     """An inclusive interval in the statistic's own unit; either end may be open (None)."""
 
     low: float | None = None
@@ -68,7 +69,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Weighting:
+class Weighting(Record):
     """IS weights: reduce l by scope, clamp to the limit, exp, then clamp to the bounds or zero outside them.
 
     scope: token e^l; sequence e^S; geometric e^g, the last two spread over the sequence's tokens.
@@ -81,13 +82,13 @@ class Weighting:
     """
 
     scope: WeightScope
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: Annotated[Bounds, Key(inline=True)] = field(default_factory=Bounds)
     outside: Outside = "clamp"
     normalize: Normalize = "none"
     _: KW_ONLY
     of: Of = "mismatch"
     gate: Gate = "any"
-    infinite: Infinite = "clamp"
+    infinite: Annotated[Infinite, Key(omit=True)] = "clamp"
 
     def __post_init__(self) -> None:
         for end, value in (("low", self.bounds.low), ("high", self.bounds.high)):
@@ -110,7 +111,7 @@ class Weighting:
 
 
 @dataclass(frozen=True)
-class Rejection:
+class Rejection(Record):
     """Keep what lies inside the bounds: one token each at token scope, else the whole sequence.
 
     `name` is what reports and metrics call it; `{scope}_{statistic}` unless given.  gate: where it is shut everything
@@ -119,12 +120,12 @@ class Rejection:
 
     statistic: str
     scope: Scope
-    bounds: Bounds
-    name: str = ""
+    bounds: Annotated[Bounds, Key(inline=True)]
+    name: Annotated[str, Key(after="")] = ""
     _: KW_ONLY
     of: Of = "mismatch"
     gate: Gate = "any"
-    applied: bool = True
+    applied: Annotated[bool, Key(omit=True)] = True
 
     def __post_init__(self) -> None:
         if self.statistic not in STATISTICS:
@@ -166,14 +167,14 @@ class Rejection:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Record):
     """Reject the tokens with the largest statistic until the mean of those left in their batch is below mean_below.
 
     Equal values stay or go together, so the result knows no order; the smallest stay even where they are too large.  A
     batch as for `normalize`.  Takes two readings of the dump before the one that applies it.
     """
 
-    mean_below: float
+    mean_below: Annotated[float, Form(above=0)]
     statistic: str = "log_ratio_squared"
     name: str = "budget"
     of: Of = "mismatch"
@@ -214,7 +215,7 @@ def _check_name(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """One correction, complete.
 
     log_ratio_limit: log-ratios are clamped to +-limit before they are exponentiated for weights and rejections
@@ -224,13 +225,13 @@ class Plan:
     """
 
     name: str = "custom"
-    weighting: Weighting | None = None
-    rejections: tuple[Rejection, ...] = ()
+    weighting: Annotated[Weighting | None, Key(after="limit_on")] = None
+    rejections: Annotated[tuple[Rejection, ...], Key(after="weighting")] = ()
     _: KW_ONLY
     log_ratio_limit: float | None = 20.0
     limit_on: LimitOn = "reduced"
-    mode: Mode = "decoupled"
-    loss: Loss = "ppo_clip"
+    mode: Annotated[Mode, Key(after="name")] = "decoupled"
+    loss: Annotated[Loss, Key(after="mode")] = "ppo_clip"
     budgets: tuple[Budget, ...] = ()
 
     def __post_init__(self) -> None:
@@ -297,33 +298,6 @@ class Plan:
         drifts = any(record.of != "mismatch" for record in records) and self.mode == "decoupled"
         gated = any(record.gate != "any" for record in records)
         return ("current_log_probs",) * drifts + ("advantages",) * gated
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON and for a plan file; `files.plan_from_dict` reads it back."""
-        weighting = self.weighting and {
-            "scope": self.weighting.scope,
-            **asdict(self.weighting.bounds),
-            "outside": self.weighting.outside,
-            "normalize": self.weighting.normalize,
-            "of": self.weighting.of,
-            "gate": self.weighting.gate,
-            **({} if self.weighting.infinite == "clamp" else {"infinite": self.weighting.infinite}),
-        }
-        rejections = [
-            {"name": r.name, "statistic": r.statistic, "scope": r.scope, **asdict(r.bounds), "of": r.of, "gate": r.gate}
-            | ({} if r.applied else {"applied": False})
-            for r in self.rejections
-        ]
-        return {
-            "name": self.name,
-            "mode": self.mode,
-            "loss": self.loss,
-            "log_ratio_limit": self.log_ratio_limit,
-            "limit_on": self.limit_on,
-            "weighting": weighting,
-            "rejections": rejections,
-            "budgets": [asdict(budget) for budget in self.budgets],
-        }
 
 
 def veto(low: float) -> Rejection:

@@ -6,9 +6,10 @@ A row counts under the first class that it belongs to.  An empty sequence is no 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from rlcorr_cli.places import Place
+from rlcorr_cli.records import Form, Record
 
 ABOVE_ZERO = 1e-6
 """The largest log-prob that is read as 0: kernels round log 1 upwards now and then."""
@@ -142,6 +143,20 @@ def worded(problem: str, place: str, message: str) -> str:
 
 
 @dataclass(frozen=True)
+class LeftOut(Record):
+    """Bad rows of one class: how many there are, and where the first is."""
+
+    rows: int
+    first: str
+
+
+Problems = Annotated[
+    Mapping[str, LeftOut],
+    Form(name="problems", about="Bad rows that were left out, by class; `rlcorr explain NAME` defines each."),
+]
+
+
+@dataclass(frozen=True)
 class BadRowCounts:
     """How many rows were bad, by class.  Counts add; the left operand's rows come first.
 
@@ -170,10 +185,10 @@ class BadRowCounts:
         first = {name: replace(bad_row, place=resolve(bad_row.place)) for name, bad_row in self.first.items()}
         return replace(self, first=first)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form, {class: {rows, first}}, in the order of PROBLEMS; call it on resolved places."""
+    def by_class(self) -> "Problems":
+        """By class, in the order of PROBLEMS; call it on resolved places."""
         names = [problem.name for problem in PROBLEMS if problem.name in self.rows]
-        return {name: {"rows": self.rows[name], "first": self._first_bad_row(name)} for name in names}
+        return {name: LeftOut(rows=self.rows[name], first=self._first_bad_row(name)) for name in names}
 
     def _first_bad_row(self, name: str) -> str:
         return worded(name, self.first[name].place.text, self.first[name].message)

@@ -9,12 +9,13 @@ a mask and a mean is a mean.  Empty rows stay, with length 0.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.places import Stamp
+from rlcorr_cli.records import Form, Key, Record
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.totals import GroupKey
@@ -190,7 +191,7 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Input:
+class Input(Record):
     """One file as it was read: for the report's `inputs`.
 
     columns: canonical name -> the file's column.  modified: when it was last changed, in UTC to the minute
@@ -200,17 +201,6 @@ class Input:
     path: str
     format: str
     rows: int
-    n_bytes: int
+    n_bytes: Annotated[int, Key(name="bytes")]
     columns: dict[str, str]
-    modified: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As reports have it."""
-        return {
-            "path": self.path,
-            "format": self.format,
-            "rows": self.rows,
-            "bytes": self.n_bytes,
-            **({} if self.modified is None else {"modified": self.modified}),
-            "columns": self.columns,
-        }
+    modified: Annotated[str | None, Key(after="bytes", omit=True), Form(pattern=r"\d{4}-\d\d-\d\dT\d\d:\d\dZ")] = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
-from rlcorr_cli.errors import DataError, plural
+from rlcorr_cli.errors import plural
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
@@ -18,31 +18,19 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS
-from rlcorr_cli.results.clusters import Clusters
-from rlcorr_cli.results.impossible import impossible_in
+from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
-from rlcorr_cli.results.order import key_order, order
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
 from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
+from rlcorr_cli.results.verdict import impossible_in
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.families import Value, Values
-from rlcorr_cli.totals.histogram import Histograms
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
-from rlcorr_cli.totals.tail import Tails
-from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
+from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 from rlcorr_cli.totals.whole import WholeDump
-
-COUNTED = {
-    "rows": ROWS,
-    "sequences": "sequences",
-    "empty_sequences": EMPTY,
-    "tokens": "tokens",
-    "masked_tokens": MASKED,
-}
-"""What a report counts -> the sum that it is."""
 
 GROUPS_AT_ONCE = 1024
 """Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""
@@ -62,7 +50,7 @@ def build(
     notes: Sequence[str],
     problems: BadRowCounts,
     anomalies: tuple[AnomalyFinding, ...],
-    of_whole: WholeDump | None = None,
+    whole_totals: WholeDump | None = None,
     objective: Objective | None = None,
     batch_by: str | None = None,
     group_replicates: GroupReplicates = None,
@@ -86,13 +74,13 @@ def build(
         batch_means = (
             {} if divided is None else {key[0]: mean for key, mean in zip(totals.keys, divided.tolist(), strict=True)}
         )
-        batches = by_batch(totals, of_whole)
+        batches = by_batch(totals, whole_totals)
         of_objective = objective_report(batches, plan, objective, batch_means=batch_means, batch_by=batch_by)
         if group_by:
             of_groups = group_objectives(totals, plan, objective, batch_means=batch_means)
     if divided is not None:
         totals = normalize(totals, plan, divided)
-    whole_total = with_whole(totals.whole, of_whole)
+    whole_total = with_whole(totals.whole, whole_totals)
     numbers = Numbers.of_plan(whole_total, plan, 0)
     by_values = totals.regrouped(lambda key: key[1:])
     groups: list[Group] = []
@@ -131,25 +119,18 @@ def build(
             *_shape_notes(whole.values, numbers.tail("sequence").n_fitted),
             *_reward_notes(numbers, inputs),
             *_advantage_notes(numbers),
-            *(_alike(of_whole) if cluster_by == ROLLOUTS else []),
+            *(_alike(whole_totals) if cluster_by == ROLLOUTS else []),
             *(clusters.notes if clusters is not None and profile is None else ()),
         ),
         log_ratios=numbers.histogram("log_ratio"),
-        problems=problems.to_dict(),
+        problems=problems.by_class(),
         anomalies=anomalies,
-        impossible=impossible_in(whole.values, of_whole),
+        impossible=impossible_in(whole.values, whole_totals),
         clusters=clusters,
         suggestions=_suggestions(numbers, whole.values, plan),
         geometric=geometric_bounds(sequence_distances(numbers)),
         objective=of_objective,
     )
-
-
-def by_batch(totals: Totals, of_whole: WholeDump | None) -> Totals:
-    """The totals of each training batch, in order, by its value alone."""
-    batches = totals.regrouped(lambda key: key[:1])
-    batches = batches.at(sorted(range(len(batches)), key=lambda place: order(batches.keys[place][0])))
-    return with_whole(batches, of_whole) if len(batches) == 1 else batches
 
 
 def _suggestions(numbers: Numbers, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:
@@ -167,50 +148,6 @@ def _suggestions(numbers: Numbers, values: Mapping[str, Value], plan: Plan) -> t
 def sequence_distances(numbers: Numbers) -> Distances:
     """|g| of every sequence."""
     return Distances(numbers.histogram("seq_distance"), numbers.tail("seq_distance"))
-
-
-def with_whole(totals: Totals, of_whole: WholeDump | None) -> Totals:
-    """The totals of one group, of all rows, with the longer tails of the whole dump and what is counted of it alone."""
-    if of_whole is None:
-        return totals
-    tails = {name: Tails.of_each([tail]) for name, tail in of_whole.tails.items()}
-    histograms = {name: Histograms.of_each([histogram]) for name, histogram in of_whole.histograms.items()}
-    return replace(totals, tails={**totals.tails, **tails}, histograms={**totals.histograms, **histograms})
-
-
-def counts(totals: Totals | None, mode: Mode, at: int = 0) -> dict[str, int]:
-    """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens, of the group at a place; 0
-    without totals.  Bad rows are not here."""
-    numbers = None if totals is None else Numbers.of_mode(totals, mode, at)
-    return {name: 0 if numbers is None else int(numbers.sum(of)) for name, of in COUNTED.items()}
-
-
-def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
-    """A dump without a row, a good row or a valid token is a DataError."""
-    where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"
-    if not counts["rows"]:
-        raise DataError(f"{where}: no rows.", "Name a dump that holds at least one sequence.")
-    bad = counts["bad_rows"]
-    if bad == counts["rows"]:
-        rows = "the only row is bad" if bad == 1 else f"all {bad:,} rows are bad"
-        raise DataError(
-            f"{where}: {rows}.", f"`rlcorr inspect DUMP` says what is wrong with {'it' if bad == 1 else 'them'}."
-        )
-    if not counts["tokens"]:
-        left_out = f"; {plural(bad, 'bad row')} left out" if bad else ""
-        if not counts["masked_tokens"]:
-            empty = (
-                "the only row is empty" if counts["rows"] - bad == 1 else f"all {counts['rows'] - bad:,} rows are empty"
-            )
-            raise DataError(
-                f"{where}: no token, {empty}{left_out}.",
-                "Name a dump whose log-probs are lists with something in them.",
-            )
-        masked = f"{plural(counts['masked_tokens'], 'token')} of {plural(counts['rows'] - bad, 'row')}"
-        raise DataError(
-            f"{where}: no valid token, {masked} masked{left_out}.",
-            "If another column is the mask, name it: --map response_mask=COLUMN.",
-        )
 
 
 def _groups(totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Profile | None") -> Iterator[Group]:
@@ -244,8 +181,8 @@ def _with_curves(group: Group, bins: Mapping[tuple[Any, ...], BinnedTotals], by_
 
 def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
     notes = [QUANTILE_NOTE]
-    left_out = problems.to_dict().items()
-    notes += [f"{name}: {plural(problem['rows'], 'row')} left out; {problem['first']}." for name, problem in left_out]
+    left_out = problems.by_class().items()
+    notes += [f"{name}: {plural(problem.rows, 'row')} left out; {problem.first}." for name, problem in left_out]
     if problems.cleared:
         notes.append(f"{plural(problems.cleared, 'token')} masked for values that are not finite.")
     if problems.unscored:
@@ -304,9 +241,9 @@ def _advantage_notes(numbers: Numbers) -> list[str]:
 _SAMPLE_ID = "a column sample_id would tell them apart."
 
 
-def _alike(of_whole: WholeDump | None) -> list[str]:
+def _alike(whole_totals: WholeDump | None) -> list[str]:
     """A note where more than a tenth of the rows share their draws of the bootstrap."""
-    rows = None if of_whole is None else of_whole.rows
+    rows = None if whole_totals is None else whole_totals.rows
     if rows is None or rows.shared_fraction <= 0.1:
         return []
     if rows.n_distinct == 1:

@@ -1,18 +1,26 @@
-"""What `check` judges (`Measurements`: the numbers of a report), and what came of it (`Checked`)."""
+"""What `check` judges (`Measurements`: the numbers of a report), and what came of it (`Checked`).
+
+Beside its rules it may fail on flags of `compare` and on the causes that `diagnose` names, as findings like any
+other.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os.path import basename
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from rlcorr_cli import __version__
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
-from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.results.impossible import Impossible
-from rlcorr_cli.results.judge import Finding, Section
+from rlcorr_cli.causes.table import CAUSES, NOISE
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.records import HIDDEN, Form, Key, Output, computed
+from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
+from rlcorr_cli.results.groups import Inputs
 from rlcorr_cli.results.policy import FailOn
-from rlcorr_cli.results.remedies import Situation
-from rlcorr_cli.results.report import SCHEMA, Report
+from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
+from rlcorr_cli.results.report import Report, plain_key
+from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Status
+from rlcorr_cli.results.verdict import Impossible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,33 +36,50 @@ class Fault:
 class Measurements:
     """The numbers of a dump, just measured or saved.
 
-    inputs: as the JSON report has them.  sections: the whole dump, then its groups.  situation: what remedies depend
+    sections: the whole dump, then its groups.  situation: what remedies depend
     on.  faults: what is wrong with the data, whatever their numbers are.  cause: why the policies differ, where
     that is a fault to be fixed.  notes: on what of the dump was not read.
     """
 
-    inputs: tuple[Mapping[str, Any], ...]
+    inputs: tuple[Input, ...]
     sections: tuple[Section, ...]
-    situation: Situation
+    situation: RemedyContext
     faults: tuple[Fault, ...] = ()
     cause: Fault | None = None
     notes: tuple[str, ...] = ()
 
 
+CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned", "passed"))]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class Checked(Output):
     """Measurements held to n_rules rules.
 
     notes: on what was not read, then faults unless they fail, then what no rule judged.  unjudged: the flags under
     which those faults would fail.  command: which held them.
     """
 
-    measurements: Measurements
-    n_rules: int
+    measurements: Annotated[Measurements, HIDDEN]
+    n_rules: Annotated[int, HIDDEN]
     findings: tuple[Finding, ...]
-    notes: tuple[str, ...] = ()
-    unjudged: tuple[FailOn, ...] = ()
-    command: str = "check"
+    notes: Annotated[
+        tuple[str, ...], Key(about="What no rule judges: suspicions, and groups that a baseline does not have.")
+    ] = ()
+    unjudged: Annotated[tuple[FailOn, ...], HIDDEN] = ()
+    command: Annotated[str, HIDDEN] = "check"
+
+    @property
+    @computed(after="rlcorr")
+    def inputs(self) -> Inputs:
+        """What was checked."""
+        return self.measurements.inputs
+
+    @property
+    @computed(after="inputs")
+    def status(self) -> Literal["passed", "failed"]:
+        """The exit status in a word."""
+        return "passed" if self.passed else "failed"
 
     @property
     def passed(self) -> bool:
@@ -62,7 +87,8 @@ class Checked:
         return not self.counts["failed"]
 
     @property
-    def counts(self) -> dict[str, int]:
+    @computed("The rules, and how many findings failed, warned and passed.", after="status")
+    def counts(self) -> CheckCounts:
         """The number of rules, and how many findings failed, warned and passed."""
         statuses = [finding.status for finding in self.findings]
         failed, warned, passed = (statuses.count(status) for status in ("fail", "warn", "ok"))
@@ -70,24 +96,13 @@ class Checked:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {name}" for name, n in self.counts.items())
-        return f"<Checked: {'passed' if self.passed else 'failed'}, {counts}>"
-
-    def to_dict(self, *, findings: bool = True) -> dict[str, Any]:
-        """The JSON form.  findings: whether it holds them; they may be many, and each has its own `to_dict`."""
-        return {
-            "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [dict(source) for source in self.measurements.inputs],
-            "status": "passed" if self.passed else "failed",
-            "counts": self.counts,
-            "findings": [finding.to_dict() for finding in self.findings] if findings else [],
-            "notes": list(self.notes),
-        }
+        return f"<Checked: {self.status}, {counts}>"
 
 
 def measurements_of(report: Report) -> Measurements:
     """A report's numbers; under a profile the peer's names stand beside the canonical ones."""
     return Measurements(
-        inputs=tuple(source.to_dict() for source in report.inputs),
+        inputs=report.inputs,
         sections=tuple(
             Section(group.plain_key, {**group.metrics, **group.values, **group.objective})
             for group in (report.whole, *report.groups)
@@ -123,7 +138,7 @@ def _cause(cause: CauseFinding | None) -> Fault | None:
     return Fault(name=cause.cause, evidence=f"{cause.cause}: {cause.headline}.", fix=cause.advice)
 
 
-def doubts(faults: Iterable[Fault]) -> tuple[str, ...]:
+def unjudged_warnings(faults: Iterable[Fault]) -> tuple[str, ...]:
     """A note for each fault that no rule judges."""
     return tuple(f"? {fault.evidence} {fault.fix}".rstrip() for fault in faults)
 
@@ -143,3 +158,98 @@ def failures(faults: Iterable[Fault]) -> tuple[Finding, ...]:
         )
         for fault in faults
     )
+
+
+_APART = ("token_ess", "token_tv")
+_FLAG_NEEDS: Mapping[FailOn, tuple[str, ...]] = {
+    "moved": ("advantage_shift", "advantage_shift_se"),
+    "far": _APART,
+    "outliers": _APART,
+}
+"""Flag -> what it is told by; without a number for the last, nobody can tell it."""
+_FLAG_HINTS: Mapping[FailOn, str] = {
+    "moved": "It takes the dump's advantages (--map advantages=COLUMN): name the dump itself, or a report of one that "
+    "has them.",
+}
+_FLAG_MEANINGS = {
+    "moved": f"the policies earn differently, which is staleness (advantage_shift beyond {MOVED:g} and {ERRORS:g} "
+    "standard errors)",
+    "far": f"too far apart for any correction to be safe (token_ess below {USABLE_TOKEN_ESS:g}, or token_tv above "
+    f"{FAR_TOKEN_TV:g})",
+    "outliers": f"a few tokens carry the gap (token_ess below {USABLE_TOKEN_ESS:g} at a token_tv below "
+    f"{FEW_TOKENS_TV:g})",
+}
+_FLAG_FIXES = {
+    "moved": "Sync the weights to the rollout engine more often; `rlcorr diagnose DUMP` shows the evidence.",
+    "far": "Find the cause of the gap first; `rlcorr compare DUMP` shows what each correction would leave.",
+    "outliers": "Zero or drop these tokens; `rlcorr inspect DUMP --worst 5` shows them.",
+}
+
+
+def flag_findings(flag: FailOn, sections: Iterable[Section]) -> list[Finding]:
+    """A finding for each section, which fails where the flag holds."""
+    return [_finding(flag, section) for section in sections]
+
+
+def cause_findings(dump: DiagnosedDump) -> list[Finding]:
+    """A finding for the dump and each group, which fails where a cause other than noise is named."""
+    return [_cause_finding(dump, group) for group in (dump.whole, *dump.groups)]
+
+
+def _cause_finding(dump: DiagnosedDump, group: DiagnosedGroup) -> Finding:
+    diagnosis, key = group.diagnosis, plain_key(group.key)
+    voiding = dump.voiding if group is dump.whole else None
+    if voiding is not None:
+        return _of_cause(key, "fail", f"{voiding.name}: {voiding.evidence.rstrip('.')}.", voiding.fix)
+    cause = diagnosis.cause
+    if cause is None:
+        return _of_cause(key, "ok", f"cause is absent: {diagnosis.conclusion}")
+    bound = "at least" if cause.bound == "at_least" else "at most"
+    what = f"{cause.headline}, {bound} {100 * cause.share:.0f} % of the gap."
+    if cause.cause == NOISE:
+        return _of_cause(key, "ok", f"cause is absent: {what}")
+    return _of_cause(key, "fail", f"{cause.cause}: {what}", cause.advice)
+
+
+def _of_cause(key: Mapping[str, Any], status: Status, message: str, fix: str | None = None) -> Finding:
+    return _absent("cause", key, status, message=message, fix=fix)
+
+
+def _absent(name: str, key: Mapping[str, Any], status: Status, *, message: str, fix: str | None) -> Finding:
+    """That something is absent, or not."""
+    return Finding(
+        key=key,
+        metric=name,
+        value=None,
+        rule="absent",
+        severity="fail",
+        status=status,
+        fix=fix,
+        message=message,
+    )
+
+
+def _finding(flag: FailOn, section: Section) -> Finding:
+    needs = _FLAG_NEEDS[flag]
+    lacking = [name for name in needs if name not in section.values]
+    if lacking:
+        raise DataError(
+            f"--fail-on {flag} looks at {lacking[0]}, which the report does not have.",
+            _FLAG_HINTS.get(flag, "Measure the dump again: name the dump itself, or a report of this release."),
+        )
+    values = {name: section.values[name] for name in needs}
+    if values[needs[-1]] is None:  # as of a rule, what nobody can judge does not pass
+        return _of(flag, section, "fail", f"{flag} has no data.")
+    numbers = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
+    # The other flags are of other numbers.
+    if flag in flags_of(values):
+        return _of(flag, section, "fail", f"{flag}: {_FLAG_MEANINGS[flag]}: {numbers}.")
+    return _of(flag, section, "ok", f"{flag} is absent: {numbers}.")
+
+
+def _of(flag: FailOn, section: Section, status: Status, message: str) -> Finding:
+    return _absent(flag, section.key, status, message=message, fix=_FLAG_FIXES[flag])
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3g}"

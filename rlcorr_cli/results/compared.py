@@ -1,10 +1,9 @@
 """A Comparison: what each of several plans makes of one dump, and which to take; as values, for any form to show."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
-from rlcorr_cli import __version__
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
@@ -12,17 +11,30 @@ from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS
-from rlcorr_cli.results.build import by_batch, refuse_empty, sequence_distances, with_whole
-from rlcorr_cli.results.build import counts as counts_of
-from rlcorr_cli.results.clusters import Clusters
-from rlcorr_cli.results.impossible import Impossible, impossible_in
+from rlcorr_cli.records import HIDDEN, Form, Output, Record, computed
+from rlcorr_cli.results.build import sequence_distances
+from rlcorr_cli.results.groups import (
+    Clusters,
+    Counts,
+    GroupKey,
+    GroupObjective,
+    Inputs,
+    Intervals,
+    Metrics,
+    Suspicions,
+    by_batch,
+    key_order,
+    refuse_empty,
+    with_whole,
+)
+from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
-from rlcorr_cli.results.order import key_order
-from rlcorr_cli.results.recommend import KEEP, Evidence, PlanValues, Recommendation, recommend
-from rlcorr_cli.results.report import plain_key
+from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
 from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
+from rlcorr_cli.results.verdict import Impossible, impossible_in
 from rlcorr_cli.totals.comparison import (
     COMPARISON,
     ComparedTotals,
@@ -31,12 +43,11 @@ from rlcorr_cli.totals.comparison import (
     uncorrected,
     weight_means,
 )
-from rlcorr_cli.totals.families import Value, Values, finite
+from rlcorr_cli.totals.families import Values, finite
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 
-SCHEMA = 1
 Sort = Literal["worth", "info", "kept", "name"]
 
 
@@ -51,57 +62,76 @@ class NamedPlan:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class Skipped(Record):
     """A plan that the dump cannot be compared by, and why."""
 
     name: str
     why: str
 
 
+@dataclass(frozen=True)
+class GroupPlan(Record):
+    """What a plan makes of one group of rows."""
+
+    name: str
+    values: PlanColumns
+    objective: GroupObjective
+
+
 @dataclass(frozen=True, kw_only=True)
-class ComparedGroup:
+class ComparedGroup(Record):
     """The whole dump, with an empty key, or one group of its rows.  metrics: its diagnostics, with advantage_shift."""
 
-    key: Mapping[str, Any]
-    counts: Mapping[str, int]
-    metrics: Mapping[str, Value]
-    plans: tuple[PlanValues, ...]
+    key: GroupKey
+    counts: Counts
+    metrics: Metrics
+    plans: Annotated[tuple[PlanValues, ...], HIDDEN]
     recommendation: Recommendation
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form of a group."""
-        return {
-            "key": plain_key(self.key),
-            "counts": dict(self.counts),
-            "metrics": dict(self.metrics),
-            "plans": [_of_group(plan) for plan in self.plans],
-            "recommendation": self.recommendation.to_dict(),
-        }
-
-
-def _of_group(plan: PlanValues) -> dict[str, Any]:
-    """The JSON form of a plan in a group."""
-    objective = {"objective": dict(plan.objective_metrics)} if plan.objective_metrics else {}
-    return {"name": plan.name, "values": dict(plan.values), **objective}
+    @property
+    @computed(name="plans", after="metrics")
+    def plan_values(self) -> tuple[GroupPlan, ...]:
+        """The plans as a group's JSON has them."""
+        return tuple(GroupPlan(each.name, each.values, each.objective_metrics) for each in self.plans)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(Output):
     """Plans compared on one dump; see the module.  problems: as of a Report.  intervals: of the dump's diagnostics.
     clusters: as of a Report."""
 
-    inputs: tuple[Input, ...]
-    whole: ComparedGroup
-    groups: tuple[ComparedGroup, ...]
-    intervals: Mapping[str, tuple[float, float]]
-    skipped: tuple[Skipped, ...]
-    anomalies: tuple[AnomalyFinding, ...]
-    problems: Mapping[str, Mapping[str, Any]]
-    notes: tuple[str, ...]
-    seconds: float = 0.0
+    inputs: Inputs
     clusters: Clusters | None = None
+    intervals: Intervals
+    groups: tuple[ComparedGroup, ...]
+    skipped: tuple[Skipped, ...]
+    anomalies: Suspicions
+    problems: Problems
+    notes: tuple[str, ...]
+
+    whole: Annotated[ComparedGroup, HIDDEN]
+    seconds: Annotated[float, HIDDEN] = 0.0
 
     @property
+    @computed(after="inputs")
+    def counts(self) -> Counts:
+        """Of the whole dump."""
+        return self.whole.counts
+
+    @property
+    @computed("With advantage_shift, of no correction.", after="clusters")
+    def metrics(self) -> Metrics:
+        """Of the whole dump."""
+        return self.whole.metrics
+
+    @property
+    @computed("In the order in which they were named or are listed.", after="intervals")
+    def plans(self) -> Annotated[tuple[PlanValues, ...], Form(least=1)]:
+        """What each plan makes of the whole dump."""
+        return self.whole.plans
+
+    @property
+    @computed(after="plans")
     def recommendation(self) -> Recommendation:
         """Of the whole dump."""
         return self.whole.recommendation
@@ -128,24 +158,6 @@ class Comparison:
             return tuple(sorted(self.whole.plans, key=lambda plan: plan.name))
         return tuple(sorted(self.whole.plans, key=lambda plan: -(plan.values[sort] or 0.0)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [source.to_dict() for source in self.inputs],
-            "counts": dict(self.whole.counts),
-            "clusters": None if self.clusters is None else self.clusters.to_dict(),
-            "metrics": dict(self.whole.metrics),
-            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "plans": [plan.to_dict() for plan in self.whole.plans],
-            "recommendation": self.recommendation.to_dict(),
-            "groups": [group.to_dict() for group in self.groups],
-            "skipped": [asdict(skipped) for skipped in self.skipped],
-            "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
-            "problems": {name: dict(problem) for name, problem in self.problems.items()},
-            "notes": list(self.notes),
-        }
-
 
 def compared(
     measured: Measured,
@@ -156,7 +168,7 @@ def compared(
     skipped: tuple[Skipped, ...],
     notes: tuple[str, ...],
     anomalies: tuple[AnomalyFinding, ...],
-    problems: Mapping[str, Mapping[str, Any]],
+    problems: Problems,
     n_bad_rows: int = 0,
     objectives: Mapping[Plan, Objective] | None = None,
     batch_by: str | None = None,

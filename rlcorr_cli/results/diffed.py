@@ -9,18 +9,18 @@ clusters of the smaller dump less one as its degrees of freedom; Holm over the f
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from rlcorr_cli import __version__
 from rlcorr_cli.metrics.diagnostics import draws
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
+from rlcorr_cli.records import HIDDEN, Form, Output, Record, computed
 from rlcorr_cli.results.checked import Checked, Measurements
-from rlcorr_cli.results.judge import Finding, Section
-from rlcorr_cli.results.report import SCHEMA, Report
-from rlcorr_cli.results.rule import Severity
+from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.rules import Finding, Section, Severity
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import in_both
@@ -44,7 +44,7 @@ Moved = Literal["rollout", "training", "both", "neither"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Record):
     """One metric in A and in B.
 
     change: B / A on the scale of ratios, else B - A; low, high: its 95 % interval; None where there are no replicates,
@@ -63,12 +63,8 @@ class Change:
     p_holm: float | None = None
     moved: bool = False
     smallest: float | None = None
-    spread: float | None = None
-    n_clusters: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {name: value for name, value in asdict(self).items() if name not in ("spread", "n_clusters")}
+    spread: Annotated[float | None, HIDDEN] = None
+    n_clusters: Annotated[int, HIDDEN] = 0
 
     @property
     def size(self) -> float:
@@ -80,8 +76,11 @@ class Change:
         return abs(self.change) / max(abs(self.a or 0.0), abs(self.b or 0.0), 1e-300)
 
 
+Changes = Annotated[Mapping[str, Change], Form(name="changes", about="Metric to its change.")]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Pairs:
+class Pairs(Record):
     """Rows that both hold, and those of one alone; counted, or (exact false) estimated from a sample of keys.
 
     other_text: of those in both, how many have another length: the same prompt, another text.
@@ -95,7 +94,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class MovedSide(Record):
     """Which policy moved, where all rows pair: the change of its mean log-prob over sequences, nats."""
 
     moved: Moved
@@ -104,31 +103,60 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffSection:
+class DiffSection(Record):
     """The changes of the whole dump (its key is empty) or of one group; not_tested: of metrics beyond the family."""
 
-    key: Mapping[str, Any]
-    metrics: Mapping[str, Change]
-    not_tested: Mapping[str, Change]
+    key: GroupKey
+    metrics: Changes
+    not_tested: Changes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diff:
+class DiffSide(Record):
+    """One of the dumps that are compared."""
+
+    inputs: Inputs
+    counts: Counts
+    clusters: Clusters | None
+
+    @classmethod
+    def of(cls, report: Report) -> "DiffSide":
+        """What is told of a report."""
+        return cls(inputs=report.inputs, counts=report.whole.counts, clusters=report.clusters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherDiff(Record):
+    """A compared with a dump that was named after b."""
+
+    name: str
+    b: DiffSide
+    pairs: Pairs | None
+    side: MovedSide | None
+    metrics: Changes
+    not_tested: Changes
+    groups: tuple[DiffSection, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff(Output):
     """A dump (a, called A) compared with another (b).
 
     name: what b is called, a letter.  sections: the whole, then groups that both have.  min_effect: the smallest change
     that counts as moved, a share.  others: A compared with the dumps that were named after b, each a Diff of its own.
     """
 
-    a: Report
-    b: Report
-    name: str = "B"
     pairs: Pairs | None
-    side: Side | None
-    sections: tuple[DiffSection, ...]
+    side: MovedSide | None
     min_effect: float
     notes: tuple[str, ...] = ()
-    others: tuple["Diff", ...] = ()
+
+    a: Annotated[Report, HIDDEN]
+    b: Annotated[Report, HIDDEN]
+    name: Annotated[str, HIDDEN] = "B"
+    sections: Annotated[tuple[DiffSection, ...], HIDDEN]
+    others: Annotated[tuple["Diff", ...], HIDDEN] = ()
 
     @property
     def comparisons(self) -> tuple["Diff", ...]:
@@ -174,16 +202,53 @@ class Diff:
         moved = {name: None for each in self.comparisons for key, name, _ in each.moved if not key}
         return f"<Diff: {', '.join(moved) or 'nothing'} moved>"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "a": _side_dict(self.a),
-            **_pair_dict(self),
-            "min_effect": self.min_effect,
-            "notes": list(self.notes),
-            "others": [{"name": each.name, **_pair_dict(each), "notes": list(each.notes)} for each in self.others],
-        }
+    @property
+    @computed(name="a", after="rlcorr")
+    def first_side(self) -> DiffSide:
+        """The dump that all are compared with."""
+        return DiffSide.of(self.a)
+
+    @property
+    @computed(name="b", after="first_side")
+    def second_side(self) -> DiffSide:
+        """The dump that was named after it."""
+        return DiffSide.of(self.b)
+
+    @property
+    @computed("The family that is tested.", after="side")
+    def metrics(self) -> Changes:
+        """Of the whole dump."""
+        return self.whole.metrics
+
+    @property
+    @computed("With --all, every other metric.", after="metrics")
+    def not_tested(self) -> Changes:
+        """Of the whole dump."""
+        return self.whole.not_tested
+
+    @property
+    @computed(after="not_tested")
+    def groups(self) -> tuple[DiffSection, ...]:
+        """The changes of the groups that both have."""
+        return self.sections[1:]
+
+    @property
+    @computed(name="others", after="notes")
+    def other_pairs(self) -> tuple[OtherDiff, ...]:
+        """A compared with the further dumps, as JSON has it."""
+        return tuple(
+            OtherDiff(
+                name=each.name,
+                b=each.second_side,
+                pairs=each.pairs,
+                side=each.side,
+                metrics=each.metrics,
+                not_tested=each.not_tested,
+                groups=each.groups,
+                notes=each.notes,
+            )
+            for each in self.others
+        )
 
 
 def ordered(changes: Mapping[str, Change]) -> list[tuple[str, Change]]:
@@ -191,39 +256,8 @@ def ordered(changes: Mapping[str, Change]) -> list[tuple[str, Change]]:
     return sorted(changes.items(), key=lambda item: (not item[1].moved, -item[1].size if item[1].moved else 0))
 
 
-def _pair_dict(diff: Diff) -> dict[str, Any]:
-    """What the JSON form says of a dump that is compared with A, and of its changes."""
-    return {
-        "b": _side_dict(diff.b),
-        "pairs": diff.pairs and asdict(diff.pairs),
-        "side": diff.side and asdict(diff.side),
-        "metrics": _changes_dict(diff.whole.metrics),
-        "not_tested": _changes_dict(diff.whole.not_tested),
-        "groups": [
-            {
-                "key": dict(section.key),
-                "metrics": _changes_dict(section.metrics),
-                "not_tested": _changes_dict(section.not_tested),
-            }
-            for section in diff.sections[1:]
-        ],
-    }
-
-
-def _side_dict(report: Report) -> dict[str, Any]:
-    return {
-        "inputs": [source.to_dict() for source in report.inputs],
-        "counts": dict(report.whole.counts),
-        "clusters": None if report.clusters is None else report.clusters.to_dict(),
-    }
-
-
-def _changes_dict(changes: Mapping[str, Change]) -> dict[str, Any]:
-    return {name: change.to_dict() for name, change in changes.items()}
-
-
 @dataclass(frozen=True)
-class Drawn:
+class BootstrapMetrics:
     """One section of a dump: its metrics, and what they are in every replicate (None: nothing was resampled)."""
 
     values: Mapping[str, float | None]
@@ -241,7 +275,10 @@ class Drawn:
 
 
 def sections(
-    dumps: Iterable[Iterable[tuple[Mapping[str, Any], Drawn, Drawn]]], *, min_effect: float, everything: bool
+    dumps: Iterable[Iterable[tuple[Mapping[str, Any], BootstrapMetrics, BootstrapMetrics]]],
+    *,
+    min_effect: float,
+    everything: bool,
 ) -> list[tuple[DiffSection, ...]]:
     """The changes of each section of each dump, those of the family tested together.
 
@@ -272,7 +309,7 @@ def sections(
     ]
 
 
-def _section(key: Mapping[str, Any], a: Drawn, b: Drawn, *, everything: bool) -> DiffSection:
+def _section(key: Mapping[str, Any], a: BootstrapMetrics, b: BootstrapMetrics, *, everything: bool) -> DiffSection:
     n_clusters = min(a.n_clusters, b.n_clusters)
     draws_a, draws_b = ({}, {}) if n_clusters < FEWEST_CLUSTERS else (a.draws, b.draws)
     rest = [name for name in a.values if name in b.values and name not in FAMILY] if everything else []
@@ -383,7 +420,7 @@ def pairs_of(a: WholeDump | None, b: WholeDump | None) -> Pairs | None:
     )
 
 
-def side_of(pairs: Pairs | None, a: Mapping[str, float | None], b: Mapping[str, float | None]) -> Side | None:
+def side_of(pairs: Pairs | None, a: Mapping[str, float | None], b: Mapping[str, float | None]) -> MovedSide | None:
     """Which policy's log-probs moved; None unless every row is in both, with a text of the same length."""
     if pairs is None or not pairs.both or pairs.only_a or pairs.only_b or pairs.other_text:
         return None
@@ -397,7 +434,7 @@ def side_of(pairs: Pairs | None, a: Mapping[str, float | None], b: Mapping[str, 
         (False, True): "training",
         (True, True): "both",
     }
-    return Side(
+    return MovedSide(
         moved=names[abs(rollout) > ROUNDING, abs(training) > ROUNDING],
         rollout=rollout + 0.0,
         training=training + 0.0,
@@ -428,7 +465,7 @@ def checked(diff: Diff, *, fails: bool) -> Checked:
     return Checked(
         command="diff",
         measurements=Measurements(
-            inputs=tuple(source.to_dict() for report in diff.dumps.values() for source in report.inputs),
+            inputs=tuple(source for report in diff.dumps.values() for source in report.inputs),
             sections=tuple(Section(key, {}) for key, _, _ in of_sections),
             situation=diff.b.situation,
         ),

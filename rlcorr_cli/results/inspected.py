@@ -1,15 +1,14 @@
 """What `inspect` shows of a dump (`Inspected`) and of one row (`OneRow`), as plain values."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated
 
-from rlcorr_cli import __version__
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
-from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.results.report import SCHEMA
+from rlcorr_cli.causes.diagnosis import CauseFinding
+from rlcorr_cli.reading.bad_rows import Problems
+from rlcorr_cli.records import HIDDEN, Key, Output, Plain, Record, computed
+from rlcorr_cli.results.groups import Counts, Inputs, Suspicions
 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -33,14 +32,25 @@ class Values:
             zeros=self.zeros + other.zeros,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form: minimum, mean, maximum, and the share of exact zeros."""
-        n = self.n
-        return {"min": self.min, "mean": self.total / n, "max": self.max, "zero_fraction": self.zeros / n}
+    @property
+    def summary(self) -> "ColumnSummary":
+        """What is told of them."""
+        share = self.zeros / self.n
+        return ColumnSummary(min=self.min, mean=self.total / self.n, max=self.max, zero_fraction=share)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Worst:
+class ColumnSummary(Record):
+    """The finite values of a column; zero_fraction: the share of exact zeros."""
+
+    min: float
+    mean: float
+    max: float
+    zero_fraction: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worst(Record):
     """One of the worst sequences (token None) or tokens, with its value of the measure.
 
     place: the row as errors name it.  token: its number among the row's valid tokens, from 0.
@@ -50,16 +60,21 @@ class Worst:
     place: str
     sample_id: str | None
     n_tokens: int
-    token: int | None = None
+    token: Annotated[int | None, Key(omit=True)] = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form; that of a sequence has no `token`."""
-        return {name: value for name, value in asdict(self).items() if name != "token" or value is not None}
+
+@dataclass(frozen=True, kw_only=True)
+class WorstRows(Record):
+    """The worst sequences and tokens by a measure."""
+
+    by: str
+    sequences: tuple[Worst, ...]
+    tokens: tuple[Worst, ...]
 
 
 @dataclass(frozen=True)
-class Tally:
-    """What `inspect` counts over batches; tallies add.
+class DumpCounts:
+    """What `inspect` counts over batches; they add.
 
     lengths: valid tokens of a non-empty sequence -> how many such there are.  values: by column.
     """
@@ -69,11 +84,11 @@ class Tally:
     lengths: Counter[int] = field(default_factory=Counter[int])
     values: Mapping[str, Values] = field(default_factory=dict[str, Values])
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: "DumpCounts") -> "DumpCounts":
         values = dict(self.values)
         for name, others in other.values.items():
             values[name] = values[name] + others if name in values else others
-        return Tally(self.empty + other.empty, self.masked + other.masked, self.lengths + other.lengths, values)
+        return DumpCounts(self.empty + other.empty, self.masked + other.masked, self.lengths + other.lengths, values)
 
     @property
     def sequences(self) -> int:
@@ -96,28 +111,30 @@ class Tally:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inspected:
+class Inspected(Output):
     """A dump as it is read.
 
     schema: column -> type, of the first file.  columns: canonical -> column, sample_id and step among them where they
     tell rows and files apart.  problems, cause: as of a Report.  by: the measure of the worst.
     """
 
-    inputs: tuple[Input, ...]
-    schema: Mapping[str, str]
-    columns: Mapping[str, str]
-    tally: Tally
-    bad_rows: int
-    problems: Mapping[str, Mapping[str, Any]]
-    anomalies: tuple[AnomalyFinding, ...]
-    notes: tuple[str, ...]
+    inputs: Inputs
+    schema: Annotated[Mapping[str, str], Key(about="Column to type, of the first file.")]
+    columns: Annotated[Mapping[str, str], Key(about="Canonical name to the dump's column.")]
+    problems: Problems
+    anomalies: Suspicions
     cause: CauseFinding | None = None
-    by: str | None = None
-    worst_sequences: tuple[Worst, ...] = ()
-    worst_tokens: tuple[Worst, ...] = ()
+    notes: tuple[str, ...]
+
+    tally: Annotated[DumpCounts, HIDDEN]
+    bad_rows: Annotated[int, HIDDEN]
+    by: Annotated[str | None, HIDDEN] = None
+    worst_sequences: Annotated[tuple[Worst, ...], HIDDEN] = ()
+    worst_tokens: Annotated[tuple[Worst, ...], HIDDEN] = ()
 
     @property
-    def counts(self) -> dict[str, int]:
+    @computed(after="columns")
+    def counts(self) -> Counts:
         """Rows, sequences and tokens by kind, under the names that reports use."""
         return {
             "rows": self.tally.sequences + self.tally.empty + self.bad_rows,
@@ -128,31 +145,29 @@ class Inspected:
             "bad_rows": self.bad_rows,
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        worst = {
-            "by": self.by,
-            "sequences": [sequence.to_dict() for sequence in self.worst_sequences],
-            "tokens": [token.to_dict() for token in self.worst_tokens],
-        }
-        return {
-            "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [source.to_dict() for source in self.inputs],
-            "schema": dict(self.schema),
-            "columns": dict(self.columns),
-            "counts": self.counts,
-            "lengths": {f"{q:g}": self.tally.length(q) for q in LENGTH_QUANTILES},
-            "values": {name: values.to_dict() for name, values in self.tally.values.items()},
-            "problems": {name: dict(problem) for name, problem in self.problems.items()},
-            "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
-            "cause": None if self.cause is None else self.cause.to_dict(),
-            "worst": None if self.by is None else worst,
-            "notes": list(self.notes),
-        }
+    @property
+    @computed("Quantiles of valid tokens a sequence, from 0 to 1; null of no sequence.", after="counts")
+    def lengths(self) -> Mapping[str, int | None]:
+        """The quantiles, by their share."""
+        return {f"{q:g}": self.tally.length(q) for q in LENGTH_QUANTILES}
+
+    @property
+    @computed("By column, over valid tokens.", after="lengths")
+    def values(self) -> Mapping[str, ColumnSummary]:
+        """What each column of log-probs holds."""
+        return {name: values.summary for name, values in self.tally.values.items()}
+
+    @property
+    @computed(after="cause")
+    def worst(self) -> WorstRows | None:
+        """What --worst lists; None without it."""
+        if self.by is None:
+            return None
+        return WorstRows(by=self.by, sequences=self.worst_sequences, tokens=self.worst_tokens)
 
 
 @dataclass(frozen=True)
-class Says:
+class RejectionVote(Record):
     """What one rejection of a plan says about a row.  value: of its statistic, None at token scope; keep: per valid
     token."""
 
@@ -163,7 +178,7 @@ class Says:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneRow:
+class OneRow(Output):
     """One sequence, token by token.
 
     facts: its plain columns.  texts: its text, by column.  tokens: what they are, where the dump says.  valid: whether
@@ -172,33 +187,15 @@ class OneRow:
     """
 
     place: str
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Plain]
     texts: Mapping[str, str]
-    tokens: tuple[Any, ...] | None
+    tokens: tuple[Plain, ...] | None
     valid: tuple[bool, ...]
-    log_probs: Mapping[str, tuple[Any, ...]]
+    log_probs: Annotated[
+        Mapping[str, tuple[Plain, ...]],
+        Key(about="By column, of all tokens, as the dump has them; what is not finite is text."),
+    ]
     log_ratios: tuple[float, ...] = ()
     weights: tuple[float, ...] | None = None
-    says: tuple[Says, ...] = ()
+    says: Annotated[tuple[RejectionVote, ...], Key(name="rejections")] = ()
     problem: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "place": self.place,
-            "facts": {name: _json(value) for name, value in self.facts.items()},
-            "texts": dict(self.texts),
-            "tokens": None if self.tokens is None else [_json(token) for token in self.tokens],
-            "valid": list(self.valid),
-            "log_probs": {name: [_json(value) for value in values] for name, values in self.log_probs.items()},
-            "log_ratios": list(self.log_ratios),
-            "weights": None if self.weights is None else list(self.weights),
-            "rejections": [asdict(opinion) for opinion in self.says],
-            "problem": self.problem,
-        }
-
-
-def _json(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,15 +1,15 @@
 """What a policy objective makes of a dump's training batches, as values."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Self
 
 from rlcorr_cli.metrics.objective import (
     MISTAKES,
     OBJECTIVE,
     BatchObjective,
     Mistake,
+    MistakeName,
     full_names,
     means,
     mistake_values,
@@ -17,81 +17,83 @@ from rlcorr_cli.metrics.objective import (
 )
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.records import Form, Key, Number, Record, Scalar, computed
+from rlcorr_cli.results.groups import Metrics
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 
+MistakeNumbers = Annotated[Mapping[str, Number], Form(keys=("loss", "size", "cos"))]
+
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveBatch:
+class MistakeReport(Record):
+    """What a common mistake would make of it; size and cos compare its coefficients with the plan's."""
+
+    name: MistakeName
+    meaning: str
+    loss: float | None
+    size: float | None
+    cos: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveBatch(Record):
     """One training batch.  batch: its value of the column of batches.  divisor: what its sums are divided by.
     mistakes: by name, as of `mistake_values`."""
 
-    batch: Any
+    batch: Scalar
     divisor: float
-    metrics: Mapping[str, float | None]
-    mistakes: Mapping[str, Mapping[str, float | None]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "batch": plain(self.batch),
-            "divisor": self.divisor,
-            "metrics": dict(self.metrics),
-            "mistakes": {name: dict(values) for name, values in self.mistakes.items()},
-        }
+    metrics: Metrics
+    mistakes: Mapping[MistakeName, MistakeNumbers]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveReport:
+class ObjectiveReport(Record):
     """An objective's numbers; every one is the mean over the training batches that have it.
 
     batch_by: the dump's column of batches, None where all of it is one.  moved: whether the current policy has left
     the old one, in which it is: without current_log_probs every ratio is 1.
     """
 
-    objective: Objective
+    objective: Annotated[Objective, Key(name="settings")]
     batch_by: str | None
     moved: bool
-    batches: tuple[ObjectiveBatch, ...]
+    batches: Annotated[tuple[ObjectiveBatch, ...], Form(least=1)]
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ObjectiveReport":
-        """What `to_dict` wrote; a ValueError where a batch lacks a number."""
-        batches = tuple(ObjectiveBatch(**batch) for batch in data["batches"])
+    def of_keys(cls, values: dict[str, Any]) -> Self:
+        """What JSON has; a ValueError where a batch lacks a number."""
+        made = super().of_keys(values)
         names = {metric.name for metric in OBJECTIVE}
-        if any(set(batch.metrics) != names or set(batch.mistakes) != set(batches[0].mistakes) for batch in batches):
+        first = set(made.batches[0].mistakes)
+        if any(set(batch.metrics) != names or set(batch.mistakes) != first for batch in made.batches):
             raise ValueError("objective: a batch lacks numbers that others have")
-        objective = Objective(**data["settings"])
-        return cls(objective=objective, batch_by=data["batch_by"], moved=data["moved"], batches=batches)
+        return made
 
     @property
-    def metrics(self) -> Values:
+    @computed(after="moved")
+    def metrics(self) -> Metrics:
         """Every number by name."""
         return means([dict(batch.metrics) for batch in self.batches])
 
     @property
     def named_metrics(self) -> Values:
         """The same by the names that tell objectives apart."""
-        return full_names(self.metrics, self.objective.name)
+        return full_names(dict(self.metrics), self.objective.name)
 
     @property
-    def mistakes(self) -> dict[str, Values]:
+    def mistakes(self) -> dict[MistakeName, Values]:
         """What each mistake that the plan allows for would make of it."""
         names = self.batches[0].mistakes
         return {name: means([dict(batch.mistakes[name]) for batch in self.batches]) for name in names}
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+    @property
+    @computed("What common mistakes would make of it.", name="mistakes", after="metrics")
+    def named_mistakes(self) -> tuple[MistakeReport, ...]:
+        """The same, with what each mistake is."""
         meanings = {mistake.name: mistake.meaning for mistake in MISTAKES}
-        return {
-            "settings": self.objective.to_dict(),
-            "batch_by": self.batch_by,
-            "moved": self.moved,
-            "metrics": self.metrics,
-            "mistakes": [{"name": name, "meaning": meanings[name], **of} for name, of in self.mistakes.items()],
-            "batches": [batch.to_dict() for batch in self.batches],
-        }
+        return tuple(MistakeReport(name=name, meaning=meanings[name], **of) for name, of in self.mistakes.items())
 
 
 def objective_report(
@@ -143,9 +145,3 @@ def _is_mistake(mistake: Mistake, of_batch: BatchObjective, plan: Plan) -> bool:
     """Whether it was measured, and departs from the plan at all."""
     corrects = plan.mode == "bypass" or plan.weighting is not None or bool(plan.rules)
     return of_batch.has(f"{mistake.name}.dot") and (corrects or not mistake.keeps_all)
-
-
-def plain(batch: Any) -> Any:
-    """A batch's value as JSON has it: dates and infinities as text."""
-    is_plain = isinstance(batch, int | str | None) or (isinstance(batch, float) and math.isfinite(batch))
-    return batch if is_plain else str(batch)

@@ -1,22 +1,251 @@
 """Policy: everything that `check` compares a dump with, as one value made of plain arguments.
 
-It works on sections of numbers and loads no dump and no report; `runs/check.py` applies it to a report.  A new way
-to ask for a rule becomes a field of `Policy` and a line in `policy`.
+It works on sections of numbers and loads no dump and no report; `runs/check.py` applies it to a report.  A new way to
+ask for a rule becomes a field of `Policy` and a line in `policy`.
+
+Rules files are TOML, YAML or JSON, each record one rule:
+
+    defaults = true             # false: only what stands here
+
+    [[rule]]
+    metric = "k3_kl"
+    max = 0.02                  # or min, or both; inclusive
+    severity = "warn"           # fail unless said otherwise
+    over = "groups"             # total, groups; both unless said otherwise
+    absolute = false            # judge the value, not its size
+    remedy = "Restart the rollout workers."
+
+Several rules on one metric all hold: a warning at one value and a failure at another.
+
+Limits say how far a metric may move from its value in a saved report, the baseline.  A move is one of the absolute
+value where the metric's ideal is 0, else of the value.  Groups that both reports have are compared as well; a group
+that only one of them has is not.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.metrics.availability import missing, possible
-from rlcorr_cli.metrics.catalog import logged_name
+from rlcorr_cli.metrics.catalog import ideal, logged_name
+from rlcorr_cli.plans.files import load
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.results.baseline import Limit, compare, limits, refuse_lacking, unmatched
-from rlcorr_cli.results.judge import Finding, NamedRule, Section, from_flags, judge, replaced, unexcused
-from rlcorr_cli.results.rule import Rule
-from rlcorr_cli.results.rule_defaults import RULES
-from rlcorr_cli.results.rule_files import RulesFile
+from rlcorr_cli.results.rules import (
+    EXAMPLES,
+    RULES,
+    Finding,
+    NamedRule,
+    Over,
+    Rule,
+    Section,
+    Severity,
+    finite,
+    from_flags,
+    judge,
+    pairs,
+    remedy_of,
+    replaced,
+    shown,
+    unexcused,
+    written,
+)
+
+RULE_EXAMPLE = 'A rule is [[rule]], then metric = "kl" and max = 0.1 below it.'
+
+
+@dataclass(frozen=True)
+class RulesFile:
+    """A file's rules, whether the default rules hold beside them, and the file's path (empty without a file)."""
+
+    rules: tuple[NamedRule, ...] = ()
+    defaults: bool = True
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class RuleKey:
+    """What a key of a rules file takes, in words and as a test."""
+
+    takes: str
+    fits: Callable[[Any], bool]
+
+
+def _number(value: Any) -> bool:
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _one_of(allowed: tuple[str, ...]) -> RuleKey:
+    return RuleKey(
+        " or ".join(f'"{value}"' for value in allowed), lambda value: isinstance(value, str) and value in allowed
+    )
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+FLAG = RuleKey("true or false", lambda value: isinstance(value, bool))
+NUMBER = RuleKey("a finite number", _number)
+FILE_KEYS = {"defaults": FLAG, "rule": RuleKey("a list of [[rule]] records", lambda value: isinstance(value, list))}
+RULE_KEYS: dict[str, RuleKey] = {
+    "metric": RuleKey("a metric's name", _text),
+    "min": NUMBER,
+    "max": NUMBER,
+    "absolute": FLAG,
+    "severity": _one_of(get_args(Severity)),
+    "over": _one_of(get_args(Over)),
+    "remedy": RuleKey("a sentence", _text),
+}
+"""RuleKey of a rule -> what it takes."""
+
+
+def read_rules(path: str) -> RulesFile:
+    """The rules in a file; an error names the rule's number and its key."""
+    data, _ = load(path, "rules file", RULE_EXAMPLE)
+    _check_keys(data, FILE_KEYS, path)
+    rules = tuple(_rule(record, f"{path}, rule {i}") for i, record in enumerate(data.get("rule", []), 1))
+    return RulesFile(rules, data.get("defaults", True), path)
+
+
+def _check_keys(data: Mapping[Any, Any], keys: Mapping[str, RuleKey], where: str) -> None:
+    for name, value in data.items():
+        if name not in keys:
+            close = nearest(name, keys, 1) if isinstance(name, str) else ", ".join(keys)
+            raise UsageError(f"{where}: there is no key '{name}'.", f"Nearest: {close}. Keys: {', '.join(keys)}.")
+        if not keys[name].fits(value):
+            raise UsageError(f"{where}: {name} must be {keys[name].takes}, got {shortened(value)}.", RULE_EXAMPLE)
+
+
+def _rule(data: Any, where: str) -> NamedRule:
+    if not isinstance(data, Mapping):
+        raise UsageError(f"{where} is {shortened(data)}, not a record.", RULE_EXAMPLE)
+    _check_keys(data, RULE_KEYS, where)
+    low, high = data.get("min"), data.get("max")
+    if "metric" not in data:
+        raise UsageError(f"{where} names no metric.", RULE_EXAMPLE)
+    if low is None and high is None:
+        raise UsageError(f"{where}: {data['metric']} has neither min nor max.", RULE_EXAMPLE)
+    if low is not None and high is not None and low > high:
+        raise UsageError(f"{where}: min {low:g} is above max {high:g}.", "Nothing lies between them: swap them.")
+    more = {key: data[key] for key in ("absolute", "severity", "over", "remedy") if key in data}
+    return NamedRule(written(data["metric"].strip(), low, high, **more), where)
+
+
+ROUNDING = 1e-9
+"""Sums of the same numbers in another order differ by far less than this share of them; more is a change."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How far a metric may rise above its baseline, or fall below it.  share: whether `amount` is a part of that."""
+
+    metric: str
+    rises: bool
+    amount: float
+    share: bool
+
+    def __str__(self) -> str:
+        amount = f"{100 * self.amount:.12g} %" if self.share else f"{self.amount:.12g}"
+        return f"at most {amount} {'above' if self.rises else 'below'} the baseline"
+
+    @property
+    def option(self) -> str:
+        """The option that sets such a limit."""
+        return "--max-increase" if self.rises else "--max-decrease"
+
+    def room(self, baseline: float) -> float:
+        """How far the metric may move from its baseline."""
+        return (self.amount * abs(baseline) if self.share else self.amount) + ROUNDING * abs(baseline)
+
+
+def limits(rises: Sequence[str], falls: Sequence[str]) -> tuple[Limit, ...]:
+    """The limits of --max-increase and --max-decrease, each METRIC=AMOUNT or METRIC=PERCENT%."""
+    options = [("--max-increase", True, rises), ("--max-decrease", False, falls)]
+    return tuple(
+        _limit(option, rising, metric, amount)
+        for option, rising, texts in options
+        for metric, amount in pairs(option, texts).items()
+    )
+
+
+def _limit(option: str, rises: bool, metric: str, text: str) -> Limit:
+    amount = finite(text.removesuffix("%"))
+    if amount is None or amount < 0:
+        message = f"{option} {metric}={text}: '{text}' is not a number of 0 or more."
+        raise UsageError(message, f"For example {option} {EXAMPLES[option]}.")
+    share = text.endswith("%")
+    return Limit(metric, rises, amount / 100 if share else amount, share)
+
+
+def refuse_lacking(limits: Iterable[Limit], baseline: Sequence[Section], name: str) -> None:
+    """Refuse a limit on a metric that the baseline of this name does not hold."""
+    for limit in limits:
+        if limit.metric not in baseline[0].values:
+            message = f"{limit.option} {limit.metric}: {name} has no {limit.metric}."
+            raise UsageError(message, f"Nearest: {nearest(limit.metric, baseline[0].values)}.")
+
+
+def compare(limits: Iterable[Limit], now: Sequence[Section], baseline: Sequence[Section]) -> tuple[Finding, ...]:
+    """A finding for every limit on the whole dump and on each group that both reports have."""
+    before = {_hashable(section.key): section for section in baseline}
+    matched = [(section, before[_hashable(section.key)]) for section in now if _hashable(section.key) in before]
+    return tuple(_compared(limit, section, earlier) for limit in limits for section, earlier in matched)
+
+
+def unmatched(now: Sequence[Section], baseline: Sequence[Section]) -> int:
+    """How many groups of the report the baseline does not have."""
+    before = {_hashable(section.key) for section in baseline}
+    return sum(_hashable(section.key) not in before for section in now)
+
+
+def _hashable(key: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
+    return frozenset(key.items())
+
+
+def _compared(limit: Limit, now: Section, baseline: Section) -> Finding:
+    value = now.values[limit.metric]
+    holds, predicate = _moved(limit, value, baseline.values[limit.metric])
+    return Finding(
+        key=now.key,
+        metric=limit.metric,
+        value=value,
+        rule=str(limit),
+        severity="fail",
+        status="ok" if holds else "fail",
+        fix=remedy_of(limit.metric) or None,
+        message=f"{limit.metric} {predicate}.",
+    )
+
+
+def _moved(limit: Limit, now: float | None, baseline: float | None) -> tuple[bool, str]:
+    """Whether a limit holds, and the predicate of a sentence on it, whose subject is the metric."""
+    wanted = f"should be {limit}"
+    if now is None:
+        return False, f"has no data, {wanted}"
+    if baseline is None:
+        return False, f"is {shown(now)}, but the baseline has no data, {wanted}"
+    size = ideal(limit.metric) == 0
+    new, old = (abs(now), abs(baseline)) if size else (now, baseline)
+    worse = new - old if limit.rises else old - new
+    by = _by(new, old, size and (now < 0 or baseline < 0))
+    was = f"is {shown(now, baseline)}, the baseline {shown(baseline, now)}{by}"
+    if old == 0 and limit.share and worse > 0:
+        return False, f"{was}, and any change from 0 is more than {100 * limit.amount:.12g} % of it"
+    return worse <= limit.room(old), f"{was}, {wanted}"
+
+
+def _by(now: float, baseline: float, size: bool) -> str:
+    """' (up 50 %)': how far a value moved, as a part of the baseline; size: whether it is one of absolute values."""
+    if baseline == 0 or now == baseline:
+        return ""
+    change = (now - baseline) / abs(baseline)
+    return f" ({'size ' if size else ''}{'up' if change > 0 else 'down'} {abs(100 * change):.3g} %)"
+
 
 FailOn = Literal["anomaly", "moved", "far", "outliers", "cause"]
 """What `check` may fail on beside its rules: faults of the data, `compare`'s flags of a gap, and a cause that

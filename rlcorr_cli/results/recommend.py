@@ -8,13 +8,13 @@ sequences, no correction 0.034.  Its words are here, too, because the JSON repor
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from rlcorr_cli.metrics.comparison import corrects_mismatch
+from rlcorr_cli.metrics.comparison import COMPARISON, corrects_mismatch
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode, Plan, Rejection
-from rlcorr_cli.results.clusters import Clusters
-from rlcorr_cli.results.in_words import apart, number, share
+from rlcorr_cli.records import HIDDEN, Form, Key, Number, Record
+from rlcorr_cli.results.groups import Clusters, Intervals
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.suggest import GeometricBounds
 from rlcorr_cli.totals.families import Value
@@ -48,8 +48,18 @@ FEWEST_KEPT = 20
 """Sequences kept from which on what a rejection prefers is told: with 2 to 7, 7 of 60 null dumps had 3 errors."""
 
 
+PlanColumns = Annotated[
+    Mapping[str, Number],
+    Form(
+        name="plan_columns",
+        about="What a plan leaves of the dump and what it costs; `rlcorr explain NAME` defines each.",
+        keys=tuple(metric.name for metric in COMPARISON),
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
-class PlanValues:
+class PlanValues(Record):
     """A plan that was compared.  also: other names of it.  values: its columns.  intervals: 95 % ones of some.
 
     is_named: whether it was asked for by name.  objective: what a policy objective makes of it, if one was asked for;
@@ -57,13 +67,14 @@ class PlanValues:
     """
 
     name: str
-    plan: Plan
-    values: Mapping[str, Value]
     also: tuple[str, ...] = ()
-    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
-    is_named: bool = False
+    plan: Plan
+    values: PlanColumns
+    intervals: Intervals = field(default_factory=dict[str, tuple[float, float]])
     objective: ObjectiveReport | None = None
-    objective_metrics: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+    is_named: Annotated[bool, HIDDEN] = False
+    objective_metrics: Annotated[Mapping[str, Value], HIDDEN] = field(default_factory=dict[str, Value])
 
     @property
     def worth(self) -> float:
@@ -75,34 +86,19 @@ class PlanValues:
         """Its info; 0 where there is none."""
         return self.values["info"] or 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "name": self.name,
-            "also": list(self.also),
-            "plan": self.plan.to_dict(),
-            "values": dict(self.values),
-            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "objective": None if self.objective is None else self.objective.to_dict(),
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Reason:
+class Reason(Record):
     """A sentence or two, what they are about, their numbers, and an option to copy where they end in one."""
 
     code: str
     text: str
-    option: str = ""
-    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {"code": self.code, "text": self.text, "option": self.option, "values": dict(self.values)}
+    option: Annotated[str, Key(about="To copy; empty where there is none.")] = ""
+    values: Mapping[str, Number] = field(default_factory=dict[str, Value])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recommendation:
+class Recommendation(Record):
     """The plan to take (None where the dump cannot tell), in a sentence; all flags that hold; plans that do as well."""
 
     plan: str | None
@@ -110,16 +106,6 @@ class Recommendation:
     flags: tuple[Flag, ...]
     ties: tuple[str, ...]
     reasons: tuple[Reason, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "plan": self.plan,
-            "headline": self.headline,
-            "flags": list(self.flags),
-            "ties": list(self.ties),
-            "reasons": [reason.to_dict() for reason in self.reasons],
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,3 +387,26 @@ def _selective(evidence: Evidence) -> list[Reason]:
             text = f"{plan.name} keeps {kind} sequences: {length:.2f} times the mean length."
             return [Reason(code="length", text=text, values={"length": length})]
     return []
+
+
+def share(value: Value) -> str:
+    """A percentage, with the digits of what is left to 0 % or 100 %, which only 0 and 1 are, but for rounding."""
+    if value is None:
+        return "an unknown share"
+    percent = 100 * value
+    if percent == 0 or abs(percent - 100) < 1e-10:
+        return f"{percent:.0f} %"
+    if not 0.05 <= percent < 99.95:
+        return "under 0.1 %" if percent < 1 else "over 99.9 %"
+    return f"{percent:.{1 if percent < 9.95 or percent > 90.05 else 0}f} %"
+
+
+def number(value: Value) -> str:
+    """Two digits, or whole thousands."""
+    return "unknown" if value is None else f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}"
+
+
+def apart(value: float, limit: float) -> tuple[str, str]:
+    """Two numbers with as many decimals as tell them apart."""
+    texts = ((f"{value:.{decimals}f}", f"{limit:.{decimals}f}") for decimals in (2, 3, 4))
+    return next((pair for pair in texts if pair[0] != pair[1]), (repr(value), repr(limit)))

@@ -1,32 +1,29 @@
 """A Report: everything `analyze` measured, as plain values; text, JSON and other forms render it.
 
 Its conclusions (`health`, `verdict`, `onset`, `trends`) are computed from its numbers when they are asked for, by the
-rules it carries: another set of rules, through `dataclasses.replace`, changes all of them.  `to_dict` is the stable
-JSON form; `schema` changes when a key changes meaning.
+rules it carries: another set of rules, through `dataclasses.replace`, changes all of them.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from html import escape
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from rlcorr_cli import __version__
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
+from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.errors import plural
 from rlcorr_cli.plans.plan import Bounds, Plan
-from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.results.clusters import Clusters
-from rlcorr_cli.results.impossible import Impossible
-from rlcorr_cli.results.judge import Finding, Section, judge
+from rlcorr_cli.reading.bad_rows import Problems
+from rlcorr_cli.records import HIDDEN, Form, Key, Output, Record, computed, plain
+from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, GroupObjective, Inputs, Intervals, Metrics, Suspicions
 from rlcorr_cli.results.objective import ObjectiveReport
-from rlcorr_cli.results.remedies import Situation, advised
-from rlcorr_cli.results.rule import Rule
-from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rules import RULES, Finding, Health, RemedyContext, Rule, Section, judge, with_remedies
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
-from rlcorr_cli.results.verdict import Onset, Verdict, onset, verdict
-from rlcorr_cli.totals.binned import BinnedTotals, histogram_to_list
+from rlcorr_cli.results.trends import Trends, trends
+from rlcorr_cli.results.verdict import Impossible, Onset, Verdict, onset, verdict
+from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 
@@ -34,16 +31,20 @@ if TYPE_CHECKING:
     import polars
 
     from rlcorr_cli.results.run_totals import RunTotals
-    from rlcorr_cli.results.trends import Trends
 
-SCHEMA = 1
 _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"
 QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
 
 
 def plain_key(key: Mapping[str, Any]) -> dict[str, Any]:
     """A group's key as JSON has it: infinities as text."""
-    return {name: _json(value) for name, value in key.items()}
+    return {name: plain(value) for name, value in key.items()}
+
+
+def _plan(data: Any) -> Plan:
+    from rlcorr_cli.plans.files import plan_from_dict
+
+    return plan_from_dict(data)
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,19 @@ class GroupCurves:
     bins: BinnedTotals
 
 
+KEY_METRICS = ("kl", "k3_kl", "chi2_token", "token_ess", "seq_ess", "ppl_ratio")
+"""What a notebook shows of a report."""
+OPTIONAL = Key(optional=True)
+"""What documents of earlier days lack."""
+Buckets = tuple[tuple[int, ...], tuple[int, ...]]
+"""Places and counts of a histogram."""
 _NONE: Mapping[str, Any] = {}
 """What most of 100,000 groups have none of, once for all of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """One group of rows, or the whole dump with an empty key.
+class Group(Record):
+    """One group of rows; or the whole dump, with an empty key.
 
     key: column -> value, of which NaN is the text 'NaN'.  values: canonical metrics by name.  peer_metrics: the
     profile's, None without a profile.  objective: an objective's numbers by full name, none without one.  intervals:
@@ -68,16 +75,17 @@ class Group:
     alone are drawn from, if asked for.
     """
 
-    key: Mapping[str, Any]
-    counts: Mapping[str, int]
-    values: Mapping[str, Value]
-    peer_metrics: Mapping[str, Value] | None = None
-    objective: Mapping[str, Value] = field(default_factory=lambda: _NONE)
-    intervals: Mapping[str, tuple[float, float]] = field(default_factory=lambda: _NONE, repr=False)
-    curves: "GroupCurves | None" = field(default=None, repr=False)
+    key: GroupKey
+    counts: Counts
+    values: Annotated[Mapping[str, Value], HIDDEN]
+    peer_metrics: Annotated[Mapping[str, Value] | None, HIDDEN] = None
+    intervals: Annotated[Intervals, Key(omit=True)] = field(default_factory=lambda: _NONE, repr=False)
+    objective: GroupObjective = field(default_factory=lambda: _NONE)
+    curves: Annotated[GroupCurves | None, HIDDEN] = field(default=None, repr=False)
 
     @property
-    def metrics(self) -> Mapping[str, Value]:
+    @computed(after="counts")
+    def metrics(self) -> Metrics:
         """The metrics under the names of the report's profile."""
         return self.values if self.peer_metrics is None else self.peer_metrics
 
@@ -91,54 +99,83 @@ class Group:
         """The key as JSON has it."""
         return plain_key(self.key)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form of a group."""
-        objective = {"objective": dict(self.objective)} if self.objective else {}
-        intervals = {"intervals": {name: list(ends) for name, ends in self.intervals.items()}} if self.intervals else {}
-        metrics = dict(self.metrics.items())
-        return {"key": self.plain_key, "counts": dict(self.counts), "metrics": metrics, **intervals, **objective}
+    @classmethod
+    def of_keys(cls, values: dict[str, Any]) -> Self:
+        """What JSON has of a group."""
+        return cls(values=values.pop("metrics"), **values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """The whole dump first, then its groups; rules are applied to canonical values whatever the profile.
+class Pictures(Record):
+    """Counts in bins, for `rlcorr plot report.json`.  values: the canonical metrics beside a profile's."""
 
-    problems: class -> how many rows were left out for it (`rows`), and where the `first` is.
-    anomalies: of whole files, from their first rows.  impossible: a value that proves a column wrong.
-    suggestions: looser bounds for each rejection that takes too much.  geometric: bounds
-    that geometric rejection would take to keep nine sequences in ten.  pictures: binned totals, where they were
-    counted.  search_notes: those of the notes that say what of the dump is not read.  totals: what it was made of,
-    where that was kept.  objective: its losses and coefficients, where one was asked for.  cause: the likely cause
-    of the gap, told from a sample of the rows; None where none is named.  clusters: what intervals were drawn of;
-    None where nothing was.
+    counts: Mapping[str, Mapping[str, tuple[int, ...]]]
+    spread: Mapping[str, tuple[tuple[float, ...], ...]]
+    histograms: Mapping[str, Buckets]
+    log_ratios: Buckets
+    values: Annotated[tuple[Metrics, ...], Key(omit=True), Form(least=1)] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Output):
+    """What `analyze` measured: the whole dump first, then its groups.
+
+    Rules are applied to canonical values whatever the profile.  problems: class -> how many rows were left out for it
+    (`rows`), and where the `first` is.  suspicions: of whole files, from their first rows.  impossible: a value that
+    proves a column wrong.  suggestions: looser bounds for each rejection that takes too much.  geometric: bounds that
+    geometric rejection would take to keep nine sequences in ten.  objective: its losses and coefficients, where one was
+    asked for.  cause: the likely cause of the gap, told from a sample of the rows; null where none is named.  clusters:
+    what intervals were drawn of; null where nothing was.
     """
 
-    inputs: tuple[Input, ...]
-    plan: Plan
+    inputs: Inputs
+    plan: Annotated[Plan, Form(read=_plan)]
     profile: str
-    whole: Group
-    intervals: Mapping[str, tuple[float, float]]
+    cause: Annotated[CauseFinding | None, OPTIONAL] = None
+    clusters: Clusters | None
+    intervals: Intervals
     groups: tuple[Group, ...]
+    problems: Problems
+    anomalies: Suspicions
+    impossible: Annotated[Impossible | None, OPTIONAL] = None
+    suggestions: Annotated[tuple[SuggestedBounds, ...], OPTIONAL] = ()
+    geometric: Annotated[GeometricBounds | None, OPTIONAL] = None
     notes: tuple[str, ...]
-    log_ratios: Histogram
-    problems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    anomalies: tuple[AnomalyFinding, ...] = ()
-    seconds: float = 0.0
-    pictures: BinnedTotals | None = None
-    impossible: Impossible | None = None
-    suggestions: tuple[SuggestedBounds, ...] = ()
-    geometric: GeometricBounds | None = None
-    rules: tuple[Rule, ...] = RULES
-    search_notes: tuple[str, ...] = ()
-    totals: "RunTotals | None" = None
-    objective: ObjectiveReport | None = None
-    cause: CauseFinding | None = None
-    clusters: Clusters | None = None
+    objective: Annotated[ObjectiveReport | None, OPTIONAL] = None
+
+    whole: Annotated[Group, HIDDEN]
+    log_ratios: Annotated[Histogram, HIDDEN]
+    pictures: Annotated[BinnedTotals | None, HIDDEN] = None
+    """Binned totals, where they were counted."""
+    rules: Annotated[tuple[Rule, ...], HIDDEN] = RULES
+    search_notes: Annotated[tuple[str, ...], HIDDEN] = ()
+    """Those of the notes that say what of the dump is not read."""
+    totals: Annotated["RunTotals | None", HIDDEN] = None
+    """What it was made of, where that was kept."""
+    seconds: Annotated[float, HIDDEN] = 0.0
+
+    @property
+    @computed(after="onset")
+    def counts(self) -> Counts:
+        """Of the whole dump."""
+        return self.whole.counts
+
+    @property
+    @computed(after="clusters")
+    def metrics(self) -> Metrics:
+        """Of the whole dump."""
+        return self.whole.metrics
+
+    @property
+    @computed("The default rules, or those of a file, on the whole dump.", name="health", after="groups")
+    def judged(self) -> tuple[Health, ...]:
+        """The findings of the rules as JSON has them."""
+        return tuple(finding.health for finding in self.health)
 
     @cached_property
     def health(self) -> tuple[Finding, ...]:
         """The findings of the rules on the whole dump."""
-        return advised(self.findings(self.whole), self.situation)
+        return with_remedies(self.findings(self.whole), self.situation)
 
     @cached_property
     def causes(self) -> tuple[str, ...]:
@@ -159,14 +196,14 @@ class Report:
         return () if self.faults or self.verdict.level == "far" else self.suggestions
 
     @cached_property
-    def situation(self) -> Situation:
+    def situation(self) -> RemedyContext:
         """What remedies depend on."""
         rejects_already = any((r.statistic, r.scope) == ("ratio", "seq_mean") for r in self.plan.rejections)
         # A framework's own config has no --rs, and a plan that rejects so already has its own suggested bounds.
         if self.geometric is None or rejects_already or self.profile != "canonical":
-            return Situation(plan=self.plan, causes=self.faults, is_far=self.verdict.level == "far")
+            return RemedyContext(plan=self.plan, causes=self.faults, is_far=self.verdict.level == "far")
         bounds = Bounds(low=self.geometric.low, high=self.geometric.high)
-        return Situation(
+        return RemedyContext(
             plan=self.plan,
             causes=self.faults,
             geometric=bounds,
@@ -180,6 +217,7 @@ class Report:
         return judge([Section(group.plain_key, group.values)], self.rules)
 
     @cached_property
+    @computed(after="profile", optional=True)
     def verdict(self) -> Verdict:
         """How close the policies are, and which weights that leaves usable."""
         return verdict(
@@ -192,17 +230,22 @@ class Report:
         )
 
     @cached_property
+    @computed(after="cause", optional=True)
     def onset(self) -> Onset | None:
         """Where along the groups a drift begins."""
         return onset([group.key for group in self.groups], [group.values.get("k3_kl") for group in self.groups])
 
     @cached_property
-    def trends(self) -> "Trends | None":
+    @computed(
+        "Null where pictures were not counted, which takes a third longer: `analyze --json` counts them for `-o`, "
+        "Python's `analyze` for `pictures`.",
+        after="health",
+        optional=True,
+    )
+    def trends(self) -> Trends | None:
         """What the binned totals show; None where they were not counted, which takes a third longer."""
         if self.pictures is None:
             return None
-        from rlcorr_cli.results.trends import trends
-
         return trends(self.pictures, normalizes=self.plan.normalizes)
 
     def __repr__(self) -> str:
@@ -212,14 +255,14 @@ class Report:
         return f"<Report of {paths!r}: {numbers}, plan {self.plan.name}, {self.verdict.level}>"
 
     def _repr_html_(self) -> str:
-        """A small table for notebooks."""
-        from rlcorr_cli.results import html
-
-        return html.table(
-            title=repr(self)[1:-1],
-            metrics={name: self.whole.values.get(name) for name in html.KEY_METRICS},
-            findings=[finding for finding in self.health if finding.broken],
-        )
+        """A small table for notebooks: no script, no style sheet, every text escaped."""
+        values = {name: self.whole.values.get(name) for name in KEY_METRICS}
+        rows = [(name, "no data" if value is None else f"{value:.4g}") for name, value in values.items()]
+        broken = (finding for finding in self.health if finding.broken)
+        rows += [(f"{found.status}: {found.metric}", f"{found.message} {found.fix or ''}") for found in broken]
+        cells = (f"{_cell('th', name)}{_cell('td', text)}" for name, text in rows)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<table><caption>{escape(repr(self)[1:-1])}</caption><tbody>{body}</tbody></table>"
 
     def to_polars(self) -> "polars.DataFrame":
         """A row per group (the whole dump, without groups): its key, its counts, its metrics."""
@@ -231,40 +274,49 @@ class Report:
         rows = [{**g.key, **nan, **g.counts, **g.all_metrics} for g, nan in zip(groups, numbers, strict=True)]
         return polars.DataFrame(rows, infer_schema_length=None)
 
-    def to_dict(self, *, groups: bool = True) -> dict[str, Any]:
-        """The JSON report.  groups: whether it holds them; they may be many, and each has its own `to_dict`."""
-        return {
-            "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [source.to_dict() for source in self.inputs],
-            "plan": self.plan.to_dict(),
-            "profile": self.profile,
-            "verdict": self.verdict.to_dict(),
-            "cause": None if self.cause is None else self.cause.to_dict(),
-            "onset": None if self.onset is None else self.onset.to_dict(),
-            "counts": dict(self.whole.counts),
-            "clusters": None if self.clusters is None else self.clusters.to_dict(),
-            "metrics": dict(self.whole.metrics),
-            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "groups": [group.to_dict() for group in self.groups] if groups else [],
-            "health": [finding.to_health() for finding in self.health],
-            "trends": None if self.trends is None else self.trends.to_dict(),
-            "problems": {name: dict(problem) for name, problem in self.problems.items()},
-            "suspicions": [anomaly.to_dict() for anomaly in self.anomalies],
-            "impossible": self.impossible and {**asdict(self.impossible), "interval": list(self.impossible.interval)},
-            "suggestions": [bounds.to_dict() for bounds in self.suggestions],
-            "geometric": None if self.geometric is None else self.geometric.to_dict(),
-            "notes": list(self.notes),
-            "objective": None if self.objective is None else self.objective.to_dict(),
-            **self._pictures(),
-        }
-
-    def _pictures(self) -> dict[str, Any]:
+    @property
+    @computed(name="pictures", after="objective", omit=True)
+    def pictured(self) -> Pictures | None:
         """What `plot` needs beside the rest, where it was counted; under a profile the canonical values, too."""
         if self.pictures is None:
-            return {}
-        values = {} if self.profile == "canonical" else {"values": [dict(g.values) for g in (self.whole, *self.groups)]}
-        return {"pictures": {**self.pictures.to_dict(), "log_ratios": histogram_to_list(self.log_ratios), **values}}
+            return None
+        groups = () if self.profile == "canonical" else (self.whole, *self.groups)
+        buckets, counts = histogram_to_list(self.log_ratios)
+        values = tuple(group.values for group in groups)
+        return Pictures(**self.pictures.to_dict(), log_ratios=(tuple(buckets), tuple(counts)), values=values)
+
+    @classmethod
+    def of_keys(cls, values: dict[str, Any]) -> Self:
+        """The report of what JSON has.  Its findings, verdict and trends are those of this release's rules on its
+        numbers; under a profile the canonical values are empty where it was saved without binned totals."""
+        objective, pictured = values.get("objective"), values.pop("pictured", None)
+        named = {} if objective is None else objective.named_metrics
+        whole = Group(key={}, counts=values.pop("counts"), values=values.pop("metrics"), objective=named)
+        groups = [whole, *values.pop("groups")]
+        if named:
+            groups = [replace(group, objective=group.objective or dict.fromkeys(named)) for group in groups]
+        canonical = () if pictured is None else pictured.values
+        if len(canonical) not in (0, len(groups)):
+            raise ValueError(f"pictures.values: {len(canonical)} tables of {len(groups)}")
+        if values["profile"] != "canonical":
+            tables = canonical or ({},) * len(groups)
+            groups = [replace(g, values=t, peer_metrics=g.values) for g, t in zip(groups, tables, strict=True)]
+        whole = groups[0]
+        for group in groups:
+            if set(group.metrics) != set(whole.metrics) or set(group.values) != set(whole.values):
+                raise ValueError(f"the group {dict(group.key)} has other metrics than the whole dump")
+            if set(group.objective) != set(whole.objective):
+                raise ValueError(f"the group {dict(group.key)} has other numbers of an objective than the whole dump")
+        for conclusion in ("rlcorr", "verdict", "onset", "judged", "trends"):
+            values.pop(conclusion, None)
+        return cls(
+            **values,
+            whole=whole,
+            groups=tuple(groups[1:]),
+            log_ratios=Histogram.empty() if pictured is None else histogram_from_list(pictured.log_ratios),
+            pictures=None if pictured is None else BinnedTotals.from_dict(vars(pictured)),
+        )
 
 
-def _json(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+def _cell(tag: str, text: str) -> str:
+    return f'<{tag} style="text-align:left">{escape(text)}</{tag}>'

@@ -140,7 +140,7 @@ def report_of(run: RunTotals) -> Report:
         notes=(*run.notes, *_batch_notes(run), *_setting_notes(run)),
         problems=run.problems,
         anomalies=run.anomalies,
-        of_whole=measured.whole,
+        whole_totals=measured.whole,
         objective=_objective(provenance),
         batch_by=provenance.batch,
         group_replicates=measured.group_replicates if measured.pictures is not None else None,

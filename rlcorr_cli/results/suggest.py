@@ -8,11 +8,12 @@ of a group).  Beyond, and of tokens, they come from a histogram, and keep at lea
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from rlcorr_cli.plans.plan import Rejection
 from rlcorr_cli.plans.swept import plain
+from rlcorr_cli.records import Record
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 from rlcorr_cli.totals.tail import Tail
@@ -28,7 +29,7 @@ ROOM = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuggestedBounds:
+class SuggestedBounds(Record):
     """Bounds under which a rejection would keep `kept_fraction` of its units, where it now rejects `lost_fraction`.
 
     low or high is None where the rejection has no such bound, or needs none.  exact: whether it keeps just that share;
@@ -45,10 +46,6 @@ class SuggestedBounds:
     kept_fraction: float
     exact: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return asdict(self)
-
     @property
     def is_idle(self) -> bool:
         """Whether such bounds keep their share only by letting pass what a rejection of ratios is there to take."""
@@ -56,7 +53,7 @@ class SuggestedBounds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeometricBounds:
+class GeometricBounds(Record):
     """Bounds on a sequence's geometric mean ratio e^g that would keep `kept_fraction` of the sequences.
 
     exact: whether they keep just that share; else at least that.
@@ -66,10 +63,6 @@ class GeometricBounds:
     high: float
     kept_fraction: float
     exact: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return asdict(self)
 
     @property
     def option(self) -> str:

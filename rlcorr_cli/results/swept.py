@@ -2,26 +2,25 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from rlcorr_cli import __version__
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
 from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.results.build import counts as counts_of
-from rlcorr_cli.results.build import refuse_empty
+from rlcorr_cli.records import HIDDEN, Form, Key, Number, Output, Record, computed
+from rlcorr_cli.results.groups import Counts, Inputs, refuse_empty
+from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.suggest import ROOM, shortest
 from rlcorr_cli.totals.comparison import LOGS, ComparedTotals
 from rlcorr_cli.totals.families import Value, finite
 from rlcorr_cli.totals.sweep import Candidates, Curve, ess, place_of_share
 from rlcorr_cli.totals.totals import Totals
 
-SCHEMA = 1
 MOST_POINTS = 1000
 BISECTIONS = 200
 
@@ -48,8 +47,13 @@ class Targets:
         return self.keep is not None or self.ess is not None
 
 
+PointValues = Annotated[
+    Mapping[str, Number], Form(keys=("kept", "info", "k3_left", "length", "shift", "shift_se", "ess"))
+]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class Point(Record):
     """The numbers at one pair of bounds.
 
     kept_units: units inside (of a weighting that caps: not capped), as a share.  values: kept (share of tokens), info,
@@ -60,69 +64,51 @@ class Point:
     high: float | None
     n_inside: int
     kept_units: float
-    values: Mapping[str, Value]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {**{name: value for name, value in asdict(self).items() if name != "values"}, **self.values}
+    values: Annotated[PointValues, Key(inline=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class TargetResult(Record):
     """What a target comes to.
 
     point: the numbers there; threshold is None where nothing reaches the target, and the point then the best one.
     option: to copy.  note: what else should be known.
     """
 
-    kind: str
+    kind: Literal["keep", "ess"]
     share: float
-    reached: bool
     point: Point
-    option: str
     note: str = ""
+    reached: Annotated[bool, HIDDEN]
+    option: Annotated[str, HIDDEN]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        bounds = {"low": self.point.low, "high": self.point.high} if self.reached else None
-        return {
-            "kind": self.kind,
-            "share": self.share,
-            "threshold": bounds,
-            "point": self.point.to_dict(),
-            "option": self.option or None if self.reached else None,
-            "note": self.note,
-        }
+    @property
+    @computed("The bounds; null where nothing reaches the target, and point is then the best one.", after="share")
+    def threshold(self) -> Bounds | None:
+        """The bounds that reach it."""
+        return Bounds(self.point.low, self.point.high) if self.reached else None
+
+    @property
+    @computed("To copy; null where none is needed, or nothing reaches the target.", name="option", after="point")
+    def copied_option(self) -> str | None:
+        """The option that sets these bounds."""
+        return self.option or None if self.reached else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class Sweep(Output):
     """The curve, from the tightest bounds to the loosest.  what: the record whose bound moves, in words."""
 
-    inputs: tuple[Input, ...]
-    counts: Mapping[str, int]
-    what: str
-    units: str
-    is_cap: bool
+    inputs: Inputs
+    counts: Counts
+    what: Annotated[str, Key(name="swept")]
+    units: Literal["tokens", "sequences"]
+    is_cap: Annotated[bool, HIDDEN]
     n_units: int
-    points: tuple[Point, ...]
-    target: Target | None
+    points: Annotated[tuple[Point, ...], Form(least=1)]
+    target: TargetResult | None
     notes: tuple[str, ...]
-    seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "rlcorr": {"version": __version__, "schema": SCHEMA},
-            "inputs": [source.to_dict() for source in self.inputs],
-            "counts": dict(self.counts),
-            "swept": self.what,
-            "units": self.units,
-            "n_units": self.n_units,
-            "points": [point.to_dict() for point in self.points],
-            "target": None if self.target is None else self.target.to_dict(),
-            "notes": list(self.notes),
-        }
+    seconds: Annotated[float, HIDDEN] = 0.0
 
 
 def swept_report(
@@ -226,7 +212,7 @@ class _Reading:
     def _is_weighting(self) -> bool:
         return isinstance(self.swept.record, Weighting)
 
-    def target(self, targets: Targets, candidates: Mapping[int, Candidates]) -> Target | None:
+    def target(self, targets: Targets, candidates: Mapping[int, Candidates]) -> TargetResult | None:
         """What a target comes to; None without one."""
         if targets.keep is not None:
             return self._keeping(targets.keep, candidates)
@@ -234,7 +220,7 @@ class _Reading:
             return None
         return self._capped(targets.ess, candidates) if self.curve.outside == "capped" else self._loosest(targets.ess)
 
-    def _keeping(self, share: float, candidates: Mapping[int, Candidates]) -> Target:
+    def _keeping(self, share: float, candidates: Mapping[int, Candidates]) -> TargetResult:
         """The tightest bounds that keep a share of the units, with the fewest digits that keep the same ones."""
         place, nth = place_of_share(self.curve, share)
         if place == len(self.curve.thresholds):
@@ -245,15 +231,15 @@ class _Reading:
         beyond = float(group.distances[n_inside]) if n_inside < len(group.distances) else self.curve.least(place + 1)
         bounds, threshold = self._shortened(threshold, beyond)
         point = self.point(bounds, self._n_before(place) + n_inside, self.curve.cut(place, threshold, group))
-        return Target(kind="keep", share=share, reached=True, point=point, option=self.swept.option(bounds))
+        return TargetResult(kind="keep", share=share, reached=True, point=point, option=self.swept.option(bounds))
 
-    def _capped(self, share: float, candidates: Mapping[int, Candidates]) -> Target:
+    def _capped(self, share: float, candidates: Mapping[int, Candidates]) -> TargetResult:
         """The loosest cap whose weights have an effective sample size, by bisection inside one group."""
         place = crossing_of_ess(self.curve, share)
         if place is None:
             point = self.point_at(len(self.curve.thresholds) - 1)
             note = "Even weights without this bound have it: none is needed."
-            return Target(kind="ess", share=share, reached=True, point=point, option="", note=note)
+            return TargetResult(kind="ess", share=share, reached=True, point=point, option="", note=note)
         group = candidates[place]
         low, high = self.curve.reach(place - 1), self.curve.reach(place)
         if (ess(self.curve.at(place - 1), self.curve.n_units, "weight", "weight_squared") or 0.0) < share:
@@ -271,19 +257,19 @@ class _Reading:
         threshold = _distance(self.swept, bounds)
         n_inside = self._n_before(place) + int(np.searchsorted(group.distances, threshold, side="right"))
         point = self.point(bounds, n_inside, self.curve.cut(place, threshold, group))
-        return Target(kind="ess", share=share, reached=True, point=point, option=self.swept.option(bounds))
+        return TargetResult(kind="ess", share=share, reached=True, point=point, option=self.swept.option(bounds))
 
-    def _no_floor(self, share: float) -> Target:
+    def _no_floor(self, share: float) -> TargetResult:
         """No target: a lower bound above 1 would only scale every weight up."""
         place = min(int(np.searchsorted(self.curve.thresholds, 0.0)), len(self.curve.thresholds) - 1)
         note = "It would take a lower bound above 1, which scales the loss up. The tightest below it:"
         return self._out_of_reach("ess", share, place, note)
 
-    def _out_of_reach(self, kind: str, share: float, place: int, note: str) -> Target:
+    def _out_of_reach(self, kind: Literal["keep", "ess"], share: float, place: int, note: str) -> TargetResult:
         """A target that nothing reaches, with the best place for it."""
         point = self._short_point(place)
         option = self.swept.option(Bounds(point.low, point.high))
-        return Target(kind=kind, share=share, reached=False, point=point, option=option, note=note)
+        return TargetResult(kind=kind, share=share, reached=False, point=point, option=option, note=note)
 
     def _shortened(self, threshold: float, beyond: float) -> tuple[Bounds, float]:
         """The bounds of a threshold in the fewest digits that keep the same units, the next of which lie `beyond`; and
@@ -304,7 +290,7 @@ class _Reading:
         """Units inside the group before a place."""
         return int(self.curve.n_inside[place - 1]) if place else self.curve.totals.n_always
 
-    def _loosest(self, share: float) -> Target:
+    def _loosest(self, share: float) -> TargetResult:
         """The loosest bounds on the curve whose kept units have an effective sample size; else the best ones."""
         names = ("weight", "weight_squared") if self._is_weighting else ("ratio", "ratio_squared")
         sizes = self.curve.sample_sizes(*names)[1:]
@@ -313,7 +299,7 @@ class _Reading:
             return self._out_of_reach("ess", share, int(np.argmax(sizes)), "The nearest:")
         point = self._short_point(int(reaching[-1]))
         what = "weights that are zeroed" if self._is_weighting else "a rejection"
-        return Target(
+        return TargetResult(
             kind="ess",
             share=share,
             reached=True,

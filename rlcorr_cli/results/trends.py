@@ -6,11 +6,12 @@ the curves and word the conclusions; a new conclusion is a field of `Trends` and
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from rlcorr_cli.records import Record
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Bins, Octaves
 from rlcorr_cli.totals.families import Value
@@ -179,7 +180,7 @@ def _lag(key: Mapping[str, Any]) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurpriseTrend:
+class SurpriseTrend(Record):
     """Whether the log-ratio spreads wider for unlikely tokens; std in nats at either end."""
 
     change: Literal["grows", "shrinks", "level"]
@@ -188,7 +189,7 @@ class SurpriseTrend:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PositionTrend:
+class PositionTrend(Record):
     """Whether the gap widens along the sequence; std in nats of the first and the last half of the positions' bins."""
 
     change: Literal["widens", "narrows", "level"]
@@ -197,7 +198,7 @@ class PositionTrend:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LengthTrend:
+class LengthTrend(Record):
     """Size in nats of S, the log of the sequence ratio, at the shortest and the longest lengths.
 
     trap: whether it grows beyond a ratio of 2, so that a bound on the product rejects long sequences more often.
@@ -209,7 +210,7 @@ class LengthTrend:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Concentration:
+class Concentration(Record):
     """What share of the applied weight the heavier half of the sequences carries, and what the heaviest 1 %."""
 
     heavier_half: float
@@ -217,17 +218,13 @@ class Concentration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trends:
+class Trends(Record):
     """The conclusions from binned totals; None where there is too little to tell."""
 
     surprise: SurpriseTrend | None
     position: PositionTrend | None
     length: LengthTrend | None
     concentration: Concentration | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return asdict(self)
 
 
 def trends(binned: BinnedTotals, *, normalizes: bool) -> Trends:

@@ -52,9 +52,9 @@ class BadRowLog:
         share = n_bad / max(n_bad + n_good, 1)
         if share <= self._policy.limit:
             return
-        classes = self.counts.to_dict()
-        listed = ", ".join(f"{name} {counts['rows']:,}" for name, counts in classes.items())
-        first = next(iter(classes.values()))["first"]
+        classes = self.counts.by_class()
+        listed = ", ".join(f"{name} {left_out.rows:,}" for name, left_out in classes.items())
+        first = next(iter(classes.values())).first
         raise DataError(
             f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f} %), which exceeds --max-bad-fraction "
             f"{self._policy.limit:g}: {listed}; {first}.",
@@ -64,7 +64,8 @@ class BadRowLog:
     def finish(self) -> None:
         """Have the rows set aside ready to be published; where there are none, no file is to be there."""
         if self._output is not None:
-            self._output.finish_or_remove(json.dumps({"version": __version__, "problems": self.counts.to_dict()}))
+            problems = {name: left_out.to_dict() for name, left_out in self.counts.by_class().items()}
+            self._output.finish_or_remove(json.dumps({"version": __version__, "problems": problems}))
 
 
 @contextmanager

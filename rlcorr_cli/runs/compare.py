@@ -104,7 +104,7 @@ def compare_dump(
             skipped=skipped,
             notes=tuple(dict.fromkeys(notes)),
             anomalies=anomalies,
-            problems=log.counts.to_dict(),
+            problems=log.counts.by_class(),
             n_bad_rows=log.counts.n_rows,
             objectives=of_plans,
             batch_by=dump.roles.batch,

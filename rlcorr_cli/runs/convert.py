@@ -15,7 +15,7 @@ from rlcorr_cli.reading.convert import SCORED, Partner, canonical_rows
 from rlcorr_cli.reading.datasets import Output, dataset, is_table
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
-from rlcorr_cli.results.converted import Converted
+from rlcorr_cli.results.written import Converted
 from rlcorr_cli.runs.analyze import Watch, watched
 
 ANY_POLICY = PlanColumns(compares=False)

@@ -7,7 +7,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added
 from rlcorr_cli.reading.tables import Table, one_table
-from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import opened
 from rlcorr_cli.runs.budget_search import search_budgets
 from rlcorr_cli.runs.filter_passes import filter_work, filtered_rows

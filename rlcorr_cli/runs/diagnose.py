@@ -26,9 +26,8 @@ from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.reading.token_context import row_id, token_context
-from rlcorr_cli.results.build import refuse_empty
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
-from rlcorr_cli.results.order import key_order
+from rlcorr_cli.results.groups import key_order, refuse_empty
 from rlcorr_cli.runs.analyze import Watch, watched
 from rlcorr_cli.runs.bad_rows import BadRowLog, bad_row_log, check_quarantine
 from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
@@ -87,7 +86,7 @@ def diagnose(
                 for group in (gathered.groups[key],)
             ),
             anomalies=unexplained(anomalies, diagnosed.diagnosis),
-            problems=log.counts.to_dict(),
+            problems=log.counts.by_class(),
             notes=tuple(dump.notes),
         )
         log.finish()

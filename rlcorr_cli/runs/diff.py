@@ -10,7 +10,7 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
 from rlcorr_cli.reading.request import IDS, ReadRequest
-from rlcorr_cli.results.diffed import Diff, Drawn, pairs_of, sections, side_of
+from rlcorr_cli.results.diffed import BootstrapMetrics, Diff, pairs_of, sections, side_of
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved import is_report
@@ -204,12 +204,14 @@ def _check_alike(a: RunTotals, b: RunTotals) -> None:
             )
 
 
-def _drawn(report: Report) -> Drawn:
+def _drawn(report: Report) -> BootstrapMetrics:
     assert report.totals is not None
-    return Drawn(report.whole.values, report.totals.measured.replicates.get(report.plan.mode))
+    return BootstrapMetrics(report.whole.values, report.totals.measured.replicates.get(report.plan.mode))
 
 
-def _groups(a: Report, b: Report, name: str) -> tuple[list[tuple[Mapping[str, Any], Drawn, Drawn]], list[str]]:
+def _groups(
+    a: Report, b: Report, name: str
+) -> tuple[list[tuple[Mapping[str, Any], BootstrapMetrics, BootstrapMetrics]], list[str]]:
     """The groups that both have, and a note on those of one alone.  name: what b is called."""
     of_a, of_b = _by_key(a), _by_key(b)
     if not of_a or not of_b:
@@ -223,11 +225,11 @@ def _groups(a: Report, b: Report, name: str) -> tuple[list[tuple[Mapping[str, An
     return shared, alone
 
 
-def _by_key(report: Report) -> dict[tuple[Any, ...], tuple[Mapping[str, Any], Drawn]]:
+def _by_key(report: Report) -> dict[tuple[Any, ...], tuple[Mapping[str, Any], BootstrapMetrics]]:
     assert report.totals is not None
     of_groups = report.totals.measured.group_replicates or {}
     return {
-        key: (group.plain_key, Drawn(group.values, of_groups[key].get(report.plan.mode)))
+        key: (group.plain_key, BootstrapMetrics(group.values, of_groups[key].get(report.plan.mode)))
         for group in report.groups
         if (key := tuple(group.key.values())) in of_groups
     }

@@ -29,9 +29,9 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, drawn
-from rlcorr_cli.results.filtered import Filtered, Target
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import report_of
+from rlcorr_cli.results.written import Filtered, Target
 from rlcorr_cli.runs.analyze import Watch, opened, run_totals, watched
 from rlcorr_cli.runs.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
 from rlcorr_cli.runs.budget_search import search_budgets
@@ -223,7 +223,7 @@ def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None], 
     if filtered.target.resample is None and filtered.rows_in != filtered.rows_out + gone:
         raise AssertionError(f"{filtered.rows_in} rows in, {filtered.rows_out} out, {gone} not")
     about = {**_about(filtered.report.plan), "counts": filtered.report.whole.counts, **filtered.rows}
-    about |= {} if filtered.coefs is None else {"coefs": filtered.coefs}
+    about |= {} if filtered.coefs is None else {"coefs": filtered.coefs.to_dict()}
     if kept is not None:
         kept.finish(json.dumps(about))
     if dropped is not None:

@@ -22,7 +22,7 @@ from rlcorr_cli.reading.datasets import Output
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.rows_out import corrected
 from rlcorr_cli.reading.whole_rows import OriginalRows
-from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import Progress, measure, provenance_of
 from rlcorr_cli.runs.bad_rows import BadRowLog
 from rlcorr_cli.runs.portions import RetriedSmallerStream

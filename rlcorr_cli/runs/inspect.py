@@ -30,7 +30,7 @@ from rlcorr_cli.reading.peek import TEXTS, Found, find_row, samples
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.reading.token_context import row_id
-from rlcorr_cli.results.inspected import Inspected, OneRow, Says, Tally, Values, Worst
+from rlcorr_cli.results.inspected import DumpCounts, Inspected, OneRow, RejectionVote, Values, Worst
 from rlcorr_cli.runs.analyze import opened, plan_columns
 from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.runs.budget_search import search_budgets
@@ -79,7 +79,7 @@ class ShardInspection:
     """What is seen in one shard's sound rows.  sequences, tokens: its worst, largest first."""
 
     n_rows: int
-    tally: Tally
+    tally: DumpCounts
     sequences: tuple[tuple[float, Candidate], ...]
     tokens: tuple[tuple[float, Candidate], ...]
     gap: GapTotals | None
@@ -99,7 +99,7 @@ class InspectShard:
         """Look at one shard."""
         beside = ShardNotes()
         sequences, tokens = _Worst(self.n_worst), _Worst(self.n_worst)
-        tally, n_rows = Tally(), 0
+        tally, n_rows = DumpCounts(), 0
         gap = SampledGap(self.reading, self.gap_share)
         sampled: list[ChosenRows] = []
         with devices.worker(self.reading.device):
@@ -145,7 +145,7 @@ def inspect(
     check_quarantine(dump)
     anomalies = () if lacks else find_anomalies(samples(dump))
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
-    tally, n_rows = Tally(), Counter[str]()
+    tally, n_rows = DumpCounts(), Counter[str]()
     share = 0 if lacks else gap_share(dump)
     work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by, gap_share=share)
     gap = GapTotals()
@@ -166,7 +166,7 @@ def inspect(
             columns={**dump.columns, **dump.marks},
             tally=tally,
             bad_rows=log.counts.n_rows,
-            problems=log.counts.to_dict(),
+            problems=log.counts.by_class(),
             anomalies=anomalies,
             cause=cause,
             notes=(*((lacks,) if lacks else ()), *dump.notes),
@@ -188,7 +188,7 @@ def _opened_for_looking(request: ReadRequest, chosen: ChosenPlan) -> tuple[Dump,
         return open_dump(request, columns), f"{error.message} {error.hint}"
 
 
-def _tally(rows: CheckedRows, roles: Roles) -> Tally:
+def _tally(rows: CheckedRows, roles: Roles) -> DumpCounts:
     batch = rows.batch
     lengths = batch.lengths
     known, counts = np.unique(lengths[lengths > 0], return_counts=True)
@@ -210,7 +210,7 @@ def _tally(rows: CheckedRows, roles: Roles) -> Tally:
         if len(x)
     }
     lengths_of = Counter(dict(zip(known.tolist(), counts.tolist(), strict=True)))
-    return Tally(int((lengths == 0).sum()), int(batch.n_masked.sum()), lengths_of, values)
+    return DumpCounts(int((lengths == 0).sum()), int(batch.n_masked.sum()), lengths_of, values)
 
 
 def _named(ranked: Sequence[tuple[float, Candidate]]) -> tuple[Worst, ...]:
@@ -242,7 +242,7 @@ def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name
     decision = observe(batch, observation, device, budget_bounds, decides=True).decision
     weights = None if decision is None else decision.weights
     says = [
-        Says(rule.name, rule.rule, None if rule.scope == "token" else float(values[0]), tuple(keep.tolist()))
+        RejectionVote(rule.name, rule.rule, None if rule.scope == "token" else float(values[0]), tuple(keep.tolist()))
         for rule, values, keep in rule_results(batch, plan, device, budget_bounds)
     ]
     n = int(rows.offsets[-1])

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from rlcorr_cli.results.judge import Finding, worst_first
 from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.rules import Finding, worst_first
 from rlcorr_cli.show.numbers import number, share
 
 MARK = "!"

@@ -7,7 +7,7 @@ from rlcorr_cli.metrics.catalog import GROUPS, logged_as
 from rlcorr_cli.metrics.definition import MEASURED_ON, Definition
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES
 from rlcorr_cli.metrics.symbols import SYMBOLS
-from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rules import RULES
 
 METRICS_PAGE = Path(__file__).parents[1] / "manual" / "metrics.md"
 

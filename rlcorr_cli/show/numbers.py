@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rlcorr_cli.errors import plural as plural
-from rlcorr_cli.results.clusters import Clusters
+from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.totals.histogram import Histogram
 
 NOTHING = "–"

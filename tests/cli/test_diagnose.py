@@ -15,7 +15,7 @@ from rlcorr_cli.api.words import as_arguments
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.cli.options import KINDS
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.results.flagged import caused
+from rlcorr_cli.results.checked import cause_findings
 from rlcorr_cli.show.forms import SHEETS
 
 CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"
@@ -173,7 +173,7 @@ def test_check_passes_where_noise_is_all_there_is() -> None:
     ran = run("check", BF16, "--fail-on", "cause", "--json")
     findings = [finding for finding in json.loads(ran.out)["findings"] if finding["metric"] == "cause"]
     assert [finding["status"] for finding in findings] == ["ok"]
-    (finding,) = caused(api.diagnose(BF16))
+    (finding,) = cause_findings(api.diagnose(BF16))
     assert finding.message.startswith("cause is absent: noise of bf16 size, at most ")
 
 
@@ -187,12 +187,12 @@ def test_check_judges_each_group_by_its_own_cause() -> None:
 def test_an_anomaly_that_voids_the_numbers_is_a_cause_too() -> None:
     from dataclasses import replace
 
-    (finding,) = caused(replace(TOP_P_DUMP, anomalies=(SHIFTED,)))
+    (finding,) = cause_findings(replace(TOP_P_DUMP, anomalies=(SHIFTED,)))
     assert (finding.status, finding.fix) == ("fail", "Shift one column by a token.")
     assert finding.message.startswith("shifted_columns: old_log_probs lies one token later")
-    (fine,) = caused(dump(diagnosis("unclear", conclusion="No cause stands out.")))
+    (fine,) = cause_findings(dump(diagnosis("unclear", conclusion="No cause stands out.")))
     assert (fine.status, fine.message) == ("ok", "cause is absent: No cause stands out.")
-    assert caused(NOISE_DUMP)[0].status == "ok"
+    assert cause_findings(NOISE_DUMP)[0].status == "ok"
 
 
 def test_check_says_where_no_cause_can_be_looked_for(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.reading.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.results import recommend
-from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.show.terminal.choice import FLAGS
 from rlcorr_cli.show.terminal.explain import TOPICS, near_misses
 

@@ -14,7 +14,8 @@ from running import BF16, STEPS, jsonl, parquet, row, run
 
 from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.reading.datasets import OutputFile, seal
-from rlcorr_cli.results.report import SCHEMA
+from rlcorr_cli.records import SCHEMA
+from rlcorr_cli.results.outputs import SCHEMA_FILE, schema_text
 
 NAMES = (
     *("report", "filter", "check", "inspect", "row", "diff", "diagnose"),
@@ -142,6 +143,12 @@ def test_every_metric_of_a_report_is_described() -> None:
 def test_the_schema_is_of_this_release() -> None:
     assert document_of("report")["$defs"]["rlcorr"]["properties"]["schema"] == {"const": SCHEMA}
     assert [one["$ref"] for one in document_of()["anyOf"]] == [f"#/$defs/{name}" for name in NAMES]
+
+
+def test_the_file_is_what_the_records_say() -> None:
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text(), (
+        "write it again: python -m rlcorr_cli.results.outputs"
+    )
 
 
 def test_other_outputs_have_no_schema() -> None:

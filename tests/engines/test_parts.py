@@ -31,7 +31,7 @@ from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.datasets import SEAL, PartsPlace, ShardParts, dataset
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.whole_rows import ArrowRows
-from rlcorr_cli.results.filtered import Filtered, Target
+from rlcorr_cli.results.written import Filtered, Target
 from rlcorr_cli.runs.analyze import opened
 from rlcorr_cli.runs.filter import filter_dump
 from rlcorr_cli.runs.filter_parts import WriteParts

@@ -18,7 +18,7 @@ from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.runs.budget_search import BudgetCandidates, BudgetTotals, search_budgets
 from rlcorr_cli.runs.filter_passes import filter_work

@@ -24,7 +24,7 @@ from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import measure, opened
 from rlcorr_cli.runs.bad_rows import BadRowLog
 from rlcorr_cli.runs.filter_passes import FilteredRows, filter_work, filtered_rows

@@ -9,7 +9,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.results.filtered import Target
+from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
 from rlcorr_cli.runs.filter_passes import filter_work
 from rlcorr_cli.runs.inspect import InspectShard

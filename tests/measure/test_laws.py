@@ -32,7 +32,7 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
-from rlcorr_cli.results.inspected import Tally, Values
+from rlcorr_cli.results.inspected import DumpCounts, Values
 from rlcorr_cli.runs.diagnose import COUNTS as GAP_COUNTS
 from rlcorr_cli.runs.diagnose import GroupGaps
 from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
@@ -204,7 +204,7 @@ values = st.lists(st.integers(-(2**40), 0).map(float), min_size=1, max_size=8).m
     lambda xs: Values(n=len(xs), min=min(xs), max=max(xs), total=sum(xs), zeros=xs.count(0.0))
 )
 tallies = st.builds(
-    Tally,
+    DumpCounts,
     st.integers(0, 9),
     st.integers(0, 9),
     st.lists(st.integers(1, 9)).map(Counter),
@@ -304,7 +304,7 @@ LAWS = {
     "UnitTotals": Law(unit_totals, UnitTotals(no_values(FLOAT_BITS), 0, {"a": 0.0, "b": 0.0}, 0)),
     "BadRowCounts": Law(bad_row_counts, BadRowCounts(), commutes=False),
     "Values": Law(values, Values(n=0, min=np.inf, max=-np.inf, total=0.0, zeros=0)),
-    "Tally": Law(tallies, Tally()),
+    "DumpCounts": Law(tallies, DumpCounts()),
     "Tail": Law(short_tails, Tail.empty(4)),
     "DistinctKeys": Law(distinct, DistinctKeys.of(np.zeros(0, np.uint64), 6)),
     "KeySample": Law(sketches, KeySample.of(np.zeros(0, np.uint64))),

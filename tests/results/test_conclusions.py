@@ -14,14 +14,12 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.results.filtered import Target
-from rlcorr_cli.results.impossible import Impossible
-from rlcorr_cli.results.remedies import advised
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.rule import Rule
-from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rules import RULES, Rule, with_remedies
 from rlcorr_cli.results.suggest import Distances, suggestions
 from rlcorr_cli.results.trends import Profile, length_trend, position_trend, surprise_trend
+from rlcorr_cli.results.verdict import Impossible
+from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import analyze as measure
 from rlcorr_cli.runs.filter import filter_dump as filter_with
 from rlcorr_cli.show.figures import draw
@@ -76,7 +74,7 @@ def test_a_changed_rule_changes_check(report: Report, tmp_path: Path) -> None:
     assert broken == [{}, {"step": 2}, {"step": 3}, {"step": 4}]
     strict = replace(report, rules=STRICT)
     raw = [finding for group in (report.whole, *report.groups) for finding in strict.findings(group)]
-    by_table = advised(raw, strict.situation)
+    by_table = with_remedies(raw, strict.situation)
     assert set(map(str, check(strict).findings)) == set(map(str, by_table))
     found = {finding.message for finding in checked.findings if finding.metric == "k3_kl"}
     assert found == {finding.message for finding in by_table if finding.metric == "k3_kl"}

@@ -11,7 +11,7 @@ from oracle import Row
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.results.impossible import TOO_HIGH, TOO_LOW, Impossible, impossible_in, impossible_ratio
+from rlcorr_cli.results.verdict import TOO_HIGH, TOO_LOW, Impossible, impossible_in, impossible_ratio
 from rlcorr_cli.totals.view import Numbers
 
 VOCABULARY = 40

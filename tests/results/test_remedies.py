@@ -12,10 +12,8 @@ import pytest
 from rlcorr_cli import analyze, check, choose_plan
 from rlcorr_cli.causes.table import ANOMALIES
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting, veto
-from rlcorr_cli.results.judge import Finding, Section, judge, written
-from rlcorr_cli.results.remedies import REMEDIES, Situation, advised
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rules import REMEDIES, RULES, Finding, RemedyContext, Section, judge, with_remedies, written
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 PLAIN = Plan("disabled")
@@ -47,7 +45,7 @@ def remedy(metric: str, plan: Plan = PLAIN, **situation: Any) -> str | None:
     (rule,) = (rule for rule in RULES if rule.metric == metric)
     bad = -1e9 if rule.high is None else 1e9
     values = {metric: bad, rule.needs: 0.6}
-    (finding,) = advised(judge([Section({}, values)], [rule]), Situation(plan=plan, **situation))
+    (finding,) = with_remedies(judge([Section({}, values)], [rule]), RemedyContext(plan=plan, **situation))
     return finding.remedy
 
 
@@ -137,7 +135,7 @@ def test_every_specific_remedy_is_of_a_metric_with_a_default_rule() -> None:
 def test_a_users_remedy_is_said_as_written_whatever_the_cause() -> None:
     rule = written("kl", None, 0.01, remedy="Restart the workers.")
     finding: tuple[Finding, ...] = judge([Section({}, {"kl": 1.0})], [rule])
-    assert advised(finding, Situation(plan=PLAIN, causes=("shifted_columns",))) == finding
+    assert with_remedies(finding, RemedyContext(plan=PLAIN, causes=("shifted_columns",))) == finding
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,19 @@ from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
-from rlcorr_cli.results.baseline import compare, limits
-from rlcorr_cli.results.judge import NamedRule, Section, from_flags, judge, replaced, shown, unexcused, written
-from rlcorr_cli.results.rule import Rule
-from rlcorr_cli.results.rule_defaults import RULES
-from rlcorr_cli.results.rule_files import read_rules
+from rlcorr_cli.results.policy import compare, limits, read_rules
+from rlcorr_cli.results.rules import (
+    RULES,
+    NamedRule,
+    Rule,
+    Section,
+    from_flags,
+    judge,
+    replaced,
+    shown,
+    unexcused,
+    written,
+)
 
 BF16 = Path(__file__).parents[2] / "sample_data" / "smollm2_bf16.parquet"
 WHOLE = Section({}, {"kl": -0.2, "seq_ess": 0.5, "reward_mean": None})

@@ -7,9 +7,8 @@ import pytest
 
 from rlcorr_cli import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
-from rlcorr_cli.results.judge import Section, judge
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rules import RULES, Section, judge
 from rlcorr_cli.results.verdict import Onset, Verdict, onset, verdict
 from rlcorr_cli.show.terminal.verdict import verdict as words
 

@@ -1,7 +1,7 @@
 """The manual's pages are what the tables say."""
 
 from rlcorr_cli.metrics.catalog import GROUPS
-from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.show.manual import METRICS_PAGE, metrics_page
 
 

@@ -45,7 +45,7 @@ def reports(dump: Dump, *plans: Plan) -> list[dict[str, Any]]:
             notes=(),
             problems=BadRowCounts(),
             anomalies=(),
-            of_whole=measured.whole,
+            whole_totals=measured.whole,
         ).to_dict()
         for plan in plans
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.results.checked import Checked
-from rlcorr_cli.results.judge import Finding, worst_first
+from rlcorr_cli.results.rules import Finding, worst_first
 from rlcorr_cli.show.markup import command_data, command_property, escaped
 from rlcorr_cli.show.stdout import clean, write_stderr
 from rlcorr_cli.show.terminal.checked import counts, where

@@ -7,7 +7,7 @@ written as an escape.
 import xml.etree.ElementTree as ET
 
 from rlcorr_cli.results.checked import Checked
-from rlcorr_cli.results.judge import Finding
+from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.terminal.checked import where
 

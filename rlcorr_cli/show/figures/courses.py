@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from rlcorr_cli.metrics.weights import KEPT_SIZE
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.rule_defaults import rule_on
+from rlcorr_cli.results.rules import rule_on
 from rlcorr_cli.results.trends import Course, Missing, course, lags
 from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, RED, mark

@@ -6,8 +6,8 @@ from rlcorr_cli import __version__
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.metrics.symbols import symbols_in
 from rlcorr_cli.plans.files import plan_to_toml
-from rlcorr_cli.results.judge import worst_first
 from rlcorr_cli.results.report import Group, Report
+from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.show.cause import cause_sentence, next_step, told_cause
 from rlcorr_cli.show.cells import Cell, Rows, number_of, statuses
 from rlcorr_cli.show.correction import correction

@@ -14,7 +14,7 @@ def pieces(report: Report, *, pictures: bool = True) -> Iterator[str]:
 
     pictures: whether it holds the binned totals that pictures are drawn from; they come last.
     """
-    document = report.to_dict(groups=False)
+    document = report.to_dict(without="groups")
     binned = document.pop("pictures", None)
     last = {"pictures": binned} if pictures and binned is not None else {}
     return streamed.pieces(document, "groups", (group.to_dict() for group in report.groups), last)

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rlcorr_cli.results.checked import Checked, Measurements
-from rlcorr_cli.results.judge import Finding, worst_first
+from rlcorr_cli.results.rules import Finding, worst_first
 from rlcorr_cli.show.numbers import NOTHING, more
 from rlcorr_cli.show.stdout import clean, render
 
@@ -82,6 +82,6 @@ def counts(checked: Checked) -> str:
 
 def _dump_name(measurements: Measurements) -> str:
     """The name of the dump, also where its saved report is checked."""
-    first = measurements.inputs[0]["path"]
+    first = measurements.inputs[0].path
     name = "stdin" if first == "-" else clean(os.path.basename(first))
     return name if len(measurements.inputs) == 1 else f"{name} {more(len(measurements.inputs) - 1, 'file')}"

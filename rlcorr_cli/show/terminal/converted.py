@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from rlcorr_cli.results.converted import Converted
+from rlcorr_cli.results.written import Converted
 from rlcorr_cli.show.numbers import more, plural
 from rlcorr_cli.show.stdout import clean, render
 

@@ -17,8 +17,7 @@ from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.reading.bad_rows import PROBLEMS
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
-from rlcorr_cli.results.rule import Rule
-from rlcorr_cli.results.rule_defaults import RULES
+from rlcorr_cli.results.rules import RULES, Rule
 from rlcorr_cli.show.stdout import emit
 from rlcorr_cli.show.terminal.choice import about_choice
 from rlcorr_cli.show.terminal.presets import WIDTH, about_family, about_preset, indented, records

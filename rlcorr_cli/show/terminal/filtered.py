@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from rlcorr_cli.results.filtered import Filtered
+from rlcorr_cli.results.written import Filtered
 from rlcorr_cli.show.numbers import plural, share
 from rlcorr_cli.show.stdout import clean, render
 from rlcorr_cli.show.terminal.report import (

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from rlcorr_cli.results.impossible import Impossible
+from rlcorr_cli.results.verdict import Impossible
 from rlcorr_cli.show.terminal.verdict import impossible_value, untrusted
 
 

@@ -96,7 +96,7 @@ def _values(console: Console, inspected: Inspected) -> None:
     if not inspected.tally.values:
         return
     table = bare_table("on valid tokens", "min", "mean", "max", "exactly 0")
-    for name, values in inspected.tally.values.items():
+    for name, values in inspected.values.items():
         numbers = values.to_dict()
         table.add_row(
             clean(name),
@@ -112,9 +112,7 @@ def _values(console: Console, inspected: Inspected) -> None:
 def _problems(console: Console, inspected: Inspected) -> None:
     for name, problem in inspected.problems.items():
         line = Text(f"! {name}  ", style="yellow")
-        line.append(
-            f"{plural(problem['rows'], 'row')}, first {clean(problem['first'])}. {FIXES[name]}", style="default"
-        )
+        line.append(f"{plural(problem.rows, 'row')}, first {clean(problem.first)}. {FIXES[name]}", style="default")
         _line(console, line)
     print_anomalies(console, inspected.anomalies)
     print_cause(console, inspected.cause)

@@ -15,8 +15,8 @@ from rich.text import Text
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.metrics.catalog import ideal
 from rlcorr_cli.metrics.samples import QUANTILES
-from rlcorr_cli.results.judge import worst_first
 from rlcorr_cli.results.report import QUANTILE_NOTE, Report
+from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.results.suggest import SuggestedBounds
 from rlcorr_cli.show.cells import Rows
 from rlcorr_cli.show.correction import rejections, weights

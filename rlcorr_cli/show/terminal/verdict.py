@@ -11,12 +11,11 @@ from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.swept import plain
-from rlcorr_cli.results.clusters import Clusters
-from rlcorr_cli.results.impossible import Impossible
-from rlcorr_cli.results.judge import Finding
+from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.results.suggest import SuggestedBounds
-from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Onset, Verdict
+from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Impossible, Onset, Verdict
 from rlcorr_cli.show.numbers import more, share
 from rlcorr_cli.show.stdout import clean
 

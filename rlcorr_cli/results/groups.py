@@ -1,0 +1,179 @@
+"""What every result says of a dump and of each group of its rows: the key, the counts, the metrics, the clusters that
+its intervals were drawn of; and the order of groups.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.errors import DataError, plural
+from rlcorr_cli.metrics.interval import FEW_CLUSTERS, FEWEST_CLUSTERS
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
+from rlcorr_cli.records import Form, Interval, Key, Number, Record, Scalar
+from rlcorr_cli.totals.histogram import Histograms
+from rlcorr_cli.totals.replicates import Replicates
+from rlcorr_cli.totals.tail import Tails
+from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
+from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.whole import WholeDump
+
+COUNTED = {
+    "rows": ROWS,
+    "sequences": "sequences",
+    "empty_sequences": EMPTY,
+    "tokens": "tokens",
+    "masked_tokens": MASKED,
+}
+"""What is counted of a group -> the sum that it is."""
+
+Inputs = Annotated[tuple[Input, ...], Form(least=1)]
+GroupKey = Annotated[
+    Mapping[str, Scalar], Form(name="key", about="A group's value of each column of --group-by.", least=1)
+]
+Counts = Annotated[
+    Mapping[str, int],
+    Form(
+        name="counts",
+        about="tokens are valid ones; empty sequences have none; bad_rows are counted for the whole dump.",
+        keys=tuple(COUNTED),
+        optional=("bad_rows",),
+    ),
+]
+Metrics = Annotated[
+    Mapping[str, Number],
+    Form(
+        name="metrics",
+        about="By name; `rlcorr explain NAME` defines each, a profile has its peer's. A null is a metric of no data.",
+        least=1,
+    ),
+]
+Intervals = Annotated[
+    Mapping[str, Interval], Form(name="intervals", about="95 % bootstrap intervals by metric, of some groups alone.")
+]
+GroupObjective = Annotated[
+    Mapping[str, Number],
+    Key(about="With an objective: its numbers of the group's rows alone, as objective/ppo/loss.", omit=True),
+]
+Suspicions = Annotated[tuple[AnomalyFinding, ...], Key(name="suspicions")]
+
+
+def key_order(values: Iterable[Any]) -> list[tuple[int, Any]]:
+    """What a group's key is sorted by, value after value."""
+    return [order(value) for value in values]
+
+
+def order(value: Any) -> tuple[int, Any]:
+    """Numbers first, text that is a number among them; then other text, NaN too, which has no order; null last."""
+    if value is None:
+        return (2, "")
+    try:
+        number = float(value)
+    except ValueError:
+        return (1, value)
+    return (1, value) if math.isnan(number) else (0, number)
+
+
+def by_batch(totals: Totals, whole_totals: WholeDump | None) -> Totals:
+    """The totals of each training batch, in order, by its value alone."""
+    batches = totals.regrouped(lambda key: key[:1])
+    batches = batches.at(sorted(range(len(batches)), key=lambda place: order(batches.keys[place][0])))
+    return with_whole(batches, whole_totals) if len(batches) == 1 else batches
+
+
+def with_whole(totals: Totals, whole_totals: WholeDump | None) -> Totals:
+    """The totals of one group, of all rows, with the longer tails of the whole dump and what is counted of it alone."""
+    if whole_totals is None:
+        return totals
+    tails = {name: Tails.of_each([tail]) for name, tail in whole_totals.tails.items()}
+    histograms = {name: Histograms.of_each([histogram]) for name, histogram in whole_totals.histograms.items()}
+    return replace(totals, tails={**totals.tails, **tails}, histograms={**totals.histograms, **histograms})
+
+
+def counts(totals: Totals | None, mode: Mode, at: int = 0) -> dict[str, int]:
+    """rows, sequences (with a valid token), empty_sequences, tokens (valid), masked_tokens, of the group at a place; 0
+    without totals.  Bad rows are not here."""
+    numbers = None if totals is None else Numbers.of_mode(totals, mode, at)
+    return {name: 0 if numbers is None else int(numbers.sum(of)) for name, of in COUNTED.items()}
+
+
+def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
+    """A dump without a row, a good row or a valid token is a DataError."""
+    where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"
+    if not counts["rows"]:
+        raise DataError(f"{where}: no rows.", "Name a dump that holds at least one sequence.")
+    bad = counts["bad_rows"]
+    if bad == counts["rows"]:
+        rows = "the only row is bad" if bad == 1 else f"all {bad:,} rows are bad"
+        raise DataError(
+            f"{where}: {rows}.", f"`rlcorr inspect DUMP` says what is wrong with {'it' if bad == 1 else 'them'}."
+        )
+    if not counts["tokens"]:
+        left_out = f"; {plural(bad, 'bad row')} left out" if bad else ""
+        if not counts["masked_tokens"]:
+            empty = (
+                "the only row is empty" if counts["rows"] - bad == 1 else f"all {counts['rows'] - bad:,} rows are empty"
+            )
+            raise DataError(
+                f"{where}: no token, {empty}{left_out}.",
+                "Name a dump whose log-probs are lists with something in them.",
+            )
+        masked = f"{plural(counts['masked_tokens'], 'token')} of {plural(counts['rows'] - bad, 'row')}"
+        raise DataError(
+            f"{where}: no valid token, {masked} masked{left_out}.",
+            "If another column is the mask, name it: --map response_mask=COLUMN.",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clusters(Record):
+    """by: the column whose rows of one value were drawn together, ROLLOUTS for rows of one rollout, NO_CLUSTERS for
+    every row by itself.  n: how many; exact: whether they were counted, else it is an estimate, to 0.3 %."""
+
+    by: str
+    n: int
+    exact: bool = True
+
+    @classmethod
+    def of(cls, by: Any, replicates: Replicates | None) -> "Clusters | None":
+        """From the replicates; None where nothing was resampled."""
+        if replicates is None:
+            return None
+        return cls(by=str(by), n=replicates.clusters.n, exact=replicates.clusters.exact)
+
+    @property
+    def too_few(self) -> bool:
+        """Whether they are too few for an interval, a test or a verdict."""
+        return self.n < FEWEST_CLUSTERS
+
+    @property
+    def few(self) -> bool:
+        """Whether they are too few for intervals to be fully trusted; too_few is a part of that."""
+        return self.n < FEW_CLUSTERS
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """That they are few, in a sentence; nothing where they are not."""
+        if self.too_few:
+            return (f"{self.words}: too few for intervals, which take {FEWEST_CLUSTERS} (`rlcorr help intervals`).",)
+        if self.few:
+            return (
+                f"Intervals rest on {self.words}. Below {FEW_CLUSTERS} they may hold the truth less often than 95 % of "
+                "the time (`rlcorr help intervals`).",
+            )
+        return ()
+
+    @property
+    def counted(self) -> str:
+        """'8 prompts', 'about 250,000 rollouts'."""
+        of_column = "prompt" if self.by in PROMPTS else "cluster"
+        unit = {ROLLOUTS: "rollout", NO_CLUSTERS: "sequence"}.get(self.by, of_column)
+        return plural(self.n, unit) if self.exact else f"about {self.n:,} {unit}s"
+
+    @property
+    def words(self) -> str:
+        """The count, with the column's name: '8 prompts (group_id)'."""
+        return self.counted if self.by in (ROLLOUTS, NO_CLUSTERS) else f"{self.counted} ({self.by})"

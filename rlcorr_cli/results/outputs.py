@@ -1,0 +1,117 @@
+"""OUTPUTS: every JSON output by its name; `python -m rlcorr_cli.results.outputs` writes their schema anew.
+
+`rlcorr explain --schema` prints the file, because it loads nothing that it can do without; a test holds it equal to
+what the records say.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.bad_rows import Problems
+from rlcorr_cli.records import Form, Key, Record, schema
+from rlcorr_cli.results.checked import Checked
+from rlcorr_cli.results.compared import Comparison
+from rlcorr_cli.results.diagnosed import DiagnosedDump
+from rlcorr_cli.results.diffed import Diff
+from rlcorr_cli.results.groups import Counts
+from rlcorr_cli.results.inspected import Inspected, OneRow
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.swept import Sweep
+from rlcorr_cli.results.written import Coefs, Converted, Filtered
+
+SCHEMA_FILE = Path(__file__).parent / "schema.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture(Record):
+    """A picture: where it was written (null where it was shown), and what it shows."""
+
+    kind: str
+    path: str | None
+    caption: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetPlan(Record):
+    """A plan with its other names, when to take it and whose it is."""
+
+    plan: Annotated[Plan, Key(inline=True)]
+    aliases: tuple[str, ...]
+    when: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Part(Record):
+    """One file of a directory."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts(Record):
+    """_rlcorr.json of a directory of parts, written last: of filter with plan, counts and rows, of convert without."""
+
+    version: str
+    plan: Annotated[Plan | None, Key(omit=True)] = None
+    counts: Annotated[Counts | None, Key(omit=True)] = None
+    rows_in: Annotated[int | None, Key(omit=True)] = None
+    rows_out: Annotated[int | None, Key(omit=True)] = None
+    rows_dropped: Annotated[int | None, Key(omit=True)] = None
+    rows_skipped: Annotated[int | None, Key(omit=True)] = None
+    rows_quarantined: Annotated[int | None, Key(omit=True)] = None
+    coefs: Annotated[Coefs | None, Key(omit=True)] = None
+    problems: Annotated[Problems | None, Key(omit=True)] = None
+    parts: Annotated[tuple[Part, ...], Form(least=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorMessage(Record):
+    """What went wrong, what to do about it, and the status that the command ends with."""
+
+    message: str
+    hint: str
+    exit_status: Annotated[int, Form(above=1)]
+
+
+@dataclass(frozen=True)
+class Error(Record):
+    """What any command with --json writes to stderr when it fails."""
+
+    error: ErrorMessage
+
+
+OUTPUTS: Mapping[str, Any] = {
+    "report": Report,
+    "filter": Filtered,
+    "check": Checked,
+    "inspect": Inspected,
+    "row": OneRow,
+    "diff": Diff,
+    "diagnose": DiagnosedDump,
+    "compare": Comparison,
+    "sweep": Sweep,
+    "convert": Converted,
+    "plot": Annotated[tuple[Picture, ...], Form(least=1)],
+    "presets": Annotated[tuple[PresetPlan, ...], Form(least=1)],
+    "parts": Parts,
+    "error": Error,
+}
+"""The name of an output -> what it is made of: a record, or a list of them."""
+
+
+def schema_text() -> str:
+    """The JSON Schema of every output, a definition a line."""
+    document = schema("JSON outputs of rlcorr", OUTPUTS)
+    definitions = document.pop("$defs")
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(definition)}" for name, definition in definitions.items())
+    return f'{json.dumps(document)[:-1]}, "$defs": {{\n{lines}\n}}}}\n'
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")

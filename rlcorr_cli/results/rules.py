@@ -1,0 +1,439 @@
+"""Rules: the range that a metric should lie in, how bad it is outside, and what to do about it; and how `judge` holds
+numbers to them.
+
+First what a rule is, then RULES, the default ones: which values of a metric are a worry, by verl's published guides and
+the definitions of the metrics.  A new rule is a row there: reports, `check`, text, pages and the lines in figures all
+read that table through `judge` or `rule_on`.  A user's rules come from files or flags (`policy.py`), and replace the
+default ones on the same metrics.  A metric without a value has the status "no data", which a report shows and `check`
+counts as broken (`unexcused`).
+
+Last the remedies.  A default rule's own text is the general advice, which `explain` shows.  A row of REMEDIES says it
+more exactly where the plan or the data tell how: with the plan's own bound, or with bounds that were measured.  A
+user's remedy is said as the user wrote it.  Where a cause is known that voids the numbers (shifted columns, say), the
+default remedies are left out: each would treat a consequence.  Where the policies are farther apart than weights can
+repair, no remedy takes weights.  tests/results/test_remedies.py applies each remedy to data that break its rule, and
+sees that it helps.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Any, Literal
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.metrics.catalog import is_two_sided
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
+from rlcorr_cli.plans.swept import plain
+from rlcorr_cli.records import HIDDEN, Key, Number, Record, Scalar, computed
+from rlcorr_cli.totals.families import Value
+from rlcorr_cli.totals.limits import LARGEST_SHAPE
+
+Severity = Literal["fail", "warn"]
+Over = Literal["total", "groups", "both"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The range [low, high], inclusive, that a metric (absolute: its absolute value) should lie in.
+
+    over: whether `check` judges the whole dump, each of its groups, or both.
+    needs: another metric, without which this one is not judged: where either has no value there is no finding.
+    """
+
+    metric: str
+    severity: Severity
+    remedy: str
+    _: KW_ONLY
+    low: float | None = None
+    high: float | None = None
+    absolute: bool = False
+    over: Over = "both"
+    needs: str = ""
+
+    def __str__(self) -> str:
+        """The range as it reads after "should be": '<= 0.01', 'between -0.1 and 0.1', '0', '>= 0.1 in size'."""
+        least = -self.high if self.absolute and self.low is None and self.high is not None else self.low
+        low, high = (None if end is None else f"{end + 0.0:.12g}" for end in (least, self.high))  # -0.0 is 0
+        in_size = " in size" if self.absolute and self.low is not None else ""
+        if low is None or high is None:
+            return f"<= {high}" if low is None else f">= {low}{in_size}"
+        return (low if low == high else f"between {low} and {high}") + in_size
+
+    def holds(self, value: float) -> bool:
+        """Whether a value lies in the range."""
+        size = abs(value) if self.absolute else value
+        return (self.low is None or size >= self.low) and (self.high is None or size <= self.high)
+
+
+_TAIL = (
+    "A few tokens carry the gap: look at them first (`rlcorr inspect DUMP --worst 5`). Only clamped weights bear them "
+    "(--preset token_is)."
+)
+
+
+_SPREAD = "Take a lower --is-high; if that does not help, the policies differ too much to reuse this data."
+
+
+_VETO = "Lower the veto's bound, and look for numerical faults in the log-probs of the vetoed sequences."
+
+
+_SHIFT = (
+    "Check that the right columns are compared and that they are aligned; then look for what shifts all tokens alike: "
+    "temperature, stale weights."
+)
+
+
+_ENGINE = (
+    "Compare precision, sampling parameters and chunking of the two engines; large gaps mean stale or misaligned data."
+)
+
+
+_SEQUENCE = "Do not weight whole sequences on this data: take token weights (--preset token_is)."
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("kl", "fail", _SHIFT, high=0.1, absolute=True),
+    Rule("k3_kl", "fail", _ENGINE, high=0.1),
+    Rule("chi2_token", "fail", _TAIL, high=1.0),
+    Rule("prob_abs_diff_mean", "warn", _ENGINE, high=0.01),
+    Rule("seq_ess", "warn", _SEQUENCE, low=0.3),
+    # The stricter limit of small samples stands beside it, and has no value where they are too small to judge by.
+    Rule("pareto_k_seq", "warn", _SEQUENCE, high=LARGEST_SHAPE, over="total", needs="pareto_k_seq_limit"),
+    Rule("rollout_is_mean", "fail", _SHIFT, low=0.5, high=2.0),
+    Rule("rollout_is_eff_sample_size", "fail", _SPREAD, low=0.3),
+    Rule("rollout_is_std", "fail", _SPREAD, high=1.0),
+    Rule("rollout_is_seq_max_deviation", "warn", _SPREAD, high=1.0),
+    Rule("rollout_is_veto_fraction", "fail", _VETO, high=0.1),
+    Rule("rollout_is_catastrophic_token_fraction", "warn", _VETO, high=0.01),
+    Rule(
+        "rollout_rs_masked_fraction",
+        "warn",
+        "Below 0.1 is ideal. Widen the bounds, or take weights instead of rejection.",
+        high=0.3,
+    ),
+)
+
+
+def rule_on(metric: str, rules: Iterable[Rule]) -> Rule | None:
+    """The first rule on a metric, at whose bounds figures draw their lines; None where no rule is on it."""
+    return next((rule for rule in rules if rule.metric == metric), None)
+
+
+EXAMPLES = {
+    "--max": "kl=0.1",
+    "--min": "seq_ess=0.3",
+    "--max-increase": "kl=20%",
+    "--max-decrease": "seq_ess=10%",
+}
+"""Option -> an example of its value."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """The whole dump (its key is empty) or one of its groups, with every metric that a rule may be on."""
+
+    key: Mapping[str, Any]
+    values: Mapping[str, Value]
+
+
+Status = Literal["ok", "warn", "fail", "no data"]
+BROKEN: tuple[Status, ...] = ("fail", "warn")
+"""The statuses of a rule that is broken, the worse first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding(Record):
+    """The result of one rule on one metric in one section.
+
+    rule: the range in words.  fix: what to do where the rule does not hold; None where nothing is known to help.
+    message: metric, value and rule in one sentence.
+    """
+
+    key: Annotated[Mapping[str, Scalar], Key(about="Empty for the whole dump.")]
+    metric: str
+    value: Number
+    rule: str
+    severity: Severity
+    status: Status
+    fix: Annotated[str | None, HIDDEN]
+    message: Annotated[str, Key(name="says", after="remedy")]
+
+    @property
+    def broken(self) -> bool:
+        """Whether there is a value, and it is outside the range."""
+        return self.status in BROKEN
+
+    @property
+    @computed(after="status")
+    def remedy(self) -> str | None:
+        """The fix of a broken rule; None where the rule holds or cannot be judged."""
+        return self.fix if self.broken else None
+
+    @property
+    def health(self) -> "Health":
+        """As a report has it."""
+        return Health(metric=self.metric, value=self.value, rule=self.rule, status=self.status, remedy=self.remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health(Record):
+    """A default rule on the whole dump."""
+
+    metric: str
+    value: Number
+    rule: str
+    status: Status
+    remedy: str | None
+
+
+@dataclass(frozen=True)
+class NamedRule:
+    """A rule, and where a user wrote it: '--max kl', 'rules.toml, rule 2'; None for a default."""
+
+    rule: Rule
+    origin: str | None = None
+
+
+def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, ...]:
+    """A finding for each rule on each section that it is over, rule by rule; none where a section lacks the metric."""
+    return tuple(
+        _judged(rule, section)
+        for rule in rules
+        for section in sections
+        if rule.metric in section.values
+        and not (rule.needs and None in (section.values[rule.metric], section.values.get(rule.needs)))
+        and rule.over in ("both", "groups" if section.key else "total")
+    )
+
+
+def _judged(rule: Rule, section: Section) -> Finding:
+    value = section.values[rule.metric]
+    status = "no data" if value is None else "ok" if rule.holds(value) else rule.severity
+    is_value = "has no data" if value is None else f"is {shown(value, rule.low, rule.high)}"
+    return Finding(
+        key=section.key,
+        metric=rule.metric,
+        value=value,
+        rule=str(rule),
+        severity=rule.severity,
+        status=status,
+        fix=rule.remedy or None,
+        message=f"{rule.metric} {is_value}, should be {rule}.",
+    )
+
+
+def unexcused(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings as `check` counts them: a metric without data breaks its rule."""
+    return tuple(
+        replace(finding, status=finding.severity) if finding.status == "no data" else finding for finding in findings
+    )
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings of broken rules: failures, then warnings, each in the order of the rules."""
+    broken = (finding for finding in findings if finding.broken)
+    return tuple(sorted(broken, key=lambda finding: BROKEN.index(finding.status)))
+
+
+def shown(value: float, *bounds: float | None) -> str:
+    """A value with three digits, and as many more as it takes to differ from a bound that it is not equal to."""
+    near = {bound for bound in bounds if bound is not None and abs(value) != abs(bound)}
+    whole = len(f"{abs(value):.0f}") if abs(value) < 1e6 else 0  # none of these is cut
+    for digits in range(max(3, whole), 18):
+        text = f"{value:.{digits}g}"
+        if not any(abs(float(text)) == abs(bound) for bound in near):
+            return text
+    return repr(value)
+
+
+def remedy_of(metric: str) -> str:
+    """What the default rules advise about a metric; empty where none is on it."""
+    return next((rule.remedy for rule in RULES if rule.metric == metric), "")
+
+
+def written(
+    metric: str,
+    low: float | None,
+    high: float | None,
+    *,
+    absolute: bool | None = None,
+    severity: Severity = "fail",
+    over: Over = "both",
+    remedy: str | None = None,
+) -> Rule:
+    """A user's rule.
+
+    absolute: by default a high bound alone, on a metric of either sign around an ideal of 0, bounds the absolute value,
+    because a kl of -5 is no better than one of 5.
+    """
+    if absolute is None:
+        absolute = low is None and high is not None and high >= 0 and is_two_sided(metric)
+    remedy = remedy_of(metric) if remedy is None else remedy
+    return Rule(metric, severity, remedy, low=low, high=high, absolute=absolute, over=over)
+
+
+def replaced(*layers: Sequence[NamedRule]) -> tuple[NamedRule, ...]:
+    """The rules of all layers, where each replaces what came before it on the same metrics."""
+    rules: tuple[NamedRule, ...] = ()
+    for layer in layers:
+        metrics = {named.rule.metric for named in layer}
+        rules = (*(named for named in rules if named.rule.metric not in metrics), *layer)
+    return rules
+
+
+def from_flags(at_most: Sequence[str], at_least: Sequence[str]) -> tuple[NamedRule, ...]:
+    """The rules of --max and --min; a metric that both name has one rule with two bounds."""
+    highs = {metric: _finite_amount("--max", metric, text) for metric, text in pairs("--max", at_most).items()}
+    lows = {metric: _finite_amount("--min", metric, text) for metric, text in pairs("--min", at_least).items()}
+    rules: list[NamedRule] = []
+    for metric in {**highs, **lows}:
+        low, high = lows.get(metric), highs.get(metric)
+        if low is not None and high is not None and low > high:
+            message = f"--min {metric}={low:g} is above --max {metric}={high:g}."
+            raise UsageError(message, "Nothing lies between them: swap them.")
+        origin = "--min" if high is None else "--max"
+        rules.append(NamedRule(written(metric, low, high), f"{origin} {metric}"))
+    return tuple(rules)
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """An option's texts METRIC=AMOUNT as metric -> amount; a metric that is named twice is a UsageError."""
+    amounts: dict[str, str] = {}
+    for text in texts:
+        metric, equals, amount = (part.strip() for part in text.partition("="))
+        if not (metric and equals and amount):
+            raise UsageError(
+                f"Cannot read {option} {text}.", f"Write {option} METRIC=NUMBER: {option} {EXAMPLES[option]}."
+            )
+        if metric in amounts:
+            raise UsageError(f"{option} names {metric} twice.", "Give each metric once.")
+        amounts[metric] = amount
+    return amounts
+
+
+def finite(text: str) -> float | None:
+    """The finite number that a text says; None of any other text."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _finite_amount(option: str, metric: str, text: str) -> float:
+    value = finite(text)
+    if value is None:
+        message = f"{option} {metric}={text}: '{text}' is not a finite number."
+        raise UsageError(message, f"For example {option} {EXAMPLES[option]}.")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemedyContext:
+    """The plan whose numbers are judged, and what else is known of them.
+
+    causes: names of what voids the numbers.  geometric: bounds on a sequence's geometric mean ratio that keep
+    `geometric_kept` of the sequences, at least or (is_exact) just that; None where that is not measured.  is_far:
+    whether no weights repair the gap, as the verdict has it.
+    """
+
+    plan: Plan
+    causes: tuple[str, ...] = ()
+    geometric: Bounds | None = None
+    geometric_kept: float = 0.0
+    is_exact: bool = False
+    is_far: bool = False
+
+
+def with_remedies(findings: Iterable[Finding], situation: RemedyContext) -> tuple[Finding, ...]:
+    """The findings with the remedies of this situation in the place of the default ones."""
+    return tuple(
+        replace(finding, fix=_remedy(finding, situation)) if finding.fix == remedy_of(finding.metric) else finding
+        for finding in findings
+    )
+
+
+def _remedy(finding: Finding, situation: RemedyContext) -> str | None:
+    if situation.causes:
+        return None
+    if situation.is_far and finding.metric in OF_WEIGHTS:
+        return "No weights repair a gap as wide as this: find its cause first."
+    specific = REMEDIES.get(finding.metric)
+    return (None if specific is None else specific(situation)) or finding.fix
+
+
+def _look_first(situation: RemedyContext) -> str:
+    """Few tokens with a large ratio: weights that are clamped bear them, but for a gap that none repair."""
+    return (
+        "A few tokens carry the gap: look at them first (`rlcorr inspect DUMP --worst 5`)." if situation.is_far else ""
+    )
+
+
+def _no_sequence_weights(situation: RemedyContext) -> str:
+    """Token weights, or a geometric rejection with bounds that keep a share which is said."""
+    weighting = situation.plan.weighting
+    if weighting is not None and weighting.scope == "token":
+        return "Weights of whole sequences would not bear this data; the plan's token weights do not depend on it."
+    bounds = situation.geometric
+    if bounds is None or bounds.low is None or bounds.high is None:
+        return ""
+    return (
+        "Do not weight whole sequences on this data: take token weights (--preset token_is), or geometric rejection "
+        f"with --rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}, which keeps "
+        f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g} % of the dump's sequences."
+    )
+
+
+def _narrower_weights(situation: RemedyContext) -> str:
+    """Weights of smaller scope spread less, and so do weights that are clamped lower."""
+    weighting = situation.plan.weighting
+    if weighting is None or weighting.scope == "token":
+        return ""
+    return "Take token weights (--is token), which spread far less than those of sequences, or a lower --is-high."
+
+
+def _mean_of_weights(situation: RemedyContext) -> str:
+    """The mean weight of long sequences falls below 1 by itself where their weights spread."""
+    weighting = situation.plan.weighting
+    if weighting is None or weighting.scope != "sequence":
+        return ""
+    return (
+        "The few sequences that would bring the mean back to 1 are not in this dump: take token weights (--is token). "
+        "If their mean is far from 1, too, check that the right columns were compared."
+    )
+
+
+def _lower_veto(situation: RemedyContext) -> str:
+    """A veto rejects what lies below its bound, so a lower bound takes less."""
+    vetoes = [rejection for rejection in situation.plan.rejections if _is_veto(rejection)]
+    if not vetoes or vetoes[0].bounds.low is None:
+        return ""
+    bound = vetoes[0].bounds.low
+    return (
+        f"Lower the veto's bound from {bound:g} to {bound / 10:g}, and look for numerical faults in the log-probs of "
+        "the vetoed sequences."
+    )
+
+
+def _is_veto(rejection: Rejection) -> bool:
+    return rejection.statistic == "ratio" and rejection.scope == "seq_min" and rejection.bounds.high is None
+
+
+REMEDIES: Mapping[str, Callable[[RemedyContext], str]] = {
+    "chi2_token": _look_first,
+    "seq_ess": _no_sequence_weights,
+    "pareto_k_seq": _no_sequence_weights,
+    "rollout_is_mean": _mean_of_weights,
+    "rollout_is_std": _narrower_weights,
+    "rollout_is_eff_sample_size": _narrower_weights,
+    "rollout_is_seq_max_deviation": _narrower_weights,
+    "rollout_is_veto_fraction": _lower_veto,
+    "rollout_is_catastrophic_token_fraction": _lower_veto,
+}
+"""Metric -> its default remedy in a situation; empty where the general one says all there is."""
+OF_WEIGHTS = (
+    *("seq_ess", "pareto_k_seq"),
+    *("rollout_is_mean", "rollout_is_std", "rollout_is_eff_sample_size", "rollout_is_seq_max_deviation"),
+    "rollout_rs_masked_fraction",
+)
+"""Metrics whose remedies take other weights, or weights at all."""
