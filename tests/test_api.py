@@ -20,7 +20,7 @@ import rlcorr_cli
 from rlcorr_cli import BadRowPolicy, Plan, Report, analyze, check, choose_plan, errors, filter_dump, plot, save, to_html
 from rlcorr_cli import inspect as inspect_dump
 from rlcorr_cli import inspect_row as show_row
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.plans.presets import preset
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from running import BF16, SAMPLE, STEPS, Ran, run_process, run_python
 
-from rlcorr_cli.api.drawing import NO_REPORT
-from rlcorr_cli.cli.bash_words import whole
-from rlcorr_cli.cli.options import KINDS
+from rlcorr_cli.commands.bash_words import whole
+from rlcorr_cli.commands.drawing import NO_REPORT
+from rlcorr_cli.commands.options import KINDS
 from rlcorr_cli.frameworks.chosen import CANONICAL
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.releases import RELEASES
@@ -115,7 +115,7 @@ def test_completion_of_names_loads_nothing_heavy() -> None:
     lines = [*OFFERED, ("analyze", "sample.jsonl", "--group-by", "")]
     script = (
         "import os, sys\n"
-        "from rlcorr_cli.cli.main import run\n"
+        "from rlcorr_cli.commands.main import run\n"
         "for line in eval(sys.argv[1]):\n"
         "    os.environ.update(line); run([]); print('\\nLOADED', *sys.modules)"
     )

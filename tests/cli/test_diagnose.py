@@ -11,9 +11,9 @@ from diagnoses import NOISE_DUMP, SHIFTED, TOP_P_DUMP, diagnosis, dump
 from running import BF16, STEPS, parquet, refused, row, run, run_process
 
 from rlcorr_cli import api
-from rlcorr_cli.api.words import as_arguments
 from rlcorr_cli.causes.table import ALL_CAUSES
-from rlcorr_cli.cli.options import KINDS
+from rlcorr_cli.commands.options import KINDS
+from rlcorr_cli.commands.words import as_arguments
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.results.flagged import caused
 from rlcorr_cli.show.forms import SHEETS
@@ -148,7 +148,7 @@ def test_from_python_it_is_a_function_of_the_same_names() -> None:
 
 
 def test_causes_are_offered_to_the_shell_and_the_kind_is_known() -> None:
-    from rlcorr_cli.cli import completion
+    from rlcorr_cli.commands import completion
 
     assert [name for name, _ in completion.causes()] == ["cause", *ALL_CAUSES]
     assert KINDS[-1] == "diagnose"

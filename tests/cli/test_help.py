@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from running import STEPS, parquet, refused, row, run
 
-from rlcorr_cli.cli import app
-from rlcorr_cli.cli.examples import EXAMPLES
+from rlcorr_cli.commands import app
+from rlcorr_cli.commands.examples import EXAMPLES
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "200"])

@@ -16,9 +16,9 @@ from running import BF16, refused, run
 
 import rlcorr_cli
 from rlcorr_cli import api
-from rlcorr_cli.api.words import FLAGS, as_arguments
-from rlcorr_cli.cli import app, main
-from rlcorr_cli.cli.option_groups import flat
+from rlcorr_cli.commands import app, main
+from rlcorr_cli.commands.option_groups import flat
+from rlcorr_cli.commands.words import FLAGS, as_arguments
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.measure.worst import MEASURES
@@ -26,7 +26,7 @@ from rlcorr_cli.reading.formats import NAMES
 
 PACKAGE = Path(rlcorr_cli.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b")
-ELSEWHERE = ("cli", "present", "presets", "layouts")
+ELSEWHERE = ("commands", "show", "presets", "layouts")
 """Parts of the package whose texts the API does not raise, or that name the flags of other tools."""
 
 

@@ -1,0 +1,174 @@
+"""What a shell is offered for the values of options: names from the tables that the code uses.
+
+Each function gives values with what they are.  Tables are loaded when one is asked for; columns are read only from a
+file that is named before them, from its footer or its first line.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+import typer
+
+FIRST_LINE = 2**24
+"""A longer first line of a file of JSON lines is not read for its columns."""
+
+OBJECTIVE = "objective/"
+"""What the names of an objective's numbers begin with."""
+
+Offers = list[tuple[str, str]]
+
+
+def _offers(names: Mapping[str, str], end: str = "") -> Offers:
+    """Names with one line on each; end: what must follow a name."""
+    return [(name + end, " ".join(about.split())) for name, about in names.items()]
+
+
+def presets() -> Offers:
+    """Every preset, its aliases first: they are shorter."""
+    from rlcorr_cli.plans.presets import ALIASES, PRESETS
+
+    return _offers({name: PRESETS[ALIASES.get(name, name)].when for name in (*ALIASES, *PRESETS)})
+
+
+def preset_words() -> Offers:
+    """What `rlcorr presets` takes: a preset, or a framework."""
+    from rlcorr_cli.plans.presets.families import FAMILIES
+
+    listed = ("list", "Every preset, with what it is for.")
+    return [*_offers(FAMILIES), ("show", "One preset, with its plan file."), listed, *presets()]
+
+
+def profiles() -> Offers:
+    """Every profile."""
+    from rlcorr_cli.frameworks.releases import RELEASES
+
+    return _offers(RELEASES)
+
+
+def kinds() -> Offers:
+    """Every kind of picture."""
+    from rlcorr_cli.commands.options import KINDS
+
+    return [(name, "") for name in KINDS]
+
+
+def rejections() -> Offers:
+    """Each statistic at each scope: 'ratio.seq_mean:'."""
+    from rlcorr_cli.plans.plan import SCOPES
+    from rlcorr_cli.plans.statistics import STATISTICS
+
+    return _offers({f"{row.name}.{scope}": row.formula for row in STATISTICS.values() for scope in SCOPES}, ":")
+
+
+def limited_metrics(incomplete: str) -> Offers:
+    """Every metric as a rule names it: 'kl='; an objective's once one is begun: 'objective/ppo/loss='."""
+    if not incomplete.startswith(OBJECTIVE):
+        return [
+            *_offers(_metrics(), "="),
+            *([(OBJECTIVE, "")] if incomplete and OBJECTIVE.startswith(incomplete) else []),
+        ]
+    from rlcorr_cli.metrics.objective import BY_FULL_NAME
+
+    return _offers({name: definition.meaning for name, definition in BY_FULL_NAME.items()}, "=")
+
+
+def _metrics() -> dict[str, str]:
+    from rlcorr_cli.metrics.catalog import DEFINITIONS
+
+    return {name: definition.meaning for name, definition in DEFINITIONS.items()}
+
+
+def explained() -> Offers:
+    """What `rlcorr explain` takes."""
+    from rlcorr_cli.show.terminal.explain import TOPICS, known
+
+    about = {**_metrics(), **dict(presets()), **TOPICS}
+    return [(name, about.get(name, "")) for name in known()]
+
+
+def pages() -> Offers:
+    """The manual's pages."""
+    from rlcorr_cli.show.terminal.help import PAGES
+
+    return _offers(PAGES)
+
+
+def formats() -> Offers:
+    """What a dump may be."""
+    from rlcorr_cli.reading.formats import NAMES
+
+    return [(name, "") for name in ("auto", *NAMES)]
+
+
+def devices() -> Offers:
+    """Where to compute."""
+    return [("auto", "A CUDA GPU where there is one."), ("cpu", "NumPy."), ("torch", "torch on a CPU."), ("cuda", "")]
+
+
+def fail_on() -> Offers:
+    """What `check` may fail on beside its rules."""
+    from rlcorr_cli.results.policy import FailOn
+
+    return [(name, "") for name in get_args(FailOn)]
+
+
+def causes() -> Offers:
+    """What `diagnose` may fail on."""
+    from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
+
+    return _offers({ANY_CAUSE: "Any but noise.", **{name: row.meaning for name, row in ALL_CAUSES.items()}})
+
+
+def columns(ctx: typer.Context) -> list[str]:
+    """The columns of the dump that is named before."""
+    return _columns(ctx)
+
+
+def mapped_columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """'old_log_probs=', and after the sign the columns of the dump that is named before."""
+    from rlcorr_cli.reading.names import COLUMNS
+
+    canonical, equals, _ = incomplete.partition("=")
+    if not equals:
+        return [f"{name}=" for name in COLUMNS]
+    return [f"{canonical}={column}" for column in _columns(ctx)]
+
+
+def _columns(context: typer.Context) -> list[str]:
+    """The columns of the first file of a dump; none of what cannot be read at once.
+
+    Of a line that ends in an option without its value typer leaves the arguments unparsed.
+    """
+    from rlcorr_cli.errors import RlcorrError
+    from rlcorr_cli.reading.formats import by_suffix
+
+    path = next(iter(context.params.get("dumps") or context.args), "")
+    try:
+        match by_suffix(path):
+            case "parquet":
+                from rlcorr_cli.reading.dump import schema_of
+
+                return list(schema_of([path]))
+            case "jsonl":
+                return _keys_of_first_line(path)
+            case _:
+                return []
+    except (OSError, EOFError, RlcorrError):
+        return []
+
+
+def _keys_of_first_line(path: str) -> list[str]:
+    import gzip
+    import json
+
+    with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+        line = file.readline(FIRST_LINE)
+    try:
+        row: Any = json.loads(line)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        return []
+    return _texts(row) if isinstance(row, dict) else []
+
+
+def _texts(names: Iterable[Any]) -> list[str]:
+    return [name for name in names if isinstance(name, str)]

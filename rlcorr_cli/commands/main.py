@@ -1,0 +1,272 @@
+"""main(): where every command line comes in, and the one door through which every error leaves.
+
+typer is imported for what needs it: that takes as long as all else that `rlcorr presets` or `rlcorr explain NAME` do,
+so these two go straight to their function when typed without options, and so does `rlcorr explain --schema [NAME]`.
+"""
+
+import errno
+import gc
+import mmap
+import os
+import re
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from typing import NoReturn
+
+from rlcorr_cli.engines import interrupt
+from rlcorr_cli.engines.interrupt import Terminated
+from rlcorr_cli.errors import OutputError, RlcorrError, address_space, not_one_of, require_address_space
+from rlcorr_cli.show.stdout import (
+    ClosedStdout,
+    clean,
+    disarmed,
+    disarmed_json,
+    drop_stdout,
+    has_emitted,
+    tame_environment,
+    write_stderr,
+)
+
+_REFUSED_CHOICE = re.compile(
+    r"Invalid value for '(?P<option>--[\w-]+)'[^:]*: Value error, '(?P<value>.*)' is not one of (?P<choices>.*)\.",
+    re.DOTALL,
+)
+"""What typer says of a value that is none of an option's choices."""
+COMPLETE = "_RLCORR_COMPLETE"
+"""The variable in which a shell says that it asks what could come next."""
+_UNFOLDED = "100000"
+"""A width at which no description of a value is folded: fish takes each further line of one for a value, too."""
+INTERRUPTED = 130
+_SELDOM = 200_000, 20, 100
+"""When Python looks for garbage that refers to itself: what is kept of many groups is gone through each time, and of a
+run little is such garbage."""
+_QUOTED = re.compile("'([^']+)'")
+LIGHT = ("presets", "explain", "help")
+"""Commands that load no library for numbers."""
+LEAST_BYTES = 400_000_000
+"""Of address space, which numpy and pyarrow take."""
+SPARE_BYTES = 1 << 23
+"""Of address space, kept so that what went wrong can be said where there is no more."""
+LACKS_MEMORY = (
+    "failed to map segment from shared object",
+    "Cannot allocate memory",
+    "cannot allocate memory",
+    "can't allocate memory",
+    "can't start new thread",
+    "Failed to launch worker thread",
+    "bad_alloc",
+)
+"""What errors of libraries say where there is no memory for them."""
+FAILS_SILENTLY = ("without exception set", "without setting an exception")
+"""What Python says of a library that failed, and did not say why: where address space is limited, for want of it."""
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line; never returns.  Exit statuses are those of README."""
+    gc.set_threshold(*_SELDOM)
+    _occupy_streams()
+    _end(run(sys.argv[1:] if args is None else args, begin=interrupt.install))
+
+
+def _occupy_streams() -> None:
+    """Open the null device in the place of a closed stream: else the first file that is opened gets its number, and
+    what a library of C writes to stderr lands in that file."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _end(status: int) -> NoReturn:
+    """Leave without taking the interpreter down: that costs half a second where torch is loaded, and would wait for
+    worker threads that nobody waits for.  All that was written is in place by now, and nothing of ours runs at exit.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # closed by the caller, or by the reader
+            stream.flush()
+    os._exit(status)
+
+
+def run(args: Sequence[str], begin: Callable[[], None] = lambda: None) -> int:
+    """The exit status of a command line, errors shown.  begin: called where what it raises is shown, too."""
+    if os.environ.get(COMPLETE) != "complete_bash":
+        return _run(list(args), begin)
+    from rlcorr_cli.commands import bash_words
+
+    with bash_words.joined():
+        return _run(list(args), begin)
+
+
+def _run(arguments: list[str], begin: Callable[[], None]) -> int:
+    spare = mmap.mmap(-1, SPARE_BYTES)
+    try:
+        try:
+            begin()
+            tame_environment()
+            if COMPLETE in os.environ:
+                os.environ["TERMINAL_WIDTH"] = _UNFOLDED
+            with _debug_lines() if "--debug" in arguments else nullcontext():
+                return fast_path(arguments)
+        finally:
+            interrupt.signal_handled()
+    except RlcorrError as error:
+        return _show(error, arguments)
+    except (BrokenPipeError, SystemExit) as error:
+        if COMPLETE in os.environ and isinstance(error, SystemExit):
+            return error.code if isinstance(error.code, int) else 0  # by which fish knows whether to offer files
+        # rich and typer answer a closed pipe with SystemExit(1), and nothing else here raises one.
+        drop_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return _interrupted()
+    except Terminated as ended:
+        return ended.exit_status
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return _show(
+                OutputError("There is no space left to write to.", "Free some, or write elsewhere."), arguments
+            )
+        spare.close()
+        lacking = next(filter(None, map(_no_memory, _chain(error))), None)
+        return _fault() if lacking is None else _show(lacking, arguments, 3)
+
+
+@contextmanager
+def _debug_lines() -> Generator[None]:
+    """What the package logs goes to stderr, each in a line."""
+    import logging
+
+    log, lines = logging.getLogger("rlcorr_cli"), logging.StreamHandler()
+    level, propagates = log.level, log.propagate
+    log.addHandler(lines)
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(level)
+        log.propagate = propagates
+
+
+def fast_path(args: list[str]) -> int:
+    """Commands that need no options parsed, else the app.  A request for completion comes without arguments."""
+    if args[:1] == ["presets"] and len(args) < 3 and all(map(_is_name, args[1:])) and args[1:] != ["show"]:
+        from rlcorr_cli.show.terminal.presets import print_presets
+
+        print_presets(*args[1:])
+        return 0
+    if len(args) == 2 and args[0] == "explain" and _is_name(args[1]):
+        from rlcorr_cli.show.terminal.explain import print_explanation
+
+        print_explanation(args[1])
+        return 0
+    if args[:2] == ["explain", "--schema"] and not any(arg.startswith("-") for arg in args[2:]) and len(args) < 4:
+        from rlcorr_cli.show.terminal.schema import print_schema
+
+        print_schema(args[2] if len(args) == 3 else None)
+        return 0
+    return parsed(args)
+
+
+def _is_name(arg: str) -> bool:
+    return bool(arg) and not arg.startswith("-")
+
+
+def parsed(args: list[str]) -> int:
+    """The status of a command line that typer parses."""
+    import typer
+
+    from rlcorr_cli.commands import app
+
+    if args[:1] and args[0] in app.COMMANDS and args[0] not in LIGHT and not {"-h", "--help"} & {*args}:
+        require_address_space(LEAST_BYTES)
+    try:
+        # Help and the version are printed by typer.
+        with nullcontext() if sys.stdout is not None else redirect_stdout(ClosedStdout()):
+            status = app.run(args)
+        return status if status != INTERRUPTED else _interrupted()  # typer makes a status of an interrupt
+    except typer.TyperException as error:
+        refused = _REFUSED_CHOICE.match(error.format_message())
+        if refused is not None:
+            return _show(not_one_of(refused["option"], refused["value"], _QUOTED.findall(refused["choices"])), args)
+        command = next((arg for arg in args if arg in app.COMMANDS), None)
+        hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
+        return _show(RlcorrError(error.format_message(), hint), args, status=2)
+    except typer.Abort as aborted:  # what typer makes of an EOFError, as if one had been asked something
+        raise aborted.__cause__ or aborted from None
+
+
+def _interrupted() -> int:
+    """Say where an interrupt left things as they were."""
+    from rlcorr_cli.files.outputs import has_published
+
+    nothing = not has_published() and not has_emitted()
+    write_stderr("Interrupted: nothing was written.\n" if nothing else "Interrupted.\n")
+    return INTERRUPTED
+
+
+def _fault() -> int:
+    _write_traceback()
+    write_stderr("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.\n")
+    return 70
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it came of."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return iter(seen)
+
+
+def _no_memory(error: BaseException) -> RlcorrError | None:
+    """What to say where an error is one of memory, which libraries word in many ways as they are loaded."""
+    limit = address_space()
+    words = LACKS_MEMORY if limit is None else (*LACKS_MEMORY, *FAILS_SILENTLY)
+    if not isinstance(error, MemoryError) and not any(word in str(error) for word in words):
+        return None
+    hint = "Try a smaller --batch-tokens, or fewer --threads."
+    if limit is not None:
+        hint += f" `ulimit -v` leaves {limit / 1e9:.2g} GB of address space, of which libraries alone take 0.7."
+    return RlcorrError("Out of memory.", hint)
+
+
+def _write_traceback() -> None:
+    """The traceback of what is being handled, line by line; a message in it may be anything."""
+    import traceback
+
+    write_stderr(disarmed("\n".join(map(clean, traceback.format_exc().split("\n")))))
+
+
+def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:
+    """Two lines on stderr: what is wrong and where, then what to type."""
+    status = error.exit_status if status is None else status
+    error.word(str)  # the API has it speak of arguments
+    if _asks(args, "--debug"):
+        _write_traceback()
+    if _asks(args, "--json"):
+        import json
+
+        document = {"error": {"message": error.message, "hint": error.hint, "exit_status": status}}
+        write_stderr(disarmed_json(json.dumps(document)) + "\n")
+    else:
+        write_stderr(disarmed(f"Error: {_line(error.message)}\n{_line(error.hint)}".rstrip()) + "\n")
+    return status
+
+
+def _asks(args: Sequence[str], flag: str) -> bool:
+    """Whether a flag is typed: for errors, parsing among them, the arguments are all there is."""
+    if flag not in args:
+        return False
+    from rlcorr_cli.commands import app
+
+    return flag in app.typed_options(args)
+
+
+def _line(text: str) -> str:
+    """One line without control characters: file and column names come from outside."""
+    return clean(re.sub(r"[\n\t]", " ", text))

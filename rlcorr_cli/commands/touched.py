@@ -1,0 +1,86 @@
+"""What a run reads and writes, compared before it starts; the one place that every command goes through for that."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcorr_cli.commands.arguments import several
+from rlcorr_cli.commands.choosing import plan_file
+from rlcorr_cli.errors import UsageError, shortened
+from rlcorr_cli.files import located, output_path
+from rlcorr_cli.files.destinations import DUMP, Destination, check_run
+from rlcorr_cli.places import STDIN
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.show.forms import FORMS, SHEETS
+
+
+def written(option: str, path: Any) -> Path:
+    """The path that an option names for an output."""
+    if not isinstance(path, str | Path):
+        raise UsageError(f"{option} should be a path, not {shortened(path)}.", "Name a file.")
+    if str(path) == "" or "\0" in str(path):
+        raise UsageError(f"{option} names no file: {shortened(str(path))}.", "Is a variable of the shell empty?")
+    if str(path) == STDIN:
+        what = f"{option} takes no '{STDIN}': nothing but text goes to standard output."
+        raise UsageError(what, "Name a file, or a directory.")
+    return output_path(option, path)
+
+
+def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
+    """Files that reports are written to, if their names tell a form that such a report has."""
+    files = tuple(written("-o", path) for path in several(paths))
+    for path in files:
+        suffix = path.suffix.lower()
+        if suffix not in FORMS:
+            known = ", ".join(FORMS)
+            raise UsageError(f"{path}: a report is written as {known}.", "Name it report.html or the like.")
+        if suffix == ".tb" and n_group_columns != 1:
+            raise UsageError("TensorBoard needs groups by one column of steps.", "Add --group-by step.")
+    return files
+
+
+def sheet_files(paths: Any) -> tuple[Path, ...]:
+    """Files that a result other than a report is written to, if their names tell one of its forms."""
+    files = tuple(written("-o", path) for path in several(paths))
+    for path in files:
+        if path.suffix.lower() not in SHEETS:
+            raise UsageError(f"{path}: it is written as {', '.join(SHEETS)}.", "Name it result.html or the like.")
+    return files
+
+
+def check_touched(
+    destinations: Sequence[Destination],
+    dumps: Sequence[str],
+    *,
+    plan: Any = None,
+    plans: Sequence[Any] = (),
+    rules: str | Path | None = None,
+    baseline: Any = None,
+) -> tuple[str, ...]:
+    """Refuse an output that cannot be written, or is what the run reads; notes on what killed runs had left there.
+
+    plan, plans, baseline: as functions take them, of which only files are looked at.
+    """
+    return check_run(destinations, _reads(dumps, (plan, *plans), rules, baseline)) if destinations else ()
+
+
+def quarantines(bad_rows: BadRowPolicy | None) -> tuple[Destination, ...]:
+    """Where bad rows go, for a command that replaces no older ones."""
+    if bad_rows is None or bad_rows.quarantine is None:
+        return ()
+    from rlcorr_cli.runs.bad_rows import quarantine
+
+    destination = quarantine(bad_rows)
+    return () if destination is None else (destination,)
+
+
+def _reads(
+    dumps: Sequence[str], plans: Sequence[Any], rules: str | Path | None, baseline: Any
+) -> Iterator[tuple[str, str | Path]]:
+    plan_files = (("--plan", plan_file(plan)) for plan in plans)
+    for option, path in (*plan_files, ("--rules", rules), ("--baseline", baseline)):
+        if isinstance(path, str | Path):
+            yield option, located(path) if isinstance(path, str) else path
+    from rlcorr_cli.reading.find import files
+
+    yield from ((DUMP, path) for path in files(dumps))
