@@ -151,7 +151,10 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "no threads": (lambda: analyze(BF16, threads=0), "threads"),
     "a ratio below 1": (lambda: analyze(BF16, extreme_ratio=0.5), "extreme_ratio must be above 1"),
     "no end of ratios": (lambda: analyze(BF16, extreme_ratio=math.inf), "extreme_ratio must be above 1 and finite"),
-    "a quarantine of no place": (lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")), 'Path("bad.parquet")'),
+    "a quarantine of no place": (
+        lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")),
+        'quarantine="bad.parquet"',
+    ),
     "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),
     "a plan that corrects nothing": (lambda: filter_dump(BF16, None, None), 'plan="geo_rs"'),
     "the dump as output": (lambda: filter_dump(BF16, BF16, "token_is"), "smollm2_bf16.parquet"),

@@ -59,18 +59,10 @@ NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rule.Rule"}
 
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
 OTHERS = (
-    *("commands.comparing", "commands.differing", "commands.drawing", "commands.judging", "commands.merging"),
+    *("commands.check", "commands.compare", "commands.diff", "commands.filter", "commands.inspect", "commands.merge"),
+    *("commands.pictures", "commands.python", "engines.processes", "engines.ray_tasks", "frameworks.read"),
     *("results.document", "results.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
-    *("layouts.pickled", "layouts.torch_files"),
-    *(
-        "commands.compare",
-        "commands.filter",
-        "commands.sweeping",
-        "engines.processes",
-        "engines.ray_tasks",
-        "frameworks.read",
-        "plans.files",
-    ),
+    *("layouts.pickled", "layouts.torch_files", "plans.files"),
     *("plans.presets", "results.inspected", "results.html", "show.forms.document", "show.figures"),
 )
 """What other commands, plans and dumps than those of `analyze dump.parquet` need: a quarter of its start."""
@@ -259,7 +251,7 @@ def test_the_check_of_light_commands_can_fail(analyze_loaded: set[str]) -> None:
 
 @pytest.mark.xdist_group("loaded")
 def test_analyze_loads_nothing_of_other_commands_and_dumps(analyze_loaded: set[str]) -> None:
-    assert {"rlcorr_cli.commands.reading", "rlcorr_cli.layouts.table"} <= analyze_loaded
+    assert {"rlcorr_cli.commands.analyze", "rlcorr_cli.layouts.table"} <= analyze_loaded
     assert analyze_loaded & {f"rlcorr_cli.{name}" for name in OTHERS} == set()
     paths = [PACKAGE / name.replace(".", "/") for name in OTHERS]
     assert all(path.with_suffix(".py").exists() or path.is_dir() for path in paths)

@@ -1,19 +1,41 @@
-"""Arguments that several functions of the API take, checked and made into the values that the pipeline takes."""
+"""What commands share: the arguments of many, each declared once, and the values that runs take made of them."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, get_args
 
+from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
+from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
-from rlcorr_cli.reading.request import MOST_ROWS, MOST_WORKERS, EngineName, ReadRequest
+from rlcorr_cli.reading.formats import NAMES, STREAMED
+from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, MOST_WORKERS, EngineName, ReadRequest
+from rlcorr_cli.show.forms import FORMS, SHEETS
 
 if TYPE_CHECKING:
+    from rlcorr_cli.runs.analyze import Progress, Watch
     from rlcorr_cli.runs.scan import Computing
+
+READING = "Reading the dump"
+PLAN = "Correction plan"
+OBJECTIVE = "Policy objective"
+COMPUTING = "Computing"
+LOOKING = "What to look at"
+JOINING = "Two engines"
+COMPARING = "Comparing"
+RULES = "Rules"
+OUTPUT = "Output"
+PANELS = ("", "Options", READING, JOINING, PLAN, OBJECTIVE, COMPUTING, LOOKING, COMPARING, RULES, OUTPUT)
+"""The headings of a command's --help, in order."""
+
+TEXT = str | None
+TEXTS = list[str] | None
 
 
 class ArrowStream(Protocol):
@@ -29,46 +51,301 @@ Names = str | Sequence[str]
 
 SAVE_FIRST = "Save it as .parquet or .jsonl, and name that file."
 
+Dumps = Annotated[
+    Paths,
+    Opt(help=f"Files, directories, globs, or - for {STREAMED.title} on stdin.", typed=list[str], metavar="DUMP..."),
+]
+DUMPS_OR_REPORT = Opt(
+    help="As for analyze, or one report.json that analyze -o wrote.", typed=list[str], metavar="DUMP..."
+)
+FormatName = Annotated[
+    str,
+    Opt(
+        help=f"What the dump is: auto, {', '.join(NAMES)}.",
+        panel=READING,
+        default="auto",
+        metavar="NAME",
+        offers=("auto", *NAMES),
+    ),
+]
 
-def request(
-    dumps: Paths,
+
+def mapping(pairs: Sequence[str] | None) -> dict[str, str]:
+    """['canonical=column', ...] -> dict."""
+    columns: dict[str, str] = {}
+    for pair in pairs or []:
+        canonical, equals, column = pair.partition("=")
+        if not equals or not canonical or not column:
+            raise UsageError(f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN: old_log_probs=log_probs.")
+        if canonical in columns:
+            raise UsageError(f"--map names {canonical} twice.", "Map each canonical name once.")
+        columns[canonical] = column
+    return columns
+
+
+Columns = Annotated[
+    Mapping[str, str] | None,
+    Opt(
+        help="Name a column yourself, such as old_log_probs=logp. Repeatable.",
+        panel=READING,
+        flags=("--map",),
+        typed=TEXTS,
+        parse=mapping,
+        metavar="CANONICAL=COLUMN",
+        offers=completion.mapped_columns,
+    ),
+]
+BatchBy = Annotated[
+    str | None,
+    Opt(
+        help="What a training batch is, for --normalize batch and budgets: a column (default step, if there), or none.",
+        panel=READING,
+        metavar="COLUMN",
+        offers=completion.columns,
+    ),
+]
+Limit = Annotated[
+    int | None, Opt(help="Read only the first N rows.", panel=READING, metavar="N", least=1, most=MOST_ROWS)
+]
+
+
+def bad_row_policy(
     *,
-    group_by: Names = (),
-    cluster_by: str | None = None,
-    format: str = "auto",
-    columns: Mapping[str, str] | None = None,
-    batch_by: str | None = None,
-    limit: int | None = None,
-    bad_rows: BadRowPolicy | None = None,
-) -> ReadRequest:
+    action: Annotated[
+        BadRowAction,
+        Opt(
+            help="Stop at the first, leave them out, or also write them to --quarantine.",
+            panel=READING,
+            flags=("--on-bad-row",),
+        ),
+    ] = "error",
+    quarantine: Annotated[
+        str | None,
+        Opt(
+            help="Where bad rows go, with the reason: .jsonl for JSON lines, else .parquet.",
+            panel=READING,
+            metavar="PATH",
+        ),
+    ] = None,
+    max_fraction: Annotated[
+        float | None,
+        Opt(
+            help="Stop if a larger share of the rows than this is bad: default 0 with error, else 0.5.",
+            panel=READING,
+            flags=("--max-bad-fraction",),
+            metavar="SHARE",
+            least=0,
+            most=1,
+        ),
+    ] = None,
+    nonfinite: Annotated[
+        NonfiniteAction,
+        Opt(
+            help="A value that is not finite on a valid token: its row is bad, the token is cleared, or, where only "
+            "the rollout log-prob is null or NaN, it is kept at ratio 1, as TRL does.",
+            panel=READING,
+        ),
+    ] = "error",
+) -> BadRowPolicy:
+    """What to do about bad rows."""
+    return BadRowPolicy(action, None if quarantine is None else Path(quarantine), max_fraction, nonfinite)
+
+
+BadRows = Annotated[
+    BadRowPolicy | None,
+    Via(make=bad_row_policy, help="What to do about bad rows; the default stops at the first.", record="BadRowPolicy"),
+]
+Device = Annotated[
+    str,
+    Opt(
+        help="Where to compute; auto: on a GPU where there is one.",
+        panel=COMPUTING,
+        default="auto",
+        metavar="<auto|cpu|torch|cuda|cuda:N>",
+        offers=completion.devices,
+    ),
+]
+BatchTokens = Annotated[
+    int | None,
+    Opt(help="Tokens held at once by a worker.", panel=COMPUTING, metavar="N", least=1, most=MOST_ROWS),
+]
+
+
+class Read(TypedDict, total=False):
+    """How a dump is read, which every command is told alike."""
+
+    format: FormatName
+    columns: Columns
+    batch_by: BatchBy
+    limit: Limit
+    bad_rows: BadRows
+
+
+class Computed(TypedDict, total=False):
+    """Where and in what portions it is computed."""
+
+    device: Device
+    batch_tokens: BatchTokens
+    engine: Annotated[
+        EngineName,
+        Opt(
+            help="What reads the dump: threads, worker processes, tasks on a Ray cluster, or auto: threads or "
+            "processes.",
+            panel=COMPUTING,
+            default="auto",
+        ),
+    ]
+    workers: Annotated[
+        int | None,
+        Opt(
+            help="How many threads, processes or tasks at a time; default one a core.",
+            panel=COMPUTING,
+            metavar="N",
+            least=1,
+            most=MOST_WORKERS,
+        ),
+    ]
+    ray_address: Annotated[
+        str | None,
+        Opt(
+            help="The cluster of --engine ray, or local for one of this run's own; default RAY_ADDRESS, or one that "
+            "runs here, or local.",
+            panel=COMPUTING,
+            metavar="HOST:PORT",
+        ),
+    ]
+    threads: Annotated[
+        int | None,
+        Opt(
+            help="The same as --engine threads --workers N.",
+            panel=COMPUTING,
+            metavar="N",
+            least=1,
+            most=MOST_WORKERS,
+        ),
+    ]
+
+
+def progress_bar(quiet: bool) -> "Watch | None":
+    """A progress bar where there is a terminal to draw it on."""
+    return None if quiet or sys.stderr is None or not sys.stderr.isatty() else _bar
+
+
+@contextmanager
+def _bar(n_bytes: int) -> "Generator[Progress]":
+    from rlcorr_cli.show.terminal.progress import Bar
+
+    with Bar(n_bytes) as bar:
+        yield bar.advance
+
+
+Watching = Annotated[
+    "Watch | None", Via(make=progress_bar, help="Called with the bytes to come; a context around the reading.")
+]
+
+
+class HowRead(Read, Computed, total=False):
+    """How a dump is read and computed."""
+
+
+class How(HowRead, total=False):
+    """The same, and who watches how far it is."""
+
+    watch: Watching
+
+
+GroupBy = Annotated[
+    Names,
+    Opt(
+        help="Metrics per value of a column. Repeatable.",
+        panel=READING,
+        typed=TEXTS,
+        metavar="COLUMN",
+        offers=completion.columns,
+    ),
+]
+ClusterBy = Annotated[
+    str | None,
+    Opt(
+        help="What intervals draw together; default the column of prompts (rlcorr help intervals).",
+        panel=READING,
+        metavar="COLUMN|none",
+        offers=completion.columns,
+    ),
+]
+ModeName = Annotated[Mode | None, Opt(help="Compare the old policy, or the current one.", panel=READING)]
+PlanMode = Annotated[Mode | None, PythonOnly("decoupled or bypass, in place of the plan's own.")]
+PlanProfile = Annotated[str, PythonOnly("canonical, or a framework's own numbers, as of choose_plan.")]
+Seed = Annotated[
+    int,
+    Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED),
+]
+ByStep = Annotated[
+    bool,
+    Opt(help="Pictures of the log-ratio have a curve for each step, or value of --group-by.", panel=OUTPUT),
+]
+Json = Annotated[bool, Opt(help="The report as JSON on stdout.", panel=OUTPUT)]
+Quiet = Annotated[bool, Opt(help="No progress on stderr.", panel=OUTPUT, flags=("--quiet", "-q"))]
+Debug = Annotated[bool, Opt(help="Say how it is read; show errors' tracebacks.", panel=OUTPUT)]
+Outputs = Annotated[
+    Files,
+    Opt(
+        help=f"Also write the report to FILE: {', '.join(FORMS)}; .tb is for TensorBoard. Repeatable.",
+        panel=OUTPUT,
+        flags=("--output", "-o"),
+        typed=TEXTS,
+        metavar="FILE",
+    ),
+]
+SheetOutputs = Annotated[
+    Files,
+    Opt(
+        help=f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.",
+        panel=OUTPUT,
+        flags=("--output", "-o"),
+        typed=TEXTS,
+        metavar="FILE",
+    ),
+]
+Junit = Annotated[
+    str | Path | None, Opt(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE")
+]
+
+
+def request(dumps: Paths, how: Read, *, group_by: Names = (), cluster_by: str | None = None) -> ReadRequest:
     """The dump to read, and how."""
-    refuse_outside(1, MOST_ROWS, limit=limit)
+    refuse_outside(1, MOST_ROWS, limit=how.get("limit"))
     if cluster_by is not None:
         names("cluster_by", cluster_by)
+    columns: Any = how.get("columns")
+    if columns is not None and (
+        not isinstance(columns, Mapping) or not all(isinstance(x, str) for pair in columns.items() for x in pair)
+    ):
+        raise UsageError(
+            f"columns should map canonical names to the dump's columns, and is {kind_of(columns)}.",
+            'Write columns={"old_log_probs": "log_probs"}.',
+        )
     return ReadRequest(
         paths=paths(dumps),
-        format=format,
-        columns=_columns(columns),
+        format=how.get("format", "auto"),
+        columns=dict(columns or {}),
         group_by=names("group_by", group_by),
         cluster_by=cluster_by,
-        batch_by=batch_by,
-        limit=limit,
-        bad_rows=_policy(bad_rows),
+        batch_by=how.get("batch_by"),
+        limit=how.get("limit"),
+        bad_rows=_policy(how.get("bad_rows")),
     )
 
 
-def computing(
-    device: Any,
-    batch_tokens: int | None,
-    *,
-    engine: Any = "auto",
-    workers: int | None = None,
-    threads: int | None = None,
-    ray_address: Any = None,
-) -> "AbstractContextManager[Computing]":
-    """Where and in what portions to compute, while a run lasts.  threads: how many of the engine of that name."""
+def computing(how: Computed) -> "AbstractContextManager[Computing]":
+    """Where and in what portions to compute, while a run lasts."""
     from rlcorr_cli.runs import scan
 
+    workers, threads, batch_tokens = how.get("workers"), how.get("threads"), how.get("batch_tokens")
+    # Callers from Python may pass anything.
+    device: Any = how.get("device", "auto")
+    engine: Any = how.get("engine", "auto")
+    ray_address: Any = how.get("ray_address")
     refuse_outside(1, MOST_WORKERS, threads=threads, workers=workers)
     refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)
     if not isinstance(device, str):
@@ -142,17 +419,6 @@ def one_of(option: str, value: Any, choices: Any) -> Any:
     return value
 
 
-def _columns(columns: Any) -> dict[str, str]:
-    if columns is None:
-        return {}
-    if not isinstance(columns, Mapping) or not all(isinstance(x, str) for pair in columns.items() for x in pair):
-        raise UsageError(
-            f"columns should map canonical names to the dump's columns, and is {kind_of(columns)}.",
-            'Write columns={"old_log_probs": "log_probs"}.',
-        )
-    return dict(columns)
-
-
 def _policy(bad_rows: Any) -> BadRowPolicy:
     """What to do about bad rows, if it can be done."""
     if bad_rows is None:
@@ -161,6 +427,8 @@ def _policy(bad_rows: Any) -> BadRowPolicy:
         raise UsageError(f"bad_rows should be a BadRowPolicy, not {kind_of(bad_rows)}.", 'Write BadRowPolicy("skip").')
     action = one_of("--on-bad-row", bad_rows.action, BadRowAction)
     one_of("--nonfinite", bad_rows.nonfinite, NonfiniteAction)
+    if bad_rows.quarantine is not None and action == "error":  # a place asks for their quarantine
+        action = "quarantine"
     if bad_rows.quarantine is not None and action == "skip":
         raise UsageError("--on-bad-row skip leaves nothing for --quarantine.", "Use one of the two.")
     if bad_rows.quarantine is None and action == "quarantine":
@@ -168,7 +436,7 @@ def _policy(bad_rows: Any) -> BadRowPolicy:
     if action == "error" and bad_rows.max_fraction is not None:
         raise UsageError("--max-bad-fraction needs --on-bad-row skip or quarantine.", "Add --on-bad-row skip.")
     if bad_rows.quarantine is not None:
-        return replace(bad_rows, quarantine=output_path("--quarantine", bad_rows.quarantine))
+        return replace(bad_rows, action=action, quarantine=output_path("--quarantine", bad_rows.quarantine))
     return bad_rows
 
 

@@ -12,8 +12,7 @@ from running import BF16, STEPS, parquet, refused, row, run, run_process
 
 from rlcorr_cli import api
 from rlcorr_cli.causes.table import ALL_CAUSES
-from rlcorr_cli.commands.options import KINDS
-from rlcorr_cli.commands.words import as_arguments
+from rlcorr_cli.commands.pictures import KINDS
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.results.flagged import caused
 from rlcorr_cli.show.forms import SHEETS
@@ -200,7 +199,8 @@ def test_check_says_where_no_cause_can_be_looked_for(tmp_path: Path) -> None:
     assert run("analyze", BF16, "-o", str(saved)).status == 0
     refused(run("check", str(saved), "--fail-on", "cause"), 2, "needs the dump", "Name the dump itself.")
     refused(run("check", "-", "--fail-on", "cause"), 2, "reads the dump twice", "Save it to a file first.")
-    assert as_arguments("--fail-on cause needs the dump") == 'fail_on="cause" needs the dump'
+    with pytest.raises(UsageError, match=r'^fail_on="cause" needs the dump'):
+        api.check(saved, fail_on="cause")
 
 
 # plot --kind diagnose
