@@ -20,7 +20,7 @@ import rlcorr_cli
 from rlcorr_cli import BadRowPolicy, Plan, Report, analyze, check, choose_plan, errors, filter_dump, plot, save, to_html
 from rlcorr_cli import inspect as inspect_dump
 from rlcorr_cli import inspect_row as show_row
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.plans.presets import preset
 
@@ -151,7 +151,10 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "no threads": (lambda: analyze(BF16, threads=0), "threads"),
     "a ratio below 1": (lambda: analyze(BF16, extreme_ratio=0.5), "extreme_ratio must be above 1"),
     "no end of ratios": (lambda: analyze(BF16, extreme_ratio=math.inf), "extreme_ratio must be above 1 and finite"),
-    "a quarantine of no place": (lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")), 'Path("bad.parquet")'),
+    "a quarantine of no place": (
+        lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")),
+        'quarantine="bad.parquet"',
+    ),
     "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),
     "a plan that corrects nothing": (lambda: filter_dump(BF16, None, None), 'plan="geo_rs"'),
     "the dump as output": (lambda: filter_dump(BF16, BF16, "token_is"), "smollm2_bf16.parquet"),

@@ -16,7 +16,7 @@ from kind_paths import QUARANTINES, SUFFIXES
 from warm import Ended, Server
 from workplace import Tried, try_case, workplaces
 
-from rlcorr_cli.cli import app
+from rlcorr_cli.commands import app
 from rlcorr_cli.reading.formats import CONTAINERS, WRITTEN
 from rlcorr_cli.show.forms import FORMS
 
