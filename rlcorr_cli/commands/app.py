@@ -62,18 +62,12 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "rlcorr filter dump.parquet --preset token_is --dry-run",
         "rlcorr filter dump.parquet --preset seq_is_rs -o corrected.parquet",
     ),
-    "plot": (
-        "rlcorr plot dump.parquet",
-        "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/",
-    ),
+    "plot": ("rlcorr plot dump.parquet", "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/"),
     "check": (
         "rlcorr check dump.parquet --max k3_kl=0.05 --min token_ess=0.5",
         "rlcorr check dump.parquet --fail-on anomaly --junit rlcorr.xml",
     ),
-    "inspect": (
-        "rlcorr inspect dump.parquet",
-        "rlcorr inspect dump.parquet --worst 5 --by abs_log_ratio",
-    ),
+    "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --by abs_log_ratio"),
     "convert": (
         "rlcorr convert dump.parquet -o canonical.parquet",
         "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",
@@ -207,8 +201,7 @@ def _listed() -> None:
 
 
 def _root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
     """Print the version or the help when no command is named."""
     if version:

@@ -53,10 +53,18 @@ SAVE_FIRST = "Save it as .parquet or .jsonl, and name that file."
 
 Dumps = Annotated[
     Paths,
-    Opt(help=f"Files, directories, globs, or - for {STREAMED.title} on stdin.", typed=list[str], metavar="DUMP..."),
+    Opt(
+        help=f"Files, directories, globs, or - for {STREAMED.title} on stdin.",
+        python="Or a table in memory: of pyarrow, polars, pandas, duckdb, datasets, or a mapping of tensors.",
+        typed=list[str],
+        metavar="DUMP...",
+    ),
 ]
 DUMPS_OR_REPORT = Opt(
-    help="As for analyze, or one report.json that analyze -o wrote.", typed=list[str], metavar="DUMP..."
+    help="As for analyze, or one report.json that analyze -o wrote.",
+    python="Or a Report.",
+    typed=list[str],
+    metavar="DUMP...",
 )
 FormatName = Annotated[
     str,
@@ -166,8 +174,7 @@ Device = Annotated[
     ),
 ]
 BatchTokens = Annotated[
-    int | None,
-    Opt(help="Tokens held at once by a worker.", panel=COMPUTING, metavar="N", least=1, most=MOST_ROWS),
+    int | None, Opt(help="Tokens held at once by a worker.", panel=COMPUTING, metavar="N", least=1, most=MOST_ROWS)
 ]
 
 
@@ -216,13 +223,7 @@ class Computed(TypedDict, total=False):
     ]
     threads: Annotated[
         int | None,
-        Opt(
-            help="The same as --engine threads --workers N.",
-            panel=COMPUTING,
-            metavar="N",
-            least=1,
-            most=MOST_WORKERS,
-        ),
+        Opt(help="The same as --engine threads --workers N.", panel=COMPUTING, metavar="N", least=1, most=MOST_WORKERS),
     ]
 
 
@@ -277,12 +278,10 @@ ModeName = Annotated[Mode | None, Opt(help="Compare the old policy, or the curre
 PlanMode = Annotated[Mode | None, PythonOnly("decoupled or bypass, in place of the plan's own.")]
 PlanProfile = Annotated[str, PythonOnly("canonical, or a framework's own numbers, as of choose_plan.")]
 Seed = Annotated[
-    int,
-    Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED),
+    int, Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED)
 ]
 ByStep = Annotated[
-    bool,
-    Opt(help="Pictures of the log-ratio have a curve for each step, or value of --group-by.", panel=OUTPUT),
+    bool, Opt(help="Pictures of the log-ratio have a curve for each step, or value of --group-by.", panel=OUTPUT)
 ]
 Json = Annotated[bool, Opt(help="The report as JSON on stdout.", panel=OUTPUT)]
 Quiet = Annotated[bool, Opt(help="No progress on stderr.", panel=OUTPUT, flags=("--quiet", "-q"))]

@@ -58,6 +58,7 @@ def step_summary() -> str | None:
 def _limit(help: str, flag: str, metavar: str) -> Opt:
     return Opt(
         help=f"{help} Repeatable.",
+        python="Or a mapping: {'kl': 0.1}.",
         panel=RULES,
         flags=(flag,),
         typed=TEXTS,
@@ -75,8 +76,7 @@ def check(
         Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
     ] = None,
     at_most: Annotated[
-        Bounds,
-        _limit("Fail above this, such as kl=0.1; `rlcorr explain metrics` lists them.", "--max", "METRIC=N"),
+        Bounds, _limit("Fail above this, such as kl=0.1; `rlcorr explain metrics` lists them.", "--max", "METRIC=N")
     ] = None,
     at_least: Annotated[Bounds, _limit("Fail below this, such as seq_ess=0.3.", "--min", "METRIC=N")] = None,
     baseline: Annotated[
@@ -89,8 +89,7 @@ def check(
         ),
     ] = None,
     max_increase: Annotated[
-        Amounts,
-        _limit("Fail where it rose by more, such as kl=20% or kl=0.01.", "--max-increase", "METRIC=N[%]"),
+        Amounts, _limit("Fail where it rose by more, such as kl=20% or kl=0.01.", "--max-increase", "METRIC=N[%]")
     ] = None,
     max_decrease: Annotated[
         Amounts, _limit("Fail where it fell by more, such as seq_ess=10%.", "--max-decrease", "METRIC=N[%]")

@@ -38,6 +38,7 @@ SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 RS = Opt(
     help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01. STAT: `rlcorr explain statistics`; SCOPE: "
     f"{', '.join(SCOPES)}. Repeatable.",
+    python="Or a Rejection.",
     panel=PLAN,
     default=(),
     typed=TEXTS,
@@ -173,11 +174,7 @@ class ObjectiveKnobs(TypedDict, total=False):
     dual_clip: Annotated[float | None, Opt(help="PPO's second clip, where A < 0; none unless named.", panel=OBJECTIVE)]
     aggregation: Annotated[
         Aggregation | None,
-        Opt(
-            help="How token losses become one; the last is Dr.GRPO's.",
-            panel=OBJECTIVE,
-            flags=("--loss-agg",),
-        ),
+        Opt(help="How token losses become one; the last is Dr.GRPO's.", panel=OBJECTIVE, flags=("--loss-agg",)),
     ]
     loss_constant: Annotated[
         float | None, Opt(help="What seq-mean-token-sum-norm divides a sequence's sum by.", panel=OBJECTIVE)

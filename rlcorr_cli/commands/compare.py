@@ -177,8 +177,7 @@ def sweep(
         ),
     ] = None,
     target_ess: Annotated[
-        float | None,
-        Opt(help="Name the loosest bounds with this effective sample size.", panel=PLAN, metavar="SHARE"),
+        float | None, Opt(help="Name the loosest bounds with this effective sample size.", panel=PLAN, metavar="SHARE")
     ] = None,
     points: Annotated[int, Opt(help="Points of the curve.", panel=OUTPUT, metavar="N", least=2, most=1000)] = 25,
     mode: PlanMode = None,

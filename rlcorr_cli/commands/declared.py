@@ -23,10 +23,11 @@ class Opt:
     argument's own is not the one.  default: where it is not the parameter's own, as of an argument in a TypedDict.
     typed: the type that is typed, where the argument's own is another, and parse: what makes the one of the other.
     offers: the names that a shell may complete, or a function of `completion` that finds them.  argument: what Python
-    says in its place, where the option alone has this name.
+    says in its place, where the option alone has this name.  python: what help to Python says beside `help`.
     """
 
     help: str
+    python: str = ""
     panel: str = ""
     flags: tuple[str, ...] = ()
     default: Any = None

@@ -77,8 +77,7 @@ def diff(
     ] = 0.1,
     seed: Seed = 0,
     fail_on: Annotated[
-        Names,
-        Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, typed=TEXTS, metavar="NAME"),
+        Names, Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, typed=TEXTS, metavar="NAME")
     ] = (),
     mode: ModeName = None,
     group_by: GroupBy = (),

@@ -70,8 +70,7 @@ def typed_dataset(
     output: Annotated[str | None, DATASET] = None,
     *,
     dry_run: Annotated[
-        bool,
-        Opt(help="Write nothing; say what would be kept.", panel=OUTPUT, argument="output=None"),
+        bool, Opt(help="Write nothing; say what would be kept.", panel=OUTPUT, argument="output=None")
     ] = False,
 ) -> str | None:
     """Where the corrected rows go; None for a dry run."""

@@ -3,16 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
-from rlcorr_cli.commands.arguments import (
-    LOOKING,
-    Dumps,
-    HowRead,
-    PlanMode,
-    computing,
-    one_of,
-    refuse_outside,
-    request,
-)
+from rlcorr_cli.commands.arguments import LOOKING, Dumps, HowRead, PlanMode, computing, one_of, refuse_outside, request
 from rlcorr_cli.commands.choose import PlanOfOurs, choose_plan
 from rlcorr_cli.commands.declared import Opt
 from rlcorr_cli.commands.outputs import check_touched, quarantines

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from inspect import Signature, cleandoc
+from textwrap import fill
 from typing import Any, Literal, get_args, get_origin
 
-from rlcorr_cli.commands.declared import Declared, Via, declared, options
+from rlcorr_cli.commands.declared import Declared, Opt, Via, declared, options
 from rlcorr_cli.errors import RlcorrError
 
 NUMBER = r"-?(?:[\d.]*\d(?:e-?\d+)?\b|nan\b|inf\b)"
@@ -33,16 +34,19 @@ def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def speaking(*args: Any, **kwargs: Any) -> Any:
-        signature.bind(*args, **kwargs)  # what is no argument is refused as by any function
+        try:
+            signature.bind(*args, **kwargs)  # TypedDicts take any name
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
         try:
             return function(*args, **kwargs)
         except RlcorrError as error:
             error.word(lambda text: as_arguments(text, {**all_flags(), **own}))
             raise
 
-    told = [f"    {each.name}: {_help(each, own)}" for each in every if each.by is not None]
-    text = cleandoc(function.__doc__ or "")
-    speaking.__doc__ = as_arguments("\n".join((text, "", "Arguments:", *told) if told else (text,)), own)
+    text = as_arguments(cleandoc(function.__doc__ or ""), own)
+    told = [_told(each, own) for each in every if each.by is not None]
+    speaking.__doc__ = "\n".join((text, "", "Arguments:", *told) if told else (text,))
     speaking.__module__ = "rlcorr_cli.api"
     speaking.__signature__ = signature  # pyrefly: ignore[missing-attribute]  # what inspect looks for
     return speaking
@@ -63,9 +67,13 @@ def as_arguments(text: str, flags: Flags) -> str:
     return _COMMAND.sub(lambda call: f"{call['command']}({', '.join(('dumps', *(call['words'] or '').split()))})", text)
 
 
-def _help(each: Declared, flags: Flags) -> str:
-    text = getattr(each.by, "help", "")
-    return text if each.flags == () else f"{text} (command line: {each.flags[0]})"
+def _told(each: Declared, flags: Flags) -> str:
+    """An argument's lines in the documentation, with its flag where that has another name."""
+    text = as_arguments(getattr(each.by, "help", ""), flags).removesuffix(" Repeatable.")
+    if isinstance(each.by, Opt):
+        text += f" {each.by.python}" if each.by.python else ""
+        text += f" ({each.flags[0]})" if each.flags and each.flags[0] != f"--{each.name.replace('_', '-')}" else ""
+    return fill(f"{each.name}: {text}", 100, initial_indent="    ", subsequent_indent=" " * 8, break_on_hyphens=False)
 
 
 def _pattern(option: Declared) -> str:
