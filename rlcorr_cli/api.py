@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlcorr_cli.commands.analyze import analyze as analyze
     from rlcorr_cli.commands.analyze import diagnose as diagnose
+    from rlcorr_cli.commands.analyze import inspect as inspect
+    from rlcorr_cli.commands.analyze import inspect_row as inspect_row
     from rlcorr_cli.commands.check import check as check
     from rlcorr_cli.commands.choose import PlanLike as PlanLike
     from rlcorr_cli.commands.choose import choose_objective as choose_objective
     from rlcorr_cli.commands.choose import choose_plan as choose_plan
     from rlcorr_cli.commands.compare import compare as compare
+    from rlcorr_cli.commands.compare import diff as diff
     from rlcorr_cli.commands.compare import sweep as sweep
-    from rlcorr_cli.commands.diff import diff as diff
     from rlcorr_cli.commands.filter import convert as convert
     from rlcorr_cli.commands.filter import correct as correct
     from rlcorr_cli.commands.filter import filter_dump as filter_dump
-    from rlcorr_cli.commands.inspect import inspect as inspect
-    from rlcorr_cli.commands.inspect import inspect_row as inspect_row
     from rlcorr_cli.commands.merge import merge as merge
     from rlcorr_cli.commands.pictures import Picture as Picture
     from rlcorr_cli.commands.pictures import plot as plot
@@ -48,10 +48,10 @@ HOMES = {
     "convert": "commands.filter",
     "correct": "commands.filter",
     "diagnose": "commands.analyze",
-    "diff": "commands.diff",
+    "diff": "commands.compare",
     "filter_dump": "commands.filter",
-    "inspect": "commands.inspect",
-    "inspect_row": "commands.inspect",
+    "inspect": "commands.analyze",
+    "inspect_row": "commands.analyze",
     "merge": "commands.merge",
     "plot": "commands.pictures",
     "presets": "plans",

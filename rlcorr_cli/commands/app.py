@@ -6,19 +6,24 @@ each command that has a result the app adds --json and --quiet, and to all of th
 
 Help of the whole app is plain text: drawing it with rich takes as long again as everything else; a command's own help,
 with its options in panels, is worth that.
+
+typer checks each value by a pydantic adapter made for it, which takes longer than to read a small dump: so values that
+need no checking are taken as they are, and typer is asked about all others, whose refusals are then its own.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from rlcorr_cli import __version__
 from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
-from rlcorr_cli.commands.command import Command, Group
 from rlcorr_cli.commands.declared import Declared, Opt, arguments, options
 from rlcorr_cli.commands.shown import SHOWN
 from rlcorr_cli.errors import UsageError
@@ -31,9 +36,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "filter": ("filter", "filter_dump"),
     "plot": ("pictures", "plot"),
     "check": ("check", "check"),
-    "inspect": ("inspect", "typed_inspect"),
+    "inspect": ("analyze", "typed_inspect"),
     "convert": ("filter", "convert"),
-    "diff": ("diff", "diff"),
+    "diff": ("compare", "diff"),
     "merge": ("merge", "merge"),
     "presets": ("browse", "presets"),
     "explain": ("browse", "explain"),
@@ -86,6 +91,9 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
 }
 """Two commands that run, with which each command's help ends."""
 
+_OF_NUMBERS = frozenset("0123456789+-.eE")
+"""Of what is typed in these alone, Python and typer make the same number, or none."""
+
 
 def function(command: str) -> Callable[..., Any]:
     """A command's function."""
@@ -101,19 +109,17 @@ def results_of(command: str) -> list[str]:
 
 def options_of(command: str) -> dict[str, Declared]:
     """A command's options by name: its function's, those of printing its results, and those that the app adds."""
-    run, results = function(command), [SHOWN[name] for name in results_of(command)]
-    own, printing, added = ({each.name: each for each, *_ in _options(of)} for of in ((run,), results, (_added,)))
-    # What else a result is written to stands behind --json, where a command has nothing else to write.
-    late = {"output": own.pop("output")} if list(own)[-1] == "output" else {}
-    if not results:
-        added = {"debug": added["debug"]}
-    json = {"json": added.pop("json")} if results else {}
-    every = {**own, **printing, **json, **late, **added}
+    every = {each.name: each for each, *_ in options(function(command))}
+    # Files that a result is written to, too, stand behind --json.
+    late = {"output": every.pop("output")} if list(every)[-1] == "output" else {}
+    results = results_of(command)
+    for name in results:
+        every.update((each.name, each) for each, *_ in options(SHOWN[name]))
+    added = {each.name: each for each, *_ in options(_added) if results or each.name == "debug"}
+    if results:
+        every["json"] = added.pop("json")
+    every |= late | added
     return dict(sorted(every.items(), key=lambda item: PANELS.index(item[1].panel)))
-
-
-def _options(functions: Iterable[Callable[..., Any]]) -> Iterator[Any]:
-    return (option for each in functions for option in options(each))
 
 
 def _added(*, json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:
@@ -123,7 +129,7 @@ def _added(*, json: Json = False, quiet: Quiet = False, debug: Debug = False) ->
 
 def typed(command: str) -> Callable[..., int]:
     """A command as typer is to see it, with an option for each parameter."""
-    run, every = function(command), options_of(command)
+    run, results, every = function(command), results_of(command), options_of(command)
 
     def started(**values: Any) -> int:
         for option in every.values():
@@ -134,7 +140,7 @@ def typed(command: str) -> Callable[..., int]:
                 named = option.flags[-1] if option.flags else f"The name of the {dump}"
                 raise UsageError(f"{named} is empty: is a variable unset?", "Give it a value, or leave it out.")
         positional, named = arguments(run, values)
-        printing = {name: arguments(SHOWN[name], values, without=("result",))[1] for name in results_of(command)}
+        printing = {name: arguments(SHOWN[name], values, without=("result",))[1] for name in results}
         if "device" in values:
             from rlcorr_cli.reading.parquet import use_jemalloc
 
@@ -155,7 +161,8 @@ def _parameter(option: Declared) -> Parameter:
     """An option in typer's terms."""
     by = option.by
     assert isinstance(by, Opt)
-    offers: Any = by.offers if by.offers is None or callable(by.offers) else _offering(by.offers)
+    names = by.offers
+    offers: Any = names if names is None or callable(names) else lambda: [*names]
     more: Any = {"metavar": by.metavar, "hidden": by.hidden, "min": by.least, "max": by.most, "autocompletion": offers}
     if by.panel:
         info: Any = typer.Option(*option.flags, help=by.help, rich_help_panel=by.panel, **more)
@@ -163,10 +170,6 @@ def _parameter(option: Declared) -> Parameter:
         info = typer.Argument(help=by.help, show_default=False, **more)
     typed = Annotated[option.typed, info]
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=typed)
-
-
-def _offering(names: Sequence[str]) -> Callable[[], list[str]]:
-    return lambda: [*names]
 
 
 @cache
@@ -242,3 +245,110 @@ def typed_options(args: Sequence[str]) -> set[str]:
         options.add(arg)
         previous = arg
     return options
+
+
+class Command(TyperCommand):
+    """A command that refuses an option of one value given twice, where typer would take the last and say nothing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for parameter in self.params:
+            _adapt(parameter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line; a UsageError where an option of one value is there twice."""
+        if not ctx.resilient_parsing:
+            _, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
+            _refuse_repeated(in_order)
+        return super().parse_args(ctx, args)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option --help."""
+        option = super().get_help_option(ctx)
+        _adapt(option)
+        return option
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What follows the command's name in a usage line; an argument by its metavar, which says the rest."""
+        shown: list[Any] = [each for each in self.params if _is_argument(each)]
+        names = [argument.metavar or argument.name for argument in shown if not argument.hidden]
+        return [self.options_metavar or "", *names]
+
+
+class Group(TyperGroup):
+    """All commands."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The options in front of a command, with those of completion, which typer adds after all else."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            _adapt(parameter)
+        return parameters
+
+
+def _processed(parameter: Any, by_typer: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    """A parameter's value as its command takes it."""
+    if value is None and not parameter.required:
+        taken = () if parameter.multiple or parameter.nargs == -1 else None
+        return taken if parameter.callback is None else parameter.callback(ctx, parameter, taken)
+    kind, info = parameter.type_descriptor.annotation, parameter.type_descriptor.parameter_info
+    known = parameter.callback is None and (value or not parameter.required)
+    taken = taken_as_typed(kind, value, info.min, info.max) if known else None
+    return by_typer(ctx, value) if taken is None else taken
+
+
+def taken_as_typed(kind: Any, value: Any, low: float | None, high: float | None) -> Any:
+    """A value, typed or a default, of an option of that type within those bounds; None where typer is to be asked."""
+    if get_args(kind) == (str,):
+        texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+        return list(value) if texts else None
+    if get_origin(kind) is Literal:
+        return value if value in get_args(kind) else None
+    if kind is str:
+        return value if isinstance(value, str) else None
+    number = _number(kind, value) if kind in (int, float) else None
+    inside = number is not None and (low is None or low <= number) and (high is None or number <= high)
+    return number if inside else None
+
+
+def _number(kind: type[int] | type[float], value: Any) -> int | float | None:
+    """A finite number that is one, or is typed plainly."""
+    if type(value) is kind:
+        return value
+    if not isinstance(value, str) or not set(value) <= _OF_NUMBERS:
+        return None
+    try:
+        number = kind(value)
+    except ValueError:
+        return None
+    return None if abs(number) == math.inf else number
+
+
+def _is_argument(parameter: Any) -> bool:
+    return parameter.param_type_name == "argument"
+
+
+def _refuse_repeated(in_order: Sequence[Any]) -> None:
+    """in_order: each parameter as often as it is typed.  A flag twice means what it means once."""
+    if any(parameter.is_eager for parameter in in_order):
+        return  # --help is about to be printed
+    times = Counter(map(id, in_order))
+    for parameter in in_order:
+        takes_one = not _is_argument(parameter) and not (parameter.multiple or parameter.is_flag)
+        if takes_one and times[id(parameter)] > 1:
+            option = parameter.opts[0]
+            often = "twice" if times[id(parameter)] == 2 else f"{times[id(parameter)]} times"
+            raise UsageError(f"{option} is given {often}.", f"Give {option} once.")
+
+
+def _adapt(parameter: Any) -> None:
+    """Have typer asked only about values that take more than a look, and leave out of help what says nothing: the type
+    of a flag, of a named argument, and the largest integer."""
+    parameter.process_value = partial(_processed, parameter, partial(type(parameter).process_value, parameter))
+    if _is_argument(parameter):
+        # typer shows the type beside an argument's metavar, though not beside an option's.
+        parameter.display_type_rich = lambda ctx: ""
+    elif parameter.is_flag:
+        parameter.metavar = ""
+    if getattr(parameter, "max", None) is not None and parameter.max > 2**20:
+        parameter.max = None  # for help alone: values are held to the annotation
