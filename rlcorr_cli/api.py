@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.filter import convert as convert
     from rlcorr_cli.commands.filter import correct as correct
     from rlcorr_cli.commands.filter import filter_dump as filter_dump
-    from rlcorr_cli.commands.merge import merge as merge
     from rlcorr_cli.commands.pictures import Picture as Picture
     from rlcorr_cli.commands.pictures import plot as plot
     from rlcorr_cli.commands.pictures import save as save
@@ -52,7 +51,6 @@ HOMES = {
     "filter_dump": "commands.filter",
     "inspect": "commands.analyze",
     "inspect_row": "commands.analyze",
-    "merge": "commands.merge",
     "plot": "commands.pictures",
     "presets": "plans",
     "save": "commands.pictures",

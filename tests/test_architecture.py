@@ -60,7 +60,7 @@ NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rules.Rule"}
 
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
 OTHERS = (
-    *("commands.check", "commands.compare", "commands.filter", "commands.merge"),
+    *("commands.check", "commands.compare", "commands.filter"),
     *("commands.pictures", "commands.python", "engines.processes", "engines.ray_tasks", "frameworks.read"),
     *("results.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
     *("layouts.pickled", "layouts.torch_files", "plans.files"),

@@ -65,7 +65,7 @@ def test_the_array_job_reads_every_file_once(n_tasks: int, tmp_path: Path) -> No
     in_shell(merging, tmp_path)
     assert (tmp_path / "report.html").exists()
     parts = sorted(map(str, (tmp_path / "totals").iterdir()))
-    assert counts("merge", *parts) == counts("analyze", *map(str, files), "--preset", "token_is")
+    assert counts("analyze", *parts) == counts("analyze", *map(str, files), "--preset", "token_is")
 
 
 def test_the_job_of_kubernetes_reads_a_step_in_each_pod(store: Proxy, tmp_path: Path) -> None:
@@ -79,6 +79,6 @@ def test_the_job_of_kubernetes_reads_a_step_in_each_pod(store: Proxy, tmp_path: 
     (args,) = container["args"]
     for index in range(N_STEPS):
         in_shell(args.replace("s3://logs", place), tmp_path, JOB_COMPLETION_INDEX=str(index))
-    in_shell(of_page("text", "rlcorr merge").replace("s3://logs", place), tmp_path)
+    in_shell(of_page("text", "rlcorr analyze 's3").replace("s3://logs", place), tmp_path)
     assert stores.get(store.endpoint, "clusters/report.html").startswith(b"<!")
-    assert counts("merge", f"{place}/totals/*.rlcorr") == counts("analyze", *map(str, files))
+    assert counts("analyze", f"{place}/totals/*.rlcorr") == counts("analyze", *map(str, files))

@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 from rlcorr_cli import errors
-from rlcorr_cli.api import analyze, check, compare, diff, merge, save
+from rlcorr_cli.api import analyze, check, compare, diff, save
 from rlcorr_cli.metrics.interval import t_probability, t_quantile
 
 sys.path.append(str(Path(__file__).parent / "cli"))
@@ -57,7 +57,7 @@ def width(ends: tuple[float, float]) -> float:
 
 def added(parts: list[Path]) -> Any:
     """The report of parts that were measured apart."""
-    return merge(parts)
+    return analyze(parts)
 
 
 def clusters(source: Any, **options: Any) -> tuple[str, int]:

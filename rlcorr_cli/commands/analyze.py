@@ -21,7 +21,7 @@ from rlcorr_cli.commands.arguments import (
     PlanMode,
     PlanProfile,
     Seed,
-    SheetOutputs,
+    TotalledOutputs,
     computing,
     names,
     one_of,
@@ -31,6 +31,7 @@ from rlcorr_cli.commands.arguments import (
 from rlcorr_cli.commands.choose import ObjectiveAsked, PlanAsked, PlanOfOurs, choose_plan, objective_under
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, finished, quarantines, report_files, sheet_files
+from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_other, result_of, saved_parts
 from rlcorr_cli.errors import DataError, RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.frameworks.chosen import CANONICAL
@@ -58,6 +59,7 @@ def analyze(
     ] = 2.0,
     ppo_clip: Annotated[float, Opt(help="PPO's epsilon, for the drift from old to current.", panel=PLAN)] = 0.2,
     seed: Seed = 0,
+    allow_overlap: AllowOverlap = False,
     by_step: ByStep = False,
     pictures: Annotated[
         bool,
@@ -66,7 +68,7 @@ def analyze(
             "of `output` have it counted."
         ),
     ] = False,
-    totals: Annotated[bool, PythonOnly("Keep what `merge` adds, which `save` writes as .rlcorr.")] = False,
+    totals: Annotated[bool, PythonOnly("Keep what it was made of, which `save` writes as .rlcorr.")] = False,
     objective: ObjectiveAsked = None,
     output: Outputs = (),
     **how: Unpack[How],
@@ -74,7 +76,8 @@ def analyze(
     """Diagnose a dump, and see what a correction would do.
 
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
-    `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
+    `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.  Files of
+    its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """
     refuse_outside(0, MOST_SEED, seed=seed)
     chosen = choose_plan(plan, profile=profile, mode=mode)
@@ -82,9 +85,33 @@ def analyze(
     groups = names("group_by", group_by)
     if by_step and not groups:
         raise UsageError("--by-step draws a curve for each group, and there are none.", "Add --group-by step.")
-    outputs = report_files(output, n_group_columns=len(groups))
-    reading = request(dumps, how, group_by=groups, cluster_by=cluster_by)
+    parts = saved_parts(dumps, allow_overlap=allow_overlap)
+    outputs = report_files(output, n_group_columns=len(groups) or bool(parts))
     places = [place for path in outputs for place in forms.destinations(path)]
+    if parts:
+        from rlcorr_cli.results.run_totals import RunTotals
+        from rlcorr_cli.results.saved_totals import report_in
+
+        notes = check_touched(places, parts)
+        first, run = added(parts, RunTotals, how, group_by=groups, allow_overlap=allow_overlap)
+        held = run.provenance.settings
+        refuse_other(
+            first,
+            {
+                "--profile": (chosen.profile and chosen.profile.name, run.profile),
+                "The plan": (None if plan is None and mode is None else chosen.plan.name, run.plan.name),
+                "--cluster-by": (cluster_by, held["cluster_by"]),
+                "--extreme-ratio": (None if extreme_ratio == 2.0 else extreme_ratio, held["extreme_ratio"]),
+                "--ppo-clip": (None if ppo_clip == 0.2 else ppo_clip, held["ppo_clip"]),
+                "--seed": (seed or None, run.provenance.seed),
+                "--by-step": (by_step or None, held.get("by_step")),
+                "--objective": (wanted and wanted.name, held.get("objective.name")),
+            },
+        )
+        report_files(output, n_group_columns=len(run.provenance.groups))  # only now it is known how they are grouped
+        with Staging() as staging:
+            return finished(report_in(first, run), notes, outputs, staging)
+    reading = request(dumps, how, group_by=groups, cluster_by=cluster_by)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen)
     from rlcorr_cli.metrics.settings import DiagnosticSettings
     from rlcorr_cli.runs import analyze as analysis
@@ -120,27 +147,42 @@ def diagnose(
             offers=completion.columns,
         ),
     ] = (),
-    output: SheetOutputs = (),
+    allow_overlap: AllowOverlap = False,
+    output: TotalledOutputs = (),
     **how: Unpack[How],
 ) -> "DiagnosedDump":
     """Name the cause of a gap: its size, its evidence, and what to do.
 
     The result's `verdict` is the name of the likely cause, or says that there is none; `causes` are all that hold, each
     with its share of the gap, parameters, evidence and advice; `whole` and `groups`, which are diagnosed one by one,
-    hold the numbers behind them.  The dump is read once.
+    hold the numbers behind them.  The dump is read once.  Files of its own totals (.rlcorr) stand in the place of a
+    dump, and are added.
     """
     from rlcorr_cli.runs import diagnose as diagnosing
 
     if how.get("batch_by") is not None:
         raise UsageError("--batch-by changes nothing here: a diagnosis looks at no batches.", "Leave it out.")
     looked_at: Sequence[str] = [name for name in names("by", by) if name]
-    reading = request(dumps, how, group_by=group_by)
-    outputs = sheet_files(output)
+    outputs = sheet_files(output, with_totals=True)
     places = [place for path in outputs for place in forms.sheet_destinations(path)]
+    if parts := saved_parts(dumps, allow_overlap=allow_overlap):
+        from rlcorr_cli.results.diagnosed import DiagnosisRun, diagnosis_of
+
+        notes = check_touched(places, parts)
+        first, run = added(parts, DiagnosisRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
+        refuse_other(first, {"--by": (", ".join(looked_at) or None, run.of.settings["levels"])})
+        with Staging() as staging:
+            return finished(replace(result_of(first, run, diagnosis_of), totals=run), notes, outputs, staging)
+    reading = request(dumps, how, group_by=group_by)
     notes = check_touched((*places, *quarantines(reading)), reading.paths)
     with Staging() as staging, computing(how) as compute:
         diagnosed = diagnosing.diagnose(
-            reading, by=tuple(looked_at), computing=compute, watch=how.get("watch"), staging=staging
+            reading,
+            by=tuple(looked_at),
+            computing=compute,
+            watch=how.get("watch"),
+            staging=staging,
+            totals=any(path.suffix.lower() in forms.TOTALLED for path in outputs),
         )
         return finished(diagnosed, notes, outputs, staging)
 

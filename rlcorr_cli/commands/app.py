@@ -39,7 +39,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "inspect": ("analyze", "typed_inspect"),
     "convert": ("filter", "convert"),
     "diff": ("compare", "diff"),
-    "merge": ("merge", "merge"),
     "presets": ("browse", "presets"),
     "explain": ("browse", "explain"),
     "help": ("browse", "help"),
@@ -80,10 +79,6 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "diff": (
         "rlcorr diff old.parquet new.parquet",
         "rlcorr diff bf16.parquet fp8.parquet int8.parquet --fail-on moved -o diff.png",
-    ),
-    "merge": (
-        "rlcorr merge part1.rlcorr part2.rlcorr -o report.html",
-        "rlcorr merge run.rlcorr today.rlcorr --group-by step -o new.rlcorr",
     ),
     "presets": ("rlcorr presets trl", "rlcorr presets geo_rs"),
     "explain": ("rlcorr explain seq_ess", "rlcorr explain metrics"),

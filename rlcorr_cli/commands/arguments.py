@@ -16,7 +16,7 @@ from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
 from rlcorr_cli.reading.formats import NAMES, STREAMED
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, MOST_WORKERS, EngineName, ReadRequest
-from rlcorr_cli.show.forms import FORMS, SHEETS
+from rlcorr_cli.show.forms import FORMS, SHEETS, TOTALLED
 
 if TYPE_CHECKING:
     from rlcorr_cli.runs.analyze import Progress, Watch
@@ -300,6 +300,16 @@ SheetOutputs = Annotated[
     Files,
     Opt(
         help=f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.",
+        panel=OUTPUT,
+        flags=("--output", "-o"),
+        typed=TEXTS,
+        metavar="FILE",
+    ),
+]
+TotalledOutputs = Annotated[
+    Files,
+    Opt(
+        help=f"Also write it to FILE: {', '.join((*SHEETS, *TOTALLED))}. Repeatable.",
         panel=OUTPUT,
         flags=("--output", "-o"),
         typed=TEXTS,

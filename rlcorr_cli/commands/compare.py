@@ -1,7 +1,8 @@
 """`compare`, `sweep` and `diff`: plans on one dump, one bound of a plan at every threshold, dumps with each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
@@ -28,6 +29,7 @@ from rlcorr_cli.commands.arguments import (
     Read,
     Seed,
     SheetOutputs,
+    TotalledOutputs,
     Watching,
     computing,
     names,
@@ -52,6 +54,7 @@ from rlcorr_cli.commands.choose import (
 )
 from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
 from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, quarantines, sheet_files
+from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_other, result_of, saved_parts
 from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -60,7 +63,7 @@ from rlcorr_cli.plans.plan import Mode, Plan, Rejection, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED
-from rlcorr_cli.show.forms import sheet_destinations
+from rlcorr_cli.show.forms import TOTALLED, sheet_destinations
 
 if TYPE_CHECKING:
     from rlcorr_cli.results.compared import Comparison
@@ -110,7 +113,8 @@ def compare(
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
     seed: Seed = 0,
-    output: SheetOutputs = (),
+    allow_overlap: AllowOverlap = False,
+    output: TotalledOutputs = (),
     **how: Unpack[How],
 ) -> "Comparison":
     """See what each correction would leave of a dump, and which to take.
@@ -118,6 +122,7 @@ def compare(
     Plans whose columns the dump lacks are skipped, and `skipped` of the result says why.  Its `recommendation` names
     the plan to take with its reasons, or says why none can be named; `whole.plans` hold every plan's columns by name,
     `groups` those of each group.  An objective is one of each plan's mode.  The dump is read once.
+    Files of its own totals (.rlcorr) stand in the place of a dump, and are added.
     """
     from rlcorr_cli.plans.presets import PRESETS
     from rlcorr_cli.runs import compare as comparing
@@ -132,9 +137,29 @@ def compare(
         chosen = objective_under(each, of_mode)
         assert chosen is not None
         objectives[each.plan] = chosen
-    reading = request(dumps, how, group_by=group_by, cluster_by=cluster_by)
-    outputs = sheet_files(output)
+    outputs = sheet_files(output, with_totals=True)
     places = [place for path in outputs for place in sheet_destinations(path)]
+    if parts := saved_parts(dumps, allow_overlap=allow_overlap):
+        from rlcorr_cli.results.compared import ComparisonRun, comparison_of
+
+        notes = check_touched(places, parts)
+        first, run = added(parts, ComparisonRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
+        held = dict.fromkeys(each.name for each in run.objectives.values())
+        refuse_other(
+            first,
+            {
+                "The plans": (_plan_names(each.plan for each in asked), _plan_names(each.plan for each in run.plans)),
+                "--objective": (
+                    ", ".join(dict.fromkeys(each.name for each in objectives.values())) or None,
+                    ", ".join(held),
+                ),
+                "--cluster-by": (cluster_by, run.provenance.settings["cluster_by"]),
+                "--seed": (seed or None, run.provenance.seed),
+            },
+        )
+        with Outputs() as staging:
+            return finished(replace(result_of(first, run, comparison_of), totals=run), notes, outputs, staging)
+    reading = request(dumps, how, group_by=group_by, cluster_by=cluster_by)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plans=asked)
     with Outputs() as staging, computing(how) as compute:
         comparison = comparing.compare(
@@ -146,8 +171,15 @@ def compare(
             seed=seed,
             watch=how.get("watch"),
             staging=staging,
+            totals=any(path.suffix.lower() in TOTALLED for path in outputs),
         )
         return finished(comparison, notes, outputs, staging)
+
+
+def _plan_names(plans: Iterable[Plan]) -> str | None:
+    """The names of distinct plans, in order; None of none."""
+    names_of = {plan.id: plan.name for plan in plans}
+    return ", ".join(sorted(names_of.values())) or None
 
 
 def default_plans() -> list[ChosenPlan]:
@@ -198,7 +230,8 @@ def sweep(
     ] = None,
     points: Annotated[int, Opt(help="Points of the curve.", panel=OUTPUT, metavar="N", least=2, most=1000)] = 25,
     mode: PlanMode = None,
-    output: SheetOutputs = (),
+    allow_overlap: AllowOverlap = False,
+    output: TotalledOutputs = (),
     **how: Unpack[How],
 ) -> "Sweep":
     """See what one bound does at every threshold; --rs without bounds, or --bound, says which.
@@ -206,7 +239,8 @@ def sweep(
     One rejection stands without bounds, 'ratio.seq_mean', and moves; any number with bounds stay.  The share that is
     kept is of tokens for token statistics.  The effective sample size is of capped weights, of those that are swept; of
     a rejection, of the true weights e^S of what it keeps.  `batch_by` is of plans that divide weights by their batch's
-    mean.
+    mean.  Files of its own totals (.rlcorr) stand in the place of a dump, and are added; the plan is then theirs, and
+    no target can be named, because that reads the dump again.
     """
     from rlcorr_cli.results.swept import MOST_POINTS, Targets
     from rlcorr_cli.runs import sweep as sweeping
@@ -214,16 +248,46 @@ def sweep(
 
     refuse_outside(2, MOST_POINTS, points=points)
     targets = Targets(target_keep, target_ess)
-    swept = _swept(plan, rs=rs, is_scope=is_scope, bound=bound, side=side, mode=mode)
-    outputs = sheet_files(output)
+    outputs = sheet_files(output, with_totals=True)
+    places = [place for path in outputs for place in sheet_destinations(path)]
+    parts = saved_parts(dumps, allow_overlap=allow_overlap)
+    is_named = bool(plan is not None or rs or is_scope or bound or side or mode)
+    swept = _swept(plan, rs=rs, is_scope=is_scope, bound=bound, side=side, mode=mode) if is_named or not parts else None
+    if parts:
+        from rlcorr_cli.results.swept import SweepRun, sweep_of
+
+        notes = check_touched(places, parts)
+        if targets.wanted:
+            raise UsageError(
+                f"A target is found by reading the dump again, and {parts[0]} holds saved totals.",
+                "Leave --target-keep and --target-ess out, or name the dump.",
+            )
+        first, run = added(parts, SweepRun, how, allow_overlap=allow_overlap)
+        refuse_other(
+            first,
+            {
+                "The free bound": (swept and swept.told, run.swept.told),
+                "The rest of the plan": (swept and swept.base.id, run.swept.base.id),
+            },
+        )
+        with Outputs() as staging:
+            result = result_of(first, run, partial(sweep_of, n_points=points, targets=targets, candidates={}))
+            return finished(replace(result, totals=run), notes, outputs, staging)
+    assert swept is not None
     if how.get("batch_by") is not None and not divides_by_mean(swept.base):
         raise UsageError("--batch-by changes nothing here: the plan looks at no batches.", "Leave it out.")
     reading = request(dumps, how)
-    places = [place for path in outputs for place in sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=plan)
     with Outputs() as staging, computing(how) as compute:
         result = sweeping.sweep(
-            reading, swept, targets, n_points=points, computing=compute, watch=how.get("watch"), staging=staging
+            reading,
+            swept,
+            targets,
+            n_points=points,
+            computing=compute,
+            watch=how.get("watch"),
+            staging=staging,
+            totals=any(path.suffix.lower() in TOTALLED for path in outputs),
         )
         return finished(result, notes, outputs, staging)
 

@@ -13,7 +13,7 @@ from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.show.forms import FORMS, SHEETS
+from rlcorr_cli.show.forms import FORMS, SHEETS, TOTALLED
 
 
 def written(option: str, path: Any) -> Path:
@@ -41,12 +41,14 @@ def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
     return files
 
 
-def sheet_files(paths: Any) -> tuple[Path, ...]:
-    """Files that a result other than a report is written to, if their names tell one of its forms."""
+def sheet_files(paths: Any, *, with_totals: bool = False) -> tuple[Path, ...]:
+    """Files that a result other than a report is written to, if their names tell one of its forms.  with_totals:
+    whether its totals are one."""
     files = tuple(written("-o", path) for path in several(paths))
+    known = (*SHEETS, *TOTALLED) if with_totals else SHEETS
     for path in files:
-        if path.suffix.lower() not in SHEETS:
-            raise UsageError(f"{path}: it is written as {', '.join(SHEETS)}.", "Name it result.html or the like.")
+        if path.suffix.lower() not in known:
+            raise UsageError(f"{path}: it is written as {', '.join(known)}.", "Name it result.html or the like.")
     return files
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OUTPUT, RULES, TEXTS
 from rlcorr_cli.commands.declared import Opt
+from rlcorr_cli.show.forms import TOTALLED
 
 if TYPE_CHECKING:
     from rlcorr_cli.commands.pictures import Picture
@@ -233,4 +234,9 @@ def write(result: Any, files: Sequence[Path], staging: "Outputs") -> None:
         return
     module = import_module(f"rlcorr_cli.show.forms{FORMS[type(result).__name__]}")
     for path in files:
-        module.write(result, path, staging)
+        if path.suffix.lower() in TOTALLED:
+            from rlcorr_cli.show.forms.totals import write as write_totals
+
+            write_totals(result, path, staging)
+        else:
+            module.write(result, path, staging)

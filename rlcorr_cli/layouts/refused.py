@@ -90,7 +90,7 @@ REFUSED: tuple[Refused, ...] = (
     ),
     Refused(
         "saved totals of rlcorr's",
-        "`rlcorr merge` adds them; check, plot and diff take them, too.",
+        "analyze, compare, diagnose and sweep add their own; check, plot and diff take those of analyze.",
         lambda start: start.first_bytes[:14] == b"rlcorr totals ",
     ),
     Refused(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.measure.arrays import stretches
 from rlcorr_cli.reading.batch import Batch, TokenContext
-from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
+from rlcorr_cli.totals.row_keys import Keys, KeySample, joined, keys_of_floats
 
 HEAD = 16
 """Tokens of a row that a sample of rows is drawn by."""
@@ -37,6 +37,16 @@ def rollout_keys(batch: Batch) -> Keys:
     ends = _offsets(heads)
     at = stretches(batch.offsets[:-1], heads)
     return joined(keys_of_floats(batch.rollout_logp[at], ends), lengths.astype(np.uint64))
+
+
+def content_sample(batch: Batch) -> KeySample:
+    """A sample of the rows with tokens by what they hold: the log-probs of both policies, to float32."""
+    offsets = batch.offsets[np.concatenate([[True], batch.filled])]
+    trained = (batch.old_logp, batch.current_logp)
+    keys = keys_of_floats(batch.rollout_logp, offsets)
+    for logp in (each for each in trained if each is not None):
+        keys = joined(keys, keys_of_floats(logp, offsets))
+    return KeySample.of(keys)
 
 
 def pooled(parts: Sequence[ChosenRows]) -> ChosenRows:

@@ -33,6 +33,13 @@ class Swept:
     beside: tuple[str, ...] | None = ()
 
     @property
+    def told(self) -> str:
+        """The record whose bound is free, in words."""
+        record = self.record
+        name = f"{record.scope} weights" if isinstance(record, Weighting) else f"{record.statistic}.{record.scope}"
+        return name if self.side == "both" else f"{name}, its {self.side} bound"
+
+    @property
     def units(self) -> Literal["tokens", "sequences"]:
         """What the statistic has one value for."""
         return "tokens" if self.record.scope == "token" else "sequences"

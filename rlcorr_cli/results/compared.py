@@ -1,8 +1,8 @@
 """A Comparison: what each of several plans makes of one dump, and which to take; as values, for any form to show."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.metrics.advantages import shift_and_error
@@ -33,6 +33,7 @@ from rlcorr_cli.results.groups import (
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
+from rlcorr_cli.results.saved_runs import SavedRun, together
 from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
 from rlcorr_cli.results.verdict import Impossible, impossible_in
 from rlcorr_cli.totals.comparison import (
@@ -44,10 +45,16 @@ from rlcorr_cli.totals.comparison import (
     weight_means,
 )
 from rlcorr_cli.totals.families import Values, finite
-from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
+from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 
+NO_SHIFT = (
+    "No shift of the advantages: they are all equal, or true sequence weights rest on too few sequences to tell "
+    "(`rlcorr explain shift`)."
+)
 Sort = Literal["worth", "info", "kept", "name"]
 
 
@@ -111,6 +118,8 @@ class Comparison(Output):
 
     whole: Annotated[ComparedGroup, HIDDEN]
     seconds: Annotated[float, HIDDEN] = 0.0
+    totals: Annotated["ComparisonRun | None", HIDDEN] = None
+    """What it was made of, where that was asked for."""
 
     @property
     @computed(after="inputs")
@@ -157,6 +166,81 @@ class Comparison(Output):
         if sort == "name":
             return tuple(sorted(self.whole.plans, key=lambda plan: plan.name))
         return tuple(sorted(self.whole.plans, key=lambda plan: -(plan.values[sort] or 0.0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonRun(SavedRun):
+    """What one run of `compare` measured, or several together.
+
+    objectives: one for each plan, if any.  has_advantages: whether the dump has a column of them.
+    """
+
+    command: ClassVar[str] = "compare"
+    measured: Measured
+    plans: tuple[NamedPlan, ...]
+    skipped: tuple[Skipped, ...] = ()
+    objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
+    has_advantages: bool = False
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the totals are of."""
+        assert self.measured.provenance is not None
+        return self.measured.provenance
+
+    @property
+    def contents(self) -> KeySample | None:
+        """A sample of the rows by what they hold."""
+        return None if self.measured.whole is None else self.measured.whole.contents
+
+    @property
+    def n_budgets(self) -> int:
+        """How many bounds the data set."""
+        return sum(len(each.plan.budgets) for each in self.plans)
+
+    def grouped_by(self, columns: Sequence[str]) -> "ComparisonRun":
+        """The same by some of the columns that it is grouped by."""
+        places = self.provenance.places_of(columns)
+        totals = self.measured.totals
+        if totals is not None:
+            totals = totals.regrouped(lambda key: (key[0], *(key[1 + place] for place in places)))
+        provenance = replace(self.provenance, groups=tuple(columns))
+        return replace(self, measured=replace(self.measured, totals=totals, provenance=provenance))
+
+    def unplaced(self) -> "ComparisonRun":
+        """Without the shards that it covers."""
+        return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
+
+    @classmethod
+    def added(cls, runs: "Iterable[ComparisonRun]") -> "ComparisonRun":
+        """The sum of runs, taken one at a time."""
+        gathering = MeasuredSum()
+        every: list[ComparisonRun] = []
+        for run in runs:
+            gathering.add(run.measured)
+            every.append(replace(run, measured=Measured(provenance=run.provenance)))
+        return replace(every[0], **together(every), measured=gathering.measured)
+
+
+def comparison_of(run: ComparisonRun) -> Comparison:
+    """The comparison of a run."""
+    comparison = compared(
+        run.measured,
+        run.plans,
+        group_by=run.provenance.groups,
+        inputs=run.inputs,
+        skipped=run.skipped,
+        notes=run.notes,
+        anomalies=run.anomalies,
+        problems=run.problems.by_class(),
+        n_bad_rows=run.problems.n_rows,
+        objectives=run.objectives,
+        batch_by=run.provenance.batch,
+        cluster_by=str(run.provenance.settings["cluster_by"]),
+    )
+    if run.has_advantages and comparison.metrics["advantage_shift"] is None:
+        comparison = replace(comparison, notes=(*comparison.notes, NO_SHIFT))
+    return comparison
 
 
 def compared(

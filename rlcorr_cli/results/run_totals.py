@@ -3,47 +3,41 @@
 `analyze` makes its report from them, too, so that a sum of saved parts says what one run over all the data says.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, Diagnosis, standing
+from rlcorr_cli.causes.diagnosis import Diagnosis, standing
 from rlcorr_cli.causes.features import Context
 from rlcorr_cli.causes.judge import diagnose
-from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.reading.bad_rows import BadRowCounts
-from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.results.build import build
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.results.saved_runs import SavedRun, together
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.replicates import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, regrouped
+from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.tail import GROUP_SIZE
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import diagnostics_block
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunTotals:
-    """What one run measured, or several together.
+class RunTotals(SavedRun):
+    """What one run of `analyze` measured, or several together.
 
-    profile: its name.  inputs, problems, anomalies: as a Report has them.  notes: on how the dump was read and
-    what was chosen; search_notes: those of them that say what of the dump is not read.  drawn_by: the canonical columns
-    that the bootstrap knows rows by; none where it goes by what rollout says of them.
+    profile: its name.  search_notes: those of the notes that say what of the dump is not read.  drawn_by: the canonical
+    columns that the bootstrap knows rows by; none where it goes by what rollout says of them.
     """
 
+    command: ClassVar[str] = "analyze"
     measured: Measured
     plan: Plan
     profile: str
-    inputs: tuple[Input, ...]
-    notes: tuple[str, ...] = ()
-    problems: BadRowCounts = field(default_factory=BadRowCounts)
-    anomalies: tuple[AnomalyFinding, ...] = ()
     search_notes: tuple[str, ...] = ()
     drawn_by: tuple[str, ...] = ()
 
@@ -99,6 +93,31 @@ class RunTotals:
         return self.measured.provenance
 
     @property
+    def contents(self) -> KeySample | None:
+        """A sample of the rows by what they hold."""
+        return None if self.measured.whole is None else self.measured.whole.contents
+
+    @property
+    def n_budgets(self) -> int:
+        """How many bounds the data set."""
+        return len(self.plan.budgets)
+
+    @classmethod
+    def added(cls, runs: "Iterable[RunTotals]") -> "RunTotals":
+        """The sum of runs, taken one at a time; a ValueError of those of two releases."""
+        gathering = MeasuredSum()
+        every: list[RunTotals] = []
+        resampled: dict[str, Any] = {}
+        for run in runs:
+            resampled = run.resampled | resampled
+            if any(resampled[mode] != names for mode, names in run.resampled.items()):
+                raise ValueError("replicates hold other totals than each other")
+            gathering.add(run.measured)
+            every.append(replace(run, measured=Measured(provenance=run.provenance)))
+        search_notes = tuple(dict.fromkeys(note for run in every for note in run.search_notes))
+        return replace(every[0], **together(every), measured=gathering.measured, search_notes=search_notes)
+
+    @property
     def totals(self) -> Totals:
         """Those of a run that has some."""
         assert self.measured.totals is not None
@@ -106,13 +125,9 @@ class RunTotals:
 
     def grouped_by(self, columns: Sequence[str]) -> "RunTotals":
         """The same by some of the columns that it is grouped by; by none of them, of the whole."""
-        present = self.provenance.groups
-        if tuple(columns) == present:
+        if tuple(columns) == self.provenance.groups:
             return self
-        if lacking := [name for name in columns if name not in present]:
-            by = f"grouped by {', '.join(present)} alone" if present else "of the whole dump alone"
-            raise UsageError(f"--group-by {lacking[0]}: these totals are {by}.", "Group when the totals are made.")
-        places = [present.index(name) for name in columns]
+        places = self.provenance.places_of(columns)
         totals = self.totals.regrouped(lambda key: (key[0], *(key[1 + place] for place in places)))
         replicates = regrouped(self.measured.group_replicates, places)
         provenance = replace(self.provenance, groups=tuple(columns))
@@ -121,7 +136,6 @@ class RunTotals:
         )
         return replace(self, measured=measured)
 
-    @property
     def unplaced(self) -> "RunTotals":
         """Without the shards that it covers: on another machine, a path is that of another file."""
         return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
@@ -168,16 +182,6 @@ def _objective(provenance: Provenance) -> Objective | None:
     settings = {name: value for name, value in provenance.settings.items() if name.startswith(prefix)}
     options: dict[str, Any] = {name.removeprefix(prefix): value for name, value in settings.items()}
     return Objective(**options) if options else None
-
-
-def summed_anomalies(findings: Iterable[AnomalyFinding]) -> tuple[AnomalyFinding, ...]:
-    """Each anomaly once, with the first file that shows it and the number of all of them."""
-    files: Counter[str] = Counter()
-    first: dict[str, AnomalyFinding] = {}
-    for finding in findings:
-        files[finding.name] += finding.n_files
-        first.setdefault(finding.name, finding)
-    return tuple(replace(finding, n_files=files[name]) for name, finding in first.items())
 
 
 def _batch_notes(run: RunTotals) -> list[str]:

@@ -1,9 +1,9 @@
-"""A file of saved totals, `.rlcorr`: the exact additive totals of a run, which `merge` adds.
+"""A file of saved totals, `.rlcorr`: the exact additive totals of a run, which its command adds to others of its kind.
 
 A line with the version of this form, the digest of all that follows it, the length of the first part, and two parts as
-`packed.py` has them: a Head, by which a file is known before its totals are read, and the RunTotals.  Nothing is
-compressed: it would halve a file, and a small one could then take any memory.  A file that
-was cut short or changed has another digest, and is refused whole.
+`packed.py` has them: a Head, by which a file is known before its totals are read, and the SavedRun of its command.
+Nothing is compressed: it would halve a file, and a small one could then take any memory.  A file that was cut short or
+changed has another digest, and is refused whole.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from rlcorr_cli.files import located
 from rlcorr_cli.plans.documents import read_bytes
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals, report_of
+from rlcorr_cli.results.saved_runs import SavedRun
 from rlcorr_cli.totals.packed import InconsistentError, MalformedError, pack, pieces, unpack
 from rlcorr_cli.totals.provenance import SCHEMA
 from rlcorr_cli.totals.row_keys import KeySample
@@ -30,23 +31,24 @@ AGAIN = f"Write it again with `rlcorr analyze DUMP -o part{SUFFIX}`."
 _NAME = b"rlcorr totals "
 _DIGEST, _LENGTH = 32, 8
 P = TypeVar("P")
+S = TypeVar("S", bound=SavedRun)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """Of which files the totals are, by which release they were written, and the rows they are of, by content."""
+    """By which command and release the totals were written, of which files they are, and of which rows, by content."""
 
+    command: str = "analyze"
     release: str
     paths: tuple[str, ...]
     contents: KeySample | None
 
 
-def content(run: RunTotals) -> "list[bytes | memoryview]":
+def content(run: SavedRun) -> "list[bytes | memoryview]":
     """What a file of a run's totals holds, in pieces."""
-    whole = run.measured.whole
     paths = tuple(source.path for source in run.inputs)
-    head = pack(Head(release=__version__, paths=paths, contents=None if whole is None else whole.contents))
-    body = len(head).to_bytes(_LENGTH, "big"), head, *pieces(run.unplaced)
+    head = pack(Head(command=run.command, release=__version__, paths=paths, contents=run.contents))
+    body = len(head).to_bytes(_LENGTH, "big"), head, *pieces(run.unplaced())
     return [b"%s%d\n" % (_NAME, VERSION), _digest(*body), *body]
 
 
@@ -55,22 +57,40 @@ def holds_totals(path: str) -> bool:
     return located(path).lower().endswith(SUFFIX)
 
 
-def read_head(path: str) -> Head:
-    """What the file is of."""
-    return _part(path, Head, _parts(path)[0])
+def read_head(path: str, kind: type[SavedRun]) -> Head:
+    """What the file is of; a UsageError of another command's totals than are asked for."""
+    return _checked_head(path, _parts(path)[0], kind)
+
+
+def _checked_head(path: str, data: memoryview, kind: type[SavedRun]) -> Head:
+    head = _part(path, Head, data)
+    if head.command != kind.command:
+        raise UsageError(
+            f"{path} holds totals of `rlcorr {head.command}`, not of `rlcorr {kind.command}`.",
+            f"`rlcorr {head.command} {path}` reads them.",
+        )
+    return head
 
 
 def read_totals(path: str) -> RunTotals:
-    """The totals that a file holds; anything else is a DataError."""
-    run = _part(path, RunTotals, _parts(path)[1])
+    """The totals of `analyze` that a file holds; anything else is an error."""
+    run = read_saved(path, RunTotals)
     if not run.measured.totals:
         raise DataError(f"{path} holds no totals.", AGAIN)
+    return run
+
+
+def read_saved(path: str, kind: type[S]) -> S:
+    """The totals of a command that a file holds; those of another are a UsageError, anything else a DataError."""
+    head, body = _parts(path)
+    _checked_head(path, head, kind)
+    run = _part(path, kind, body)
     if run.provenance.schema != SCHEMA:
         raise DataError(f"{path} was written by another release of rlcorr, whose totals mean something else.", AGAIN)
     return run
 
 
-def grouped_totals(path: str, run: RunTotals, columns: Sequence[str]) -> RunTotals:
+def grouped_totals(path: str, run: S, columns: Sequence[str]) -> S:
     """The same by some of the columns that they are grouped by; a UsageError names the file that lacks one."""
     try:
         return run.grouped_by(columns)

@@ -1,9 +1,11 @@
 """A Sweep: what one free bound does at every threshold, and the threshold that a target comes to; as values."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,14 +17,20 @@ from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records import HIDDEN, Form, Key, Number, Output, Record, computed
 from rlcorr_cli.results.groups import Counts, Inputs, refuse_empty
 from rlcorr_cli.results.groups import counts as counts_of
+from rlcorr_cli.results.saved_runs import SavedRun, together
 from rlcorr_cli.results.suggest import ROOM, shortest
-from rlcorr_cli.totals.comparison import LOGS, ComparedTotals
+from rlcorr_cli.totals.comparison import LOGS, ComparedTotals, divides_by_mean, weight_means
 from rlcorr_cli.totals.families import Value, finite
-from rlcorr_cli.totals.sweep import Candidates, Curve, ess, place_of_share
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
+from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.row_keys import KeySample
+from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, ess, place_of_share
 from rlcorr_cli.totals.totals import Totals
 
 MOST_POINTS = 1000
 BISECTIONS = 200
+MOST_BATCHES = 300
+"""Training batches whose units are kept apart by bucket: at most about 1 MB each."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,100 @@ class Sweep(Output):
     target: TargetResult | None
     notes: tuple[str, ...]
     seconds: Annotated[float, HIDDEN] = 0.0
+    totals: Annotated["SweepRun | None", HIDDEN] = None
+    """What it was made of, where that was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRun(SavedRun):
+    """What one run of `sweep` added up, or several together.
+
+    measured: totals of the plan without the free bound.  units: of the statistic, by training batch.  sample: of the
+    rows by what they hold, where it was asked for.
+    """
+
+    command: ClassVar[str] = "sweep"
+    measured: Measured
+    swept: Swept
+    units: Mapping[Any, UnitTotals]
+    sample: KeySample | None = None
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the totals are of, the free bound among it."""
+        of = self.measured.provenance
+        assert of is not None
+        record = self.swept.record
+        name = record.scope if isinstance(record, Weighting) else f"{record.statistic}.{record.scope}"
+        return replace(of, settings={**of.settings, "free bound": name, "side": self.swept.side})
+
+    @property
+    def contents(self) -> KeySample | None:
+        """A sample of the rows by what they hold."""
+        return self.sample
+
+    def grouped_by(self, columns: Sequence[str]) -> "SweepRun":
+        """Itself: a sweep has no groups."""
+        return self
+
+    def unplaced(self) -> "SweepRun":
+        """Without the shards that it covers."""
+        return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
+
+    @classmethod
+    def added(cls, runs: "Iterable[SweepRun]") -> "SweepRun":
+        """The sum of runs, taken one at a time."""
+        every: list[SweepRun] = []
+        gathering = MeasuredSum()
+        units: dict[Any, UnitTotals] = {}
+        for run in runs:
+            gathering.add(run.measured)
+            add_units(units, run.units)
+            every.append(replace(run, measured=Measured(provenance=run.measured.provenance), units={}))
+        samples = [run.sample for run in every if run.sample is not None]
+        added = reduce(add, samples) if samples else None
+        return replace(every[0], **together(every), measured=gathering.measured, units=units, sample=added)
+
+    @property
+    def curve(self) -> Curve | None:
+        """The curve of the units; None of a dump without any."""
+        observed = self.measured.totals
+        if not self.units or observed is None:
+            return None
+        record = self.swept.record
+        outside = "capped" if isinstance(record, Weighting) and record.outside != "zero" else "dropped"
+        whole = reduce(add, self.units.values())
+        if not divides_by_mean(self.swept.base):
+            return Curve(whole, self.swept.side, outside)
+        batches = {batch: Curve(of_batch, self.swept.side, outside) for batch, of_batch in self.units.items()}
+        means = None if isinstance(record, Weighting) else weight_means(observed, self.swept.base)
+        return NormalizedCurve(whole, self.swept.side, outside, batches=batches, means=means)
+
+
+def add_units(totals: dict[Any, UnitTotals], units: Mapping[Any, UnitTotals]) -> None:
+    """Add units to totals by training batch, which keep their buckets for each, in place."""
+    for batch, of_batch in units.items():
+        totals[batch] = totals[batch] + of_batch if batch in totals else of_batch
+    if len(totals) > MOST_BATCHES:
+        raise UsageError(
+            f"More than {MOST_BATCHES} training batches: so many can be swept where each has a mean weight of its own.",
+            "--batch-by none takes all rows for one batch, --normalize none leaves the weights as they are.",
+        )
+
+
+def sweep_of(run: SweepRun, *, n_points: int, targets: Targets, candidates: Mapping[int, Candidates]) -> Sweep:
+    """The sweep of a run.  candidates: as of `swept_report`."""
+    return swept_report(
+        None if run.measured.totals is None else run.measured.totals.whole,
+        run.curve,
+        run.swept,
+        targets=targets,
+        candidates=candidates,
+        n_points=n_points,
+        inputs=run.inputs,
+        notes=run.notes,
+        n_bad_rows=run.problems.n_rows,
+    )
 
 
 def swept_report(

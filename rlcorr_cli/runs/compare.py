@@ -15,7 +15,7 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
-from rlcorr_cli.results.compared import Comparison, NamedPlan, Skipped, compared
+from rlcorr_cli.results.compared import Comparison, ComparisonRun, NamedPlan, Skipped, comparison_of
 from rlcorr_cli.runs.analyze import Watch, measure, watched
 from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.runs.budget_search import search_budgets
@@ -24,10 +24,6 @@ from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.totals import GroupKey
 
 NO_ADVANTAGES = "The dump has no advantages: each counts as 1, and whether the policies earn differently is unseen."
-NO_SHIFT = (
-    "No shift of the advantages: they are all equal, or true sequence weights rest on too few sequences to tell "
-    "(`rlcorr explain shift`)."
-)
 
 
 def compare(
@@ -40,12 +36,13 @@ def compare(
     seed: int | None = 0,
     watch: Watch | None = None,
     staging: Outputs | None = None,
+    totals: bool = False,
 ) -> Comparison:
     """Compare plans on a dump.
 
     objectives: one for each plan, if any.  named: whether plans were asked for, and are not the default list.
 
-    Plans whose columns the dump lacks are skipped; one that is left at least.  staging: as of `analyze`.
+    Plans whose columns the dump lacks are skipped; one that is left at least.  staging, totals: as of `analyze`.
     """
     return compare_dump(
         opened(request, chosen, has_objectives=bool(objectives)),
@@ -56,6 +53,7 @@ def compare(
         seed=seed,
         watch=watch,
         staging=staging,
+        totals=totals,
     )
 
 
@@ -74,6 +72,7 @@ def compare_dump(
     seed: int | None = 0,
     watch: Watch | None = None,
     staging: Outputs | None = None,
+    totals: bool = False,
 ) -> Comparison:
     """The same of a dump that was opened for these plans."""
     started = time.perf_counter()
@@ -96,25 +95,21 @@ def compare_dump(
         notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]
         if dump.roles.advantages is None:
             notes.append(NO_ADVANTAGES)
-        comparison = compared(
-            measured,
-            plans,
-            group_by=dump.request.group_by,
-            inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+        run = ComparisonRun(
+            measured=measured,
+            plans=tuple(plans),
             skipped=skipped,
-            notes=tuple(dict.fromkeys(notes)),
-            anomalies=anomalies,
-            problems=log.counts.by_class(),
-            n_bad_rows=log.counts.n_rows,
             objectives=of_plans,
-            batch_by=dump.roles.batch,
-            cluster_by=dump.cluster,
+            has_advantages=dump.roles.advantages is not None,
+            inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+            notes=tuple(dict.fromkeys(notes)),
+            problems=log.counts,
+            anomalies=anomalies,
         )
-        if dump.roles.advantages is not None and comparison.whole.metrics["advantage_shift"] is None:
-            comparison = replace(comparison, notes=(*comparison.notes, NO_SHIFT))
+        comparison = comparison_of(run)
         log.finish()
         own.publish()
-    return replace(comparison, seconds=time.perf_counter() - started)
+    return replace(comparison, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
 def _columns(request: ReadRequest, plans: Sequence[Plan], has_objectives: bool) -> PlanColumns:

@@ -3,20 +3,20 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.anomalies import find_anomalies
-from rlcorr_cli.causes.diagnosis import unexplained
 from rlcorr_cli.causes.features import Context
-from rlcorr_cli.causes.judge import diagnose as diagnose_totals
-from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.chosen_rows import content_sample
 from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.reading.batch import Shard
@@ -26,19 +26,17 @@ from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.reading.token_context import row_id, token_context
-from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
-from rlcorr_cli.results.groups import key_order, refuse_empty
+from rlcorr_cli.results.diagnosed import COUNTS, DiagnosedDump, DiagnosisRun, GroupGaps, add_group, diagnosis_of
 from rlcorr_cli.runs.analyze import Watch, watched
-from rlcorr_cli.runs.bad_rows import BadRowLog, bad_row_log, check_quarantine
+from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.row_keys import KeySample
 
 FILE = "file"
 """The column of levels that a dump's files are."""
-MOST_GROUPS = 100
-"""Groups of one dump that are diagnosed each; each takes up to 6 MB."""
-COUNTS = ("rows", "sequences", "empty_sequences", "tokens", "masked_tokens")
 Key = tuple[Any, ...]
 
 
@@ -49,10 +47,11 @@ def diagnose(
     computing: Computing | None = None,
     watch: Watch | None = None,
     staging: Outputs | None = None,
+    totals: bool = False,
 ) -> DiagnosedDump:
     """Diagnose a dump, and each group of its rows.
 
-    by: columns of levels beside those that are looked at unasked.  staging: as of `analyze`.
+    by: columns of levels beside those that are looked at unasked.  staging, totals: as of `analyze`.
     """
     started = time.perf_counter()
     computing = (computing or Computing()).in_portions(devices.DIAGNOSING_TOKENS)
@@ -60,84 +59,59 @@ def diagnose(
     check_quarantine(dump)
     anomalies = find_anomalies(samples(dump))
     with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
-        gathered = _Gathered()
+        groups: dict[Key, GroupGaps] = {}
+        taken: list[KeySample] = []
         rows = Counter[str]()
-        work = DiagnoseShard(reading=ShardReading.of(dump, computing), has_files=len(dump.sources) > 1)
-        for shard, part in scan(dump, computing, work, log):
-            gathered.add(part)
+        has_files = len(dump.sources) > 1 or totals
+        work = DiagnoseShard(reading=ShardReading.of(dump, computing), has_files=has_files, takes_sample=totals)
+        for shard, (part, sample) in scan(dump, computing, work, log):
+            for key, gaps in part.items():
+                add_group(groups, key, gaps)
+            taken += [] if sample is None else [sample]
             rows[shard.path] += sum(group.counts["rows"] for group in part.values())
             if progress is not None:
                 progress(sum(group.counts["tokens"] for group in part.values()), shard.n_bytes)
         log.check(sum(rows.values()))
-        inputs = tuple(dump.inputs(rows + log.rows))
-        whole = sum((group for group in gathered.groups.values()), GroupGaps())
-        counts = _counts(whole, log)
-        refuse_empty(counts, inputs)
-        context = Context(dump.roles.rollout, dump.roles.train, dump.roles.row_advantage or dump.roles.reward)
-        keys = sorted(gathered.groups, key=key_order) if request.group_by else []
-        diagnosed = _diagnosed({}, counts, whole.totals, context)
-        result = DiagnosedDump(
-            inputs=inputs,
-            columns=(dump.roles.rollout, dump.roles.train),
-            whole=diagnosed,
-            groups=tuple(
-                _diagnosed(dict(zip(request.group_by, key, strict=True)), dict(group.counts), group.totals, context)
-                for key in keys
-                for group in (gathered.groups[key],)
+        run = DiagnosisRun(
+            groups={key: replace(gaps, totals=_placed(gaps.totals)) for key, gaps in groups.items()},
+            of=Provenance(
+                plans={}, settings={"levels": ", ".join(by)}, columns=dump.columns, groups=tuple(request.group_by)
             ),
-            anomalies=unexplained(anomalies, diagnosed.diagnosis),
-            problems=log.counts.by_class(),
+            context=Context(dump.roles.rollout, dump.roles.train, dump.roles.row_advantage or dump.roles.reward),
+            sample=reduce(add, taken) if taken else None,
+            inputs=tuple(dump.inputs(rows + log.rows)),
             notes=tuple(dump.notes),
+            problems=log.counts,
+            anomalies=anomalies,
         )
+        result = diagnosis_of(run)
         log.finish()
         own.publish()
-    return replace(result, seconds=time.perf_counter() - started)
-
-
-@dataclass(frozen=True)
-class GroupGaps:
-    """A group's counts and statistics.  + adds both."""
-
-    counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
-    totals: GapTotals = field(default_factory=GapTotals)
-
-    def __add__(self, other: "GroupGaps") -> "GroupGaps":
-        counts = {name: self.counts[name] + other.counts[name] for name in COUNTS}
-        return GroupGaps(counts, self.totals + other.totals)
-
-
-@dataclass
-class _Gathered:
-    """The sum so far, by group."""
-
-    groups: dict[Key, GroupGaps] = field(default_factory=dict[Key, GroupGaps])
-
-    def add(self, part: Mapping[Key, GroupGaps]) -> None:
-        """Add one more part, in place; a UsageError for more groups than are kept."""
-        for key, gaps in part.items():
-            self.groups[key] = self.groups[key] + gaps if key in self.groups else gaps
-        if len(self.groups) > MOST_GROUPS:
-            raise UsageError(
-                f"There are over {MOST_GROUPS} groups, more than are diagnosed.",
-                "Group by a column of fewer values; --by COLUMN looks at its levels within one diagnosis.",
-            )
+    return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnoseShard:
-    """Shard -> the statistics of its rows, by group.  has_files: whether the dump has several, which are levels."""
+    """Shard -> the statistics of its rows, by group, and a sample of the rows by what they hold, where one is taken.
+
+    has_files: whether files are levels, because there are several, or may be once totals are added.
+    """
 
     reading: ShardReading
     has_files: bool = False
+    takes_sample: bool = False
 
-    def __call__(self, shard: Shard) -> ShardResult[dict[Key, GroupGaps]]:
+    def __call__(self, shard: Shard) -> ShardResult[tuple[dict[Key, GroupGaps], KeySample | None]]:
         """Add up one shard."""
         beside = ShardNotes()
-        gathered = _Gathered()
+        groups: dict[Key, GroupGaps] = {}
+        taken: list[KeySample] = []
         with devices.worker(self.reading.device):
             for rows in self.reading.sound_rows(shard, beside):
-                gathered.add(self._of_batch(rows))
-        return ShardResult(gathered.groups, beside)
+                for key, gaps in self._of_batch(rows).items():
+                    add_group(groups, key, gaps)
+                taken += [content_sample(rows.batch)] if self.takes_sample else []
+        return ShardResult((groups, reduce(add, taken) if taken else None), beside)
 
     def _of_batch(self, rows: CheckedRows) -> dict[Key, GroupGaps]:
         batch, roles = rows.batch, self.reading.reader.roles
@@ -173,19 +147,11 @@ class DiagnoseShard:
             yield WorstRow(float(values[i]), rows.places[row], row_id(rows, self.reading.reader.roles, row), n_tokens)
 
 
-def _counts(whole: GroupGaps, log: BadRowLog) -> dict[str, int]:
-    counts = {name: whole.counts[name] for name in COUNTS}
-    return {**counts, "rows": counts["rows"] + log.counts.n_rows, "bad_rows": log.counts.n_rows}
+def _placed(totals: GapTotals) -> GapTotals:
+    """The same with the places of rows counted from the start of each file."""
 
+    def placed(worst: WorstRows) -> WorstRows:
+        places = all_resolved([row.place for row in worst.rows])
+        return WorstRows(tuple(replace(row, place=place) for row, place in zip(worst.rows, places, strict=True)))
 
-def _diagnosed(
-    key: Mapping[str, Any], counts: Mapping[str, int], totals: GapTotals, context: Context
-) -> DiagnosedGroup:
-    totals = replace(totals, odd_rows=_placed(totals.odd_rows), far_rows=_placed(totals.far_rows))
-    return DiagnosedGroup(key=key, counts=counts, diagnosis=diagnose_totals(totals, context), totals=totals)
-
-
-def _placed(worst: WorstRows) -> WorstRows:
-    """The same with places counted from the start of each file."""
-    places = all_resolved([row.place for row in worst.rows])
-    return WorstRows(tuple(replace(row, place=place) for row, place in zip(worst.rows, places, strict=True)))
+    return replace(totals, odd_rows=placed(totals.odd_rows), far_rows=placed(totals.far_rows))

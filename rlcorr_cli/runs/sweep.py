@@ -10,30 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure import sweep as sweeping
+from rlcorr_cli.measure.chosen_rows import content_sample
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.measure.sweep import Units
-from rlcorr_cli.plans.plan import Plan, Weighting
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
-from rlcorr_cli.results.swept import Sweep, Targets, crossing_of_ess, swept_report
+from rlcorr_cli.results.swept import Sweep, SweepRun, Targets, add_units, crossing_of_ess, sweep_of
 from rlcorr_cli.runs.analyze import Watch, provenance_of, watched
 from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
 from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, check_rereadable, scan
 from rlcorr_cli.totals.bins import FLOAT_BITS
-from rlcorr_cli.totals.comparison import divides_by_mean, weight_means
+from rlcorr_cli.totals.comparison import divides_by_mean
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, place_of_share
-from rlcorr_cli.totals.totals import ROWS, Totals
-
-MOST_BATCHES = 300
-"""Training batches whose units are kept apart by bucket: at most about 1 MB each."""
+from rlcorr_cli.totals.totals import ROWS
 
 
 def sweep(
@@ -45,8 +43,9 @@ def sweep(
     computing: Computing | None = None,
     watch: Watch | None = None,
     staging: Outputs | None = None,
+    totals: bool = False,
 ) -> Sweep:
-    """The curve of one free bound.  staging: as of `analyze`."""
+    """The curve of one free bound.  staging, totals: as of `analyze`."""
     started = time.perf_counter()
     computing = computing or Computing()
     plan = swept.plan(swept.bounds(0.0))
@@ -61,33 +60,35 @@ def sweep(
             observation=observation,
             swept=swept,
             provenance=provenance_of(dump, observation, {}),
+            takes_sample=totals,
         )
         gathering = MeasuredSum()
-        totals: dict[Any, UnitTotals] = {}
-        for shard, (measured, units) in scan(dump, computing, work, log):
+        units: dict[Any, UnitTotals] = {}
+        taken: list[KeySample] = []
+        for shard, (measured, of_shard, sample) in scan(dump, computing, work, log):
             n_rows = 0 if measured.totals is None else int(measured.totals.sum(ROWS).sum())
             gathering.add(replace(measured, rows={shard.path: n_rows}))
-            _add(totals, units)
+            add_units(units, of_shard)
+            taken += [] if sample is None else [sample]
             if progress is not None:
                 progress(0, shard.n_bytes)
         measured = gathering.measured
         log.check(sum(measured.rows.values()))
-        curve = curve_of(totals, swept, measured.totals) if totals and measured.totals is not None else None
-        candidates = {} if curve is None else _candidates(dump, computing, swept=swept, curve=curve, targets=targets)
-        result = swept_report(
-            None if measured.totals is None else measured.totals.whole,
-            curve,
-            swept,
-            targets=targets,
-            candidates=candidates,
-            n_points=n_points,
+        run = SweepRun(
+            measured=measured,
+            swept=swept,
+            units=units,
+            sample=reduce(add, taken) if taken else None,
             inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
             notes=tuple(dump.notes),
-            n_bad_rows=log.counts.n_rows,
+            problems=log.counts,
         )
+        curve = run.curve
+        candidates = {} if curve is None else _candidates(dump, computing, swept=swept, curve=curve, targets=targets)
+        result = sweep_of(run, n_points=n_points, targets=targets, candidates=candidates)
         log.finish()
         own.publish()
-    return replace(result, seconds=time.perf_counter() - started)
+    return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
 def _columns(request: ReadRequest, plan: Plan) -> PlanColumns:
@@ -95,17 +96,6 @@ def _columns(request: ReadRequest, plan: Plan) -> PlanColumns:
     batch = None if not divides_by_mean(plan) or request.batch_by == NO_BATCH else request.batch_by or "step"
     required = batch is not None and request.batch_by is not None
     return PlanColumns(mode=plan.mode, needed=plan.needs, wanted=("advantages",), batch=batch, batch_required=required)
-
-
-def curve_of(totals: Mapping[Any, UnitTotals], swept: Swept, observed: Totals) -> Curve:
-    """The curve of finished totals by training batch.  observed: those of the observation."""
-    outside = "capped" if isinstance(swept.record, Weighting) and swept.record.outside != "zero" else "dropped"
-    whole = reduce(add, totals.values())
-    if not divides_by_mean(swept.base):
-        return Curve(whole, swept.side, outside)
-    batches = {batch: Curve(of_batch, swept.side, outside) for batch, of_batch in totals.items()}
-    means = None if isinstance(swept.record, Weighting) else weight_means(observed, swept.base)
-    return NormalizedCurve(whole, swept.side, outside, batches=batches, means=means)
 
 
 def _candidates(
@@ -154,39 +144,31 @@ def _places(curve: Curve, targets: Targets) -> set[int]:
     return places
 
 
-def _add(totals: dict[Any, UnitTotals], units: Mapping[Any, UnitTotals]) -> None:
-    """Add units to totals by training batch, which keep their buckets for each."""
-    for batch, of_batch in units.items():
-        totals[batch] = totals[batch] + of_batch if batch in totals else of_batch
-    if len(totals) > MOST_BATCHES:
-        raise UsageError(
-            f"More than {MOST_BATCHES} training batches: so many can be swept where each has a mean weight of its own.",
-            "--batch-by none takes all rows for one batch, --normalize none leaves the weights as they are.",
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class SweepShard:
-    """Shard -> its totals, and its units by training batch."""
+    """Shard -> its totals, its units by training batch, and a sample of its rows, where one is taken."""
 
     reading: ShardReading
     observation: Observation
     swept: Swept
     provenance: Provenance
+    takes_sample: bool = False
 
-    def __call__(self, shard: Shard) -> ShardResult[tuple[Measured, dict[Any, UnitTotals]]]:
+    def __call__(self, shard: Shard) -> ShardResult[tuple[Measured, dict[Any, UnitTotals], KeySample | None]]:
         """Sweep one shard."""
         beside = ShardNotes()
         gathering = MeasuredSum()
         totals: dict[Any, UnitTotals] = {}
+        taken: list[KeySample] = []
         device = self.reading.device
         with devices.worker(device):
             for rows in self.reading.sound_rows(shard, beside):
                 observed, units = sweeping.sweep(rows.batch, self.observation, self.swept, device)
                 gathering.add(Measured(provenance=self.provenance, totals=observed.totals))
-                _add(totals, units)
+                add_units(totals, units)
+                taken += [content_sample(rows.batch)] if self.takes_sample else []
         covering = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
-        return ShardResult((covering, totals), beside)
+        return ShardResult((covering, totals, reduce(add, taken) if taken else None), beside)
 
 
 @dataclass(frozen=True, kw_only=True)

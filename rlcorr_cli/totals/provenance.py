@@ -75,6 +75,13 @@ class Provenance:
                 clauses[f"{name} is {_shown(my_value)} in {here} and {_shown(their_value)} in {there}"] = None
         return list(clauses)
 
+    def places_of(self, columns: Sequence[str]) -> list[int]:
+        """Where some of the columns of the groups stand in their keys; a UsageError of one that they lack."""
+        if lacking := [name for name in columns if name not in self.groups]:
+            by = f"grouped by {', '.join(self.groups)} alone" if self.groups else "of the whole dump alone"
+            raise UsageError(f"--group-by {lacking[0]}: these totals are {by}.", "Group when the totals are made.")
+        return [self.groups.index(name) for name in columns]
+
     @property
     def facts(self) -> dict[str, Any]:
         """Everything but the plans."""

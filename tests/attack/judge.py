@@ -133,7 +133,7 @@ def _documents(tried: Tried) -> Iterator[str]:
         yield from _parsed("stdout", _text(tried.out))
 
 
-SCHEMED = ("analyze", "filter", "check", "inspect", "merge", "diff")
+SCHEMED = ("analyze", "filter", "check", "inspect", "diff")
 
 
 def _rows(tried: Tried) -> Iterator[str]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from case import ANY, FAILS, Case, Cases, nothing, together, written
+from case import ANY, FAILS, Case, Cases, written
 from commands import DUMPS, PATHS, PLAN, READ_FILES, SWEPT, long_option, parameters
-from dumps_of import part, sample
+from dumps_of import sample
 from values import N
 
 from rlcorr_cli.metrics.catalog import DEFINITIONS
@@ -118,7 +118,7 @@ def _case(
         kind="options",
         factors=(f"{command} {option}", value),
         args=(*line, *args),
-        set_up=together(written(DUMP, sample()), written(PART, part()) if command == "merge" else nothing),
+        set_up=written(DUMP, sample()),
         outputs=(*outputs, "out.parquet", "out.svg", *DEFAULTS),
         statuses=frozenset(ANY | ({FAILS} if command == "check" else set())),
         rows=N if option.startswith("--") and option != "--limit" else None,
@@ -132,8 +132,8 @@ DEFAULTS = tuple(f"dump.{kind}.png" for kind in PICTURES)
 
 def _base(command: str, option: str) -> tuple[str, ...]:
     """What the command needs beside the option that is tried."""
-    if command in ("merge", "diff"):
-        return {"merge": (PART,), "diff": (DUMP, DUMP)}[command]
+    if command == "diff":
+        return DUMP, DUMP
     if command not in DUMPS:
         return ()
     needed = {

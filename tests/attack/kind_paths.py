@@ -145,7 +145,6 @@ SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("check", "--junit"): (".xml",),
     ("diff", "--output"): SHEETS,
     ("diff", "--junit"): (".xml",),
-    ("merge", "--output"): tuple(FORMS),
 }
 """Command and option -> forms of what it writes; a new option is tried with OTHERS."""
 QUARANTINES, OTHERS = (".parquet",), ("", ".json", ".parquet")
@@ -190,7 +189,7 @@ def _line(command: str, option: str, suffix: str, argument: str, overwrite: bool
     more += ["-o", "first.parquet"] if command == "filter" and option != "--output" else []
     more += ["-o", "first.svg"] if command == "plot" and option != "--output" else []
     more += ["--kind", "ratio"] if command == "plot" else []
-    reads = {"merge": (PART,), "diff": (DUMP, DUMP)}.get(command, (DUMP,))
+    reads = (DUMP, DUMP) if command == "diff" else (DUMP,)
     return (command, *reads, *more, option, argument, *["--overwrite"] * overwrite)
 
 
@@ -200,8 +199,6 @@ FIRST = ("first.parquet", "first.svg")
 
 def _read(command: str, option: str) -> SetUp:
     """What the command reads."""
-    if command == "merge":
-        return written(PART, part())
     return written(DUMP, (bad if option == "--quarantine" else sample)(".parquet"))
 
 
@@ -269,16 +266,15 @@ def _over_what_is_read(command: str, option: str, suffix: str) -> Iterator[Case]
     reads = ["dump", *(read for read in READ_FILES if _has(command, read))]
     for read in reads:
         for spelling, spell in SPELLINGS.items():
-            if command == "merge" and suffix != ".rlcorr":
-                continue  # an output of another form is no part
             name = f"read{suffix or '.parquet'}" if read == "dump" else f"read{suffix or '.json'}"
             make, argument = spell(name)
             line = list(_line(command, option, suffix, argument, _has(command, "--overwrite")))
             if read == "dump":
                 line[1] = name
                 dump = bad if option == "--quarantine" else sample
-                files = written(name, part() if command == "merge" else dump(".parquet"))
-                line += [] if command == "merge" else ["--format", "parquet"]
+                is_totals = (command, suffix) == ("analyze", ".rlcorr")
+                files = written(name, part() if is_totals else dump(".parquet"))
+                line += [] if is_totals else ["--format", "parquet"]
             else:
                 line += [read, name]
                 files = together(_read(command, option), written(name, READ_TEXTS[read]))
@@ -301,7 +297,7 @@ READ_TEXTS = {
 
 def _twice() -> Iterator[Case]:
     """Two outputs of one run that are one file."""
-    for command in (*DUMPS, "diff", "merge"):
+    for command in (*DUMPS, "diff"):
         options = [option for name, option in output_options() if name == command]
         pairs = list(combinations(options, 2)) + [(option, option) for option in options if option == "--output"]
         for first, second in pairs:

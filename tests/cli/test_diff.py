@@ -227,7 +227,7 @@ def test_parts_that_were_merged_are_compared_group_by_group(tmp_path: Path) -> N
         pq.write_table(table.slice(100 * i, 100 if i < 2 else 120), tmp_path / f"{i}.parquet")
         assert run("analyze", str(tmp_path / f"{i}.parquet"), "--group-by", "step", "-o", path).status == 0
     merged = str(tmp_path / "merged.rlcorr")
-    assert run("merge", *parts, "-o", merged).status == 0
+    assert run("analyze", *parts, "-o", merged).status == 0
     by = ("--group-by", "step", "--all")
     expected = diffed(BF16, STEPS, *by)
     assert [group["key"] for group in expected["groups"]] == [{"step": 0}]
@@ -280,7 +280,7 @@ def test_totals_of_too_many_groups_keep_no_draws_of_any(tmp_path: Path) -> None:
         paths.append(str(tmp_path / f"{name}.rlcorr"))
         assert run("analyze", dump, "--group-by", "own", "-o", paths[-1]).status == 0
     merged = str(tmp_path / "merged.rlcorr")
-    assert run("merge", *paths, "-o", merged).status == 0
+    assert run("analyze", *paths, "-o", merged).status == 0
     assert len(diffed(paths[0], paths[0], "--group-by", "own")["groups"]) == 101
     refused(run("diff", merged, paths[0], "--group-by", "own"), 2, "no draws by group: it has over 200 groups")
     assert diffed(merged, merged)["groups"] == []

@@ -23,8 +23,8 @@ FIRST_LINE = b"rlcorr totals 2\n"
 DIGEST = 32
 N_EDITS, N_AT_ONCE = 300, 30
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("merge", "{edited}", "{other}"),
-    ("merge", "{edited}", "-o", "{folder}/out.csv"),
+    ("analyze", "{edited}", "{other}"),
+    ("analyze", "{edited}", "-o", "{folder}/out.csv"),
     ("check", "{edited}", "--max", "kl=9"),
     ("diff", "{edited}", "{other}"),
     ("diff", "{other}", "{edited}"),
@@ -174,7 +174,7 @@ BELONGING: dict[str, tuple[tuple[Any, ...], Any]] = {
     "replicates of another name": (("measured", "replicates", "decoupled", "sums", "names", 0), "x"),
     "a number of tokens that is none": ((*TOTALS, "tables", "sum", "values"), math.nan),
     "counts below 0": ((*TOTALS, "tables", "sum", "values"), -1.0),
-    "no inputs": (("inputs",), []),
+    "an input without columns": (("inputs", 0, "columns"), {}),
     "settings that are not there": (("measured", "provenance", "settings"), {}),
 }
 
@@ -188,7 +188,7 @@ def test_totals_that_do_not_belong_together_are_said_to_be_so(
     if isinstance(value, float):
         value = np.full_like(dict(positions(totals))[place], value)
     (tmp_path / "a.rlcorr").write_bytes(written(head, replaced(totals, place, value)))
-    ran = run("merge", str(tmp_path / "a.rlcorr"))
+    ran = run("analyze", str(tmp_path / "a.rlcorr"))
     refused(ran, 3, "a.rlcorr holds totals that do not belong together: ")
 
 

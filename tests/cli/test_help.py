@@ -36,7 +36,7 @@ def test_help_ends_with_two_examples(command: str, monkeypatch: pytest.MonkeyPat
 PARTS = {
     f"{name}.rlcorr": [row([-0.1 * number, -1.0], step=number)] for number, name in enumerate(("part1", "part2", "run"))
 } | {"today.rlcorr": [row(step=9)]}
-"""What the examples of `merge` add."""
+"""What the examples of totals add."""
 
 
 @pytest.mark.parametrize("example", [each for pair in EXAMPLES.values() for each in pair])
@@ -47,7 +47,7 @@ def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         os.symlink(STEPS, f"{name}.parquet")
     if "old.rlcorr" in example:
         assert run("analyze", "old.parquet", "-o", "old.rlcorr").status == 0
-    for name, dump in PARTS.items() if "merge" in example else ():
+    for name, dump in PARTS.items() if "part1" in example else ():
         assert run("analyze", parquet(tmp_path / "part.parquet", dump), "--group-by", "step", "-o", name).status == 0
     program, *args = shlex.split(example)
     assert program == "rlcorr"

@@ -84,7 +84,7 @@ def test_saved_totals_and_reports_keep_the_time(tmp_path: Path) -> None:
         pq.write_table(table.slice(32 * i, 32), tmp_path / "half.parquet")
         path = copied(str(tmp_path / "half.parquet"), tmp_path / f"{name}.parquet", seconds)
         assert run("analyze", path, "-o", parts[i], "-q").status == 0
-    assert run("merge", *parts, "-o", str(tmp_path / "both.json"), "-q").status == 0
+    assert run("analyze", *parts, "-o", str(tmp_path / "both.json"), "-q").status == 0
     assert run("plot", str(tmp_path / "both.json"), "--kind", "ratio", "-o", str(tmp_path / "both.svg")).status == 0
     assert f"dump.parquet and 1 more file · plan disabled · 5,493 tokens, 64 sequences · {NEW}" in words(
         tmp_path / "both.svg"

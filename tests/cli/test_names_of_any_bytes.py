@@ -50,6 +50,6 @@ def test_corrected_rows_are_said_to_come_from_it(folder: Path, name: str, output
 def test_saved_totals_are_of_it(folder: Path) -> None:
     saved = folder.parent / "part.rlcorr"
     assert run("analyze", str(folder / "a.parquet"), "-o", str(saved)).status == 0
-    (inputs,) = run("merge", str(saved), "--json").json["inputs"]
+    (inputs,) = run("analyze", str(saved), "--json").json["inputs"]
     assert inputs["path"] == f"{folder.parent}/\\udcff-run/a.parquet"
     assert run("check", str(saved), "--max", "kl=9").status == 0

@@ -234,12 +234,12 @@ def test_saved_totals_of_parts_merge_to_the_objective_of_all(of_steps: Any, tmp_
         rows[part::3].write_parquet(tmp_path / f"{part}.parquet")
         saved = str(tmp_path / f"{part}.rlcorr")
         assert run("analyze", str(tmp_path / f"{part}.parquet"), *TOKEN_IS[1:], "-o", saved).status == 0
-    merged = run("merge", *(str(tmp_path / f"{part}.rlcorr") for part in (2, 0, 1)), "--json").json["objective"]
+    merged = run("analyze", *(str(tmp_path / f"{part}.rlcorr") for part in (2, 0, 1)), "--json").json["objective"]
     assert_close(merged["metrics"], of_steps["metrics"])
     assert merged["settings"] == of_steps["settings"]
     other = run("analyze", str(tmp_path / "0.parquet"), *TOKEN_IS[1:], "--clip-high", "0.3", "-o", saved)
     assert other.status == 0
-    refused(run("merge", str(tmp_path / "1.rlcorr"), saved), 2, "objective.clip_high is 0.3", " and 0.2 in ")
+    refused(run("analyze", str(tmp_path / "1.rlcorr"), saved), 2, "objective.clip_high is 0.3", " and 0.2 in ")
 
 
 def test_what_cannot_be_is_refused() -> None:

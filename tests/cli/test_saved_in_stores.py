@@ -43,13 +43,13 @@ def test_merge_takes_uris_and_globs_of_them(store: Proxy, tmp_path: Path) -> Non
     uris = [saved(dump, f"parts/{name}.rlcorr") for name, dump in (("a", BF16), ("b", STEPS))]
     for name in ("a", "b"):
         (tmp_path / f"{name}.rlcorr").write_bytes(get(server(), f"saved/parts/{name}.rlcorr"))
-    here = run("merge", *(str(tmp_path / f"{name}.rlcorr") for name in "ab"), "--allow-overlap", "--json").json
+    here = run("analyze", *(str(tmp_path / f"{name}.rlcorr") for name in "ab"), "--allow-overlap", "--json").json
     for parts in (uris, ["s3://dumps/saved/parts/*.rlcorr"], [str(tmp_path / "*.rlcorr")]):
-        there = run("merge", *parts, "--allow-overlap", "--json").json
+        there = run("analyze", *parts, "--allow-overlap", "--json").json
         assert {**there, "rlcorr": None, "notes": None} == {**here, "rlcorr": None, "notes": None}, parts
-    refused(run("merge", uris[0], uris[0]), 2, "is named twice")
-    refused(run("merge", *uris, "--allow-overlap", "-o", uris[0]), 2, f"{uris[0]} is part of the dump")
-    refused(run("merge", "s3://dumps/saved/parts/*.json"), 3, "matches no file")
+    refused(run("analyze", uris[0], uris[0]), 2, "is named twice")
+    refused(run("analyze", *uris, "--allow-overlap", "-o", uris[0]), 2, f"{uris[0]} is part of the dump")
+    refused(run("analyze", "s3://dumps/saved/parts/*.json"), 3, "matches no file")
 
 
 def test_diff_takes_totals(store: Proxy, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_a_query_says_of_the_store_holds_for_them_too(store: Proxy, monkeyp
     query = f"?region=us-east-1&scheme=http&endpoint_override={store.endpoint.removeprefix('http://')}"
     assert run("analyze", BF16, "--plan", plan + query, "--json").json["plan"]["name"] == "mine"
     assert run("check", report + query, "--max", "kl=100").status in (0, 1)
-    assert run("merge", report + query).status == 0
+    assert run("analyze", report + query).status == 0
 
 
 MISSING = {
@@ -91,7 +91,7 @@ MISSING = {
         3,
         "cannot be read as a report",
     ),
-    "part": (("merge", "s3://dumps/saved/no.rlcorr"), 3, "cannot be read as saved totals"),
+    "part": (("analyze", "s3://dumps/saved/no.rlcorr"), 3, "cannot be read as saved totals"),
     "report": (("check", "s3://dumps/saved/no.json"), 3, ""),
 }
 

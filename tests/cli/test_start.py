@@ -27,7 +27,7 @@ FILES = {
     "diagnose": (BF16,),
     "inspect": (BF16,),
     "convert": (BF16, "-o", "{out}.parquet"),
-    "merge": ("{totals}",),
+    "analyze saved totals": ("{totals}",),
 }
 """Command, and more words to tell it from the others -> its arguments."""
 OF_LINES = ("analyze", "filter")
@@ -56,7 +56,7 @@ def totals(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_command_loads_nothing_that_it_does_not_use(command: str, tmp_path: Path, totals: str) -> None:
     args = [part.format(out=tmp_path / "out", totals=totals) for part in FILES[command]]
     modules = loaded(command.split()[0], *args, "--quiet")
-    assert {"numpy", "pyarrow", "rlcorr_cli.reading.parquet"} <= modules or command == "merge"
+    assert {"numpy", "pyarrow", "rlcorr_cli.reading.parquet"} <= modules or command == "analyze saved totals"
     assert modules & {*NEVER} == set()
 
 

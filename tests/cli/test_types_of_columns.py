@@ -222,7 +222,7 @@ def test_nan_and_null_are_two_groups(tmp_path: Path) -> None:
         path = parquet(tmp_path / f"{i}.parquet", [row(sample_id=10 * i + j, score=v) for j, v in enumerate(values)])
         parts.append(str(tmp_path / f"{i}.rlcorr"))
         assert run("analyze", path, "--group-by", "score", "-o", parts[-1]).status == 0
-    for report in (run("merge", *parts, "--json").json, analyzed(str(tmp_path / "*.parquet"), "--group-by", "score")):
+    for report in (run("analyze", *parts, "--json").json, analyzed(str(tmp_path / "*.parquet"), "--group-by", "score")):
         sizes = [(group["key"]["score"], group["counts"]["rows"]) for group in report["groups"]]
         assert sizes == [(1.5, 2), ("inf", 2), ("NaN", 4), (None, 2)]
     table = analyze(str(tmp_path / "*.parquet"), group_by="score").to_polars()

@@ -36,7 +36,7 @@ DUMPS = [BF16, BF16.replace(".parquet", ".jsonl"), STEPS, *NATIVE, INT8, BF16.re
 BY_PROMPT = [dump for dump in DUMPS if "smollm2" in dump]
 VERL = {"rollout_is": "token", "rollout_rs": "token_k1,seq_max_k2", "rollout_rs_threshold": "2,1"}
 COMMANDS = ("analyze", "check", "compare", "convert", "diagnose", "diff", "explain", "filter", "help", "inspect")
-COMMANDS += ("merge", "plot", "presets", "sweep")
+COMMANDS += ("plot", "presets", "sweep")
 Make = Callable[[str], Any]
 
 

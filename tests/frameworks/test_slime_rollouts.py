@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from profiled import report
 
-from rlcorr_cli import analyze, merge
+from rlcorr_cli import analyze
 from tests.layouts import slime_made
 
 Row = dict[str, Any]
@@ -267,7 +267,7 @@ def test_saved_totals_of_whole_rollouts_add(tmp_path: Path) -> None:
     parts = [written(tmp_path / f"{i}.parquet", rows) for i, rows in enumerate((SIX, MASKED))]
     for part in parts:
         analyze(part, {}, profile="slime", output=part.with_suffix(".rlcorr"))
-    whole = merge([part.with_suffix(".rlcorr") for part in parts]).whole
+    whole = analyze([part.with_suffix(".rlcorr") for part in parts]).whole
     both = [{**row, "rollout_ids": (i, row["rollout_ids"])} for i, rows in enumerate((SIX, MASKED)) for row in rows]
     assert whole.metrics == pytest.approx(Loops(both, {}).all(), rel=1e-9, abs=1e-12)
 

@@ -32,9 +32,9 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
+from rlcorr_cli.results.diagnosed import GroupGaps
 from rlcorr_cli.results.inspected import DumpCounts, Values
 from rlcorr_cli.runs.diagnose import COUNTS as GAP_COUNTS
-from rlcorr_cli.runs.diagnose import GroupGaps
 from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.budget_search import binned_values

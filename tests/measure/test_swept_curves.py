@@ -18,8 +18,10 @@ from rlcorr_cli.measure.sweep import Units, swept_units
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.results.swept import Point, Sweep, Targets, swept_report
-from rlcorr_cli.runs.sweep import _places, candidates_of, curve_of
+from rlcorr_cli.results.swept import Point, Sweep, SweepRun, Targets, sweep_of
+from rlcorr_cli.runs.sweep import _places, candidates_of
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.sweep import UnitTotals
 
 TOKEN_COLUMNS = ("kept", "info", "k3_left")
@@ -41,19 +43,15 @@ def swept_of(rows: Sequence[Row], swept: Swept, targets: Targets | None = None, 
             of_batches[key] = of_batches[key] + each.totals if key in of_batches else each.totals
     first, *others = (observe(one, observation, CPU).totals for one in batches)
     totals = sum(others, start=first)
-    curve = curve_of(of_batches, swept, totals)
-    candidates = {place: candidates_of(units, curve, place) for place in _places(curve, wanted)}
-    return swept_report(
-        totals.whole,
-        curve,
-        swept,
-        targets=wanted,
-        candidates=candidates,
-        n_points=25,
+    run = SweepRun(
+        measured=Measured(provenance=Provenance(plans={}, settings={}, columns={}), totals=totals),
+        swept=swept,
+        units=of_batches,
         inputs=(Input(path="rows", format="made", rows=len(rows), n_bytes=0, columns={}),),
-        notes=(),
-        n_bad_rows=0,
     )
+    assert run.curve is not None
+    candidates = {place: candidates_of(units, run.curve, place) for place in _places(run.curve, wanted)}
+    return sweep_of(run, targets=wanted, candidates=candidates, n_points=25)
 
 
 def agree(values: Mapping[str, Any], expected: Mapping[str, Any], names: Sequence[str]) -> bool:

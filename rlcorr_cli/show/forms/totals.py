@@ -1,4 +1,4 @@
-"""part.rlcorr: the totals that a report was made of, which `merge` adds."""
+"""part.rlcorr: the totals that a result was made of, which its command adds to others."""
 
 from pathlib import Path
 

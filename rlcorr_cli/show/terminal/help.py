@@ -23,7 +23,7 @@ PAGES = {
     "dataset": "what `filter` writes",
     "pictures": "what `plot` draws, and the forms of a report",
     "engines": "two engines or releases compared",
-    "merge": "totals of parts, saved and added",
+    "totals": "totals of parts, saved and added",
     "clusters": "a dump read by many machines: Ray, Slurm, Kubernetes",
     "ci": "`check` as a gate, exit statuses",
     "profiles": "the numbers of one framework release, to be compared with a dashboard",

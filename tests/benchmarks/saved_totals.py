@@ -1,10 +1,10 @@
 """What adding saved totals costs: under 30 s and 1 GB for 1,000 files is asked.
 
-    python tests/benchmarks/merge.py [--parts 1000]
+    python tests/benchmarks/saved_totals.py [--parts 1000]
 
 Each part is of 64 sequences in one of 100 steps, with pictures and a rejection, as `analyze -o part.rlcorr` writes it;
 a fifth of the distinct log-ratios lie so far apart that histograms and tails are of the size that real dumps give.
-Printed: megabytes on disk, seconds and peak memory of `merge`, in two orders, and whether both reports are the same.
+Printed: megabytes on disk, seconds and peak memory of adding, in two orders, and whether both reports are the same.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def write_part(number: int, folder: Path) -> None:
 
 
 def main() -> None:
-    """Make the parts, merge them twice."""
+    """Make the parts, add them twice."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", type=int, default=1000)
     n_parts = parser.parse_args().parts
@@ -50,7 +50,7 @@ def main() -> None:
         parts = sorted(folder.glob("*.rlcorr"))
         size = sum(part.stat().st_size for part in parts) / 1e6
         shuffled = random.Random(0).sample(parts, len(parts))
-        command = [Path(sys.executable).parent / "rlcorr", "merge"]
+        command = [Path(sys.executable).parent / "rlcorr", "analyze"]
         costs = [
             cost([*command, *paths, "-o", folder / f"{order}.json"])
             for order, paths in (("sorted", parts), ("shuffled", shuffled))

@@ -1,4 +1,4 @@
-"""`merge`: parts of a dump come to the report of one run over all of it, and what does not add is refused."""
+"""Saved totals: parts of a dump come to the result of one run over all of it, and what does not add is refused."""
 
 import json
 import random
@@ -14,6 +14,7 @@ from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
 
 from rlcorr_cli.api import analyze, save
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved import read_report
 from rlcorr_cli.results.saved_totals import VERSION, content, read_head, read_totals
 from rlcorr_cli.totals.row_keys import SKETCH_SIZE, KeySample, shared_fraction
@@ -51,7 +52,7 @@ def parts_of(shards: Path, folder: Path, *args: str) -> list[str]:
 
 
 def merged(*args: str) -> dict[str, Any]:
-    return run("merge", *args, "--json").json
+    return run("analyze", *args, "--json").json
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +73,14 @@ def test_seven_shards_in_any_order_merge_to_the_report_of_one_run(plan: str, sha
     for seed in range(3):
         random.Random(seed).shuffle(parts)
         path = tmp_path / f"{seed}.json"
-        assert run("merge", *parts, "-o", str(path)).status == 0
+        assert run("analyze", *parts, "-o", str(path)).status == 0
         assert path.read_bytes() == whole.read_bytes()
 
 
 def test_a_sum_of_sums_is_the_sum(shards: Path, tmp_path: Path) -> None:
     parts = parts_of(shards, tmp_path, "--preset", "geo_rs")
     for name, some in (("a", parts[:3]), ("b", parts[3:])):
-        assert run("merge", *some, "-o", str(tmp_path / f"{name}.rlcorr")).status == 0
+        assert run("analyze", *some, "-o", str(tmp_path / f"{name}.rlcorr")).status == 0
     found = merged(str(tmp_path / "b.rlcorr"), str(tmp_path / "a.rlcorr"))
     whole = json.loads(Path(saved(shards, tmp_path / "whole.json", "--preset", "geo_rs")).read_bytes())
     assert found["counts"] == whole["counts"]
@@ -94,7 +95,7 @@ def test_a_sum_of_sums_is_the_sum(shards: Path, tmp_path: Path) -> None:
 def test_the_totals_of_one_run_are_its_report(tmp_path: Path) -> None:
     path, report = str(tmp_path / "part.rlcorr"), str(tmp_path / "report.json")
     assert run("analyze", STEPS, *GROUPED, "-o", path, "-o", report).status == 0
-    assert run("merge", path, "-o", str(tmp_path / "again.json"), "-o", str(tmp_path / "again.rlcorr")).status == 0
+    assert run("analyze", path, "-o", str(tmp_path / "again.json"), "-o", str(tmp_path / "again.rlcorr")).status == 0
     assert path_bytes(str(tmp_path / "again.json")) == path_bytes(report)
     assert path_bytes(str(tmp_path / "again.rlcorr")) == path_bytes(path)
     assert path_bytes(path).startswith(b"rlcorr totals 2\n")
@@ -147,12 +148,27 @@ def test_groups_are_merged_by_fewer_columns(steps: list[str]) -> None:
             assert of_parts == (None if value is None else pytest.approx(value, rel=1e-12, abs=1e-12)), name
     by_both = merged(*steps, "--group-by", "group_id", "--group-by", "step")["groups"]
     assert list(by_both[0]["key"]) == ["group_id", "step"]
-    refused(run("merge", *steps, "--group-by", "source"), 2, "0.rlcorr: --group-by source", "step, group_id alone")
+    refused(run("analyze", *steps, "--group-by", "source"), 2, "0.rlcorr: --group-by source", "step, group_id alone")
 
 
 def test_tensorboard_takes_groups_by_one_column(steps: list[str], tmp_path: Path) -> None:
-    refused(run("merge", *steps, "-o", str(tmp_path / "run.tb")), 2, "one column of steps")
-    assert run("merge", *steps, "--group-by", "step", "-o", str(tmp_path / "run.tb")).status == 0
+    refused(run("analyze", *steps, "-o", str(tmp_path / "run.tb")), 2, "one column of steps")
+    assert run("analyze", *steps, "--group-by", "step", "-o", str(tmp_path / "run.tb")).status == 0
+
+
+def assert_close(found: Any, expected: Any, where: str = "") -> None:
+    """The same documents but for the last digits of sums."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), where
+        for name, value in expected.items():
+            assert_close(found[name], value, f"{where}.{name}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for place, value in enumerate(expected):
+            assert_close(found[place], value, f"{where}[{place}]")
+    else:
+        is_number = isinstance(expected, float)
+        assert found == (pytest.approx(expected, rel=1e-9, abs=1e-12) if is_number else expected), where
 
 
 OTHERS = {
@@ -186,7 +202,7 @@ def test_totals_of_another_kind_are_refused_with_both_names(
     a = saved("a.parquet", "a.rlcorr")
     b = saved("b.parquet", "b.rlcorr", *options)
     says = words.replace(" A", " the first").replace(" B", " the second")
-    refused(run("merge", b, a), 2, f"{a} and {b} do not add: ", says)
+    refused(run("analyze", b, a), 2, f"{a} and {b} do not add: ", says)
 
 
 def test_parts_of_a_budget_are_refused(tmp_path: Path) -> None:
@@ -196,22 +212,22 @@ def test_parts_of_a_budget_are_refused(tmp_path: Path) -> None:
         for i, dump in enumerate((BF16, STEPS))
     ]
     assert merged(paths[0])["metrics"] == analyzed(BF16, "--plan", str(tmp_path / "plan.yaml"))["metrics"]
-    refused(run("merge", *paths), 2, "parts of them do not add", "in one run")
+    refused(run("analyze", *paths), 2, "parts of them do not add", "in one run")
 
 
 def test_the_same_rows_are_refused_unless_they_are_allowed(steps: list[str], tmp_path: Path) -> None:
     copy = tmp_path / "copy.rlcorr"
     copy.write_bytes(Path(steps[0]).read_bytes())
-    refused(run("merge", *steps, str(copy)), 3, "0.rlcorr", "copy.rlcorr", "hold the same rows", "--allow-overlap")
+    refused(run("analyze", *steps, str(copy)), 3, "0.rlcorr", "copy.rlcorr", "hold the same rows", "--allow-overlap")
     twice = merged(*steps, str(copy), "--allow-overlap")
     assert twice["counts"]["rows"] == 6 * 64
-    refused(run("merge", steps[0], steps[0]), 2, "is named twice")
+    refused(run("analyze", steps[0], steps[0]), 2, "is named twice")
     # A part of a sum is found again, too.
     for name, some in (("a", steps[:3]), ("b", steps[2:])):
-        assert run("merge", *some, "-o", str(tmp_path / f"{name}.rlcorr")).status == 0
-    refused(run("merge", str(tmp_path / "a.rlcorr"), steps[1]), 3, "a.rlcorr holds the rows of", "1.rlcorr, too:")
+        assert run("analyze", *some, "-o", str(tmp_path / f"{name}.rlcorr")).status == 0
+    refused(run("analyze", str(tmp_path / "a.rlcorr"), steps[1]), 3, "a.rlcorr holds the rows of", "1.rlcorr, too:")
     part, other = (str(tmp_path / f"{name}.rlcorr") for name in "ab")
-    refused(run("merge", part, other), 3, f"{part} and {other} share some 33 % of the rows of {part}")
+    refused(run("analyze", part, other), 3, f"{part} and {other} share some 33 % of the rows of {part}")
 
 
 def test_one_dump_under_two_plans_is_told_for_its_plans(tmp_path: Path) -> None:
@@ -219,18 +235,18 @@ def test_one_dump_under_two_plans_is_told_for_its_plans(tmp_path: Path) -> None:
     names = (
         "the plan is disabled in the first and decoupled_geo_rs in the second; rejections.geometric is in the second"
     )
-    refused(run("merge", plain, tight), 2, f"do not add: {names} alone; rejections.veto is in the second alone.")
+    refused(run("analyze", plain, tight), 2, f"do not add: {names} alone; rejections.veto is in the second alone.")
     long = tmp_path / ("x" * 200)
     long.mkdir()
     far = saved(BF16, long / "c.rlcorr", "--preset", "prime_ipo", "--seed", "3")
-    told = run("merge", plain, far)
+    told = run("analyze", plain, far)
     refused(told, 2, "seed is 0 in the first and 3 in the second")
     assert told.err.count(far) == told.err.count(plain) == 1
-    assert run("merge", plain, "-q").status == 0
+    assert run("analyze", plain, "-q").status == 0
 
 
 def test_one_text_scored_by_two_policies_is_two_rows(steps: list[str]) -> None:
-    heads = [read_head(path).contents for path in steps[:2]]
+    heads = [read_head(path, RunTotals).contents for path in steps[:2]]
     assert heads[0] is not None
     assert heads[1] is not None
     assert shared_fraction(heads[0], heads[1]) == 0.0
@@ -267,7 +283,7 @@ def test_bad_rows_and_notes_of_parts_add(tmp_path: Path) -> None:
 
 def test_check_and_plot_take_totals_for_a_report(steps: list[str], tmp_path: Path) -> None:
     path, report = str(tmp_path / "run.rlcorr"), str(tmp_path / "run.json")
-    assert run("merge", *steps, "--group-by", "step", "-o", path, "-o", report).status == 0
+    assert run("analyze", *steps, "--group-by", "step", "-o", path, "-o", report).status == 0
     limits = ("--max", "k3_kl=0.01", "--json")
     assert run("check", path, *limits).out == run("check", report, *limits).out
     against = ("--baseline", path, "--max-increase", "kl=20%")
@@ -278,14 +294,100 @@ def test_check_and_plot_take_totals_for_a_report(steps: list[str], tmp_path: Pat
 
 
 def test_only_saved_totals_are_merged(tmp_path: Path) -> None:
-    report = saved(BF16, tmp_path / "report.json")
-    refused(run("merge", report), 2, "report.json holds no totals to add", "-o part.rlcorr")
-    refused(run("merge", str(tmp_path / "none.rlcorr")), 3, "none.rlcorr cannot be read", "No such file")
+    path, report = saved(BF16, tmp_path / "part.rlcorr"), saved(BF16, tmp_path / "report.json")
+    refused(run("analyze", path, report), 2, "part.rlcorr holds saved totals", "report.json is a dump")
+    refused(run("analyze", str(tmp_path / "none.rlcorr")), 3, "none.rlcorr cannot be read", "No such file")
     (tmp_path / "folder.rlcorr").mkdir()
-    refused(run("merge", str(tmp_path / "folder.rlcorr")), 3, "not a regular file")
-    path = saved(BF16, tmp_path / "part.rlcorr")
-    refused(run("analyze", path), 3, "is saved totals of rlcorr's", "rlcorr merge")
-    refused(run("merge", path, "-o", path), 2, "part.rlcorr")
+    refused(run("analyze", str(tmp_path / "folder.rlcorr")), 3, "not a regular file")
+    refused(run("inspect", path), 3, "is saved totals of rlcorr's", "analyze, compare")
+    refused(run("analyze", path, "-o", path), 2, "part.rlcorr")
+
+
+OTHER_COMMANDS = {
+    "compare": ("--group-by", "step"),
+    "compare with objectives": ("--objective", "ppo", "--preset", "token_is", "--preset", "seq_is_rs"),
+    "diagnose": ("--group-by", "step", "--by", "group_id"),
+    "sweep": ("--rs", "ratio.seq_mean"),
+    "sweep by batches": ("--is", "token", "--is-high", "2", "--normalize", "batch", "--rs", "k3.token"),
+}
+"""Command -> options that its totals are made with."""
+
+
+@pytest.mark.parametrize("case", OTHER_COMMANDS)
+def test_other_commands_add_their_own_totals_to_the_result_of_one_run(case: str, shards: Path, tmp_path: Path) -> None:
+    command, whole = case.split()[0], run(case.split()[0], str(shards), *OTHER_COMMANDS[case], "--json").json
+    parts = [str(tmp_path / f"{shard.stem}.rlcorr") for shard in sorted(shards.iterdir())]
+    for shard, part in zip(sorted(shards.iterdir()), parts, strict=True):
+        assert run(command, str(shard), *OTHER_COMMANDS[case], "-o", part).status == 0
+    for name, some in (("a", parts[:3]), ("b", parts[3:])):
+        assert run(command, *some, "-o", str(tmp_path / f"{name}.rlcorr")).status == 0
+    for named in (parts[::-1], [str(tmp_path / "b.rlcorr"), str(tmp_path / "a.rlcorr")]):
+        assert_close(run(command, *named, "--json").json, whole)
+    copy = tmp_path / "copy.rlcorr"
+    copy.write_bytes(Path(parts[0]).read_bytes())
+    refused(run(command, *parts, str(copy)), 3, "hold the same rows", "--allow-overlap")
+    assert run(command, *parts, str(copy), "--allow-overlap").status == 0
+
+
+def test_totals_are_added_by_their_own_command_alone(tmp_path: Path) -> None:
+    totals = {command: str(tmp_path / f"{command}.rlcorr") for command in ("analyze", "compare", "diagnose", "sweep")}
+    for command, path in totals.items():
+        more = ("--rs", "ratio.seq_mean") if command == "sweep" else ()
+        assert run(command, BF16, *more, "-o", path).status == 0
+    for command, path in totals.items():
+        for other, others in totals.items():
+            ran = run(command, others)
+            if other == command:
+                assert ran.status == 0, ran.err
+            else:
+                refused(ran, 2, f"holds totals of `rlcorr {other}`, not of `rlcorr {command}`", f"rlcorr {other} ")
+        refused(run(command, path, BF16), 2, f"{path} holds saved totals", "smollm2_bf16.parquet is a dump")
+        refused(run(command, path, "--limit", "3"), 2, "--limit is of reading a dump", path)
+        refused(run(command, BF16, "--allow-overlap"), 2, "--allow-overlap is of saved totals")
+    refused(run("check", totals["compare"]), 2, "totals of `rlcorr compare`")
+
+
+WITH_OTHER_OPTIONS = {
+    ("analyze", "--preset", "geo_rs"): "The plan: decoupled_geo_rs is asked for",
+    ("analyze", "--seed", "3"): "--seed: 3 is asked for",
+    ("analyze", "--cluster-by", "none"): "--cluster-by: none is asked for",
+    ("analyze", "--extreme-ratio", "3"): "--extreme-ratio: 3.0 is asked for",
+    ("analyze", "--objective", "ppo"): "--objective: ppo is asked for",
+    ("analyze", "--profile", "verl-0.9"): "--profile: verl-0.9 is asked for",
+    ("compare", "--preset", "geo_rs"): "The plans: decoupled_geo_rs is asked for",
+    ("compare", "--objective", "ppo"): "--objective: ppo is asked for",
+    ("diagnose", "--by", "group_id"): "--by: group_id is asked for",
+    ("sweep", "--rs", "k3.token"): "The free bound: k3.token, its high bound is asked for",
+    ("sweep", "--target-keep", "0.9"): "A target is found by reading the dump again",
+}
+"""Command and options -> what is said where its totals were made with others."""
+
+
+@pytest.fixture(scope="module")
+def under_token_is(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Command -> its totals, made with token_is where it takes a plan."""
+    folder, made = tmp_path_factory.mktemp("under"), {}
+    for command in ("analyze", "compare", "diagnose", "sweep"):
+        made[command] = str(folder / f"{command}.rlcorr")
+        plan = () if command == "diagnose" else ("--preset", "token_is")
+        free = ("--rs", "ratio.seq_mean") if command == "sweep" else ()
+        assert run(command, BF16, *plan, *free, "-o", made[command]).status == 0
+    return made
+
+
+@pytest.mark.parametrize("line", WITH_OTHER_OPTIONS, ids=" ".join)
+def test_an_option_that_says_otherwise_than_the_totals_is_refused_by_name(
+    line: tuple[str, ...], under_token_is: dict[str, str]
+) -> None:
+    command, *options = line
+    refused(run(command, under_token_is[command], *options), 2, WITH_OTHER_OPTIONS[line])
+
+
+def test_an_option_that_says_what_the_totals_say_is_taken(under_token_is: dict[str, str]) -> None:
+    for command in ("analyze", "compare", "sweep"):
+        free = ("--rs", "ratio.seq_mean") if command == "sweep" else ()
+        ran = run(command, under_token_is[command], "--preset", "token_is", *free)
+        assert ran.status == 0, ran.err
 
 
 FOREIGN = {
@@ -300,7 +402,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-@pytest.mark.parametrize("command", ["merge", "check", "plot"])
+@pytest.mark.parametrize("command", ["analyze", "check", "plot"])
 def test_another_file_of_that_name_is_refused(what: str, command: str, tmp_path: Path) -> None:
     path = tmp_path / "part.rlcorr"
     path.write_bytes(FOREIGN[what])
@@ -311,7 +413,7 @@ def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = Path(saved(BF16, tmp_path / "part.rlcorr"))
     head, rest = path.read_bytes().split(b"\n", 1)
     path.write_bytes(head[:-1] + b"%d\n" % (VERSION + 1) + rest)
-    refused(run("merge", str(path)), 3, "another version of rlcorr", f"its form is {VERSION + 1}")
+    refused(run("analyze", str(path)), 3, "another version of rlcorr", f"its form is {VERSION + 1}")
 
 
 def test_damage_anywhere_is_found(tmp_path: Path) -> None:
@@ -331,7 +433,7 @@ def test_totals_of_a_release_with_other_numbers_are_refused(tmp_path: Path, monk
     path = saved(BF16, tmp_path / "part.rlcorr")
     newer = (*METRICS, METRICS[0].__class__(**{**vars(METRICS[0]), "name": "x", "value": lambda n: n.sum("novel")}))
     monkeypatch.setattr("rlcorr_cli.metrics.diagnostics.METRICS", newer)
-    refused(run("merge", path), 3, "part.rlcorr was written by another release", "novel")
+    refused(run("analyze", path), 3, "part.rlcorr was written by another release", "novel")
 
 
 def test_totals_that_once_meant_something_else_are_refused(tmp_path: Path) -> None:
@@ -341,5 +443,5 @@ def test_totals_that_once_meant_something_else_are_refused(tmp_path: Path) -> No
     assert measured.provenance is not None
     earlier = replace(measured.provenance, schema=measured.provenance.schema - 1)
     path.write_bytes(b"".join(content(replace(run_totals, measured=replace(measured, provenance=earlier)))))
-    for command in ("merge", "check", "plot"):
+    for command in ("analyze", "check", "plot"):
         refused(run(command, str(path)), 3, "part.rlcorr was written by another release", "mean something else")

@@ -1,0 +1,100 @@
+"""Saved totals in the place of dumps: `analyze`, `compare`, `diagnose` and `sweep` add those of their own command.
+
+`saved_parts` tells totals from dumps, `added` adds them, and `refuse_other` refuses an option that says otherwise than
+they were measured.  The command then makes its result of the sum, as it makes it of a dump.
+"""
+
+import glob
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from rlcorr_cli.commands.arguments import READING, Computed, How, several
+from rlcorr_cli.commands.declared import Opt
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import located
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+
+if TYPE_CHECKING:
+    from rlcorr_cli.results.saved_runs import SavedRun
+
+SUFFIX = ".rlcorr"
+AllowOverlap = Annotated[bool, Opt(help="Of saved totals: add files that hold the same rows.", panel=READING)]
+S = TypeVar("S", bound="SavedRun")
+R = TypeVar("R")
+
+
+def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
+    """The files of saved totals that stand in the place of a dump, globs among them; none where a dump is named."""
+    named = several(dumps)
+    texts = [str(each) for each in named if isinstance(each, str | Path)]
+    totals = [text for text in texts if located(text).lower().endswith(SUFFIX)]
+    if not totals:
+        if allow_overlap:
+            raise UsageError("--allow-overlap is of saved totals, and dumps are named.", "Leave it out.")
+        return ()
+    if len(totals) < len(named):
+        other = next(text for text in texts if text not in totals) if len(texts) == len(named) else "a table"
+        raise UsageError(
+            f"{totals[0]} holds saved totals, and {other} is a dump: they do not add.",
+            "Name files of totals alone; save those of the dump with -o first.",
+        )
+    return tuple(path for text in totals for path in _expanded(text))
+
+
+def _expanded(text: str) -> Iterable[str]:
+    """The files that a name of totals stands for."""
+    if not glob.has_magic(text):
+        return [located(text)]
+    from rlcorr_cli.reading.find import files  # here, because it loads pyarrow
+
+    return files([text])
+
+
+def added(
+    parts: Sequence[str], kind: type[S], how: How | Computed, *, group_by: Sequence[str] = (), allow_overlap: bool
+) -> tuple[str, S]:
+    """The sum of all parts, and the file that comes first.  kind: the command's totals.  how: of a dump, of which
+    totals have nothing left to read."""
+    from rlcorr_cli.runs.saved import added as add
+
+    reading: Mapping[str, Any] = {
+        "--format": how.get("format", "auto") != "auto",
+        "--map": how.get("columns"),
+        "--batch-by": how.get("batch_by"),
+        "--limit": how.get("limit"),
+        "--on-bad-row": how.get("bad_rows") not in (None, BadRowPolicy()),
+    }
+    for option, value in reading.items():
+        if value:
+            raise UsageError(f"{option} is of reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
+    watch: Any = how.get("watch")
+    return add(parts, kind, group_by=group_by, allow_overlap=allow_overlap, watch=watch)
+
+
+def result_of(path: str, run: S, make: Callable[[S], R]) -> R:
+    """The result of a run; a DataError where totals that were read from a file do not belong together."""
+    from rlcorr_cli.results.saved_totals import AGAIN
+    from rlcorr_cli.totals.view import UnknownTotalError
+
+    try:
+        return make(run)
+    except UnknownTotalError as error:
+        raise DataError(f"{path} was written by another release of rlcorr: it has no {error.args[0]}.", AGAIN) from None
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        why = f"{error}" or type(error).__name__
+        raise DataError(f"{path} holds totals that do not belong together: {why}.", AGAIN) from error
+
+
+def refuse_other(path: str, asked: Mapping[str, tuple[Any, Any]]) -> None:
+    """A UsageError of the first option that says otherwise than totals were measured.
+
+    asked: option -> (what it says, None where it was not named; what the totals were measured with).
+    """
+    for option, (wanted, held) in asked.items():
+        if wanted is not None and wanted != held:
+            says = "was measured without" if held in (None, "") else f"was measured with {held}"
+            raise UsageError(
+                f"{option}: {wanted} is asked for, and {path} {says}.",
+                "Leave it out, or measure the dump again.",
+            )

@@ -1,0 +1,78 @@
+"""What every file of saved totals says of its run beside the totals, and how several such runs are one.
+
+`analyze`, `compare`, `diagnose` and `sweep` each make their result of a SavedRun of their own (RunTotals,
+ComparedTotals, DiagnosedTotals, SweptTotals), which `-o NAME.rlcorr` writes.  Runs of one command add: `added` of its
+class takes them one at a time, and the result of the sum is that of one run over all their rows.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.reading.bad_rows import BadRowCounts
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.row_keys import KeySample
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedRun:
+    """One run, or several together.  inputs, problems, anomalies: as a Report has them.  notes: on how the dump was
+    read and what was chosen."""
+
+    command: ClassVar[str]
+    inputs: tuple[Input, ...]
+    notes: tuple[str, ...] = ()
+    problems: BadRowCounts = field(default_factory=BadRowCounts)
+    anomalies: tuple[AnomalyFinding, ...] = ()
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the totals are of."""
+        raise NotImplementedError
+
+    @property
+    def contents(self) -> KeySample | None:
+        """A sample of the rows by what they hold; None where none was taken."""
+        raise NotImplementedError
+
+    def grouped_by(self, columns: Sequence[str]) -> Self:
+        """The same by some of the columns that it is grouped by; a UsageError where it lacks one."""
+        raise NotImplementedError
+
+    def unplaced(self) -> Self:
+        """Without the shards that it covers: on another machine, a path is that of another file."""
+        raise NotImplementedError
+
+    @classmethod
+    def added(cls, runs: Iterable[Self]) -> Self:
+        """The sum of runs of equal provenance, taken one at a time."""
+        raise NotImplementedError
+
+    @property
+    def n_budgets(self) -> int:
+        """How many bounds the data set, which are of all rows together."""
+        return 0
+
+
+def together(runs: Iterable[SavedRun]) -> dict[str, Any]:
+    """The fields of a SavedRun, of all these runs as one."""
+    runs = list(runs)
+    return {
+        "inputs": tuple(sorted((source for run in runs for source in run.inputs), key=lambda source: source.path)),
+        "notes": tuple(dict.fromkeys(note for run in runs for note in run.notes)),
+        "problems": sum((run.problems for run in runs), BadRowCounts()),
+        "anomalies": summed_anomalies(finding for run in runs for finding in run.anomalies),
+    }
+
+
+def summed_anomalies(findings: Iterable[AnomalyFinding]) -> tuple[AnomalyFinding, ...]:
+    """Each anomaly once, with the first file that shows it and the number of all of them."""
+    files: Counter[str] = Counter()
+    first: dict[str, AnomalyFinding] = {}
+    for finding in findings:
+        files[finding.name] += finding.n_files
+        first.setdefault(finding.name, finding)
+    return tuple(replace(finding, n_files=files[name]) for name, finding in first.items())
