@@ -14,13 +14,10 @@ The whole flow, from a dump to its verdict, a gate, the corrected dataset, a pic
     Path("report.html").write_text(to_html(report), encoding="utf-8")
 
 Nothing heavy is imported here, because `rlcorr --help` must stay quick: the names of `api` load when they are first
-asked for.
+asked for.  Type checkers read the file beside this one, which names them.
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rlcorr_cli.api import *  # noqa: F403
+from typing import Any
 
 __version__ = "0.1.0"
 

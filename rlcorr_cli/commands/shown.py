@@ -1,32 +1,26 @@
-"""How each type of result is printed and written: the one place that knows.
+"""How each type of result is printed: the one place that knows.
 
 A function of SHOWN prints a result on standard output.  Its keywords are options that only printing looks at, and, by
-their names, others of the command.  It returns the exit status, or nothing for 0.  FORMS has the modules that write
-results to files.
+their names, others of the command.  It returns the exit status, or nothing for 0.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OUTPUT, RULES, TEXTS
 from rlcorr_cli.commands.declared import Opt
-from rlcorr_cli.show.forms import TOTALLED
 
 if TYPE_CHECKING:
     from rlcorr_cli.commands.pictures import Picture
-    from rlcorr_cli.files.outputs import Outputs
     from rlcorr_cli.results.checked import Checked
     from rlcorr_cli.results.compared import Comparison
     from rlcorr_cli.results.diagnosed import DiagnosedDump
     from rlcorr_cli.results.diffed import Diff
-    from rlcorr_cli.results.inspected import Inspected, OneRow
+    from rlcorr_cli.results.inspected import Inspected
     from rlcorr_cli.results.report import Report
-    from rlcorr_cli.results.swept import Sweep
-    from rlcorr_cli.results.written import Converted, Filtered
 
 
 def report(result: "Report", *, json: bool) -> None:
@@ -39,6 +33,22 @@ def report(result: "Report", *, json: bool) -> None:
     from rlcorr_cli.show.terminal.report import print_report
 
     return print_report(result)
+
+
+PRINTERS = {
+    "Sweep": ("swept", "print_sweep"),
+    "Filtered": ("filtered", "print_filtered"),
+    "Converted": ("converted", "print_converted"),
+    "OneRow": ("inspected", "print_row"),
+}
+
+
+def plain(result: Any, *, json: bool) -> None:
+    """What a command found or wrote, where nothing else is to be done about it."""
+    if json:
+        return _json(result)
+    module, name = PRINTERS[type(result).__name__]
+    return getattr(import_module(f"rlcorr_cli.show.terminal.{module}"), name)(result)
 
 
 def comparison(
@@ -126,27 +136,6 @@ def difference(result: "Diff", *, json: bool, fail_on: Sequence[str]) -> int:
     return 1 if fail_on and result.any_moved else 0
 
 
-def sweep(result: "Sweep", *, json: bool) -> None:
-    """What `sweep` found."""
-    from rlcorr_cli.show.terminal.swept import print_sweep
-
-    return _json(result) if json else print_sweep(result)
-
-
-def filtered(result: "Filtered", *, json: bool) -> None:
-    """What `filter` wrote."""
-    from rlcorr_cli.show.terminal.filtered import print_filtered
-
-    return _json(result) if json else print_filtered(result)
-
-
-def converted(result: "Converted", *, json: bool) -> None:
-    """What `convert` wrote."""
-    from rlcorr_cli.show.terminal.converted import print_converted
-
-    return _json(result) if json else print_converted(result)
-
-
 def inspected(result: "Inspected", *, json: bool) -> None:
     """What `inspect` found; a dump without a valid token is a DataError after that."""
     from rlcorr_cli.results.groups import refuse_empty
@@ -157,13 +146,6 @@ def inspected(result: "Inspected", *, json: bool) -> None:
     else:
         print_inspected(result)
     refuse_empty(result.counts, result.inputs)
-
-
-def row(result: "OneRow", *, json: bool) -> None:
-    """One row, token by token."""
-    from rlcorr_cli.show.terminal.inspected import print_row
-
-    return _json(result) if json else print_row(result)
 
 
 def pictures(result: "tuple[Picture, ...]", *, json: bool) -> None:
@@ -206,37 +188,13 @@ SHOWN: Mapping[str, Callable[..., int | None]] = {
     "Report": report,
     "DiagnosedDump": diagnosis,
     "Comparison": comparison,
-    "Sweep": sweep,
-    "Filtered": filtered,
+    "Sweep": plain,
+    "Filtered": plain,
     "tuple": pictures,
     "Checked": checked,
     "Inspected": inspected,
-    "OneRow": row,
-    "Converted": converted,
+    "OneRow": plain,
+    "Converted": plain,
     "Diff": difference,
 }
 """Type of a result -> what prints it."""
-
-FORMS = {"Report": "", "DiagnosedDump": ".diagnosed", "Comparison": ".compared", "Sweep": ".swept"}
-"""Type of a result -> the module of `show.forms` whose `write` writes it to a file."""
-
-
-def write(result: Any, files: Sequence[Path], staging: "Outputs") -> None:
-    """Stage a result's files, each in the form that its suffix names."""
-    if not files:
-        return
-    if type(result).__name__ == "Diff":
-        from rlcorr_cli.show.forms import diffed, sheet
-
-        of_diff = diffed.sheet(result)
-        for path in files:
-            sheet.write(of_diff, path, staging)
-        return
-    module = import_module(f"rlcorr_cli.show.forms{FORMS[type(result).__name__]}")
-    for path in files:
-        if path.suffix.lower() in TOTALLED:
-            from rlcorr_cli.show.forms.totals import write as write_totals
-
-            write_totals(result, path, staging)
-        else:
-            module.write(result, path, staging)
